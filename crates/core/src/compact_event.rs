@@ -1,0 +1,276 @@
+//! What of an event is kept.
+//!
+//! Tool results can be megabytes that nobody reads again. On ingestion each is cut down to what its tool
+//! makes worth keeping, and each call to what it was about. Nothing else is touched: the words of people
+//! and agents stay whole. Only [`append_events`](crate::append_events) applies this; a message that is
+//! appended to a `ContextStore` is stored as it is.
+
+use serde_json::Value;
+
+use crate::event::{ToolCall, ToolResult};
+use crate::{Event, Json, Tool};
+
+/// Cuts a tool call or a tool result down to what is kept of it; any other event stays as it is.
+///
+/// An event that was cut carries `omitted`, and one that carries it is left alone: compacting twice is
+/// compacting once.
+///
+/// ```
+/// use azureal_core::{Event, compact_event, event::ToolResult};
+///
+/// let result = |content: &str| {
+///     Event::ToolResult(ToolResult {
+///         tool_name: "Bash".into(),
+///         content: content.into(),
+///         ..ToolResult::default()
+///     })
+/// };
+/// let Event::ToolResult(kept) = compact_event(result("one\ntwo\nthree\nfour\n")) else { unreachable!() };
+/// assert_eq!(kept.content, "[2 lines omitted]\nthree\nfour");
+/// assert_eq!(kept.omitted, Some(2));
+/// assert_eq!(compact_event(result("one\ntwo\n")), result("one\ntwo\n"));
+/// ```
+pub fn compact_event(event: Event) -> Event {
+    match event {
+        Event::ToolCall(call) if call.omitted.is_none() => Event::ToolCall(compact_call(call)),
+        Event::ToolResult(result) if result.omitted.is_none() => Event::ToolResult(compact_result(result)),
+        other => other,
+    }
+}
+
+fn compact_call(mut call: ToolCall) -> ToolCall {
+    match Tool::named(&call.tool_name) {
+        // The transcript shows the difference, which needs the old and the new text.
+        Tool::Edit => call,
+        Tool::Write => summarise_write(call),
+        tool => {
+            call.input = tool.key_input(&call.input);
+            call
+        }
+    }
+}
+
+/// Keeps of a written file its path, how long it is and its first line that says something.
+fn summarise_write(mut call: ToolCall) -> ToolCall {
+    let path = Tool::Write.key_input(&call.input);
+    let Some(content) = call.input.string_field("content") else {
+        call.input = path;
+        return call;
+    };
+    let lines = content.lines().count();
+    let first = content
+        .lines()
+        .map(str::trim)
+        .find(|line| line.chars().any(char::is_alphanumeric));
+    let path_fields = path.fields();
+    let kept = path_fields
+        .iter()
+        .filter_map(|(name, raw)| Some((name.as_str(), serde_json::from_str::<Value>(raw.get()).ok()?)))
+        .chain([
+            ("line_count", Value::from(lines)),
+            ("first_line", Value::from(first.unwrap_or(""))),
+        ]);
+    call.input = Json::from_fields(kept);
+    call.omitted = Some(lines as u64);
+    call
+}
+
+fn compact_result(mut result: ToolResult) -> ToolResult {
+    let keep = match Tool::named(&result.tool_name) {
+        Tool::Read => Keep::Ends,
+        Tool::Bash => Keep::Last(2),
+        Tool::Task => Keep::First(5),
+        // An error is a message, not a list of files.
+        Tool::Glob if !result.is_error => {
+            let count = count_files(&result.content);
+            result.content = if count == 1 {
+                "1 file".to_owned()
+            } else {
+                format!("{count} files")
+            };
+            result.omitted = Some(count);
+            return result;
+        }
+        Tool::Glob
+        | Tool::Grep
+        | Tool::Write
+        | Tool::Edit
+        | Tool::File
+        | Tool::WebFetch
+        | Tool::WebSearch
+        | Tool::Other => Keep::First(3),
+    };
+    if let Some((content, omitted)) = keep_lines(&result.content, keep) {
+        result.content = content;
+        result.omitted = Some(omitted);
+    }
+    result
+}
+
+fn count_files(listing: &str) -> u64 {
+    // What Claude Code prints instead of an empty list.
+    if listing.trim().eq_ignore_ascii_case("no files found") {
+        return 0;
+    }
+    listing.lines().filter(|line| !line.trim().is_empty()).count() as u64
+}
+
+#[derive(Clone, Copy)]
+enum Keep {
+    First(usize),
+    Last(usize),
+    /// The first line and the last.
+    Ends,
+}
+
+/// Returns the kept lines with a marker where lines were left out, and how many those are; nothing when
+/// all of them stay.
+fn keep_lines(text: &str, keep: Keep) -> Option<(String, u64)> {
+    let (head, tail) = match keep {
+        Keep::First(count) => (count, 0),
+        Keep::Last(count) => (0, count),
+        Keep::Ends => (1, 1),
+    };
+    let omitted = text
+        .lines()
+        .count()
+        .checked_sub(head + tail)
+        .filter(|count| *count > 0)?;
+    let marker = if omitted == 1 {
+        "[1 line omitted]".to_owned()
+    } else {
+        format!("[{omitted} lines omitted]")
+    };
+    let kept: Vec<&str> = text
+        .lines()
+        .take(head)
+        .chain([marker.as_str()])
+        .chain(text.lines().skip(head + omitted))
+        .collect();
+    Some((kept.join("\n"), omitted as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(tool: &str, content: &str) -> Event {
+        Event::ToolResult(ToolResult {
+            tool_name: tool.into(),
+            content: content.into(),
+            ..ToolResult::default()
+        })
+    }
+
+    fn call(tool: &str, input: &str) -> Event {
+        Event::ToolCall(ToolCall {
+            tool_use_id: "t".into(),
+            tool_name: tool.into(),
+            file_path: None,
+            input: input.parse().unwrap(),
+            omitted: None,
+            starts: None,
+            subagent: None,
+        })
+    }
+
+    #[track_caller]
+    fn check_result(tool: &str, content: &str, expected: &str, omitted: Option<u64>) {
+        let Event::ToolResult(kept) = compact_event(result(tool, content)) else {
+            unreachable!()
+        };
+        assert_eq!(
+            (kept.content.as_str(), kept.omitted),
+            (expected, omitted),
+            "{tool}: {content:?}"
+        );
+        assert_eq!(
+            compact_event(Event::ToolResult(kept.clone())),
+            Event::ToolResult(kept)
+        );
+    }
+
+    #[test]
+    fn results_are_cut_by_the_rule_of_their_tool() {
+        check_result("Read", "a\nb\nc\nd", "a\n[2 lines omitted]\nd", Some(2));
+        check_result("read", "a\r\nb\r\nc\r\n", "a\n[1 line omitted]\nc", Some(1));
+        check_result("Read", "a\nb\n", "a\nb\n", None);
+        check_result("BASH", "a\nb\nc", "[1 line omitted]\nb\nc", Some(1));
+        check_result("Grep", "a\nb\nc\nd\ne", "a\nb\nc\n[2 lines omitted]", Some(2));
+        check_result("Glob", "a\nb\n\nc\n", "3 files", Some(3));
+        check_result("Glob", "No files found", "0 files", Some(0));
+        check_result("Glob", "a", "1 file", Some(1));
+        check_result(
+            "Task",
+            "1\n2\n3\n4\n5\n6",
+            "1\n2\n3\n4\n5\n[1 line omitted]",
+            Some(1),
+        );
+        check_result(
+            "Agent",
+            "1\n2\n3\n4\n5\n6",
+            "1\n2\n3\n4\n5\n[1 line omitted]",
+            Some(1),
+        );
+        check_result("TaskCreate", "1\n2\n3\n4", "1\n2\n3\n[1 line omitted]", Some(1));
+        check_result("mcp__x__y", "1\n2\n3\n4", "1\n2\n3\n[1 line omitted]", Some(1));
+        for tool in ["Read", "Bash", "Grep", "Task", "x"] {
+            check_result(tool, "", "", None);
+        }
+    }
+
+    #[test]
+    fn a_text_that_looks_like_a_marker_is_a_text() {
+        check_result("Grep", "[5 lines omitted]\nb\nc", "[5 lines omitted]\nb\nc", None);
+    }
+
+    #[track_caller]
+    fn check_call(tool: &str, input: &str, expected: &str) {
+        let Event::ToolCall(kept) = compact_event(call(tool, input)) else {
+            unreachable!()
+        };
+        assert_eq!(kept.input.as_str(), expected, "{tool}: {input}");
+        assert_eq!(
+            compact_event(Event::ToolCall(kept.clone())),
+            Event::ToolCall(kept)
+        );
+    }
+
+    #[test]
+    fn inputs_are_reduced_to_their_key_field() {
+        check_call(
+            "Read",
+            r#"{"file_path":"/a","offset":3}"#,
+            r#"{"file_path":"/a"}"#,
+        );
+        check_call(
+            "NotebookEdit",
+            r#"{"new_source":"x","notebook_path":"/n"}"#,
+            r#"{"notebook_path":"/n"}"#,
+        );
+        check_call("bash", r#"{"command":"ls","timeout":5}"#, r#"{"command":"ls"}"#);
+        check_call("Grep", r#"{"path":"src","pattern":"fn"}"#, r#"{"pattern":"fn"}"#);
+        check_call("Glob", r#"{"pattern":"*.rs"}"#, r#"{"pattern":"*.rs"}"#);
+        check_call("WebFetch", r#"{"url":"u","prompt":"p"}"#, r#"{"url":"u"}"#);
+        check_call("WebSearch", r#"{"query":"q"}"#, r#"{"query":"q"}"#);
+        check_call(
+            "Task",
+            r#"{"prompt":"long","description":"d","subagent_type":"s"}"#,
+            r#"{"subagent_type":"s","description":"d"}"#,
+        );
+        check_call("mcp", r#"{"url":"u","command":"c","x":1}"#, r#"{"command":"c"}"#);
+        check_call("mcp", r#"{"x":1}"#, "{}");
+        check_call("mcp", "[1]", "{}");
+        check_call(
+            "Edit",
+            r#"{"file_path":"/a","old_string":"x"}"#,
+            r#"{"file_path":"/a","old_string":"x"}"#,
+        );
+        check_call(
+            "Write",
+            r#"{"file_path":"/a","content":"\n{\nfn main() {}\n"}"#,
+            r#"{"file_path":"/a","line_count":3,"first_line":"fn main() {}"}"#,
+        );
+        check_call("Write", r#"{"file_path":"/a"}"#, r#"{"file_path":"/a"}"#);
+    }
+}

@@ -1,0 +1,349 @@
+//! One conversation as a list of messages: the seam that other programs implement.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::{Message, Role, StoreError, Tokens};
+
+/// One conversation, as messages.
+///
+/// Two methods must be written. The others have defaults that suit a store which keeps messages and no
+/// more; override those for which the store can do better. What a Rust trait cannot give is a field, and
+/// the session's id needs one: hold a [`SessionKey`] and hand it out with [`HasSessionKey`].
+///
+/// ```
+/// # futures_executor::block_on(async {
+/// use std::sync::Mutex;
+/// use azureal_core::{ContextStore, HasSessionKey, Message, SessionKey, StoreError, async_trait};
+///
+/// #[derive(Default)]
+/// struct MyContextStore {
+///     key: SessionKey,
+///     messages: Mutex<Vec<Message>>,
+/// }
+///
+/// impl HasSessionKey for MyContextStore {
+///     fn session_key(&self) -> &SessionKey {
+///         &self.key
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl ContextStore for MyContextStore {
+///     async fn append(&self, message: Message) -> Result<(), StoreError> {
+///         self.messages.lock().unwrap().push(message);
+///         Ok(())
+///     }
+///     async fn get_history(&self) -> Result<Vec<Message>, StoreError> {
+///         Ok(self.messages.lock().unwrap().clone())
+///     }
+/// }
+///
+/// let store = MyContextStore::default();
+/// assert_eq!(store.session_id().len(), 32); // a UUID, made when it is first asked for
+/// assert!(store.clear().await.is_err());
+/// # });
+/// ```
+#[async_trait]
+pub trait ContextStore: HasSessionKey + Send + Sync {
+    /// Appends a message.
+    async fn append(&self, message: Message) -> Result<(), StoreError>;
+
+    /// Returns the messages, oldest first.
+    async fn get_history(&self) -> Result<Vec<Message>, StoreError>;
+
+    /// Returns the conversation's id, which stays the same.
+    fn session_id(&self) -> &str {
+        self.session_key().as_str()
+    }
+
+    /// Removes all messages. By default this is not supported.
+    async fn clear(&self) -> Result<(), StoreError> {
+        Err(StoreError::NotSupported("clear"))
+    }
+
+    /// Makes an independent conversation of the same messages, with an id of its own. By default it lives in
+    /// memory.
+    async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
+        let messages = self.get_history().await?;
+        Ok(Box::new(MemoryContextStore::new(messages)))
+    }
+
+    /// Lets go of what the store holds. By default that is nothing.
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Overwrites the token totals. By default they are not kept.
+    async fn set_context_tokens(&self, _input_tokens: u64, _output_tokens: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Returns the token totals, input and output. By default both are 0.
+    async fn get_context_tokens(&self) -> Result<(u64, u64), StoreError> {
+        Ok((0, 0))
+    }
+
+    /// Adds to the token totals, by way of getting and setting them.
+    async fn add_context_tokens(&self, input_tokens: u64, output_tokens: u64) -> Result<(), StoreError> {
+        let (input, output) = self.get_context_tokens().await?;
+        self.set_context_tokens(
+            input.saturating_add(input_tokens),
+            output.saturating_add(output_tokens),
+        )
+        .await
+    }
+
+    /// Returns the conversations of the store, newest first. By default it knows only this one.
+    async fn list_sessions(&self) -> Result<Vec<SessionInfo>, StoreError> {
+        let history = self.get_history().await?;
+        let (input_tokens, output_tokens) = self.get_context_tokens().await?;
+        Ok(vec![SessionInfo {
+            session_id: self.session_id().to_owned(),
+            message_count: history.len() as u64,
+            preview: preview(&history),
+            created_at: String::new(),
+            input_tokens,
+            output_tokens,
+        }])
+    }
+
+    /// Makes a store that holds these messages.
+    ///
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// use azureal_core::{ContextStore, MemoryContextStore, Message};
+    ///
+    /// let ctx = MemoryContextStore::from_history([Message::user("hello")].to_vec()).await?;
+    /// let ctx2 = MemoryContextStore::from_context(&ctx).await?;
+    /// assert_eq!(ctx2.get_history().await?, ctx.get_history().await?);
+    /// # Ok::<(), azureal_core::StoreError>(())
+    /// # }).unwrap();
+    /// ```
+    async fn from_history(messages: Vec<Message>) -> Result<Self, StoreError>
+    where
+        Self: Sized + Default,
+    {
+        let store = Self::default();
+        for message in messages {
+            store.append(message).await?;
+        }
+        Ok(store)
+    }
+
+    /// Makes a store that holds the messages of another.
+    async fn from_context(other: &dyn ContextStore) -> Result<Self, StoreError>
+    where
+        Self: Sized + Default,
+    {
+        Self::from_history(other.get_history().await?).await
+    }
+}
+
+/// Hands out the field that holds a conversation's id.
+pub trait HasSessionKey {
+    /// Returns the field.
+    fn session_key(&self) -> &SessionKey;
+}
+
+/// A conversation's id: one that was given, or a UUID that is made when it is first asked for.
+#[derive(Debug, Default)]
+pub struct SessionKey(OnceLock<String>);
+
+impl SessionKey {
+    /// Holds this id.
+    pub fn of(id: impl Into<String>) -> Self {
+        Self(OnceLock::from(id.into()))
+    }
+
+    /// Returns the id.
+    pub fn as_str(&self) -> &str {
+        self.0.get_or_init(|| uuid::Uuid::new_v4().simple().to_string())
+    }
+}
+
+/// A conversation as it is listed.
+///
+/// ```
+/// use azureal_core::SessionInfo;
+///
+/// let info = SessionInfo {
+///     session_id: "abc123".into(),
+///     message_count: 10,
+///     preview: "What is the capital of France?".into(),
+///     created_at: "2024-01-15 10:30:00".into(),
+///     input_tokens: 1500,
+///     output_tokens: 300,
+/// };
+/// assert_eq!(info.session_id, "abc123");
+/// assert_eq!(info.message_count, 10);
+/// assert_eq!(SessionInfo::default().input_tokens, 0);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// The conversation's id.
+    pub session_id: String,
+    /// How many messages its log folds into.
+    pub message_count: u64,
+    /// The beginning of the first user message, at most 80 characters; empty if there is none.
+    pub preview: String,
+    /// When it was made, in ISO 8601; empty in the memory store.
+    pub created_at: String,
+    /// Tokens sent, in all.
+    pub input_tokens: u64,
+    /// Tokens received, in all.
+    pub output_tokens: u64,
+}
+
+fn preview(history: &[Message]) -> String {
+    history
+        .iter()
+        .find(|message| message.role == Role::User)
+        .and_then(Message::first_text)
+        .map(|text| text.chars().take(80).collect())
+        .unwrap_or_else(String::new)
+}
+
+/// A conversation in memory, gone with the process. For tests, prototypes and short runs.
+///
+/// ```
+/// # futures_executor::block_on(async {
+/// use azureal_core::{ContextStore, MemoryContextStore, Message, Role};
+///
+/// let ctx = MemoryContextStore::default();
+/// ctx.append(Message::user("Hello")).await?;
+/// ctx.append(Message::assistant("Hi!")).await?;
+/// let history = ctx.get_history().await?;
+/// assert_eq!(history.len(), 2);
+/// assert_eq!(history[0].role, Role::User);
+///
+/// let fork = ctx.fork().await?;
+/// fork.append(Message::user("(branch)")).await?;
+/// assert_eq!(ctx.get_history().await?.len(), 2); // the original is unchanged
+/// assert_eq!(fork.get_history().await?.len(), 3);
+///
+/// ctx.add_context_tokens(100, 50).await?;
+/// ctx.add_context_tokens(200, 80).await?;
+/// assert_eq!(ctx.get_context_tokens().await?, (300, 130));
+/// ctx.close().await?;
+/// # Ok::<(), azureal_core::StoreError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Default)]
+pub struct MemoryContextStore {
+    key: SessionKey,
+    state: Mutex<MemoryState>,
+}
+
+#[derive(Debug, Default)]
+struct MemoryState {
+    messages: Vec<Message>,
+    tokens: Tokens,
+}
+
+impl MemoryContextStore {
+    /// Makes a conversation of these messages.
+    pub fn new(messages: Vec<Message>) -> Self {
+        Self {
+            key: SessionKey::default(),
+            state: Mutex::new(MemoryState {
+                messages,
+                tokens: Tokens::default(),
+            }),
+        }
+    }
+
+    /// Locks the state. Nothing in here panics while it holds the lock, so a poisoned one is whole.
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HasSessionKey for MemoryContextStore {
+    fn session_key(&self) -> &SessionKey {
+        &self.key
+    }
+}
+
+#[async_trait]
+impl ContextStore for MemoryContextStore {
+    async fn append(&self, message: Message) -> Result<(), StoreError> {
+        self.state().messages.push(message);
+        Ok(())
+    }
+
+    async fn get_history(&self) -> Result<Vec<Message>, StoreError> {
+        Ok(self.state().messages.clone())
+    }
+
+    async fn clear(&self) -> Result<(), StoreError> {
+        self.state().messages.clear();
+        Ok(())
+    }
+
+    async fn set_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
+        self.state().tokens = Tokens { input, output };
+        Ok(())
+    }
+
+    async fn get_context_tokens(&self) -> Result<(u64, u64), StoreError> {
+        let Tokens { input, output } = self.state().tokens;
+        Ok((input, output))
+    }
+
+    async fn add_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
+        // In one step, unlike the default: two who add at once both count.
+        let mut state = self.state();
+        state.tokens = state.tokens + Tokens { input, output };
+        Ok(())
+    }
+}
+
+/// A pointer to a store is a store, so that the choice can be made at run time.
+macro_rules! forward_to_inner {
+    ($pointer:ty) => {
+        impl<C: ContextStore + ?Sized> HasSessionKey for $pointer {
+            fn session_key(&self) -> &SessionKey {
+                (**self).session_key()
+            }
+        }
+
+        #[async_trait]
+        impl<C: ContextStore + ?Sized> ContextStore for $pointer {
+            async fn append(&self, message: Message) -> Result<(), StoreError> {
+                (**self).append(message).await
+            }
+            async fn get_history(&self) -> Result<Vec<Message>, StoreError> {
+                (**self).get_history().await
+            }
+            fn session_id(&self) -> &str {
+                (**self).session_id()
+            }
+            async fn clear(&self) -> Result<(), StoreError> {
+                (**self).clear().await
+            }
+            async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
+                (**self).fork().await
+            }
+            async fn close(&self) -> Result<(), StoreError> {
+                (**self).close().await
+            }
+            async fn set_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
+                (**self).set_context_tokens(input, output).await
+            }
+            async fn get_context_tokens(&self) -> Result<(u64, u64), StoreError> {
+                (**self).get_context_tokens().await
+            }
+            async fn add_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
+                (**self).add_context_tokens(input, output).await
+            }
+            async fn list_sessions(&self) -> Result<Vec<SessionInfo>, StoreError> {
+                (**self).list_sessions().await
+            }
+        }
+    };
+}
+
+forward_to_inner!(Box<C>);
+forward_to_inner!(std::sync::Arc<C>);

@@ -1,0 +1,661 @@
+//! Events: the facts of a session, in the order in which they became true.
+//!
+//! The event log is the single source of truth. Messages, context, counts and listings are views of it.
+//! In JSON an event is tagged from outside by its kind, `{"UserMessage":{"content":"…"}}`, and the two
+//! kinds without fields are bare strings. This module is that format; `docs/format.md` is its page.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{Block, Json, Role};
+
+/// One fact about a session.
+///
+/// Variants are facts, never screen rows. Adding one is a change of the format. A kind that this build does
+/// not know is kept as its text and written back byte for byte:
+///
+/// ```
+/// use azureal_core::Event;
+///
+/// let text = r#"{"Telemetry": {"cpu": 0.50}}"#;
+/// let event = Event::from_json(text)?;
+/// assert_eq!(event.kind(), "Telemetry");
+/// assert_eq!(event.to_json(), text);
+/// # Ok::<(), azureal_core::EventError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub enum Event {
+    /// An agent's program started.
+    Init(Init),
+    /// A hook of the agent's program ran.
+    Hook(Hook),
+    /// What the person asked, without any injected context.
+    UserMessage(UserMessage),
+    /// A command of the agent's program that the person gave.
+    Command(Command),
+    /// A plan that the agent wrote down.
+    Plan(Plan),
+    /// Text that the agent finished saying. Deltas are folded before they get here.
+    AssistantText(AssistantText),
+    /// The agent called a tool.
+    ToolCall(ToolCall),
+    /// A tool answered.
+    ToolResult(ToolResult),
+    /// A turn ended.
+    Complete(Complete),
+    /// The model changed.
+    ModelSwitch(ModelSwitch),
+    /// A compaction began.
+    Compacting,
+    /// A compaction ended.
+    Compacted,
+    /// The frame of the session: system prompt and the output of context commands.
+    SystemMessage(SystemMessage),
+    /// Something went wrong.
+    Error(ErrorEvent),
+    /// What the model thought aloud. Never part of a context.
+    Reasoning(Reasoning),
+    /// A message that no other kind can express exactly.
+    Message(MessageEvent),
+    /// A kind that this build does not know.
+    #[serde(untagged)]
+    Unknown(UnknownEvent),
+}
+
+/// The fields of [`Event::Init`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Init {
+    /// The directory that the agent runs in.
+    pub cwd: String,
+    /// The model that answers.
+    pub model: String,
+    /// The agent, by its name in our registry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The agent's own id of this run (Claude's session, Codex's thread).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_session: Option<String>,
+}
+
+/// The fields of [`Event::Hook`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hook {
+    /// The hook's name.
+    pub name: String,
+    /// What it printed.
+    pub output: String,
+}
+
+/// The fields of [`Event::UserMessage`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UserMessage {
+    /// The prompt.
+    pub content: String,
+    /// Whether a message starts here; see [`crate::fold`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<bool>,
+}
+
+/// The fields of [`Event::Command`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Command {
+    /// The command's name.
+    pub name: String,
+}
+
+/// The fields of [`Event::Plan`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Plan {
+    /// The plan's name.
+    pub name: String,
+    /// The plan.
+    pub content: String,
+}
+
+/// The fields of [`Event::AssistantText`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AssistantText {
+    /// The text.
+    pub text: String,
+    /// Whether a message starts here; see [`crate::fold`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<bool>,
+    /// The tool call of the subagent that said this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+}
+
+/// The fields of [`Event::ToolCall`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The id that the result refers to.
+    #[serde(default)]
+    pub tool_use_id: String,
+    /// The tool, in the vocabulary that all agents share.
+    #[serde(default)]
+    pub tool_name: String,
+    /// The file that the call is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_path: Option<String>,
+    /// The tool's arguments.
+    #[serde(default = "Json::empty_object")]
+    pub input: Json,
+    /// How many lines were left out when the event was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<u64>,
+    /// Whether a message starts here; see [`crate::fold`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<bool>,
+    /// The tool call of the subagent that made this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+}
+
+/// The fields of [`Event::ToolResult`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolResult {
+    /// The id of the call that this answers.
+    pub tool_use_id: String,
+    /// The tool, in the vocabulary that all agents share; empty when it is not known.
+    pub tool_name: String,
+    /// The file that the call was about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_path: Option<String>,
+    /// What the tool gave back.
+    pub content: String,
+    /// Whether the tool failed.
+    pub is_error: bool,
+    /// How many lines were left out when the event was stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<u64>,
+    /// Whether a message starts here; see [`crate::fold`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<bool>,
+    /// The tool call of the subagent that got this result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+}
+
+/// The fields of [`Event::Complete`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Complete {
+    /// Whether the turn reached its end.
+    pub success: bool,
+    /// How long the turn took.
+    pub duration_ms: u64,
+    /// What it cost; 0.0 when that is not known.
+    pub cost_usd: f64,
+    /// How the turn ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// What the provider counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The agent said that it was done.
+    Done,
+    /// The agent or its program failed.
+    Failed,
+    /// The person stopped it.
+    Cancelled,
+    /// It took longer than it was allowed to.
+    Timeout,
+    /// It died, or azureal did.
+    Interrupted,
+}
+
+/// Tokens as the provider counted them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Tokens sent, those read from or written to a cache included.
+    pub input_tokens: u64,
+    /// Tokens received.
+    pub output_tokens: u64,
+    /// The part of the input that was read from the provider's cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_read_tokens: u64,
+    /// The part of the input that was written to the provider's cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+}
+
+/// The fields of [`Event::ModelSwitch`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelSwitch {
+    /// The new model.
+    pub model: String,
+}
+
+/// The fields of [`Event::SystemMessage`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SystemMessage {
+    /// The system prompt and the output of the context commands, as one text.
+    pub content: String,
+    /// When the context commands ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_executed_at: Option<String>,
+    /// Which commands ran, and how they ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_commands: Option<Vec<ContextCommand>>,
+}
+
+/// A context command that ran, as the record of it is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContextCommand {
+    /// The command's name in the configuration.
+    pub name: String,
+    /// What was run.
+    pub command: String,
+    /// How it exited; nothing when it was killed or never ran.
+    pub exit_code: Option<i32>,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// The fields of [`Event::Error`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ErrorEvent {
+    /// What happened.
+    pub message: String,
+    /// What sort of error it is, for programs.
+    pub kind: String,
+}
+
+/// The fields of [`Event::Reasoning`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reasoning {
+    /// What the model thought.
+    pub text: String,
+    /// The tool call of the subagent that thought it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+}
+
+/// The fields of [`Event::Message`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageEvent {
+    /// Who it is from.
+    pub role: Role,
+    /// What was said.
+    #[serde(default)]
+    pub content: Vec<Block>,
+}
+
+/// An event of a kind that this build does not know: its text, untouched.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UnknownEvent {
+    kind: String,
+    json: String,
+}
+
+impl UnknownEvent {
+    /// Returns the kind that the event calls itself.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Returns the whole event as it was written.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+}
+
+impl fmt::Debug for UnknownEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.json())
+    }
+}
+
+impl Serialize for UnknownEvent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Checked when it was read. Inside other JSON the white space around it does not count.
+        let raw: &RawValue = serde_json::from_str(&self.json).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// A text that is not an event.
+#[derive(Debug, thiserror::Error)]
+#[error("not an event: {0}")]
+pub struct EventError(#[from] serde_json::Error);
+
+impl Event {
+    /// Reads an event from its JSON.
+    ///
+    /// Fields that are missing take their neutral value, as older files lack some; fields that are not known
+    /// are passed over. A kind that is not known becomes [`Event::Unknown`] and keeps the whole text.
+    pub fn from_json(text: &str) -> Result<Self, EventError> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let parsed = deserializer.deserialize_any(EventVisitor)?;
+        deserializer.end()?;
+        match parsed {
+            Parsed::Known(event) => Ok(event),
+            Parsed::Unknown(kind) => Ok(Self::Unknown(UnknownEvent {
+                kind,
+                json: text.to_owned(),
+            })),
+        }
+    }
+
+    /// Writes the event as JSON, on one line unless it is an unknown kind that came on several.
+    pub fn to_json(&self) -> String {
+        if let Self::Unknown(event) = self {
+            return event.json.clone();
+        }
+        // Every part of an event is a string, a number, a bool or raw JSON: writing these to memory cannot
+        // fail, and `null` decodes to an error rather than to a wrong event.
+        serde_json::to_string(self).unwrap_or_else(|_| "null".to_owned())
+    }
+
+    /// Returns the kind, as it stands in the JSON and in the store.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Init(_) => "Init",
+            Self::Hook(_) => "Hook",
+            Self::UserMessage(_) => "UserMessage",
+            Self::Command(_) => "Command",
+            Self::Plan(_) => "Plan",
+            Self::AssistantText(_) => "AssistantText",
+            Self::ToolCall(_) => "ToolCall",
+            Self::ToolResult(_) => "ToolResult",
+            Self::Complete(_) => "Complete",
+            Self::ModelSwitch(_) => "ModelSwitch",
+            Self::Compacting => "Compacting",
+            Self::Compacted => "Compacted",
+            Self::SystemMessage(_) => "SystemMessage",
+            Self::Error(_) => "Error",
+            Self::Reasoning(_) => "Reasoning",
+            Self::Message(_) => "Message",
+            Self::Unknown(event) => event.kind(),
+        }
+    }
+
+    /// Makes a user message.
+    pub fn user(content: impl Into<String>) -> Self {
+        Self::UserMessage(UserMessage {
+            content: content.into(),
+            starts: None,
+        })
+    }
+
+    /// Makes a finished text of the agent.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::AssistantText(AssistantText {
+            text: text.into(),
+            ..AssistantText::default()
+        })
+    }
+
+    /// Makes an error.
+    pub fn error(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Error(ErrorEvent {
+            message: message.into(),
+            kind: kind.into(),
+        })
+    }
+}
+
+enum Parsed {
+    Known(Event),
+    Unknown(String),
+}
+
+struct EventVisitor;
+
+impl<'de> Visitor<'de> for EventVisitor {
+    type Value = Parsed;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event: an object with its kind as the only key, or a bare kind")
+    }
+
+    fn visit_str<E: de::Error>(self, kind: &str) -> Result<Parsed, E> {
+        Ok(match kind {
+            "Compacting" => Parsed::Known(Event::Compacting),
+            "Compacted" => Parsed::Known(Event::Compacted),
+            unknown => Parsed::Unknown(unknown.to_owned()),
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+        let kind: Cow<'de, str> = map
+            .next_key::<Key<'de>>()?
+            .map(|key| key.0)
+            .ok_or_else(|| de::Error::custom("an event without a kind"))?;
+        let parsed = match kind.as_ref() {
+            "Init" => Parsed::Known(Event::Init(map.next_value()?)),
+            "Hook" => Parsed::Known(Event::Hook(map.next_value()?)),
+            "UserMessage" => Parsed::Known(Event::UserMessage(map.next_value()?)),
+            "Command" => Parsed::Known(Event::Command(map.next_value()?)),
+            "Plan" => Parsed::Known(Event::Plan(map.next_value()?)),
+            "AssistantText" => Parsed::Known(Event::AssistantText(map.next_value()?)),
+            "ToolCall" => Parsed::Known(Event::ToolCall(map.next_value()?)),
+            "ToolResult" => Parsed::Known(Event::ToolResult(map.next_value()?)),
+            "Complete" => Parsed::Known(Event::Complete(map.next_value()?)),
+            "ModelSwitch" => Parsed::Known(Event::ModelSwitch(map.next_value()?)),
+            "SystemMessage" => Parsed::Known(Event::SystemMessage(map.next_value()?)),
+            "Error" => Parsed::Known(Event::Error(map.next_value()?)),
+            "Reasoning" => Parsed::Known(Event::Reasoning(map.next_value()?)),
+            "Message" => Parsed::Known(Event::Message(map.next_value()?)),
+            unknown => {
+                map.next_value::<IgnoredAny>()?;
+                Parsed::Unknown(unknown.to_owned())
+            }
+        };
+        // More keys: somebody else's shape. Kept whole, under its first name.
+        let mut alone = true;
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+            alone = false;
+        }
+        Ok(if alone {
+            parsed
+        } else {
+            Parsed::Unknown(kind.into_owned())
+        })
+    }
+}
+
+/// A map key, borrowed where it holds no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
+        Borrowed::deserialize(deserializer).map(|key| Self(key.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of each kind, with the JSON that the contract gives.
+    fn samples() -> Vec<(Event, &'static str)> {
+        vec![
+            (
+                Event::Init(Init {
+                    cwd: "/p".into(),
+                    model: "opus".into(),
+                    ..Init::default()
+                }),
+                r#"{"Init":{"cwd":"/p","model":"opus"}}"#,
+            ),
+            (
+                Event::Hook(Hook {
+                    name: "h".into(),
+                    output: "o".into(),
+                }),
+                r#"{"Hook":{"name":"h","output":"o"}}"#,
+            ),
+            (Event::user("hi"), r#"{"UserMessage":{"content":"hi"}}"#),
+            (
+                Event::Command(Command {
+                    name: "/clear".into(),
+                }),
+                r#"{"Command":{"name":"/clear"}}"#,
+            ),
+            (
+                Event::Plan(Plan {
+                    name: "p".into(),
+                    content: "1. do".into(),
+                }),
+                r#"{"Plan":{"name":"p","content":"1. do"}}"#,
+            ),
+            (Event::assistant("ok"), r#"{"AssistantText":{"text":"ok"}}"#),
+            (
+                Event::ToolCall(ToolCall {
+                    tool_use_id: "t".into(),
+                    tool_name: "Read".into(),
+                    file_path: Some("/a".into()),
+                    input: r#"{"file_path":"/a"}"#.parse().unwrap(),
+                    omitted: None,
+                    starts: None,
+                    subagent: None,
+                }),
+                r#"{"ToolCall":{"tool_use_id":"t","tool_name":"Read","file_path":"/a","input":{"file_path":"/a"}}}"#,
+            ),
+            (
+                Event::ToolResult(ToolResult {
+                    tool_use_id: "t".into(),
+                    tool_name: "Read".into(),
+                    content: "x".into(),
+                    ..ToolResult::default()
+                }),
+                r#"{"ToolResult":{"tool_use_id":"t","tool_name":"Read","content":"x","is_error":false}}"#,
+            ),
+            (
+                Event::Complete(Complete {
+                    success: true,
+                    duration_ms: 5,
+                    cost_usd: 0.25,
+                    outcome: Some(Outcome::Done),
+                    usage: Some(Usage {
+                        input_tokens: 3,
+                        output_tokens: 4,
+                        ..Usage::default()
+                    }),
+                }),
+                r#"{"Complete":{"success":true,"duration_ms":5,"cost_usd":0.25,"outcome":"done","usage":{"input_tokens":3,"output_tokens":4}}}"#,
+            ),
+            (
+                Event::ModelSwitch(ModelSwitch { model: "m".into() }),
+                r#"{"ModelSwitch":{"model":"m"}}"#,
+            ),
+            (Event::Compacting, r#""Compacting""#),
+            (Event::Compacted, r#""Compacted""#),
+            (
+                Event::SystemMessage(SystemMessage {
+                    content: "be kind".into(),
+                    context_executed_at: Some("2026-01-31T09:30:00Z".into()),
+                    context_commands: Some(vec![ContextCommand {
+                        name: "git".into(),
+                        command: "git status".into(),
+                        exit_code: Some(0),
+                        duration_ms: 7,
+                    }]),
+                }),
+                r#"{"SystemMessage":{"content":"be kind","context_executed_at":"2026-01-31T09:30:00Z","context_commands":[{"name":"git","command":"git status","exit_code":0,"duration_ms":7}]}}"#,
+            ),
+            (
+                Event::error("agent", "it broke"),
+                r#"{"Error":{"message":"it broke","kind":"agent"}}"#,
+            ),
+            (
+                Event::Reasoning(Reasoning {
+                    text: "hm".into(),
+                    subagent: None,
+                }),
+                r#"{"Reasoning":{"text":"hm"}}"#,
+            ),
+            (
+                Event::Message(MessageEvent {
+                    role: Role::User,
+                    content: vec![],
+                }),
+                r#"{"Message":{"role":"user","content":[]}}"#,
+            ),
+        ]
+    }
+
+    #[test]
+    fn every_kind_is_written_as_the_contract_says_and_read_back() {
+        for (event, json) in samples() {
+            assert_eq!(event.to_json(), json);
+            assert_eq!(Event::from_json(json).unwrap(), event);
+            assert!(json.contains(event.kind()));
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_come_back_byte_for_byte() {
+        for text in [
+            r#"{"Future":{"b":1,"a":[ 2 ,3.10]}}"#,
+            r#"  {"Future" : null }  "#,
+            r#""Bare""#,
+            "{\n\"Future\": {\"n\": 123456789012345678901234567890}\n}",
+            r#"{"UserMessage":{"content":"x"},"and":"more"}"#,
+        ] {
+            let event = Event::from_json(text).unwrap();
+            assert!(matches!(event, Event::Unknown(_)), "{text}");
+            assert_eq!(event.to_json(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_event_is_an_error() {
+        for text in [
+            "",
+            "{}",
+            "1",
+            "[]",
+            "{\"UserMessage\":",
+            r#"{"UserMessage":{"content":1}}"#,
+            "nul",
+            "{} {}",
+        ] {
+            assert!(Event::from_json(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn missing_and_unknown_fields_are_survived() {
+        let event = Event::from_json(r#"{"ToolCall":{"tool_name":"Bash","colour":"red"}}"#).unwrap();
+        let Event::ToolCall(call) = event else {
+            panic!("{event:?}")
+        };
+        assert_eq!((call.tool_name.as_str(), call.input.as_str()), ("Bash", "{}"));
+    }
+}

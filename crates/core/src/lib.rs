@@ -1,0 +1,50 @@
+//! What a conversation with coding agents is.
+//!
+//! This is the room that all others stand on. It holds the types of a conversation, the two seams at which
+//! databases and other programs plug in, and the pure functions between them. It does no input or output
+//! and reads neither clock nor environment.
+//!
+//! - [`Event`] is a fact; the log of events is the single source of truth.
+//! - [`Message`] is a view of the log; [`fold`] and [`events_of_message`] go between the two.
+//! - [`build_context`] says what the next agent is told, [`build_context_prompt`] puts it in front of a
+//!   prompt and [`strip_context`] takes it off.
+//! - [`compact_event`] says what of an event is kept.
+//! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
+//!   session of any database a conversation.
+
+mod block;
+mod compact_event;
+mod context;
+mod context_store;
+pub mod event;
+pub mod fold;
+mod json;
+mod message;
+mod session;
+mod session_context;
+mod session_store;
+mod tool;
+mod visible;
+
+pub use async_trait::async_trait;
+pub use block::{Block, Image, MediaType, OutputPart, ToolOutput, UnknownMediaType};
+pub use compact_event::compact_event;
+pub use context::{
+    ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, wrap_context,
+};
+pub use context_store::{ContextStore, HasSessionKey, MemoryContextStore, SessionInfo, SessionKey};
+pub use event::{Event, EventError};
+pub use fold::{Fold, events_of_message, fold};
+pub use json::{AsRawJson, Json};
+pub use message::{Message, Role, UnknownRole};
+pub use session::{
+    Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, Tokens, TurnTotals,
+    normal_timestamp,
+};
+pub use session_context::{SessionContext, read_context, read_history};
+pub use session_store::{
+    Appended, Damage, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError, StoredEvent, Turn,
+    WorktreeFilter, append_events, check_name,
+};
+pub use tool::Tool;
+pub use visible::{acts_on_terminal, visible, visible_line};

@@ -1,0 +1,371 @@
+//! What is known of a session besides its events.
+
+use std::fmt;
+
+use crate::event::{Init, MessageEvent};
+use crate::fold::{Open, Place};
+use crate::{Block, Event, Role};
+
+/// The number of a session: S1, S2, S3 … Numbered once, never used again.
+///
+/// ```
+/// use azureal_core::SessionId;
+///
+/// let id: SessionId = "S3".parse()?;
+/// assert_eq!((id.number(), id.to_string().as_str()), (3, "S3"));
+/// assert!("my-session".parse::<SessionId>().is_err());
+/// # Ok::<(), azureal_core::NotASessionNumber>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(u32);
+
+impl SessionId {
+    /// Makes the id of this number; there is no session 0.
+    pub fn new(number: u32) -> Option<Self> {
+        (number > 0).then_some(Self(number))
+    }
+
+    /// Returns the number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S{}", self.0)
+    }
+}
+
+impl std::str::FromStr for SessionId {
+    type Err = NotASessionNumber;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.strip_prefix(['S', 's'])
+            // `parse` alone would take "+3" and "003", and a session has one number.
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0'))
+            .and_then(|digits| digits.parse().ok())
+            .and_then(Self::new)
+            .ok_or(NotASessionNumber)
+    }
+}
+
+/// A text that is not of the form `S3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a session number")]
+pub struct NotASessionNumber;
+
+/// The place of an event in its session, from 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// Before the first event.
+    pub const START: Self = Self(0);
+    /// After every event. Fits the signed 64-bit integers that databases have.
+    pub const END: Self = Self(i64::MAX as u64);
+
+    /// Returns the next place.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Tokens sent to and received from models.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Tokens sent.
+    pub input: u64,
+    /// Tokens received.
+    pub output: u64,
+}
+
+impl std::ops::Add for Tokens {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+        }
+    }
+}
+
+/// What a session is made with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewSession {
+    /// Its name; without one it is called by its number.
+    pub name: Option<String>,
+    /// The worktree it belongs to, relative to the project root (`.` for the main one).
+    pub worktree: String,
+}
+
+/// A session as it is listed: all but its events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionRecord {
+    /// Its number.
+    pub id: SessionId,
+    /// Its name, which is its number when nobody gave it another.
+    pub name: String,
+    /// The worktree it belongs to, as it is stored.
+    pub worktree: String,
+    /// When it was made, as `2026-01-31T09:30:00Z`; empty in the memory store.
+    pub created_at: String,
+    /// How its last turn ended; nothing when none has, or when there is new content since.
+    pub completed: Option<bool>,
+    /// How long its turns took, added up.
+    pub duration_ms: u64,
+    /// What its turns cost, added up.
+    pub cost_usd: f64,
+    /// What was counted over its events.
+    pub counts: Counts,
+    /// The tokens of its turns, added up.
+    pub tokens: Tokens,
+}
+
+/// What is counted over the events of a session, so that listing does not read them.
+///
+/// The counts carry the sequence number that they count through: a program that appends without knowing of
+/// them leaves them behind, and [`Counts::add`] over the rest brings them up to date.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The last event that is counted.
+    pub through: Seq,
+    /// How many events there are.
+    pub events: u64,
+    /// How many messages they fold into.
+    pub messages: u64,
+    /// The message that the next event may continue.
+    pub open: Open,
+    /// The beginning of the first user message; nothing when there is none yet.
+    pub preview: Option<String>,
+    /// The agent that ran last.
+    pub agent: Option<String>,
+    /// The model that answered last.
+    pub model: Option<String>,
+}
+
+/// How many characters of a first message are shown in a list.
+const PREVIEW_CHARS: usize = 80;
+
+impl Counts {
+    /// Counts one more event, which stands at `seq`; nothing for a row that cannot be read.
+    pub fn add(&mut self, seq: Seq, event: Option<&Event>) {
+        self.through = seq;
+        self.events += 1;
+        let Some(event) = event else { return };
+        match event {
+            Event::Init(Init { agent, model, .. }) => {
+                if agent.is_some() {
+                    self.agent.clone_from(agent);
+                }
+                self.model = Some(model.clone())
+                    .filter(|model| !model.is_empty())
+                    .or(self.model.take());
+            }
+            Event::ModelSwitch(switch) => self.model = Some(switch.model.clone()),
+            _ => {}
+        }
+        match self.open.place(event) {
+            Place::Starts => {
+                self.messages += 1;
+                if self.preview.is_none() && is_from_user(event) {
+                    self.preview = Some(first_text(event).map_or_else(String::new, shortened));
+                }
+            }
+            // The first user message may begin with a tool's result and go on with text.
+            Place::Continues => {
+                if self.messages == 1 && self.preview.as_deref() == Some("") {
+                    self.preview = Some(first_text(event).map_or_else(String::new, shortened));
+                }
+            }
+            Place::Nowhere => {}
+        }
+    }
+
+    /// Returns the preview as it is shown: empty when there is nothing to show.
+    pub fn preview_text(&self) -> &str {
+        self.preview.as_deref().unwrap_or("")
+    }
+}
+
+fn is_from_user(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::UserMessage(_) | Event::ToolResult(_) | Event::Message(MessageEvent { role: Role::User, .. })
+    )
+}
+
+fn first_text(event: &Event) -> Option<&str> {
+    match event {
+        Event::UserMessage(message) => Some(&message.content),
+        Event::Message(message) => message.content.iter().find_map(Block::as_text),
+        _ => None,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(PREVIEW_CHARS).collect()
+}
+
+/// What a turn does to the totals of its session.
+///
+/// Derived from the turn's own events, once, when they are appended.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TurnTotals {
+    /// What the session's `completed` becomes: nothing is "not ended".
+    pub completed: Option<bool>,
+    /// How long the turn took.
+    pub duration_ms: u64,
+    /// What it cost.
+    pub cost_usd: f64,
+}
+
+impl TurnTotals {
+    /// Adds up what these events say.
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut totals = Self::default();
+        for event in events {
+            match event {
+                Event::Complete(complete) => {
+                    totals.completed = Some(complete.success);
+                    totals.duration_ms = totals.duration_ms.saturating_add(complete.duration_ms);
+                    if complete.cost_usd.is_finite() {
+                        totals.cost_usd += complete.cost_usd;
+                    }
+                }
+                // A prompt after the end of a turn begins the next one.
+                Event::UserMessage(_) => totals.completed = None,
+                _ => {}
+            }
+        }
+        totals
+    }
+}
+
+/// A summary that is laid over the events up to a point. The events stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compaction {
+    /// The last event that it covers: the context goes on with the next.
+    pub after_seq: Seq,
+    /// The summary.
+    pub summary: String,
+    /// When it was made; empty in the memory store.
+    pub created_at: String,
+}
+
+/// Brings a timestamp of any form that stores have held into the one that we write.
+///
+/// SQLite's `datetime('now')` gives `2026-01-31 09:30:00`, in UTC but without saying so.
+pub fn normal_timestamp(text: &str) -> String {
+    let bytes = text.as_bytes();
+    match (bytes.get(10), bytes.len()) {
+        (Some(b' '), 19) => format!("{}Z", text.replacen(' ', "T", 1)),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Complete, ToolResult};
+
+    fn counts(events: &[Event]) -> Counts {
+        let mut counts = Counts::default();
+        for (index, event) in events.iter().enumerate() {
+            counts.add(Seq(index as u64 + 1), Some(event));
+        }
+        counts
+    }
+
+    #[test]
+    fn session_numbers_have_one_form() {
+        for text in [
+            "",
+            "S",
+            "3",
+            "S0",
+            "S-1",
+            "S+1",
+            "S03",
+            "S99999999999",
+            "Sx",
+            "SS1",
+        ] {
+            assert!(text.parse::<SessionId>().is_err(), "{text}");
+        }
+        assert_eq!("s12".parse::<SessionId>(), Ok(SessionId(12)));
+    }
+
+    #[test]
+    fn the_preview_is_the_first_text_of_the_first_user_message() {
+        let result = Event::ToolResult(ToolResult::default());
+        let long = "ä".repeat(100);
+        assert_eq!(counts(&[]).preview, None);
+        assert_eq!(counts(&[Event::assistant("x")]).preview, None);
+        assert_eq!(
+            counts(&[Event::user(&long), Event::user("b")]).preview_text(),
+            "ä".repeat(80)
+        );
+        assert_eq!(counts(&[result.clone(), Event::user("later")]).preview_text(), "");
+        let Event::UserMessage(mut goes_on) = Event::user("same") else {
+            unreachable!()
+        };
+        goes_on.starts = Some(false);
+        assert_eq!(
+            counts(&[result, Event::UserMessage(goes_on)]).preview_text(),
+            "same"
+        );
+    }
+
+    #[test]
+    fn counting_in_two_parts_is_counting_in_one() {
+        let events = [
+            Event::user("a"),
+            Event::assistant("b"),
+            Event::assistant("c"),
+            Event::Compacted,
+        ];
+        let whole = counts(&events);
+        for cut in 0..=events.len() {
+            let mut parts = counts(&events[..cut]);
+            for (index, event) in events.iter().enumerate().skip(cut) {
+                parts.add(Seq(index as u64 + 1), Some(event));
+            }
+            assert_eq!(parts, whole);
+        }
+        assert_eq!((whole.events, whole.messages), (4, 2));
+    }
+
+    #[test]
+    fn a_prompt_after_the_end_of_a_turn_opens_the_session_again() {
+        let complete = |success| {
+            Event::Complete(Complete {
+                success,
+                duration_ms: 5,
+                cost_usd: 0.5,
+                ..Complete::default()
+            })
+        };
+        let completed = |events: &[Event]| TurnTotals::of(events).completed;
+        assert_eq!(completed(&[Event::user("a")]), None);
+        assert_eq!(completed(&[Event::user("a"), complete(true)]), Some(true));
+        assert_eq!(completed(&[complete(false)]), Some(false));
+        assert_eq!(completed(&[complete(true), Event::user("b")]), None);
+        assert_eq!(TurnTotals::of(&[complete(true), complete(true)]).cost_usd, 1.0);
+    }
+
+    #[test]
+    fn both_forms_of_a_timestamp_are_read() {
+        assert_eq!(normal_timestamp("2026-01-31 09:30:00"), "2026-01-31T09:30:00Z");
+        assert_eq!(normal_timestamp("2026-01-31T09:30:00Z"), "2026-01-31T09:30:00Z");
+        assert_eq!(normal_timestamp("yesterday"), "yesterday");
+    }
+}

@@ -1,0 +1,276 @@
+//! A session of any store, as a conversation.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future;
+
+use crate::{
+    Block, ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Message, NewSession, Page, Role, Seq,
+    SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent, Tokens, Turn, check_name,
+    events_of_message,
+};
+
+/// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
+const PAGE: usize = 1000;
+
+/// A session of any [`SessionStore`], as a [`ContextStore`].
+///
+/// It is opened by its number (`S3`) or by an id of the caller's own, which becomes its name, and made when
+/// the first message is appended. Messages are stored as they are, nothing shortened.
+pub struct SessionContext<S: SessionStore + ?Sized> {
+    store: Arc<S>,
+    address: Address,
+    worktree: String,
+    key: SessionKey,
+}
+
+/// What a session was opened by.
+enum Address {
+    Number(SessionId),
+    Name(String),
+}
+
+impl<S: SessionStore + ?Sized> SessionContext<S> {
+    /// Opens the session of this number or name. Nothing is read or written yet.
+    pub fn open(store: Arc<S>, id: &str) -> Result<Self, StoreError> {
+        let address = match id.parse::<SessionId>() {
+            Ok(number) => Address::Number(number),
+            Err(_) => {
+                check_name(id)?;
+                Address::Name(id.to_owned())
+            }
+        };
+        Ok(Self {
+            store,
+            address,
+            worktree: ".".to_owned(),
+            key: SessionKey::of(id),
+        })
+    }
+
+    /// Says which worktree the session belongs to, should it have to be made.
+    #[must_use]
+    pub fn in_worktree(mut self, worktree: impl Into<String>) -> Self {
+        self.worktree = worktree.into();
+        self
+    }
+
+    /// Returns the session's number; nothing if it has not been made yet.
+    pub async fn number(&self) -> Result<Option<SessionId>, StoreError> {
+        match &self.address {
+            Address::Number(id) => Ok(Some(*id)),
+            Address::Name(name) => Ok(self.store.find(name).await?.first().copied()),
+        }
+    }
+
+    async fn number_or_create(&self) -> Result<SessionId, StoreError> {
+        match &self.address {
+            Address::Number(id) => Ok(*id),
+            Address::Name(name) => {
+                let new = NewSession {
+                    name: Some(name.clone()),
+                    worktree: self.worktree.clone(),
+                };
+                self.store.find_or_create(new).await
+            }
+        }
+    }
+}
+
+impl<S: SessionStore + ?Sized> HasSessionKey for SessionContext<S> {
+    fn session_key(&self) -> &SessionKey {
+        &self.key
+    }
+}
+
+#[async_trait]
+impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
+    async fn append(&self, message: Message) -> Result<(), StoreError> {
+        let id = self.number_or_create().await?;
+        self.store
+            .append(id, Turn::verbatim(events_of_message(message)))
+            .await?;
+        Ok(())
+    }
+
+    async fn get_history(&self) -> Result<Vec<Message>, StoreError> {
+        match self.number().await? {
+            Some(id) => read_history(self.store.as_ref(), id).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn clear(&self) -> Result<(), StoreError> {
+        match self.number().await? {
+            Some(id) => self.store.clear(id).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
+        // A session that has not been made yet is made now, so that the fork lives in the same store.
+        let id = self.number_or_create().await?;
+        let new = NewSession {
+            name: None,
+            worktree: self.worktree.clone(),
+        };
+        let fork = self.store.fork(id, Seq::END, new).await?;
+        let fork = Self::open(Arc::clone(&self.store), &fork.to_string())?;
+        Ok(Box::new(fork.in_worktree(self.worktree.clone())))
+    }
+
+    async fn set_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
+        let id = self.number_or_create().await?;
+        self.store.set_tokens(id, Tokens { input, output }).await
+    }
+
+    async fn get_context_tokens(&self) -> Result<(u64, u64), StoreError> {
+        match self.number().await? {
+            Some(id) => {
+                let tokens = self.store.get(id).await?.tokens;
+                Ok((tokens.input, tokens.output))
+            }
+            None => Ok((0, 0)),
+        }
+    }
+
+    async fn add_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
+        let id = self.number_or_create().await?;
+        self.store.add_tokens(id, Tokens { input, output }).await
+    }
+
+    async fn list_sessions(&self) -> Result<Vec<SessionInfo>, StoreError> {
+        let records = self.store.list(&crate::ListQuery::default()).await?;
+        Ok(records
+            .into_iter()
+            .map(|record| SessionInfo {
+                preview: record.counts.preview_text().to_owned(),
+                message_count: record.counts.messages,
+                session_id: record.name,
+                created_at: record.created_at,
+                input_tokens: record.tokens.input,
+                output_tokens: record.tokens.output,
+            })
+            .collect())
+    }
+}
+
+/// What stands in a compacted history for the events that the summary covers.
+fn summary_messages(summary: &str) -> [Message; 2] {
+    [
+        Message::user(format!("Summary of our conversation so far:\n\n{summary}")),
+        Message::assistant("Understood. I will go on from there."),
+    ]
+}
+
+/// Reads a session as messages: a leading system message, the newest summary, and everything after it.
+pub async fn read_history<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+) -> Result<Vec<Message>, StoreError> {
+    let opening = read_opening(store, id).await?;
+    let mut messages = Vec::new();
+    if let Some(summary) = &opening.summary {
+        messages.extend(
+            opening
+                .system
+                .clone()
+                .map(|event| crate::fold([event]))
+                .into_iter()
+                .flatten(),
+        );
+        messages.extend(summary_messages(summary));
+    }
+    let mut fold = Fold::default();
+    each_event(store, id, opening.after, |event| fold.push(event)).await?;
+    messages.append(&mut fold.finish());
+    Ok(messages)
+}
+
+/// Reads what the next agent is told of a session, without the tags around it.
+pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<String, StoreError> {
+    let opening = read_opening(store, id).await?;
+    // Without a summary the log itself begins with the system message.
+    let system = opening
+        .summary
+        .as_ref()
+        .and(opening.system.as_ref())
+        .and_then(system_text);
+    let mut context = ContextBuilder::new(system, opening.summary.as_deref());
+    each_event(store, id, opening.after, |event| context.push(&event)).await?;
+    Ok(context.finish())
+}
+
+/// How a session's context begins.
+struct Opening {
+    /// The session's system message, if its first event is one.
+    system: Option<Event>,
+    /// The newest summary.
+    summary: Option<String>,
+    /// The last event that the summary covers.
+    after: Seq,
+}
+
+async fn read_opening<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<Opening, StoreError> {
+    let Some(newest) = store.compactions(id).await?.pop() else {
+        return Ok(Opening {
+            system: None,
+            summary: None,
+            after: Seq::START,
+        });
+    };
+    let first = store.read(id, Page::After(Seq::START, 1)).await?.pop();
+    let system = first
+        .and_then(|first| first.event().ok())
+        .filter(|event| system_text(event).is_some());
+    Ok(Opening {
+        system,
+        summary: Some(newest.summary),
+        after: newest.after_seq,
+    })
+}
+
+/// Returns the text of a system message, in either of the forms in which one is stored.
+fn system_text(event: &Event) -> Option<&str> {
+    match event {
+        Event::SystemMessage(system) => Some(&system.content),
+        Event::Message(message) if message.role == Role::System => {
+            message.content.iter().find_map(Block::as_text)
+        }
+        _ => None,
+    }
+}
+
+/// Reads events page by page and hands each on. The next page is on its way while one is being looked at.
+async fn each_event<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    after: Seq,
+    mut take: impl FnMut(Event) + Send,
+) -> Result<(), StoreError> {
+    let mut page = store.read(id, Page::After(after, PAGE)).await?;
+    while let Some(last) = page.last().map(|event| event.seq) {
+        let current = std::mem::take(&mut page);
+        let decode_all = async {
+            for stored in current {
+                take(decode(id, &stored));
+            }
+        };
+        // Polled in this order, so that the database is asked before the decoding begins.
+        let (next, ()) = future::join(store.read(id, Page::After(last, PAGE)), decode_all).await;
+        page = next?;
+    }
+    Ok(())
+}
+
+/// Reads an event. One that is damaged is told as an error in its place: the rest stays usable, and a
+/// history with a hole in it does not pass for a whole one.
+fn decode(session: SessionId, stored: &StoredEvent) -> Event {
+    stored.event().unwrap_or_else(|damage| {
+        Event::error(
+            "damaged",
+            format!("event {} of session {session} is damaged: {damage}", stored.seq),
+        )
+    })
+}

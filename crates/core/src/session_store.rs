@@ -1,0 +1,463 @@
+//! Where sessions live: the seam that every database implements.
+
+use std::error::Error;
+
+use async_trait::async_trait;
+
+use crate::event::EventError;
+use crate::{
+    Compaction, Counts, Event, NewSession, Seq, SessionId, SessionRecord, Tokens, TurnTotals, compact_event,
+};
+
+/// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
+///
+/// A store keeps facts and gives them back in order; what an agent is told of them is
+/// [`build_context`](crate::build_context)'s business. Every implementation passes the contract in
+/// `azureal-testkit`. [`SessionContext`](crate::SessionContext) makes a session of any store a
+/// [`ContextStore`](crate::ContextStore), so that a new database is this one trait to write.
+///
+/// A future that is dropped before it is done may or may not have had its effect, but never half of it.
+#[async_trait]
+pub trait SessionStore: Send + Sync {
+    /// Makes a session and returns its number, which no session of this store has had before.
+    async fn create(&self, new: NewSession) -> Result<SessionId, StoreError>;
+
+    /// Returns the session of this name that was active last, and makes it if there is none.
+    ///
+    /// However many do this at once for one new name, one session is made. A name is needed in `new`.
+    async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError>;
+
+    /// Returns the sessions of exactly this name, the one that was active last first.
+    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError>;
+
+    /// Returns all but the events of a session.
+    async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError>;
+
+    /// Returns sessions, the one that was active last first. Its cost is that of the sessions that it
+    /// looks at, never that of their events.
+    async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError>;
+
+    /// Gives a session another name.
+    async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError>;
+
+    /// Deletes a session and all that belongs to it.
+    async fn delete(&self, id: SessionId) -> Result<(), StoreError>;
+
+    /// Appends a turn, whole or not at all, after everything that is there, and says where it stands.
+    /// When this returns, it is as durable as the store can make it.
+    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError>;
+
+    /// Reads a page of a session's events, oldest first.
+    ///
+    /// A page may hold fewer events than were asked for, if they are large; only an empty one is the end.
+    /// No lock is held when this returns.
+    async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// Removes the events and compactions of a session. The session and its totals stay.
+    async fn clear(&self, id: SessionId) -> Result<(), StoreError>;
+
+    /// Makes a new session of the events up to `at` and of the compactions that lie within them.
+    ///
+    /// The totals of the new session begin at zero: it has not cost anything yet.
+    async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError>;
+
+    /// Overwrites the token totals of a session.
+    async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError>;
+
+    /// Adds to the token totals of a session; nothing is lost when several do so at once.
+    async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError>;
+
+    /// Returns the compactions of a session, the one that reaches furthest last: that one counts.
+    async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError>;
+
+    /// Lays a summary over the events up to `after_seq`, instead of one that ends there already.
+    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError>;
+
+    /// Takes the summary that ends at `after_seq` off again; says whether there was one.
+    async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError>;
+
+    /// Returns the mark of this name, if a turn has set it.
+    async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
+
+    /// Removes a mark; says whether there was one.
+    async fn remove_mark(&self, name: &str) -> Result<bool, StoreError>;
+
+    /// Lets go of the store. Handles that are used afterwards answer [`StoreError::Closed`].
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
+/// What one turn adds to a session.
+#[derive(Debug, Clone, Default)]
+pub struct Turn {
+    /// The events, in order.
+    pub events: Vec<NewEvent>,
+    /// Tokens to be added to the session's totals.
+    pub tokens: Tokens,
+    /// A mark to be set with it, so that a thing that is done once is never done twice.
+    pub mark: Option<NewMark>,
+}
+
+impl Turn {
+    /// Makes a turn of these events, exactly as they are.
+    pub fn verbatim(events: impl IntoIterator<Item = Event>) -> Self {
+        Self {
+            events: events.into_iter().map(NewEvent::from).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Makes a turn of these events as they are kept: each cut down by [`compact_event`].
+    pub fn compacted(events: impl IntoIterator<Item = Event>) -> Self {
+        Self::verbatim(events.into_iter().map(compact_event))
+    }
+
+    /// Returns what the turn does to the totals of its session.
+    pub fn totals(&self) -> TurnTotals {
+        TurnTotals::of(self.events.iter().map(|new| &new.event))
+    }
+
+    /// Counts the turn's events, which begin after `counts.through`.
+    pub fn count_into(&self, counts: &mut Counts, after: Seq) {
+        let mut seq = after;
+        for new in &self.events {
+            seq = seq.next();
+            counts.add(seq, Some(&new.event));
+        }
+    }
+}
+
+/// Appends what an agent reported, as it is kept: each event cut down by [`compact_event`].
+pub async fn append_events<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    events: impl IntoIterator<Item = Event>,
+) -> Result<Appended, StoreError> {
+    let turn = Turn::compacted(events);
+    store.append(id, turn).await
+}
+
+/// An event on its way into a store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    event: Event,
+    /// The text to store, where it is not the one that the event would be written as.
+    json: Option<String>,
+}
+
+impl NewEvent {
+    /// Takes an event as the text that it was stored as elsewhere, so that a copy is the same to the byte.
+    pub fn verbatim(json: String) -> Result<Self, EventError> {
+        let event = Event::from_json(&json)?;
+        Ok(Self {
+            event,
+            json: Some(json),
+        })
+    }
+
+    /// Returns the event.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// Returns the text to be stored.
+    pub fn into_json(self) -> String {
+        self.json.unwrap_or_else(|| self.event.to_json())
+    }
+}
+
+impl From<Event> for NewEvent {
+    fn from(event: Event) -> Self {
+        Self { event, json: None }
+    }
+}
+
+/// A small fact that is set in the same transaction as a turn, and goes when its session is deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// The session that the turn went to.
+    pub session: SessionId,
+    /// What the setter wanted to remember.
+    pub note: String,
+}
+
+/// A mark to be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMark {
+    /// Its name; setting it again replaces it.
+    pub name: String,
+    /// What to remember.
+    pub note: String,
+}
+
+/// Where an appended turn stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Its first event; for an empty turn, where its first event would have been.
+    pub first: Seq,
+    /// Its last event; for an empty turn, the last of the session.
+    pub last: Seq,
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only those of this worktree; all without.
+    pub worktree: Option<WorktreeFilter>,
+    /// At most so many; all without.
+    pub limit: Option<usize>,
+}
+
+/// Recognises a worktree in every form in which one has been stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorktreeFilter {
+    /// The forms that are taken as they are: the path relative to the project root, the branch's name.
+    pub names: Vec<String>,
+    /// The last part of its path: older files hold absolute paths, and a project may have moved.
+    pub last_part: String,
+}
+
+impl WorktreeFilter {
+    /// Says whether a session that holds `stored` belongs to this worktree.
+    pub fn matches(&self, stored: &str) -> bool {
+        self.names.iter().any(|name| name == stored)
+            || (stored.starts_with('/')
+                && stored.trim_end_matches('/').rsplit('/').next() == Some(&self.last_part))
+    }
+}
+
+/// Which part of a session to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// The events after this one, at most so many.
+    After(Seq, usize),
+    /// The events before this one, the last of them, at most so many.
+    Before(Seq, usize),
+}
+
+impl Page {
+    /// The last events of a session, at most so many.
+    pub fn last(count: usize) -> Self {
+        Self::Before(Seq::END, count)
+    }
+}
+
+/// An event as a store gives it back.
+///
+/// A store gives back the text that it was given. Reading it as an [`Event`] is the caller's choice, so
+/// that copying changes no byte and what a newer version wrote is shown rather than dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Its place in the session.
+    pub seq: Seq,
+    /// Its kind, as the store has it.
+    pub kind: String,
+    /// Its text, or why that cannot be read.
+    pub json: Result<String, Damage>,
+}
+
+impl StoredEvent {
+    /// Reads the event; what cannot be read is reported, never dropped.
+    pub fn event(&self) -> Result<Event, Damage> {
+        let json = self.json.as_ref().map_err(Clone::clone)?;
+        Event::from_json(json).map_err(|error| Damage(error.to_string()))
+    }
+
+    /// Makes the event ready to be stored elsewhere, to the byte.
+    pub fn into_new(self) -> Result<NewEvent, Damage> {
+        NewEvent::verbatim(self.json?).map_err(|error| Damage(error.to_string()))
+    }
+}
+
+/// Why a stored event cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Damage(pub String);
+
+/// What can go wrong with a store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no session of this number.
+    #[error("session {0} is not in this store")]
+    NoSuchSession(SessionId),
+    /// There is no event at this place.
+    #[error("session {session} has no event {seq}: its last is {last}")]
+    NoSuchEvent {
+        /// The session.
+        session: SessionId,
+        /// The place that was asked for.
+        seq: Seq,
+        /// The last event there is.
+        last: Seq,
+    },
+    /// The name cannot be told from a session's number, or is empty.
+    #[error("`{0}` cannot be the name of a session")]
+    UnusableName(String),
+    /// The store was written by a newer azureal.
+    #[error(
+        "{place} was written by a newer azureal: it has {what} {found}, and this one knows up to {known}"
+    )]
+    Newer {
+        /// The store.
+        place: String,
+        /// Which of its versions is newer.
+        what: &'static str,
+        /// What it has.
+        found: String,
+        /// What this build knows.
+        known: u32,
+    },
+    /// There is something, and it is no store of ours.
+    #[error("{place} is not an azureal store: {why}")]
+    NotAStore {
+        /// The place.
+        place: String,
+        /// What it is instead.
+        why: String,
+    },
+    /// The place is not one that history should be written to.
+    #[error("{place} is not safe to use: {why}")]
+    Unsafe {
+        /// The place.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Others have held the store for longer than it is sensible to wait.
+    #[error("{place} has been in use by another program for {seconds} seconds")]
+    Busy {
+        /// The store.
+        place: String,
+        /// How long we waited.
+        seconds: u64,
+    },
+    /// There is no room left.
+    #[error("{place} cannot grow: the disk is full")]
+    Full {
+        /// The store.
+        place: String,
+    },
+    /// The store can be read and not written.
+    #[error("{place} cannot be written")]
+    ReadOnly {
+        /// The store.
+        place: String,
+    },
+    /// The store's own structure is broken.
+    #[error("{place} is damaged: {why}")]
+    Corrupt {
+        /// The store.
+        place: String,
+        /// What is broken.
+        why: String,
+    },
+    /// The store does not offer this.
+    #[error("this store does not support {0}")]
+    NotSupported(&'static str),
+    /// The store has been closed.
+    #[error("the store has been closed")]
+    Closed,
+    /// Anything else that the database or the system says.
+    #[error("{place}: {source}")]
+    Other {
+        /// The store.
+        place: String,
+        /// What it said.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+impl StoreError {
+    /// Returns the name of this sort of error, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NoSuchSession(_) | Self::NoSuchEvent { .. } => "not_found",
+            Self::UnusableName(_) => "unusable_name",
+            Self::Corrupt { .. } => "damaged",
+            Self::Newer { .. } => "newer",
+            Self::NotAStore { .. } => "not_a_store",
+            Self::Unsafe { .. } => "unsafe",
+            Self::Busy { .. } => "busy",
+            Self::Full { .. } => "full",
+            Self::ReadOnly { .. } => "read_only",
+            Self::NotSupported(_) => "not_supported",
+            Self::Closed => "closed",
+            Self::Other { .. } => "store",
+        }
+    }
+
+    /// Returns what a person can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoSuchSession(_) => Some("`azureal list --all` shows what is there"),
+            Self::NoSuchEvent { .. } => Some("`azureal show --json` shows the events with their numbers"),
+            Self::UnusableName(_) => {
+                Some("a name must not be empty nor look like a session's number, such as S3")
+            }
+            Self::Newer { .. } => Some("use a newer azureal; nothing was changed"),
+            Self::NotAStore { .. } => {
+                Some("name another file with `--store`, or move this one away; nothing was changed")
+            }
+            Self::Unsafe { .. } => Some("make it a plain file or folder of your own; nothing was changed"),
+            Self::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
+            Self::Full { .. } => Some("make room and do it again; nothing that was stored is lost"),
+            Self::ReadOnly { .. } => {
+                Some("reading still works; check the permissions of the file and its folder")
+            }
+            Self::Corrupt { .. } => Some(
+                "keep a copy of the file before anything else; `sqlite3 FILE .recover` may save most of it",
+            ),
+            Self::NotSupported(_) | Self::Closed | Self::Other { .. } => None,
+        }
+    }
+}
+
+/// Says whether a session may have this name: not empty, and not what could be a session's number.
+pub fn check_name(name: &str) -> Result<(), StoreError> {
+    let numeric = name
+        .strip_prefix(['S', 's'])
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    if name.trim().is_empty() || numeric {
+        Err(StoreError::UnusableName(name.to_owned()))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_be_taken_for_a_number() {
+        for name in ["", " ", "S3", "s12", "S007"] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+        for name in [
+            "S",
+            "S3x",
+            "3",
+            "my session",
+            "../etc",
+            "Ünïcode\u{202e}",
+            "a\0b",
+            "--flag",
+        ] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_worktree_is_recognised_in_every_form() {
+        let filter = WorktreeFilter {
+            names: vec!["../feat".into(), "feat-branch".into()],
+            last_part: "feat".into(),
+        };
+        for stored in ["../feat", "feat-branch", "/old/place/feat", "/old/place/feat/"] {
+            assert!(filter.matches(stored), "{stored}");
+        }
+        for stored in ["", ".", "feat", "/old/place/other", "/feat/x"] {
+            assert!(!filter.matches(stored), "{stored}");
+        }
+    }
+}
