@@ -1,1 +1,14 @@
-//! store
+//! Where azureal's sessions are kept.
+//!
+//! Each store implements [`SessionStore`](azureal_core::SessionStore) and passes the contract in
+//! `azureal-testkit`. What their signatures name is re-exported, so that a user of this crate needs no other.
+
+pub use azureal_core as core;
+
+mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;

@@ -1,1 +1,1 @@
-//! testkit
+//! The contract that every store keeps.

@@ -1,0 +1,2 @@
+//! Measures azureal.
+fn main() {}

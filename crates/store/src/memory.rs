@@ -1,0 +1,4 @@
+//! Sessions in memory.
+/// Keeps sessions in memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore;

@@ -1,0 +1,4 @@
+//! Sessions in one SQLite file.
+/// Keeps sessions in one SQLite file.
+#[derive(Debug, Default)]
+pub struct SqliteStore;
