@@ -1,5 +1,6 @@
 //! Where sessions live: the seam that every database implements.
 
+use std::borrow::Cow;
 use std::error::Error;
 
 use async_trait::async_trait;
@@ -157,6 +158,14 @@ impl NewEvent {
     /// Returns the event.
     pub fn event(&self) -> &Event {
         &self.event
+    }
+
+    /// Returns the text to be stored.
+    pub fn json(&self) -> Cow<'_, str> {
+        match &self.json {
+            Some(json) => Cow::Borrowed(json),
+            None => Cow::Owned(self.event.to_json()),
+        }
     }
 
     /// Returns the text to be stored.
