@@ -1,6 +1,13 @@
 //! What breaks: the process is killed at every system call that changes a file, the disk is full, a write or
 //! a sync fails. What was acknowledged is there afterwards, whole, and nothing is there by half.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
 mod scratch;
 
 use std::io::Write;
@@ -80,14 +87,7 @@ fn run_with(test: &str, path: &Path, syscall: &str, fault: &str, nth: usize) -> 
     let mut strace = Command::new("strace");
     // Not with --seccomp-bpf, which is quicker and silently injects no signals.
     strace
-        .args([
-            "-f",
-            "-qq",
-            "-o",
-            "/dev/null",
-            "-e",
-            "signal=none",
-        ])
+        .args(["-f", "-qq", "-o", "/dev/null", "-e", "signal=none"])
         .args([
             "-e",
             &format!("trace={syscall}"),

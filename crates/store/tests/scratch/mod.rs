@@ -1,5 +1,6 @@
 //! What the tests of the SQLite store share: scratch files, turns, and the original program's hand.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
