@@ -252,10 +252,16 @@ struct Fields<'a> {
     data: Option<String>,
     id: Option<String>,
     name: Option<String>,
+    #[serde(default, deserialize_with = "present")]
     input: Option<Json>,
     tool_use_id: Option<String>,
     content: Option<ToolOutput>,
     is_error: Option<bool>,
+}
+
+/// Reads a field that is there, also where it holds `null`: that is an input like any other.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
 }
 
 fn image<E: de::Error>(media_type: Option<String>, data: Option<String>) -> Result<Image, E> {
@@ -366,6 +372,10 @@ mod tests {
         check(
             &Block::tool_use("t1", "Bash", json!({"command": "ls"})),
             r#"{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}"#,
+        );
+        check(
+            &Block::tool_use("t1", "Bash", json!(null)),
+            r#"{"type":"tool_use","id":"t1","name":"Bash","input":null}"#,
         );
         check(
             &Block::tool_result("t1", "ok"),

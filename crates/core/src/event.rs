@@ -197,6 +197,7 @@ pub struct Complete {
     /// How long the turn took.
     pub duration_ms: u64,
     /// What it cost; 0.0 when that is not known.
+    #[serde(serialize_with = "finite")]
     pub cost_usd: f64,
     /// How the turn ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -344,6 +345,15 @@ impl Serialize for UnknownEvent {
 )]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+/// Writes what is no number as 0.0, which means "not known": JSON would have `null`, which is not read back.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(if number.is_finite() { *number } else { 0.0 })
 }
 
 /// A text that is not an event.
@@ -616,6 +626,20 @@ mod tests {
             assert_eq!(event.to_json(), json);
             assert_eq!(Event::from_json(json).unwrap(), event);
             assert!(json.contains(event.kind()));
+        }
+    }
+
+    #[test]
+    fn a_cost_that_is_no_number_is_not_known() {
+        for cost_usd in [f64::NAN, f64::INFINITY] {
+            let event = Event::Complete(Complete {
+                cost_usd,
+                ..Complete::default()
+            });
+            assert_eq!(
+                Event::from_json(&event.to_json()).unwrap(),
+                Event::Complete(Complete::default())
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::event::{Init, MessageEvent};
+use crate::event::Init;
 use crate::fold::{Open, Place};
 use crate::{Block, Event, Role};
 
@@ -144,7 +144,8 @@ pub struct Counts {
     pub messages: u64,
     /// The message that the next event may continue.
     pub open: Open,
-    /// The beginning of the first user message; nothing when there is none yet.
+    /// The beginning of the first user message; nothing when there is none yet, or when it is still open and
+    /// has held no text so far.
     pub preview: Option<String>,
     /// The agent that ran last.
     pub agent: Option<String>,
@@ -173,41 +174,40 @@ impl Counts {
             Event::ModelSwitch(switch) => self.model = Some(switch.model.clone()),
             _ => {}
         }
+        let before = self.open;
         match self.open.place(event) {
             Place::Starts => {
                 self.messages += 1;
-                if self.preview.is_none() && is_from_user(event) {
-                    self.preview = Some(first_text(event).map_or_else(String::new, shortened));
+                if self.preview.is_none() && before == Open::Results {
+                    // The first user message was results alone, and it has just ended.
+                    self.preview = Some(String::new());
                 }
+                self.look_for_preview(event);
             }
             // The first user message may begin with a tool's result and go on with text.
-            Place::Continues => {
-                if self.messages == 1 && self.preview.as_deref() == Some("") {
-                    self.preview = Some(first_text(event).map_or_else(String::new, shortened));
-                }
-            }
+            Place::Continues => self.look_for_preview(event),
             Place::Nowhere => {}
         }
+    }
+
+    fn look_for_preview(&mut self, event: &Event) {
+        if self.preview.is_some() {
+            return;
+        }
+        self.preview = match event {
+            Event::UserMessage(message) => Some(shortened(&message.content)),
+            // A whole message: no later event goes on with it.
+            Event::Message(message) if message.role == Role::User => {
+                let text = message.content.iter().find_map(Block::as_text);
+                Some(text.map_or_else(String::new, shortened))
+            }
+            _ => None,
+        };
     }
 
     /// Returns the preview as it is shown: empty when there is nothing to show.
     pub fn preview_text(&self) -> &str {
         self.preview.as_deref().unwrap_or("")
-    }
-}
-
-fn is_from_user(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::UserMessage(_) | Event::ToolResult(_) | Event::Message(MessageEvent { role: Role::User, .. })
-    )
-}
-
-fn first_text(event: &Event) -> Option<&str> {
-    match event {
-        Event::UserMessage(message) => Some(&message.content),
-        Event::Message(message) => message.content.iter().find_map(Block::as_text),
-        _ => None,
     }
 }
 
@@ -320,8 +320,18 @@ mod tests {
         };
         goes_on.starts = Some(false);
         assert_eq!(
-            counts(&[result, Event::UserMessage(goes_on)]).preview_text(),
+            counts(&[result.clone(), Event::UserMessage(goes_on.clone())]).preview_text(),
             "same"
+        );
+        let system = Event::SystemMessage(crate::event::SystemMessage::default());
+        assert_eq!(
+            counts(&[system, result, Event::UserMessage(goes_on.clone())]).preview_text(),
+            "same"
+        );
+        // The first text counts, also where it is empty.
+        assert_eq!(
+            counts(&[Event::user(""), Event::UserMessage(goes_on)]).preview_text(),
+            ""
         );
     }
 

@@ -1,5 +1,6 @@
 //! A session of any store, as a conversation.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -197,7 +198,7 @@ pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) ->
         .as_ref()
         .and(opening.system.as_ref())
         .and_then(system_text);
-    let mut context = ContextBuilder::new(system, opening.summary.as_deref());
+    let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
     each_event(store, id, opening.after, |event| context.push(&event)).await?;
     Ok(context.finish())
 }
@@ -221,9 +222,7 @@ async fn read_opening<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Res
         });
     };
     let first = store.read(id, Page::After(Seq::START, 1)).await?.pop();
-    let system = first
-        .and_then(|first| first.event().ok())
-        .filter(|event| system_text(event).is_some());
+    let system = first.and_then(|first| first.event().ok()).filter(is_system);
     Ok(Opening {
         system,
         summary: Some(newest.summary),
@@ -231,12 +230,22 @@ async fn read_opening<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Res
     })
 }
 
-/// Returns the text of a system message, in either of the forms in which one is stored.
-fn system_text(event: &Event) -> Option<&str> {
+/// Says whether an event is a system message, in either of the forms in which one is stored.
+fn is_system(event: &Event) -> bool {
     match event {
-        Event::SystemMessage(system) => Some(&system.content),
+        Event::SystemMessage(_) => true,
+        Event::Message(message) => message.role == Role::System,
+        _ => false,
+    }
+}
+
+/// Returns the whole text of a system message; nothing when it has none.
+fn system_text(event: &Event) -> Option<Cow<'_, str>> {
+    match event {
+        Event::SystemMessage(system) => Some(Cow::Borrowed(&system.content)),
         Event::Message(message) if message.role == Role::System => {
-            message.content.iter().find_map(Block::as_text)
+            let texts: Vec<&str> = message.content.iter().filter_map(Block::as_text).collect();
+            (!texts.is_empty()).then(|| Cow::Owned(texts.join("\n\n")))
         }
         _ => None,
     }

@@ -1,5 +1,6 @@
 //! Where sessions live: the seam that every database implements.
 
+use std::borrow::Cow;
 use std::error::Error;
 
 use async_trait::async_trait;
@@ -16,18 +17,30 @@ use crate::{
 /// `azureal-testkit`. [`SessionContext`](crate::SessionContext) makes a session of any store a
 /// [`ContextStore`](crate::ContextStore), so that a new database is this one trait to write.
 ///
+/// Three rules hold for every method. One that is given the number of a session which is not there answers
+/// [`StoreError::NoSuchSession`]. One that is called after [`close`](SessionStore::close) answers
+/// [`StoreError::Closed`]. And one that answers an error has changed nothing.
+///
+/// Sessions are ordered by when they were active: a session is active when it is made, be it by a fork, and
+/// when a turn is appended to it. Being read, renamed, cleared, compacted or forked from is no activity.
+///
 /// A future that is dropped before it is done may or may not have had its effect, but never half of it.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Makes a session and returns its number, which no session of this store has had before.
+    /// Makes a session and returns its number, which no session of this store has had before, also none that
+    /// has been deleted. Several sessions may have one name.
+    ///
+    /// A name that [`check_name`] refuses is [`StoreError::UnusableName`], here as everywhere.
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError>;
 
     /// Returns the session of this name that was active last, and makes it if there is none.
     ///
-    /// However many do this at once for one new name, one session is made. A name is needed in `new`.
+    /// However many do this at once for one new name, one session is made. A name is needed in `new`;
+    /// none is like an empty one. Finding a session changes nothing about it.
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError>;
 
-    /// Returns the sessions of exactly this name, the one that was active last first.
+    /// Returns the sessions of exactly this name, the one that was active last first. A session that nobody
+    /// gave a name has its number for one.
     async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError>;
 
     /// Returns all but the events of a session.
@@ -37,28 +50,37 @@ pub trait SessionStore: Send + Sync {
     /// looks at, never that of their events.
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError>;
 
-    /// Gives a session another name.
+    /// Gives a session another name; to the order of the sessions that is nothing.
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError>;
 
-    /// Deletes a session and all that belongs to it.
+    /// Deletes a session and all that belongs to it: events, compactions, and the marks that its turns set.
     async fn delete(&self, id: SessionId) -> Result<(), StoreError>;
 
     /// Appends a turn, whole or not at all, after everything that is there, and says where it stands.
     /// When this returns, it is as durable as the store can make it.
+    ///
+    /// Events are numbered from 1, without gaps. [`Turn::count_into`] says what they do to the counts and
+    /// [`Turn::totals`] what they do to the totals: `completed` is overwritten, duration and cost are added. A
+    /// turn without events changes neither, yet adds its tokens and sets its mark.
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError>;
 
     /// Reads a page of a session's events, oldest first.
     ///
-    /// A page may hold fewer events than were asked for, if they are large; only an empty one is the end.
+    /// A page may hold fewer events than were asked for, if they are large; only an empty one is the end. Of
+    /// [`Page::Before`] those that are nearest to its point are kept. An event comes back as the text that it
+    /// was given as, byte for byte.
     /// No lock is held when this returns.
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// Removes the events and compactions of a session. The session and its totals stay.
+    /// Removes the events and compactions of a session, and sets the counts back but for the agent and the
+    /// model. The session, its totals and its marks stay. The next event is number 1 again.
     async fn clear(&self, id: SessionId) -> Result<(), StoreError>;
 
     /// Makes a new session of the events up to `at` and of the compactions that lie within them.
     ///
-    /// The totals of the new session begin at zero: it has not cost anything yet.
+    /// [`Seq::END`] is all of them and [`Seq::START`] none; any other place that has no event is
+    /// [`StoreError::NoSuchEvent`]. The counts of the new session are those of the events that it has. Its
+    /// totals begin at zero, and its `completed` at nothing: it has not cost anything yet. Marks stay behind.
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError>;
 
     /// Overwrites the token totals of a session.
@@ -70,7 +92,8 @@ pub trait SessionStore: Send + Sync {
     /// Returns the compactions of a session, the one that reaches furthest last: that one counts.
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError>;
 
-    /// Lays a summary over the events up to `after_seq`, instead of one that ends there already.
+    /// Lays a summary over the events up to `after_seq`, instead of one that ends there already. A place that
+    /// has no event is [`StoreError::NoSuchEvent`].
     async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError>;
 
     /// Takes the summary that ends at `after_seq` off again; says whether there was one.
@@ -82,7 +105,7 @@ pub trait SessionStore: Send + Sync {
     /// Removes a mark; says whether there was one.
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError>;
 
-    /// Lets go of the store. Handles that are used afterwards answer [`StoreError::Closed`].
+    /// Lets go of the store. Handles that are used afterwards answer [`StoreError::Closed`], to this call too.
     async fn close(&self) -> Result<(), StoreError>;
 }
 
@@ -160,6 +183,14 @@ impl NewEvent {
     }
 
     /// Returns the text to be stored.
+    pub fn json(&self) -> Cow<'_, str> {
+        match &self.json {
+            Some(json) => Cow::Borrowed(json),
+            None => Cow::Owned(self.event.to_json()),
+        }
+    }
+
+    /// Returns the text to be stored.
     pub fn into_json(self) -> String {
         self.json.unwrap_or_else(|| self.event.to_json())
     }
@@ -228,7 +259,7 @@ impl WorktreeFilter {
 /// Which part of a session to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
-    /// The events after this one, at most so many.
+    /// The events after this one, the first of them, at most so many.
     After(Seq, usize),
     /// The events before this one, the last of them, at most so many.
     Before(Seq, usize),

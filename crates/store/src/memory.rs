@@ -1,4 +1,386 @@
 //! Sessions in memory.
-/// Keeps sessions in memory.
+//!
+//! The plainest store there is: maps behind one lock, no clock and no dependency. It is what tests and short
+//! runs use, and what the others are compared with, so it is written to be read rather than to be fast.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use azureal_core::{
+    Appended, Compaction, Counts, Event, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, StoredEvent, Tokens, Turn, async_trait, check_name,
+};
+
+/// Keeps sessions in memory, gone with the process.
+///
+/// ```
+/// # futures_executor::block_on(async {
+/// use azureal_store::MemoryStore;
+/// use azureal_store::core::{Event, NewSession, Page, SessionStore, Turn};
+///
+/// let store = MemoryStore::default();
+/// let id = store.create(NewSession::default()).await?;
+/// store.append(id, Turn::verbatim([Event::user("Hello"), Event::assistant("Hi!")])).await?;
+///
+/// let last = store.read(id, Page::last(1)).await?;
+/// assert_eq!(last[0].event(), Ok(Event::assistant("Hi!")));
+/// let record = store.get(id).await?;
+/// assert_eq!((record.name.as_str(), record.counts.messages), ("S1", 2));
+/// # Ok::<(), azureal_store::core::StoreError>(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug, Default)]
-pub struct MemoryStore;
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    closed: bool,
+    /// The number that was given last; it stays when its session goes.
+    last_number: u32,
+    /// Moves on at each activity. Seconds would be too coarse to order sessions by, and need a clock.
+    activity: u64,
+    sessions: BTreeMap<SessionId, Session>,
+    marks: BTreeMap<String, Mark>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    name: Option<String>,
+    worktree: String,
+    /// What [`State::activity`] was when it was active last.
+    active: u64,
+    completed: Option<bool>,
+    duration_ms: u64,
+    cost_usd: f64,
+    tokens: Tokens,
+    counts: Counts,
+    /// The event at index 0 is number 1.
+    events: Vec<Text>,
+    compactions: BTreeMap<Seq, String>,
+}
+
+/// An event as it is kept: the text that was given.
+#[derive(Debug, Clone)]
+struct Text {
+    kind: String,
+    json: String,
+}
+
+impl MemoryStore {
+    /// Locks the state. Nothing in here panics while it holds the lock, so a poisoned one is whole.
+    fn open(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return Err(StoreError::Closed);
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    fn session(&self, id: SessionId) -> Result<&Session, StoreError> {
+        self.sessions.get(&id).ok_or(StoreError::NoSuchSession(id))
+    }
+
+    fn session_mut(&mut self, id: SessionId) -> Result<&mut Session, StoreError> {
+        self.sessions.get_mut(&id).ok_or(StoreError::NoSuchSession(id))
+    }
+
+    fn next_activity(&mut self) -> u64 {
+        self.activity += 1;
+        self.activity
+    }
+
+    fn create(&mut self, new: NewSession) -> Result<SessionId, StoreError> {
+        if let Some(name) = &new.name {
+            check_name(name)?;
+        }
+        let id = self
+            .last_number
+            .checked_add(1)
+            .and_then(SessionId::new)
+            .ok_or_else(|| StoreError::Other {
+                place: "memory".to_owned(),
+                source: "every session number has been used".into(),
+            })?;
+        self.last_number = id.number();
+        let session = Session {
+            name: new.name,
+            worktree: new.worktree,
+            active: self.next_activity(),
+            ..Session::default()
+        };
+        self.sessions.insert(id, session);
+        Ok(id)
+    }
+
+    /// Returns the sessions that `filter` takes, the one that was active last first.
+    fn by_activity(&self, filter: impl Fn(SessionId, &Session) -> bool) -> Vec<(SessionId, &Session)> {
+        let mut found: Vec<_> = self
+            .sessions
+            .iter()
+            .map(|(id, session)| (*id, session))
+            .filter(|(id, session)| filter(*id, session))
+            .collect();
+        found.sort_by_key(|(_, session)| std::cmp::Reverse(session.active));
+        found
+    }
+
+    fn find(&self, name: &str) -> Vec<SessionId> {
+        self.by_activity(|id, session| session.called(id) == name)
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect()
+    }
+}
+
+impl Session {
+    fn called(&self, id: SessionId) -> String {
+        self.name.clone().unwrap_or_else(|| id.to_string())
+    }
+
+    fn last(&self) -> Seq {
+        Seq(self.events.len() as u64)
+    }
+
+    fn record(&self, id: SessionId) -> SessionRecord {
+        SessionRecord {
+            id,
+            name: self.called(id),
+            worktree: self.worktree.clone(),
+            created_at: String::new(),
+            completed: self.completed,
+            duration_ms: self.duration_ms,
+            cost_usd: self.cost_usd,
+            counts: self.counts.clone(),
+            tokens: self.tokens,
+        }
+    }
+
+    fn append(&mut self, turn: Turn) -> Appended {
+        let before = self.last();
+        self.tokens = self.tokens + turn.tokens;
+        if !turn.events.is_empty() {
+            let totals = turn.totals();
+            self.completed = totals.completed;
+            self.duration_ms = self.duration_ms.saturating_add(totals.duration_ms);
+            self.cost_usd += totals.cost_usd;
+        }
+        turn.count_into(&mut self.counts, before);
+        self.events.extend(turn.events.into_iter().map(|new| Text {
+            kind: new.event().kind().to_owned(),
+            json: new.into_json(),
+        }));
+        Appended {
+            first: before.next(),
+            last: self.last(),
+        }
+    }
+
+    /// Returns the events that stand at these indices, as far as there are such.
+    fn slice(&self, from: usize, to: usize) -> Vec<StoredEvent> {
+        let to = to.min(self.events.len());
+        let texts = self.events.get(from..to).unwrap_or(&[]);
+        texts
+            .iter()
+            .zip(from as u64..)
+            .map(|(text, index)| StoredEvent {
+                seq: Seq(index).next(),
+                kind: text.kind.clone(),
+                json: Ok(text.json.clone()),
+            })
+            .collect()
+    }
+
+    fn read(&self, page: Page) -> Vec<StoredEvent> {
+        match page {
+            Page::After(seq, limit) => {
+                let from = index(seq);
+                self.slice(from, from.saturating_add(limit))
+            }
+            Page::Before(seq, limit) => {
+                let to = index(seq).saturating_sub(1).min(self.events.len());
+                self.slice(to.saturating_sub(limit), to)
+            }
+        }
+    }
+
+    /// Returns a session of what is there up to `at`, as yet without a name.
+    fn fork(&self, id: SessionId, at: Seq) -> Result<Self, StoreError> {
+        if at > self.last() && at != Seq::END {
+            return Err(no_such_event(id, at, self.last()));
+        }
+        let events: Vec<Text> = self.events.iter().take(index(at)).cloned().collect();
+        let mut counts = Counts::default();
+        for (text, number) in events.iter().zip(1..) {
+            counts.add(Seq(number), Event::from_json(&text.json).ok().as_ref());
+        }
+        let compactions = self.compactions.range(..=at);
+        Ok(Self {
+            counts,
+            events,
+            compactions: compactions
+                .map(|(seq, summary)| (*seq, summary.clone()))
+                .collect(),
+            ..Self::default()
+        })
+    }
+}
+
+/// Returns the index of the event after `seq`; where it is more than can be addressed, the greatest there is.
+fn index(seq: Seq) -> usize {
+    usize::try_from(seq.0).unwrap_or(usize::MAX)
+}
+
+fn no_such_event(session: SessionId, seq: Seq, last: Seq) -> StoreError {
+    StoreError::NoSuchEvent { session, seq, last }
+}
+
+#[async_trait]
+impl SessionStore for MemoryStore {
+    async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
+        self.open()?.create(new)
+    }
+
+    async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
+        let mut state = self.open()?;
+        let name = new.name.as_deref().unwrap_or("");
+        check_name(name)?;
+        match state.find(name).first() {
+            Some(id) => Ok(*id),
+            None => state.create(new),
+        }
+    }
+
+    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
+        Ok(self.open()?.find(name))
+    }
+
+    async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
+        Ok(self.open()?.session(id)?.record(id))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
+        let state = self.open()?;
+        let wanted = |session: &Session| match &query.worktree {
+            Some(filter) => filter.matches(&session.worktree),
+            None => true,
+        };
+        Ok(state
+            .by_activity(|_, session| wanted(session))
+            .into_iter()
+            .take(query.limit.unwrap_or(usize::MAX))
+            .map(|(id, session)| session.record(id))
+            .collect())
+    }
+
+    async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
+        let mut state = self.open()?;
+        let session = state.session_mut(id)?;
+        check_name(name)?;
+        session.name = Some(name.to_owned());
+        Ok(())
+    }
+
+    async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
+        let mut state = self.open()?;
+        state.sessions.remove(&id).ok_or(StoreError::NoSuchSession(id))?;
+        state.marks.retain(|_, mark| mark.session != id);
+        Ok(())
+    }
+
+    async fn append(&self, id: SessionId, mut turn: Turn) -> Result<Appended, StoreError> {
+        let mut state = self.open()?;
+        let mark = turn.mark.take();
+        let appended = state.session_mut(id)?.append(turn);
+        let active = state.next_activity();
+        state.session_mut(id)?.active = active;
+        if let Some(mark) = mark {
+            let note = mark.note;
+            state.marks.insert(mark.name, Mark { session: id, note });
+        }
+        Ok(appended)
+    }
+
+    async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        Ok(self.open()?.session(id)?.read(page))
+    }
+
+    async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
+        let mut state = self.open()?;
+        let session = state.session_mut(id)?;
+        session.events.clear();
+        session.compactions.clear();
+        session.counts = Counts {
+            agent: session.counts.agent.take(),
+            model: session.counts.model.take(),
+            ..Counts::default()
+        };
+        Ok(())
+    }
+
+    async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
+        let mut state = self.open()?;
+        let copy = state.session(id)?.fork(id, at)?;
+        let fork = state.create(new)?;
+        let session = state.session_mut(fork)?;
+        session.counts = copy.counts;
+        session.events = copy.events;
+        session.compactions = copy.compactions;
+        Ok(fork)
+    }
+
+    async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
+        self.open()?.session_mut(id)?.tokens = tokens;
+        Ok(())
+    }
+
+    async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
+        let mut state = self.open()?;
+        let session = state.session_mut(id)?;
+        session.tokens = session.tokens + tokens;
+        Ok(())
+    }
+
+    async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
+        let state = self.open()?;
+        let compactions = state.session(id)?.compactions.iter();
+        Ok(compactions
+            .map(|(after_seq, summary)| Compaction {
+                after_seq: *after_seq,
+                summary: summary.clone(),
+                created_at: String::new(),
+            })
+            .collect())
+    }
+
+    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+        let mut state = self.open()?;
+        let session = state.session_mut(id)?;
+        if after_seq == Seq::START || after_seq > session.last() {
+            return Err(no_such_event(id, after_seq, session.last()));
+        }
+        session.compactions.insert(after_seq, summary.to_owned());
+        Ok(())
+    }
+
+    async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
+        let mut state = self.open()?;
+        Ok(state.session_mut(id)?.compactions.remove(&after_seq).is_some())
+    }
+
+    async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
+        Ok(self.open()?.marks.get(name).cloned())
+    }
+
+    async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(self.open()?.marks.remove(name).is_some())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.open()?.closed = true;
+        Ok(())
+    }
+}

@@ -1,4 +1,351 @@
-//! Sessions in one SQLite file.
+//! Sessions in one SQLite file, `.azureal/sessions.azs`.
+//!
+//! The file is a plain SQLite database that any client can open; `docs/format.md` describes it. It appears
+//! with its first session and lies alone when nobody uses it. A turn is one transaction, and when appending
+//! it returns, it survives the loss of power. Any number of processes may use the file at once, the original
+//! program among them.
+
+mod codec;
+mod connection;
+mod counts;
+mod error;
+mod events;
+mod file;
+mod marks;
+mod schema;
+mod sessions;
+mod worker;
+
+use std::path::{Path, PathBuf};
+
+use azureal_core::{
+    Appended, Compaction, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore,
+    StoreError, StoredEvent, Tokens, Turn, async_trait,
+};
+pub use rusqlite;
+use rusqlite::Connection;
+
+use codec::Codec;
+pub use connection::open_foreign;
+use error::Fault;
+use file::{Identity, StoreFile};
+use schema::SessionColumns;
+use worker::Worker;
+
+/// How a store writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SqliteOptions {
+    /// How changes are made safe.
+    pub journal: Journal,
+}
+
+/// How changes to the file are made safe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Journal {
+    /// A journal that is removed with each commit: one file, on every file system.
+    ///
+    /// A file that others use with a write-ahead log is used so too, and set back by the last to close it.
+    #[default]
+    Delete,
+    /// A write-ahead log, for programs that hold the store open: fewer syncs per turn, and readers never
+    /// wait. It lies beside the file until the last program closes it, and needs a local disk.
+    Wal,
+}
+
 /// Keeps sessions in one SQLite file.
-#[derive(Debug, Default)]
-pub struct SqliteStore;
+///
+/// ```
+/// # futures_executor::block_on(async {
+/// use std::sync::Arc;
+/// use azureal_core::{ContextStore, Message, SessionContext};
+/// use azureal_store::sqlite::{SqliteOptions, SqliteStore};
+///
+/// let folder = tempfile::tempdir()?;
+/// let store = Arc::new(SqliteStore::open(folder.path().join("ctx.azs"), SqliteOptions::default())?);
+/// let session = SessionContext::open(Arc::clone(&store), "my-session")?;
+/// session.append(Message::user("Hello")).await?;
+/// assert_eq!(session.get_history().await?.len(), 1);
+///
+/// let forked = session.fork().await?; // copies the messages into a new session
+/// assert_eq!(forked.get_history().await?.len(), 1);
+/// assert_ne!(forked.session_id(), session.session_id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub struct SqliteStore {
+    worker: Worker<Database>,
+}
+
+impl SqliteStore {
+    /// Opens the store in this file. One that is not there is made with its first session, not before.
+    ///
+    /// This reads the file's header and brings an older file up to date; it blocks for so long. Every other
+    /// call leaves that to a thread of the store's own.
+    pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Self, StoreError> {
+        let path = path.into();
+        let mut database = Database::new(path.clone(), options)?;
+        database.opened()?;
+        let worker =
+            Worker::start(database, Database::close).map_err(|error| error::from_io(&path, error))?;
+        Ok(Self { worker })
+    }
+
+    /// Runs a job on the open file, or `absent` where there is none.
+    async fn run<R: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
+        absent: impl FnOnce() -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.worker.run(move |database| database.run(job, absent)).await?
+    }
+
+    /// Runs a job on a session, which is not there if the file is not.
+    async fn run_on<R: Send + 'static>(
+        &self,
+        id: SessionId,
+        job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.run(job, move || Err(StoreError::NoSuchSession(id))).await
+    }
+}
+
+#[async_trait]
+impl SessionStore for SqliteStore {
+    async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
+        self.worker
+            .run(move |database| {
+                if let Some(created) = database.create_with(&new)? {
+                    return Ok(created);
+                }
+                database.run(
+                    |open, codec| sessions::create(&mut open.connection, codec, &new),
+                    || Err(StoreError::Closed),
+                )
+            })
+            .await?
+    }
+
+    async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
+        let Some(name) = new.name.clone() else {
+            return Err(StoreError::UnusableName(String::new()));
+        };
+        azureal_core::check_name(&name)?;
+        self.worker
+            .run(move |database| {
+                if let Some(created) = database.create_with(&new)? {
+                    return Ok(created);
+                }
+                database.run(
+                    |open, codec| {
+                        sessions::find_or_create(&mut open.connection, &open.columns, codec, &name, &new)
+                    },
+                    || Err(StoreError::Closed),
+                )
+            })
+            .await?
+    }
+
+    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
+        let name = name.to_owned();
+        self.run(
+            move |open, _| sessions::find(&open.connection, &open.columns, &name),
+            || Ok(Vec::new()),
+        )
+        .await
+    }
+
+    async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
+        self.run_on(id, move |open, codec| {
+            sessions::get(&open.connection, &open.columns, codec, id)
+        })
+        .await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
+        let query = query.clone();
+        self.run(
+            move |open, codec| sessions::list(&mut open.connection, &open.columns, codec, &query),
+            || Ok(Vec::new()),
+        )
+        .await
+    }
+
+    async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
+        let name = name.to_owned();
+        self.run_on(id, move |open, _| sessions::rename(&open.connection, id, &name))
+            .await
+    }
+
+    async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
+        self.run_on(id, move |open, _| sessions::delete(&mut open.connection, id))
+            .await
+    }
+
+    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
+        self.run_on(id, move |open, codec| {
+            events::append(&mut open.connection, codec, id, &turn)
+        })
+        .await
+    }
+
+    async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        self.run_on(id, move |open, codec| {
+            events::read(&open.connection, codec, id, page)
+        })
+        .await
+    }
+
+    async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
+        self.run_on(id, move |open, codec| {
+            events::clear(&mut open.connection, codec, id)
+        })
+        .await
+    }
+
+    async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
+        self.run_on(id, move |open, codec| {
+            events::fork(&mut open.connection, codec, id, at, &new)
+        })
+        .await
+    }
+
+    async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
+        self.run_on(id, move |open, _| {
+            sessions::set_tokens(&open.connection, id, tokens)
+        })
+        .await
+    }
+
+    async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
+        self.run_on(id, move |open, _| {
+            sessions::add_tokens_to(&open.connection, id, tokens)
+        })
+        .await
+    }
+
+    async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
+        self.run_on(id, move |open, _| sessions::compactions(&open.connection, id))
+            .await
+    }
+
+    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+        let summary = summary.to_owned();
+        self.run_on(id, move |open, _| {
+            sessions::add_compaction(&mut open.connection, id, after_seq, &summary)
+        })
+        .await
+    }
+
+    async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
+        self.run_on(id, move |open, _| {
+            sessions::remove_compaction(&open.connection, id, after_seq)
+        })
+        .await
+    }
+
+    async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
+        let name = name.to_owned();
+        self.run(
+            move |open, _| Ok(marks::get(&open.connection, &name)?),
+            || Ok(None),
+        )
+        .await
+    }
+
+    async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
+        let name = name.to_owned();
+        self.run(
+            move |open, _| Ok(marks::remove(&open.connection, &name)?),
+            || Ok(false),
+        )
+        .await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.worker.stop();
+        Ok(())
+    }
+}
+
+/// What lives on the store's thread.
+struct Database {
+    file: StoreFile,
+    options: SqliteOptions,
+    codec: Codec,
+    open: Option<Open>,
+}
+
+/// A file that is open.
+struct Open {
+    connection: Connection,
+    columns: SessionColumns,
+    identity: Identity,
+}
+
+impl Database {
+    fn new(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
+        let codec = Codec::new().map_err(|error| error::from_io(&path, error))?;
+        Ok(Self {
+            file: StoreFile::new(path),
+            options,
+            codec,
+            open: None,
+        })
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Opens the file if it is there and not open yet; says whether it is open.
+    fn opened(&mut self) -> Result<bool, StoreError> {
+        if let Some(open) = &self.open {
+            if self.file.is_still(open.identity) {
+                return Ok(true);
+            }
+            // It was removed or replaced. What is written from now on must not go into the void.
+            self.open = None;
+        }
+        let Some((path, identity)) = self.file.look()? else {
+            return Ok(false);
+        };
+        self.file.make_private();
+        let mut connection = connection::open(&path, self.options.journal)?;
+        let columns = schema::prepare(&path, &mut connection, &mut self.codec)?;
+        self.open = Some(Open {
+            connection,
+            columns,
+            identity,
+        });
+        Ok(true)
+    }
+
+    fn run<R>(
+        &mut self,
+        job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault>,
+        absent: impl FnOnce() -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        self.opened()?;
+        match &mut self.open {
+            Some(open) => job(open, &mut self.codec).map_err(|fault| fault.at(self.file.path())),
+            None => absent(),
+        }
+    }
+
+    /// Makes the file with this session in it; nothing if the file is there.
+    fn create_with(&mut self, new: &NewSession) -> Result<Option<SessionId>, StoreError> {
+        if self.opened()? {
+            return Ok(None);
+        }
+        let path = self.path().to_owned();
+        self.file
+            .create(|connection| sessions::insert(connection, new).map_err(|fault| fault.at(&path)))
+    }
+
+    fn close(self) {
+        if let Some(open) = self.open {
+            // Nothing is lost if this fails: what was committed is in the file or in its log.
+            drop(connection::close(open.connection));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A connection to a store's file: nothing of the file runs, waiting is short, and a commit is durable.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use azureal_core::StoreError;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags};
+
+use super::codec::LARGEST_EVENT;
+use super::{Journal, error};
+
+/// How long we wait for others before we say that the store is busy.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Opens the file for reading and writing, or for reading where that is all there is.
+pub(super) fn open(path: &Path, journal: Journal) -> Result<Connection, StoreError> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let configure = || -> rusqlite::Result<()> {
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
+        // FULL does not sync the folder after the journal is removed, and so loses acknowledged commits
+        // when the power fails. What is deleted is overwritten: history is private.
+        connection.execute_batch(
+            "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY;",
+        )?;
+        if journal == Journal::Wal {
+            connection.pragma_update(None, "journal_mode", "wal")?;
+        }
+        Ok(())
+    };
+    configure().map_err(|error| error::from_sqlite(path, error))?;
+    Ok(connection)
+}
+
+/// Opens somebody else's SQLite file for reading, such that nothing in it runs and nothing is written.
+pub fn open_foreign(path: &Path) -> Result<Connection, StoreError> {
+    connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+}
+
+fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connect = || -> rusqlite::Result<Connection> {
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_handler(Some(wait_for_lock))?;
+        // A file from elsewhere must not act: no triggers, no views, no functions that the schema names.
+        for (config, on) in [
+            (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+            (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+            (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+            (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+            (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
+            (DbConfig::SQLITE_DBCONFIG_DQS_DDL, false),
+        ] {
+            connection.set_db_config(config, on)?;
+        }
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LARGEST_EVENT as i32 * 2)?;
+        connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+        connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;")?;
+        connection.set_prepared_statement_cache_capacity(32);
+        Ok(connection)
+    };
+    connect().map_err(|error| error::from_sqlite(path, error))
+}
+
+/// Leaves the file without companions where nobody else holds it.
+///
+/// A store that was used in WAL mode goes back to DELETE when the last one closes it. While others hold
+/// it SQLite refuses, and the last of them does it.
+pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
+    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if mode == "wal" {
+        connection.busy_timeout(Duration::ZERO)?;
+        match connection.pragma_update(None, "journal_mode", "delete") {
+            Err(error) if error.sqlite_error_code() != Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                return Err(error);
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    connection.close().map_err(|(_, error)| error)
+}
+
+thread_local! {
+    static WAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Waits a little for whoever holds the lock, and says whether to try again.
+///
+/// SQLite's own waits grow to a tenth of a second: under load some writers starve for seconds. Short,
+/// uneven waits cost nothing next to a sync of the disk, and everybody gets a turn.
+fn wait_for_lock(attempt: i32) -> bool {
+    let now = Instant::now();
+    if attempt == 0 {
+        WAITING_SINCE.set(Some(now));
+    }
+    let waited = WAITING_SINCE.get().map_or(Duration::ZERO, |since| now - since);
+    if waited > PATIENCE {
+        return false;
+    }
+    let chance = RandomState::new().build_hasher().finish();
+    let micros = if waited < Duration::from_secs(1) {
+        200 + chance % 700
+    } else {
+        1_000 + chance % 9_000
+    };
+    std::thread::sleep(Duration::from_micros(micros));
+    true
+}

@@ -1,0 +1,94 @@
+//! What SQLite and the file system say, in the words of a store.
+
+use std::path::Path;
+
+use azureal_core::StoreError;
+use rusqlite::ErrorCode;
+
+use super::connection::PATIENCE;
+
+/// What can go wrong inside the store, before it is known as which file.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Sqlite(rusqlite::Error),
+    Io(std::io::Error),
+    Store(StoreError),
+}
+
+impl Fault {
+    /// Names the file.
+    pub(super) fn at(self, path: &Path) -> StoreError {
+        match self {
+            Self::Sqlite(error) => from_sqlite(path, error),
+            Self::Io(error) => from_io(path, error),
+            Self::Store(error) => error,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Turns an error of SQLite into one that a person can act on.
+pub(super) fn from_sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
+    let place = path.display().to_string();
+    let Some(failure) = error.sqlite_error() else {
+        return StoreError::Other {
+            place,
+            source: error.into(),
+        };
+    };
+    match failure.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Busy {
+            place,
+            seconds: PATIENCE.as_secs(),
+        },
+        ErrorCode::DiskFull => StoreError::Full { place },
+        // The journal cannot be made: the folder is not ours to write to.
+        ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
+            StoreError::ReadOnly { place }
+        }
+        ErrorCode::DatabaseCorrupt => StoreError::Corrupt {
+            place,
+            why: error.to_string(),
+        },
+        ErrorCode::NotADatabase => StoreError::NotAStore {
+            place,
+            why: "it is no SQLite file".to_owned(),
+        },
+        _ => StoreError::Other {
+            place,
+            source: error.into(),
+        },
+    }
+}
+
+/// Turns an error of the file system into one that a person can act on.
+pub(super) fn from_io(path: &Path, error: std::io::Error) -> StoreError {
+    let place = path.display().to_string();
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::Full { place },
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            StoreError::ReadOnly { place }
+        }
+        _ => StoreError::Other {
+            place,
+            source: error.into(),
+        },
+    }
+}

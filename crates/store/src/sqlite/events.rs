@@ -1,0 +1,215 @@
+//! Events: appending a turn, reading pages, forking, clearing.
+
+use azureal_core::{Appended, Counts, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Turn};
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use super::codec::{Codec, LARGEST_EVENT, Payload};
+use super::error::Fault;
+use super::{counts, marks, sessions};
+
+/// The most that one page unpacks to, so that a page of large events does not fill the memory.
+const LARGEST_PAGE: usize = LARGEST_EVENT;
+
+/// Returns a place as SQLite's integer.
+pub(super) fn integer(seq: Seq) -> i64 {
+    seq.0.min(Seq::END.0).cast_signed()
+}
+
+/// Returns a place from SQLite's integer.
+pub(super) fn seq(integer: i64) -> Seq {
+    Seq(integer.max(0).cast_unsigned())
+}
+
+/// An event as a row, made before the lock is taken: packing is most of the work.
+struct NewRow<'a> {
+    kind: &'a str,
+    data: Vec<u8>,
+    char_len: i64,
+}
+
+pub(super) fn append(
+    connection: &mut Connection,
+    codec: &mut Codec,
+    id: SessionId,
+    turn: &Turn,
+) -> Result<Appended, Fault> {
+    let rows = turn
+        .events
+        .iter()
+        .map(|new| {
+            let json = new.json();
+            let char_len = json.chars().count().cast_signed() as i64;
+            Ok(NewRow {
+                kind: new.event().kind(),
+                data: codec.pack(&json)?,
+                char_len,
+            })
+        })
+        .collect::<std::io::Result<Vec<_>>>()?;
+
+    let session = i64::from(id.number());
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    counts::catch_up(&transaction, codec)?;
+    let mut state = counts::state(&transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
+    let before = last_seq(&transaction, session)?;
+    let mut last = before;
+    {
+        let mut insert = transaction.prepare_cached(
+            "INSERT INTO events (session_id, seq, kind, data, char_len) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        for row in &rows {
+            last = last.next();
+            insert.execute(params![session, integer(last), row.kind, row.data, row.char_len])?;
+        }
+    }
+    if !rows.is_empty() {
+        turn.count_into(&mut state.counts, before);
+        let last_event = Some(transaction.last_insert_rowid());
+        // The session at the front of the list stays there: one page less to write.
+        let tick = counts::next_tick(&transaction)?;
+        let tick = (state.active != Some(tick - 1)).then_some(tick);
+        counts::write(&transaction, session, &state.counts, last_event, tick)?;
+        sessions::add_totals(&transaction, session, turn.totals())?;
+    }
+    sessions::add_tokens(&transaction, session, turn.tokens)?;
+    if let Some(mark) = &turn.mark {
+        marks::set(&transaction, id, mark)?;
+    }
+    transaction.commit()?;
+    Ok(Appended {
+        first: before.next(),
+        last,
+    })
+}
+
+/// Returns the last place in a session, which is not always what was counted: others append too.
+pub(super) fn last_seq(connection: &Connection, session: i64) -> rusqlite::Result<Seq> {
+    let last = connection
+        .prepare_cached("SELECT ifnull(max(seq), 0) FROM events WHERE session_id = ?1")?
+        .query_row([session], |row| row.get(0))?;
+    Ok(seq(last))
+}
+
+pub(super) fn read(
+    connection: &Connection,
+    codec: &mut Codec,
+    id: SessionId,
+    page: Page,
+) -> Result<Vec<StoredEvent>, Fault> {
+    let session = i64::from(id.number());
+    let (sql, bound, limit) = match page {
+        Page::After(after, limit) => (
+            "SELECT seq, kind, data FROM events WHERE session_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+            after,
+            limit,
+        ),
+        Page::Before(before, limit) => (
+            "SELECT seq, kind, data FROM events WHERE session_id = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
+            before,
+            limit,
+        ),
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    // The rows are taken first and unpacked afterwards: while a statement is open no other program can write.
+    let rows = connection
+        .prepare_cached(sql)?
+        .query_map(params![session, integer(bound), limit], |row| {
+            let kind =
+                String::from_utf8_lossy(row.get_ref(1)?.as_bytes_or_null()?.unwrap_or(b"")).into_owned();
+            Ok((seq(row.get(0)?), kind, Payload::from(row.get_ref(2)?)))
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    if rows.is_empty() && !sessions::exists(connection, session)? {
+        return Err(StoreError::NoSuchSession(id).into());
+    }
+    let mut size = 0;
+    let mut events = Vec::with_capacity(rows.len());
+    for (seq, kind, payload) in rows {
+        let json = codec.unpack(payload);
+        size += json.as_ref().map_or(0, String::len);
+        events.push(StoredEvent { seq, kind, json });
+        if size > LARGEST_PAGE {
+            break;
+        }
+    }
+    if matches!(page, Page::Before(..)) {
+        events.reverse();
+    }
+    Ok(events)
+}
+
+pub(super) fn fork(
+    connection: &mut Connection,
+    codec: &mut Codec,
+    id: SessionId,
+    at: Seq,
+    new: &NewSession,
+) -> Result<SessionId, Fault> {
+    let session = i64::from(id.number());
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    counts::catch_up(&transaction, codec)?;
+    let state = counts::state(&transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
+    let last = last_seq(&transaction, session)?;
+    let at = match at {
+        Seq::END => last,
+        at if at > last => {
+            return Err(StoreError::NoSuchEvent {
+                session: id,
+                seq: at,
+                last,
+            }
+            .into());
+        }
+        at => at,
+    };
+    let fork = sessions::insert(&transaction, new)?;
+    let forked = i64::from(fork.number());
+    let copied = transaction.execute(
+        "INSERT INTO events (session_id, seq, kind, data, char_len)
+         SELECT ?1, seq, kind, data, char_len FROM events WHERE session_id = ?2 AND seq <= ?3 ORDER BY seq",
+        params![forked, session, integer(at)],
+    )?;
+    let last_event = (copied > 0).then(|| transaction.last_insert_rowid());
+    transaction.execute(
+        "INSERT INTO compactions (session_id, after_seq, summary, created)
+         SELECT ?1, after_seq, summary, created FROM compactions WHERE session_id = ?2 AND after_seq <= ?3
+         ORDER BY id",
+        params![forked, session, integer(at)],
+    )?;
+    let counts = if at == last {
+        state.counts
+    } else {
+        // Half a session has to be counted anew. That is as much work as copying it.
+        let mut counts = Counts::default();
+        counts::count_rest(&transaction, codec, forked, &mut counts, at)?;
+        counts
+    };
+    counts::write(&transaction, forked, &counts, last_event, None)?;
+    transaction.commit()?;
+    Ok(fork)
+}
+
+pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionId) -> Result<(), Fault> {
+    let session = i64::from(id.number());
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    counts::catch_up(&transaction, codec)?;
+    let state = counts::state(&transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
+    transaction.execute("DELETE FROM events WHERE session_id = ?1", [session])?;
+    transaction.execute("DELETE FROM compactions WHERE session_id = ?1", [session])?;
+    // Who answered last is still true of the session; everything else was counted over its events.
+    let Counts { agent, model, .. } = state.counts;
+    counts::write(
+        &transaction,
+        session,
+        &Counts {
+            agent,
+            model,
+            ..Counts::default()
+        },
+        None,
+        None,
+    )?;
+    transaction.execute("UPDATE sessions SET last_event = NULL WHERE id = ?1", [session])?;
+    transaction.commit()?;
+    Ok(())
+}

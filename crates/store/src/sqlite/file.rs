@@ -1,0 +1,316 @@
+//! The file of a store: where it may lie, who may read it, and how it comes into being.
+//!
+//! History is private and is written below a folder that may have come with somebody's repository. So
+//! links are refused, what we make is ours alone from its first moment, and a store appears whole, with its
+//! first session in it, or not at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use azureal_core::StoreError;
+use rusqlite::Connection;
+
+use super::{error, schema};
+
+/// The folder that belongs to azureal in a project.
+const FOLDER: &str = ".azureal";
+/// Keeps history out of commits; only the configuration is meant to be shared.
+const GITIGNORE: &str =
+    "# History stays out of commits; only the configuration is shared.\n*\n!azufig.toml\n";
+
+/// The file of a store, which may not be there yet.
+#[derive(Debug, Clone)]
+pub(super) struct StoreFile {
+    path: PathBuf,
+}
+
+/// Which file a path led to, so that one that was replaced is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl StoreFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    fn lies_in_our_folder(&self) -> bool {
+        self.folder().file_name().is_some_and(|name| name == FOLDER)
+    }
+
+    /// Returns the path that SQLite is given: links above our folder are the user's and are followed here,
+    /// so that SQLite can refuse all others.
+    fn real_path(&self) -> Result<PathBuf, StoreError> {
+        let folder = fs::canonicalize(self.folder()).map_err(|error| self.io(error))?;
+        match self.path.file_name() {
+            Some(name) => Ok(folder.join(name)),
+            None => Err(self.is_unsafe(&self.path, "it names no file")),
+        }
+    }
+
+    /// Looks at what lies at the path: nothing, or a file that may be used, and which one.
+    pub(super) fn look(&self) -> Result<Option<(PathBuf, Identity)>, StoreError> {
+        self.check_folder()?;
+        let metadata = match fs::symlink_metadata(&self.path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.io(error)),
+        };
+        self.check_file(&self.path, &metadata)?;
+        if metadata.len() == 0 {
+            let place = self.path.display().to_string();
+            return Err(StoreError::NotAStore {
+                place,
+                why: "it is empty".to_owned(),
+            });
+        }
+        for suffix in ["-journal", "-wal", "-shm"] {
+            let mut companion = self.path.clone().into_os_string();
+            companion.push(suffix);
+            let companion = PathBuf::from(companion);
+            if let Ok(metadata) = fs::symlink_metadata(&companion) {
+                self.check_file(&companion, &metadata)?;
+            }
+        }
+        Ok(Some((
+            self.real_path()?,
+            Identity {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+            },
+        )))
+    }
+
+    /// Says whether the path still leads to this file. Writing to one that was removed would lose turns.
+    pub(super) fn is_still(&self, identity: Identity) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|now| {
+            Identity {
+                device: now.dev(),
+                inode: now.ino(),
+            } == identity
+        })
+    }
+
+    /// Takes from others what they should not have: older files were made with wider modes.
+    pub(super) fn make_private(&self) {
+        // Not being allowed to is no reason to refuse: the file may be another's that is shared on purpose.
+        let narrow = |path: &Path, mode: u32| -> io::Result<()> {
+            let file = OpenOptions::new()
+                .read(true)
+                .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+                .open(path)?;
+            let metadata = file.metadata()?;
+            if metadata.mode() & 0o077 != 0 && metadata.uid() == rustix::process::geteuid().as_raw() {
+                file.set_permissions(Permissions::from_mode(mode))?;
+            }
+            Ok(())
+        };
+        drop(narrow(&self.path, 0o600));
+        if self.lies_in_our_folder() {
+            drop(narrow(self.folder(), 0o700));
+        }
+    }
+
+    /// Makes the store with what `fill` puts in, unless there is one already: then nothing happens and the
+    /// answer is nothing.
+    pub(super) fn create<T>(
+        &self,
+        fill: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        self.make_folder()?;
+        self.remove_leftovers();
+        let mut unfinished = self.path.clone().into_os_string();
+        let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
+        unfinished.push(format!("{UNFINISHED}{}-{attempt}", std::process::id()));
+        let unfinished = PathBuf::from(unfinished);
+        let made = self.fill_new(&unfinished, fill).and_then(|made| {
+            let published = publish(&unfinished, &self.path).map_err(|error| self.io(error))?;
+            Ok(published.then_some(made))
+        });
+        match fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != ErrorKind::NotFound && made.is_ok() => return Err(self.io(error)),
+            Ok(()) | Err(_) => {}
+        }
+        made
+    }
+
+    fn fill_new<T>(
+        &self,
+        unfinished: &Path,
+        fill: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // Made by us and not by SQLite, so that it is private from its first moment.
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(unfinished)
+            .map_err(|error| self.io(error))?;
+        let connection = Connection::open(unfinished).map_err(|error| self.sqlite(error));
+        let made = connection.and_then(|mut connection| {
+            // Nobody sees this file before it is finished and synced, so it needs no journal.
+            connection
+                .execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
+                .and_then(|()| schema::create(&connection))
+                .map_err(|error| self.sqlite(error))?;
+            let made = fill(&mut connection)?;
+            connection.close().map_err(|(_, error)| self.sqlite(error))?;
+            Ok(made)
+        })?;
+        file.sync_all().map_err(|error| self.io(error))?;
+        Ok(made)
+    }
+
+    fn make_folder(&self) -> Result<(), StoreError> {
+        match DirBuilder::new().mode(0o700).create(self.folder()) {
+            Ok(()) => sync_folder(self.folder().parent().unwrap_or(Path::new("/"))),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| self.io(error))?;
+        self.check_folder()?;
+        if !self.lies_in_our_folder() {
+            return Ok(());
+        }
+        let gitignore = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.folder().join(".gitignore"));
+        match gitignore {
+            Ok(mut file) => file
+                .write_all(GITIGNORE.as_bytes())
+                .map_err(|error| self.io(error)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(self.io(error)),
+        }
+    }
+
+    /// Removes what creations that were killed have left.
+    fn remove_leftovers(&self) {
+        let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
+            return;
+        };
+        let prefix = format!("{name}{UNFINISHED}");
+        for entry in fs::read_dir(self.folder()).into_iter().flatten().flatten() {
+            let file_name = entry.file_name();
+            let owner = file_name
+                .to_str()
+                .and_then(|name| name.strip_prefix(&prefix)?.split('-').next()?.parse().ok())
+                .and_then(rustix::process::Pid::from_raw);
+            let Some(owner) = owner else { continue };
+            if rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH) {
+                // Only tidying: if it cannot be removed it is in nobody's way.
+                drop(fs::remove_file(entry.path()));
+            }
+        }
+    }
+
+    fn check_folder(&self) -> Result<(), StoreError> {
+        if !self.lies_in_our_folder() {
+            return Ok(());
+        }
+        let folder = self.folder();
+        let metadata = match fs::symlink_metadata(folder) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(self.io(error)),
+        };
+        if metadata.is_symlink() {
+            return Err(self.is_unsafe(folder, "it is a symbolic link"));
+        }
+        if !metadata.is_dir() {
+            return Err(self.is_unsafe(folder, "it is not a folder"));
+        }
+        Ok(())
+    }
+
+    fn check_file(&self, path: &Path, metadata: &fs::Metadata) -> Result<(), StoreError> {
+        if metadata.is_symlink() {
+            return Err(self.is_unsafe(path, "it is a symbolic link"));
+        }
+        if !metadata.is_file() {
+            return Err(self.is_unsafe(path, "it is not a plain file"));
+        }
+        if metadata.nlink() > 1 {
+            return Err(self.is_unsafe(path, "it has another name elsewhere (a hard link)"));
+        }
+        Ok(())
+    }
+
+    fn is_unsafe(&self, path: &Path, why: &str) -> StoreError {
+        StoreError::Unsafe {
+            place: path.display().to_string(),
+            why: why.to_owned(),
+        }
+    }
+
+    fn io(&self, error: io::Error) -> StoreError {
+        error::from_io(&self.path, error)
+    }
+
+    fn sqlite(&self, error: rusqlite::Error) -> StoreError {
+        error::from_sqlite(&self.path, error)
+    }
+}
+
+/// Marks a store that is being made; the number of the process that makes it follows.
+const UNFINISHED: &str = ".new-";
+/// Tells the attempts of one process apart.
+static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
+
+/// Gives a finished file its name, unless something has that name; says whether it did.
+fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let published = rustix::fs::renameat_with(
+        rustix::fs::CWD,
+        unfinished,
+        rustix::fs::CWD,
+        path,
+        rustix::fs::RenameFlags::NOREPLACE,
+    );
+    match published {
+        Ok(()) => {}
+        Err(rustix::io::Errno::EXIST) => return Ok(false),
+        // Some file systems cannot rename without replacing; a second name does the same in two steps.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            match fs::hard_link(unfinished, path) {
+                Ok(()) => fs::remove_file(unfinished)?,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(error) => return Err(error.into()),
+    }
+    sync_folder(folder)?;
+    Ok(true)
+}
+
+/// Makes a new name in a folder survive a loss of power.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,50 @@
+//! Marks: small facts in `meta`, set with a turn and gone with its session.
+
+use azureal_core::{Mark, NewMark, SessionId};
+use rusqlite::{Connection, OptionalExtension};
+
+/// Tells marks from the other rows of `meta`.
+const PREFIX: &str = "mark:";
+
+/// Sets a mark. Its value begins with the number of its session, so that it can be found by it.
+pub(super) fn set(connection: &Connection, session: SessionId, mark: &NewMark) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
+        .execute((
+            format!("{PREFIX}{}", mark.name),
+            format!("{} {}", session.number(), mark.note),
+        ))?;
+    Ok(())
+}
+
+pub(super) fn get(connection: &Connection, name: &str) -> rusqlite::Result<Option<Mark>> {
+    let value: Option<String> = connection
+        .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
+        .query_row([format!("{PREFIX}{name}")], |row| row.get(0))
+        .optional()?;
+    Ok(value.and_then(|value| {
+        let (number, note) = value.split_once(' ')?;
+        let session = SessionId::new(number.parse().ok()?)?;
+        Some(Mark {
+            session,
+            note: note.to_owned(),
+        })
+    }))
+}
+
+pub(super) fn remove(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let removed = connection
+        .prepare_cached("DELETE FROM meta WHERE key = ?1")?
+        .execute([format!("{PREFIX}{name}")])?;
+    Ok(removed > 0)
+}
+
+/// Removes the marks of a session.
+pub(super) fn remove_of(connection: &Connection, session: i64) -> rusqlite::Result<()> {
+    // A cast takes the number at the beginning of a text.
+    connection.execute(
+        "DELETE FROM meta WHERE key GLOB 'mark:*' AND CAST(value AS INTEGER) = ?1",
+        [session],
+    )?;
+    Ok(())
+}

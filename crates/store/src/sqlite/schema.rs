@@ -1,0 +1,329 @@
+//! The four tables, how files of other versions become ours, and which files we leave alone.
+//!
+//! The tables and their first columns are those of the original program, which may hold the same file open:
+//! it writes `schema_version` 3 at every start and knows nothing of our columns. So ours are optional, our
+//! version stands apart in `azureal_format`, and what is counted says how far it was counted.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use azureal_core::StoreError;
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use super::codec::Codec;
+use super::{counts, error};
+
+/// The version that the original program writes.
+const SCHEMA_VERSION: u32 = 3;
+/// The version of what we add.
+const FORMAT: u32 = 1;
+
+/// The columns that the original program has, some of them only in its later versions.
+const SHARED_COLUMNS: [(&str, &str); 8] = [
+    ("id", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+    ("name", "TEXT NOT NULL DEFAULT ''"),
+    ("worktree", "TEXT NOT NULL DEFAULT ''"),
+    ("created", "TEXT NOT NULL DEFAULT (datetime('now'))"),
+    ("completed", "INTEGER"),
+    ("duration_ms", "INTEGER"),
+    ("cost_usd", "REAL"),
+    ("last_claude_uuid", "TEXT NOT NULL DEFAULT ''"),
+];
+
+/// The columns that we add to a session.
+///
+/// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these
+/// names. What they hold is said at [`azureal_core::Counts`] and in [`super::counts`].
+const OUR_COLUMNS: [(&str, &str); 11] = [
+    ("tokens_in", "INTEGER"),
+    ("tokens_out", "INTEGER"),
+    ("counted_seq", "INTEGER"),
+    ("event_count", "INTEGER"),
+    ("message_count", "INTEGER"),
+    ("open_message", "TEXT"),
+    ("preview", "TEXT"),
+    ("agent", "TEXT"),
+    ("model", "TEXT"),
+    ("last_event", "INTEGER"),
+    ("active", "INTEGER"),
+];
+
+/// The tables beside `sessions`.
+///
+/// The ids of events need no AUTOINCREMENT: that would write one more page with every turn.
+const OTHER_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS events (
+  id         INTEGER PRIMARY KEY,
+  session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
+  seq        INTEGER NOT NULL,
+  kind       TEXT NOT NULL,
+  data       TEXT NOT NULL,
+  char_len   INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (session_id, seq)
+);
+CREATE TABLE IF NOT EXISTS compactions (
+  id         INTEGER PRIMARY KEY AUTOINCREMENT,
+  session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
+  after_seq  INTEGER NOT NULL,
+  summary    TEXT NOT NULL,
+  created    TEXT NOT NULL DEFAULT (datetime('now'))
+);
+CREATE INDEX IF NOT EXISTS idx_compactions_session ON compactions(session_id);
+CREATE TABLE IF NOT EXISTS meta (
+  key   TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+);
+";
+
+const OUR_INDEXES: &str = "
+CREATE INDEX IF NOT EXISTS idx_sessions_active ON sessions(active);
+CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
+";
+
+/// Makes the tables in a new file.
+pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
+    let columns: Vec<String> = SHARED_COLUMNS
+        .iter()
+        .chain(&OUR_COLUMNS)
+        .map(|(name, kind)| format!("{name} {kind}"))
+        .collect();
+    connection.execute_batch(&format!("CREATE TABLE sessions ({});", columns.join(", ")))?;
+    connection.execute_batch(OTHER_TABLES)?;
+    connection.execute_batch(OUR_INDEXES)?;
+    set_versions(connection)
+}
+
+fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
+    let mut set = connection.prepare("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?;
+    set.execute(("schema_version", SCHEMA_VERSION.to_string()))?;
+    set.execute(("azureal_format", FORMAT.to_string()))?;
+    Ok(())
+}
+
+/// What a file is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It has all that we need.
+    Ours,
+    /// A version that came before.
+    Older,
+}
+
+/// Makes sure that the file is one that this build may use, and brings an older one up to date.
+///
+/// Where it cannot be written the older form stays, and can be read: the answer says which columns of a
+/// session there are.
+pub(super) fn prepare(
+    path: &Path,
+    connection: &mut Connection,
+    codec: &mut Codec,
+) -> Result<SessionColumns, StoreError> {
+    if standing(path, connection)? == Standing::Older {
+        match upgrade(path, connection, codec) {
+            Ok(()) => {}
+            Err(StoreError::ReadOnly { .. }) => {
+                let found = columns(connection).map_err(|error| error::from_sqlite(path, error))?;
+                return Ok(SessionColumns::of(&found));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(SessionColumns::complete())
+}
+
+fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError> {
+    let place = || path.display().to_string();
+    let sqlite = |error| error::from_sqlite(path, error);
+    let mut tables = connection
+        .prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('sessions', 'events', 'compactions', 'meta')")
+        .map_err(sqlite)?;
+    let count: u32 = tables.query_row([], |row| row.get(0)).map_err(sqlite)?;
+    if count != 4 {
+        return Err(StoreError::NotAStore {
+            place: place(),
+            why: "it is an SQLite file of another kind".to_owned(),
+        });
+    }
+    let mut version = connection
+        .prepare("SELECT value FROM meta WHERE key = ?1")
+        .map_err(sqlite)?;
+    let mut version = |key: &str| -> Result<Option<String>, StoreError> {
+        version
+            .query_row([key], |row| row.get(0))
+            .optional()
+            .map_err(sqlite)
+    };
+    let mut known = |key: &'static str, known: u32| -> Result<Option<u32>, StoreError> {
+        let Some(found) = version(key)? else {
+            return Ok(None);
+        };
+        match found.parse::<u32>() {
+            Ok(number) if number <= known => Ok(Some(number)),
+            // A version that is no number is none that we know.
+            Ok(_) | Err(_) => Err(StoreError::Newer {
+                place: place(),
+                what: key,
+                found,
+                known,
+            }),
+        }
+    };
+    let schema_version = known("schema_version", SCHEMA_VERSION)?;
+    let format = known("azureal_format", FORMAT)?;
+    Ok(
+        if schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) {
+            Standing::Ours
+        } else {
+            Standing::Older
+        },
+    )
+}
+
+/// Adds what an older file lacks, in one transaction.
+fn upgrade(path: &Path, connection: &mut Connection, codec: &mut Codec) -> Result<(), StoreError> {
+    // With foreign keys on, dropping the old table of sessions would delete all events. The switch does
+    // nothing inside a transaction.
+    let switch = |connection: &Connection, on: bool| {
+        connection
+            .pragma_update(None, "foreign_keys", on)
+            .map_err(|error| error::from_sqlite(path, error))
+    };
+    switch(connection, false)?;
+    let upgraded = upgrade_tables(connection, codec).map_err(|error| error::from_sqlite(path, error));
+    switch(connection, true)?;
+    upgraded
+}
+
+fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Somebody may have been faster; then all of this finds nothing to do.
+    let definition: String = transaction.query_row(
+        "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'sessions'",
+        [],
+        |row| row.get(0),
+    )?;
+    if !definition.to_ascii_uppercase().contains("AUTOINCREMENT") {
+        number_once(&transaction)?;
+    }
+    let present = columns(&transaction)?;
+    for (name, kind) in SHARED_COLUMNS.iter().chain(&OUR_COLUMNS) {
+        if !present.contains(*name) {
+            transaction.execute_batch(&format!("ALTER TABLE sessions ADD COLUMN {name} {kind};"))?;
+        }
+    }
+    transaction.execute_batch(OUR_INDEXES)?;
+    set_versions(&transaction)?;
+    counts::catch_up(&transaction, codec)?;
+    transaction.commit()
+}
+
+/// Makes the numbers of sessions unique for ever, for the original program too: AUTOINCREMENT cannot be
+/// added to a table, so the table is made anew with every column that it has.
+fn number_once(connection: &Connection) -> rusqlite::Result<()> {
+    let mut info = connection
+        .prepare("SELECT name, type, \"notnull\", dflt_value FROM pragma_table_info('sessions')")?;
+    let found = info
+        .query_map([], |row| {
+            let (name, kind, not_null, default): (String, String, bool, Option<String>) =
+                (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            Ok((name, kind, not_null, default))
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let definitions: Vec<String> = found
+        .iter()
+        .map(|(name, kind, not_null, default)| {
+            if name == "id" {
+                return "id INTEGER PRIMARY KEY AUTOINCREMENT".to_owned();
+            }
+            let not_null = if *not_null { " NOT NULL" } else { "" };
+            let default = default
+                .as_ref()
+                .map(|value| format!(" DEFAULT ({value})"))
+                .unwrap_or_default();
+            format!("{} {kind}{not_null}{default}", quoted(name))
+        })
+        .collect();
+    let names: Vec<String> = found.iter().map(|(name, ..)| quoted(name)).collect();
+    let names = names.join(", ");
+    let mut indexes = connection.prepare(
+        "SELECT sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'sessions' AND sql IS NOT NULL",
+    )?;
+    let indexes = indexes
+        .query_map([], |row| row.get::<_, String>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    connection.execute_batch(&format!(
+        "CREATE TABLE sessions_numbered ({});
+         INSERT INTO sessions_numbered ({names}) SELECT {names} FROM sessions ORDER BY id;
+         DROP TABLE sessions;
+         ALTER TABLE sessions_numbered RENAME TO sessions;",
+        definitions.join(", ")
+    ))?;
+    indexes
+        .iter()
+        .try_for_each(|index| connection.execute_batch(index))
+}
+
+fn columns(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let mut info = connection.prepare("SELECT name FROM pragma_table_info('sessions')")?;
+    info.query_map([], |row| row.get(0))?.collect()
+}
+
+/// The columns of a session, for a `SELECT`; those that an older file lacks read as NULL.
+#[derive(Debug, Clone)]
+pub(super) struct SessionColumns {
+    list: String,
+    are_complete: bool,
+}
+
+impl SessionColumns {
+    /// All of them.
+    pub(super) fn complete() -> Self {
+        Self::selecting(|_| true)
+    }
+
+    fn of(present: &BTreeSet<String>) -> Self {
+        Self::selecting(|name| present.contains(name))
+    }
+
+    fn selecting(is_present: impl Fn(&str) -> bool) -> Self {
+        let columns: Vec<String> = SHARED_COLUMNS
+            .iter()
+            .chain(&OUR_COLUMNS)
+            .map(|(name, _)| {
+                if is_present(name) {
+                    (*name).to_owned()
+                } else {
+                    format!("NULL AS {name}")
+                }
+            })
+            .collect();
+        let are_complete = SHARED_COLUMNS
+            .iter()
+            .chain(&OUR_COLUMNS)
+            .all(|(name, _)| is_present(name));
+        Self {
+            list: columns.join(", "),
+            are_complete,
+        }
+    }
+
+    /// Returns the list, to stand behind `SELECT`.
+    pub(super) fn as_str(&self) -> &str {
+        &self.list
+    }
+
+    /// Says whether the file has them all, and so keeps counts.
+    pub(super) fn are_complete(&self) -> bool {
+        self.are_complete
+    }
+
+    /// Returns the order of a listing, to stand behind `ORDER BY`.
+    pub(super) fn newest_first(&self) -> &'static str {
+        if self.are_complete {
+            "active DESC, id DESC"
+        } else {
+            "id DESC"
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Sessions: all but their events.
+
+use azureal_core::{
+    Compaction, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tokens, TurnTotals,
+    check_name, normal_timestamp,
+};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+
+use super::codec::Codec;
+use super::error::Fault;
+use super::schema::SessionColumns;
+use super::{counts, events, marks};
+
+/// Returns the present as it is written: UTC, to the second.
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Makes a session inside a transaction, at the front of the list.
+pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<SessionId, Fault> {
+    if let Some(name) = &new.name {
+        check_name(name)?;
+    }
+    let tick = counts::next_tick(connection)?;
+    connection
+        .prepare_cached("INSERT INTO sessions (name, worktree, created, active) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![
+            new.name.as_deref().unwrap_or(""),
+            new.worktree,
+            now(),
+            tick
+        ])?;
+    let id = session_id(connection.last_insert_rowid())?;
+    if new.name.is_none() {
+        connection
+            .prepare_cached("UPDATE sessions SET name = ?2 WHERE id = ?1")?
+            .execute(params![id.number(), id.to_string()])?;
+    }
+    Ok(id)
+}
+
+fn session_id(rowid: i64) -> Result<SessionId, Fault> {
+    u32::try_from(rowid)
+        .ok()
+        .and_then(SessionId::new)
+        .ok_or_else(|| Fault::Sqlite(rusqlite::Error::IntegralValueOutOfRange(0, rowid)))
+}
+
+pub(super) fn create(
+    connection: &mut Connection,
+    codec: &mut Codec,
+    new: &NewSession,
+) -> Result<SessionId, Fault> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    counts::catch_up(&transaction, codec)?;
+    let id = insert(&transaction, new)?;
+    transaction.commit()?;
+    Ok(id)
+}
+
+pub(super) fn find_or_create(
+    connection: &mut Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    name: &str,
+    new: &NewSession,
+) -> Result<SessionId, Fault> {
+    if let Some(found) = find(connection, columns, name)?.first() {
+        return Ok(*found);
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    counts::catch_up(&transaction, codec)?;
+    // Looked up again under the lock: somebody else may have made it meanwhile.
+    let id = match find(&transaction, columns, name)?.first() {
+        Some(found) => *found,
+        None => insert(&transaction, new)?,
+    };
+    transaction.commit()?;
+    Ok(id)
+}
+
+pub(super) fn find(
+    connection: &Connection,
+    columns: &SessionColumns,
+    name: &str,
+) -> Result<Vec<SessionId>, Fault> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT id FROM sessions WHERE name = ?1 ORDER BY {}",
+            columns.newest_first()
+        ))?
+        .query_map([name], |row| row.get(0))?
+        .map(|id| session_id(id?))
+        .collect()
+}
+
+pub(super) fn exists(connection: &Connection, session: i64) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?
+        .exists([session])
+}
+
+/// Fails unless a statement changed the session that it was about.
+fn changed(id: SessionId, rows: usize) -> Result<(), Fault> {
+    if rows == 0 {
+        Err(StoreError::NoSuchSession(id).into())
+    } else {
+        Ok(())
+    }
+}
+
+pub(super) fn rename(connection: &Connection, id: SessionId, name: &str) -> Result<(), Fault> {
+    check_name(name)?;
+    let rows = connection
+        .prepare_cached("UPDATE sessions SET name = ?2 WHERE id = ?1")?
+        .execute(params![id.number(), name])?;
+    changed(id, rows)
+}
+
+pub(super) fn delete(connection: &mut Connection, id: SessionId) -> Result<(), Fault> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Events and compactions go with their session, by their foreign keys.
+    let rows = transaction.execute("DELETE FROM sessions WHERE id = ?1", [id.number()])?;
+    changed(id, rows)?;
+    marks::remove_of(&transaction, i64::from(id.number()))?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Adds what a turn took to the totals of its session.
+pub(super) fn add_totals(connection: &Connection, session: i64, totals: TurnTotals) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE sessions SET completed = ?2, duration_ms = ifnull(duration_ms, 0) + ?3,
+                    cost_usd = ifnull(cost_usd, 0) + ?4 WHERE id = ?1",
+        )?
+        .execute(params![
+            session,
+            totals.completed,
+            signed(totals.duration_ms),
+            totals.cost_usd
+        ])?;
+    Ok(())
+}
+
+/// Adds tokens to the totals of a session; says how many sessions there were to add to.
+pub(super) fn add_tokens(connection: &Connection, session: i64, tokens: Tokens) -> rusqlite::Result<usize> {
+    if tokens == Tokens::default() {
+        return Ok(usize::from(exists(connection, session)?));
+    }
+    connection
+        .prepare_cached(
+            "UPDATE sessions SET tokens_in = ifnull(tokens_in, 0) + ?2,
+                    tokens_out = ifnull(tokens_out, 0) + ?3 WHERE id = ?1",
+        )?
+        .execute(params![session, signed(tokens.input), signed(tokens.output)])
+}
+
+pub(super) fn set_tokens(connection: &Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
+    let rows = connection
+        .prepare_cached("UPDATE sessions SET tokens_in = ?2, tokens_out = ?3 WHERE id = ?1")?
+        .execute(params![id.number(), signed(tokens.input), signed(tokens.output)])?;
+    changed(id, rows)
+}
+
+pub(super) fn add_tokens_to(connection: &Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
+    let rows = add_tokens(connection, i64::from(id.number()), tokens)?;
+    changed(id, rows)
+}
+
+/// SQLite has signed integers; totals that large do not occur.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn get(
+    connection: &Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    id: SessionId,
+) -> Result<SessionRecord, Fault> {
+    let session = i64::from(id.number());
+    let sql = format!("SELECT {} FROM sessions WHERE id = ?1", columns.as_str());
+    let record = connection
+        .prepare_cached(&sql)?
+        .query_row([session], from_row)
+        .optional()?;
+    let mut record = record.ok_or(StoreError::NoSuchSession(id))?;
+    if events::last_seq(connection, session)? != record.counts.through {
+        counts::count_rest(connection, codec, session, &mut record.counts, Seq::END)?;
+    }
+    Ok(record)
+}
+
+pub(super) fn list(
+    connection: &mut Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    query: &ListQuery,
+) -> Result<Vec<SessionRecord>, Fault> {
+    // One snapshot for all that is looked at.
+    let snapshot = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+    let limit = query.limit.unwrap_or(usize::MAX);
+    let wanted = |record: &SessionRecord| {
+        query
+            .worktree
+            .as_ref()
+            .is_none_or(|worktree| worktree.matches(&record.worktree))
+    };
+    let sql = format!(
+        "SELECT {} FROM sessions ORDER BY {}",
+        columns.as_str(),
+        columns.newest_first()
+    );
+    let mut statement = snapshot.prepare_cached(&sql)?;
+    let mut records = statement.query_map([], from_row)?;
+    if columns.are_complete() && counts::are_current(&snapshot)? {
+        let mut listed = Vec::new();
+        while listed.len() < limit {
+            let Some(record) = records.next().transpose()? else {
+                break;
+            };
+            if wanted(&record) {
+                listed.push(record);
+            }
+        }
+        return Ok(listed);
+    }
+    // Somebody has appended without counting. What they touched was active last.
+    let mut listed = records
+        .filter(|record| record.as_ref().map_or(true, wanted))
+        .collect::<Result<Vec<_>, _>>()?;
+    let recounted = if columns.are_complete() {
+        counts::recount(&snapshot, codec)?
+    } else {
+        counts::recount_all(&snapshot, codec)?
+    };
+    for counts::Recounted { session, counts, .. } in recounted {
+        if let Some(at) = listed
+            .iter()
+            .position(|record| i64::from(record.id.number()) == session)
+        {
+            let mut record = listed.remove(at);
+            record.counts = counts;
+            listed.insert(0, record);
+        }
+    }
+    listed.truncate(limit);
+    Ok(listed)
+}
+
+/// Reads a session from a row of all [`SessionColumns`].
+fn from_row(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
+    let number = |column: usize| -> rusqlite::Result<u64> {
+        Ok(row
+            .get::<_, Option<i64>>(column)?
+            .unwrap_or(0)
+            .try_into()
+            .unwrap_or(0))
+    };
+    let rowid: i64 = row.get(0)?;
+    let id = u32::try_from(rowid)
+        .ok()
+        .and_then(SessionId::new)
+        .ok_or(rusqlite::Error::IntegralValueOutOfRange(0, rowid))?;
+    let name: String = row.get(1)?;
+    Ok(SessionRecord {
+        id,
+        name: if name.is_empty() { id.to_string() } else { name },
+        worktree: row.get(2)?,
+        created_at: normal_timestamp(row.get_ref(3)?.as_str()?),
+        completed: row.get::<_, Option<i64>>(4)?.map(|completed| completed != 0),
+        duration_ms: number(5)?,
+        cost_usd: row.get::<_, Option<f64>>(6)?.unwrap_or(0.0),
+        tokens: Tokens {
+            input: number(8)?,
+            output: number(9)?,
+        },
+        counts: counts::from_row(row, 10)?,
+    })
+}
+
+pub(super) fn compactions(connection: &Connection, id: SessionId) -> Result<Vec<Compaction>, Fault> {
+    let session = i64::from(id.number());
+    let found = connection
+        .prepare_cached(
+            "SELECT after_seq, summary, created FROM compactions WHERE session_id = ?1 ORDER BY after_seq, id",
+        )?
+        .query_map([session], |row| {
+            Ok(Compaction {
+                after_seq: events::seq(row.get(0)?),
+                summary: row.get(1)?,
+                created_at: normal_timestamp(row.get_ref(2)?.as_str()?),
+            })
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    if found.is_empty() && !exists(connection, session)? {
+        return Err(StoreError::NoSuchSession(id).into());
+    }
+    Ok(found)
+}
+
+pub(super) fn add_compaction(
+    connection: &mut Connection,
+    id: SessionId,
+    after_seq: Seq,
+    summary: &str,
+) -> Result<(), Fault> {
+    let session = i64::from(id.number());
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if !exists(&transaction, session)? {
+        return Err(StoreError::NoSuchSession(id).into());
+    }
+    let last = events::last_seq(&transaction, session)?;
+    if after_seq == Seq::START || after_seq > last {
+        return Err(StoreError::NoSuchEvent {
+            session: id,
+            seq: after_seq,
+            last,
+        }
+        .into());
+    }
+    let covered = params![session, events::integer(after_seq)];
+    transaction.execute(
+        "DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2",
+        covered,
+    )?;
+    transaction.execute(
+        "INSERT INTO compactions (session_id, after_seq, summary, created) VALUES (?1, ?2, ?3, ?4)",
+        params![session, events::integer(after_seq), summary, now()],
+    )?;
+    transaction.commit()?;
+    Ok(())
+}
+
+pub(super) fn remove_compaction(
+    connection: &Connection,
+    id: SessionId,
+    after_seq: Seq,
+) -> Result<bool, Fault> {
+    let session = i64::from(id.number());
+    let removed = connection.execute(
+        "DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2",
+        params![session, events::integer(after_seq)],
+    )?;
+    if removed == 0 && !exists(connection, session)? {
+        return Err(StoreError::NoSuchSession(id).into());
+    }
+    Ok(removed > 0)
+}
