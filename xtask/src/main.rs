@@ -1,2 +1,64 @@
-//! Measures azureal.
-fn main() {}
+//! The repository's own commands: `cargo xtask test` and `cargo xtask tidy`.
+//!
+//! They stand here rather than in a shell script, so that a person and the continuous integration run the
+//! same thing, on a machine that has nothing but Rust and a C compiler.
+
+mod test;
+mod tidy;
+mod tools;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask test [--install]
+       cargo xtask tidy
+
+test   everything that has to hold before a change is merged: format, lints, tests, documentation, supply chain
+         --install  install the programs that some tests need, as is done when CI=true
+tidy   only the rules about the repository itself, which are part of the tests";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        ["test"] => test::run(tools::Installing::from_environment()),
+        ["test", "--install"] => test::run(tools::Installing::Allowed),
+        ["tidy"] => tidy(),
+        ["--help" | "-h" | "help"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tidy() -> Result<()> {
+    let problems = tidy::check(&tidy::Repository::load(root()?)?);
+    for problem in &problems {
+        println!("{problem}");
+    }
+    match problems.len() {
+        0 => Ok(()),
+        count => bail!("the repository breaks {count} of its own rules"),
+    }
+}
+
+/// Returns the folder that holds the workspace.
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("xtask has no folder above it")
+}
