@@ -99,7 +99,7 @@ pub struct Hook {
 pub struct UserMessage {
     /// The prompt.
     pub content: String,
-    /// Whether a message starts here; see [`crate::fold`].
+    /// Whether a message starts here; see [`mod@crate::fold`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<bool>,
 }
@@ -128,7 +128,7 @@ pub struct Plan {
 pub struct AssistantText {
     /// The text.
     pub text: String,
-    /// Whether a message starts here; see [`crate::fold`].
+    /// Whether a message starts here; see [`mod@crate::fold`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<bool>,
     /// The tool call of the subagent that said this.
@@ -154,7 +154,7 @@ pub struct ToolCall {
     /// How many lines were left out when the event was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<u64>,
-    /// Whether a message starts here; see [`crate::fold`].
+    /// Whether a message starts here; see [`mod@crate::fold`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<bool>,
     /// The tool call of the subagent that made this one.
@@ -180,7 +180,7 @@ pub struct ToolResult {
     /// How many lines were left out when the event was stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub omitted: Option<u64>,
-    /// Whether a message starts here; see [`crate::fold`].
+    /// Whether a message starts here; see [`mod@crate::fold`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<bool>,
     /// The tool call of the subagent that got this result.

@@ -5,7 +5,7 @@
 //! and reads neither clock nor environment.
 //!
 //! - [`Event`] is a fact; the log of events is the single source of truth.
-//! - [`Message`] is a view of the log; [`fold`] and [`events_of_message`] go between the two.
+//! - [`Message`] is a view of the log; [`fold()`] and [`events_of_message`] go between the two.
 //! - [`build_context`] says what the next agent is told, [`build_context_prompt`] puts it in front of a
 //!   prompt and [`strip_context`] takes it off.
 //! - [`compact_event`] says what of an event is kept.
