@@ -42,11 +42,11 @@ pub(super) async fn an_unknown_number_is_an_error(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     store.delete(id).await.unwrap();
     let context = open(&store, &id.to_string());
-    assert_no_such_session(context.append(Message::user("Hello")).await, id);
-    assert_no_such_session(context.get_history().await, id);
-    assert_no_such_session(context.get_context_tokens().await, id);
-    assert_no_such_session(context.clear().await, id);
-    assert_no_such_session(context.fork().await.map(drop), id);
+    assert_no_such_session(&context.append(Message::user("Hello")).await, id);
+    assert_no_such_session(&context.get_history().await, id);
+    assert_no_such_session(&context.get_context_tokens().await, id);
+    assert_no_such_session(&context.clear().await, id);
+    assert_no_such_session(&context.fork().await.map(drop), id);
     assert_eq!(list_ids(&store).await, []);
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn an_unknown_name_is_an_empty_conversation(store: Store) {
     assert_eq!(list_ids(&store).await, []);
     context.add_context_tokens(1, 2).await.unwrap();
     assert_eq!(context.get_context_tokens().await.unwrap(), (1, 2));
-    assert_unusable(SessionContext::open(Arc::clone(&store), " ").map(|_| ()), " ");
+    assert_unusable(&SessionContext::open(Arc::clone(&store), " ").map(|_| ()), " ");
 }
 
 pub(super) async fn a_shared_name_is_the_session_that_was_active_last(store: Store) {

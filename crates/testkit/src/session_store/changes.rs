@@ -66,11 +66,11 @@ pub(super) async fn a_compaction_ends_at_an_event(store: Store) {
     let id = session_of_prompts(&store, 3).await;
     for seq in [Seq::START, Seq(4), Seq::END] {
         let answer = store.add_compaction(id, seq, "summary").await;
-        assert_no_such_event(answer, (id, seq, Seq(3)));
+        assert_no_such_event(&answer, (id, seq, Seq(3)));
     }
     let empty = store.create(unnamed()).await.unwrap();
     let answer = store.add_compaction(empty, Seq(1), "summary").await;
-    assert_no_such_event(answer, (empty, Seq(1), Seq::START));
+    assert_no_such_event(&answer, (empty, Seq(1), Seq::START));
     assert_eq!(summaries(&store, id).await, []);
     store.add_compaction(id, Seq(1), "the first").await.unwrap();
     store.add_compaction(id, Seq(3), "the last").await.unwrap();
@@ -142,12 +142,12 @@ pub(super) async fn a_fork_beyond_the_end_is_refused(store: Store) {
     let id = session_of_prompts(&store, 3).await;
     for seq in [Seq(4), Seq(1000)] {
         let answer = store.fork(id, seq, unnamed()).await;
-        assert_no_such_event(answer, (id, seq, Seq(3)));
+        assert_no_such_event(&answer, (id, seq, Seq(3)));
     }
     assert_eq!(list_ids(&store).await, [id], "a refused fork was made");
     let empty = store.create(unnamed()).await.unwrap();
     let answer = store.fork(empty, Seq(1), unnamed()).await;
-    assert_no_such_event(answer, (empty, Seq(1), Seq::START));
+    assert_no_such_event(&answer, (empty, Seq(1), Seq::START));
     let fork = store.fork(empty, Seq::END, unnamed()).await.unwrap();
     assert_eq!(store.get(fork).await.unwrap().name, fork.to_string());
     assert_eq!(read_all(&store, fork).await, []);
@@ -208,7 +208,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");
 
     let answer = store.add_compaction(id, Seq(1), "summary").await;
-    assert_no_such_event(answer, (id, Seq(1), Seq::START));
+    assert_no_such_event(&answer, (id, Seq(1), Seq::START));
     let appended = store.append(id, prompt("anew")).await.unwrap();
     assert_eq!((appended.first, appended.last), (Seq(1), Seq(1)));
     let counts = store.get(id).await.unwrap().counts;

@@ -110,16 +110,21 @@ pub(super) async fn a_name_is_compared_to_the_byte(store: Store) {
         assert_eq!(store.get(id).await.unwrap().name, name);
         assert_eq!(store.find(name).await.unwrap(), [id], "{name:?}");
         assert_eq!(store.find_or_create(named(name)).await.unwrap(), id, "{name:?}");
+        let other = format!(" {name}.");
+        store.rename(id, &other).await.unwrap();
+        assert_eq!(store.get(id).await.unwrap().name, other);
+        assert_eq!(store.find(&other).await.unwrap(), [id], "{other:?}");
+        assert_eq!(store.find(name).await.unwrap(), [], "{name:?}");
     }
 }
 
 pub(super) async fn names_that_could_be_numbers_are_refused(store: Store) {
     let id = store.create(named("good")).await.unwrap();
     for name in ["", "  ", "S3", "s12", "S007"] {
-        assert_unusable(store.create(named(name)).await, name);
-        assert_unusable(store.find_or_create(named(name)).await, name);
-        assert_unusable(store.rename(id, name).await, name);
-        assert_unusable(store.fork(id, Seq::END, named(name)).await, name);
+        assert_unusable(&store.create(named(name)).await, name);
+        assert_unusable(&store.find_or_create(named(name)).await, name);
+        assert_unusable(&store.rename(id, name).await, name);
+        assert_unusable(&store.fork(id, Seq::END, named(name)).await, name);
     }
     assert_eq!(list_ids(&store).await, [id], "a refused session was made");
     assert_eq!(store.get(id).await.unwrap().name, "good");
@@ -140,7 +145,7 @@ pub(super) async fn find_or_create_makes_one_session_and_finds_it_again(store: S
 }
 
 pub(super) async fn find_or_create_needs_a_name(store: Store) {
-    assert_unusable(store.find_or_create(unnamed()).await, "");
+    assert_unusable(&store.find_or_create(unnamed()).await, "");
     assert_eq!(list_ids(&store).await, []);
 }
 
@@ -247,20 +252,20 @@ pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: St
         ..prompt("hello")
     };
     for id in [deleted, nobody()] {
-        assert_no_such_session(store.get(id).await, id);
-        assert_no_such_session(store.rename(id, "name").await, id);
-        assert_no_such_session(store.delete(id).await, id);
-        assert_no_such_session(store.append(id, marked()).await, id);
-        assert_no_such_session(store.append(id, Turn::default()).await, id);
-        assert_no_such_session(store.read(id, Page::last(1)).await, id);
-        assert_no_such_session(store.read(id, Page::After(Seq::START, 0)).await, id);
-        assert_no_such_session(store.clear(id).await, id);
-        assert_no_such_session(store.fork(id, Seq::END, unnamed()).await, id);
-        assert_no_such_session(store.set_tokens(id, Tokens::default()).await, id);
-        assert_no_such_session(store.add_tokens(id, Tokens::default()).await, id);
-        assert_no_such_session(store.compactions(id).await, id);
-        assert_no_such_session(store.add_compaction(id, Seq(1), "summary").await, id);
-        assert_no_such_session(store.remove_compaction(id, Seq(1)).await, id);
+        assert_no_such_session(&store.get(id).await, id);
+        assert_no_such_session(&store.rename(id, "name").await, id);
+        assert_no_such_session(&store.delete(id).await, id);
+        assert_no_such_session(&store.append(id, marked()).await, id);
+        assert_no_such_session(&store.append(id, Turn::default()).await, id);
+        assert_no_such_session(&store.read(id, Page::last(1)).await, id);
+        assert_no_such_session(&store.read(id, Page::After(Seq::START, 0)).await, id);
+        assert_no_such_session(&store.clear(id).await, id);
+        assert_no_such_session(&store.fork(id, Seq::END, unnamed()).await, id);
+        assert_no_such_session(&store.set_tokens(id, Tokens::default()).await, id);
+        assert_no_such_session(&store.add_tokens(id, Tokens::default()).await, id);
+        assert_no_such_session(&store.compactions(id).await, id);
+        assert_no_such_session(&store.add_compaction(id, Seq(1), "summary").await, id);
+        assert_no_such_session(&store.remove_compaction(id, Seq(1)).await, id);
     }
     assert_eq!(list_ids(&store).await, [], "an error made a session");
     assert_eq!(store.mark("mark").await.unwrap(), None, "an error set a mark");
@@ -281,10 +286,10 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
     store.add_compaction(id, Seq(1), "summary").await.unwrap();
     store.delete(id).await.unwrap();
 
-    assert_no_such_session(store.get(id).await, id);
-    assert_no_such_session(store.read(id, Page::last(9)).await, id);
-    assert_no_such_session(store.compactions(id).await, id);
-    assert_no_such_session(store.delete(id).await, id);
+    assert_no_such_session(&store.get(id).await, id);
+    assert_no_such_session(&store.read(id, Page::last(9)).await, id);
+    assert_no_such_session(&store.compactions(id).await, id);
+    assert_no_such_session(&store.delete(id).await, id);
     assert_eq!(store.find("to go").await.unwrap(), []);
     assert_eq!(store.mark("done").await.unwrap(), None);
     assert_eq!(list_ids(&store).await, [kept]);
@@ -298,23 +303,23 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
 pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     let id = session_of_prompts(&store, 1).await;
     store.close().await.unwrap();
-    assert_closed(store.create(unnamed()).await);
-    assert_closed(store.find_or_create(named("name")).await);
-    assert_closed(store.find("name").await);
-    assert_closed(store.get(id).await);
-    assert_closed(store.list(&ListQuery::default()).await);
-    assert_closed(store.rename(id, "name").await);
-    assert_closed(store.delete(id).await);
-    assert_closed(store.append(id, prompt("hello")).await);
-    assert_closed(store.read(id, Page::last(1)).await);
-    assert_closed(store.clear(id).await);
-    assert_closed(store.fork(id, Seq::END, unnamed()).await);
-    assert_closed(store.set_tokens(id, Tokens::default()).await);
-    assert_closed(store.add_tokens(id, Tokens::default()).await);
-    assert_closed(store.compactions(id).await);
-    assert_closed(store.add_compaction(id, Seq(1), "summary").await);
-    assert_closed(store.remove_compaction(id, Seq(1)).await);
-    assert_closed(store.mark("mark").await);
-    assert_closed(store.remove_mark("mark").await);
-    assert_closed(store.close().await);
+    assert_closed(&store.create(unnamed()).await);
+    assert_closed(&store.find_or_create(named("name")).await);
+    assert_closed(&store.find("name").await);
+    assert_closed(&store.get(id).await);
+    assert_closed(&store.list(&ListQuery::default()).await);
+    assert_closed(&store.rename(id, "name").await);
+    assert_closed(&store.delete(id).await);
+    assert_closed(&store.append(id, prompt("hello")).await);
+    assert_closed(&store.read(id, Page::last(1)).await);
+    assert_closed(&store.clear(id).await);
+    assert_closed(&store.fork(id, Seq::END, unnamed()).await);
+    assert_closed(&store.set_tokens(id, Tokens::default()).await);
+    assert_closed(&store.add_tokens(id, Tokens::default()).await);
+    assert_closed(&store.compactions(id).await);
+    assert_closed(&store.add_compaction(id, Seq(1), "summary").await);
+    assert_closed(&store.remove_compaction(id, Seq(1)).await);
+    assert_closed(&store.mark("mark").await);
+    assert_closed(&store.remove_mark("mark").await);
+    assert_closed(&store.close().await);
 }
