@@ -19,9 +19,7 @@ use serde_json::{Map, Number, Value};
 ///
 /// Generators are boxed: the state of nested ones is larger than the stack of a test.
 fn text() -> BoxedStrategy<String> {
-    let special: Vec<char> = "\0\u{1}\t\n\r\u{7f}\"\\/\u{2028}\u{feff}\u{1F980}<>a"
-        .chars()
-        .collect();
+    let special: Vec<char> = "\0\u{1}\t\n\r\u{7f}\"\\/\u{2028}\u{feff}\u{1F980}<>a".chars().collect();
     prop_oneof![
         3 => vec(any::<char>(), 0..12).prop_map(String::from_iter),
         2 => vec(select(special), 0..12).prop_map(String::from_iter),
@@ -34,18 +32,7 @@ fn text() -> BoxedStrategy<String> {
 /// Texts that are made of our tags: whole, cut, nested, in any case, with attributes, and look-alikes.
 fn hostile() -> BoxedStrategy<String> {
     let open = select(
-        &[
-            "<",
-            "</",
-            "< /",
-            "<\n/",
-            "<\t",
-            "\u{FF1C}",
-            "\u{FF1C}/",
-            "\u{2039}/",
-            "<\u{200B}/",
-            "",
-        ][..],
+        &["<", "</", "< /", "<\n/", "<\t", "\u{FF1C}", "\u{FF1C}/", "\u{2039}/", "<\u{200B}/", ""][..],
     );
     let name = select(
         &[
@@ -76,9 +63,7 @@ fn hostile() -> BoxedStrategy<String> {
     .prop_map(str::to_owned);
     let plain =
         select(&["<", "/", "\n", "\n\n", " ", "&lt;", "text", "<<", "\u{200B}"][..]).prop_map(str::to_owned);
-    vec(prop_oneof![2 => tag, 3 => exact, 2 => plain], 0..6)
-        .prop_map(|parts| parts.concat())
-        .boxed()
+    vec(prop_oneof![2 => tag, 3 => exact, 2 => plain], 0..6).prop_map(|parts| parts.concat()).boxed()
 }
 
 fn json_value() -> BoxedStrategy<Value> {
@@ -104,17 +89,7 @@ fn json_value() -> BoxedStrategy<Value> {
 
 fn json() -> BoxedStrategy<Json> {
     let key = select(
-        &[
-            "file_path",
-            "path",
-            "command",
-            "pattern",
-            "url",
-            "query",
-            "description",
-            "content",
-            "x",
-        ][..],
+        &["file_path", "path", "command", "pattern", "url", "query", "description", "content", "x"][..],
     );
     let value = prop_oneof![2 => output().prop_map(Value::String), 1 => json_value()];
     let as_it_came = [
@@ -138,21 +113,12 @@ fn json() -> BoxedStrategy<Json> {
 
 fn image() -> BoxedStrategy<Image> {
     let bytes = vec(any::<u8>(), 0..40);
-    (select(&MediaType::ALL[..]), bytes)
-        .prop_map(|(media_type, data)| Image { media_type, data })
-        .boxed()
+    (select(&MediaType::ALL[..]), bytes).prop_map(|(media_type, data)| Image { media_type, data }).boxed()
 }
 
 fn tool_output() -> BoxedStrategy<ToolOutput> {
-    let part = prop_oneof![
-        text().prop_map(OutputPart::Text),
-        image().prop_map(OutputPart::Image),
-    ];
-    prop_oneof![
-        text().prop_map(ToolOutput::Text),
-        vec(part, 0..4).prop_map(ToolOutput::Parts),
-    ]
-    .boxed()
+    let part = prop_oneof![text().prop_map(OutputPart::Text), image().prop_map(OutputPart::Image),];
+    prop_oneof![text().prop_map(ToolOutput::Text), vec(part, 0..4).prop_map(ToolOutput::Parts),].boxed()
 }
 
 fn block() -> BoxedStrategy<Block> {
@@ -202,13 +168,10 @@ fn tool_name() -> BoxedStrategy<String> {
         "WebSearch",
     ];
     let in_any_case = (select(known.to_vec()), any::<u32>()).prop_map(|(name, upper)| {
-        let letters = name
-            .chars()
-            .enumerate()
-            .map(|(index, letter)| match upper >> index & 1 {
-                0 => letter.to_ascii_lowercase(),
-                _ => letter.to_ascii_uppercase(),
-            });
+        let letters = name.chars().enumerate().map(|(index, letter)| match upper >> index & 1 {
+            0 => letter.to_ascii_lowercase(),
+            _ => letter.to_ascii_uppercase(),
+        });
         letters.collect::<String>()
     });
     prop_oneof![
@@ -279,33 +242,16 @@ fn said() -> BoxedStrategy<Event> {
     prop_oneof![
         (text(), starts()).prop_map(|(content, starts)| Event::UserMessage(UserMessage { content, starts })),
         (text(), starts(), subagent()).prop_map(|(text, starts, subagent)| {
-            Event::AssistantText(AssistantText {
-                text,
-                starts,
-                subagent,
-            })
+            Event::AssistantText(AssistantText { text, starts, subagent })
         }),
-        (tool_call(), starts(), subagent()).prop_map(|(call, starts, subagent)| {
-            Event::ToolCall(ToolCall {
-                starts,
-                subagent,
-                ..call
-            })
-        }),
+        (tool_call(), starts(), subagent())
+            .prop_map(|(call, starts, subagent)| { Event::ToolCall(ToolCall { starts, subagent, ..call }) }),
         (tool_result(), starts(), subagent(), omitted).prop_map(|(result, starts, subagent, omitted)| {
-            Event::ToolResult(ToolResult {
-                starts,
-                subagent,
-                omitted,
-                ..result
-            })
+            Event::ToolResult(ToolResult { starts, subagent, omitted, ..result })
         }),
         (text(), text()).prop_map(|(name, content)| Event::Plan(Plan { name, content })),
         text().prop_map(|content| {
-            Event::SystemMessage(SystemMessage {
-                content,
-                ..SystemMessage::default()
-            })
+            Event::SystemMessage(SystemMessage { content, ..SystemMessage::default() })
         }),
         message().prop_map(|Message { role, content }| Event::Message(MessageEvent { role, content })),
         (text(), text()).prop_map(|(message, kind)| Event::Error(ErrorEvent { message, kind })),
@@ -318,12 +264,7 @@ fn silent() -> BoxedStrategy<Event> {
     let complete = (any::<bool>(), any::<u64>(), -1e9..1e9_f64, any::<bool>());
     prop_oneof![
         (text(), text(), option::of(text())).prop_map(|(cwd, model, agent)| {
-            Event::Init(Init {
-                cwd,
-                model,
-                agent_session: agent.clone(),
-                agent,
-            })
+            Event::Init(Init { cwd, model, agent_session: agent.clone(), agent })
         }),
         (text(), text()).prop_map(|(name, output)| Event::Hook(Hook { name, output })),
         text().prop_map(|name| Event::Command(Command { name })),
@@ -336,10 +277,7 @@ fn silent() -> BoxedStrategy<Event> {
                 duration_ms,
                 cost_usd,
                 outcome: with_usage.then_some(Outcome::Interrupted),
-                usage: with_usage.then_some(Usage {
-                    input_tokens: duration_ms,
-                    ..Usage::default()
-                }),
+                usage: with_usage.then_some(Usage { input_tokens: duration_ms, ..Usage::default() }),
             })
         }),
         Just(Event::Compacting),
@@ -370,9 +308,8 @@ fn unknown() -> BoxedStrategy<(String, String)> {
         "Compacting",
         "Compacted",
     ];
-    let kind = prop_oneof![text(), "[A-Z][a-z]{3,8}"].prop_filter("a kind that is known", move |kind| {
-        !known.contains(&kind.as_str())
-    });
+    let kind = prop_oneof![text(), "[A-Z][a-z]{3,8}"]
+        .prop_filter("a kind that is known", move |kind| !known.contains(&kind.as_str()));
     (kind, json(), space(), space(), any::<bool>())
         .prop_map(|(kind, payload, a, b, bare)| {
             let name = Value::from(kind.as_str());
@@ -388,11 +325,7 @@ fn unknown() -> BoxedStrategy<(String, String)> {
 
 /// How often each property is tried. What failed is printed, and goes into a test with a name.
 fn tried(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
@@ -500,10 +433,7 @@ fn the_check_for_tags_sees_them() {
     let rows: [(&str, &[bool]); 6] = [
         ("<azureal-session-context>", &[false]),
         ("x</AZUREAL-session-CONTEXT >", &[true]),
-        (
-            "< \n/ azureal-session-context a='b'><azureal-session-context/>",
-            &[true, false],
-        ),
+        ("< \n/ azureal-session-context a='b'><azureal-session-context/>", &[true, false]),
         ("\u{FF1C}/azu\u{200D}real\u{2011}session-context", &[true]),
         ("&lt;/azureal-session-context> <azureal-turn-context>", &[]),
         ("<azureal-session", &[]),
@@ -645,9 +575,7 @@ proptest! {
 
 /// Returns the first of these fields that an input has.
 fn key_field(input: &Value, names: &[&'static str]) -> Option<(&'static str, Value)> {
-    names
-        .iter()
-        .find_map(|name| Some((*name, input.get(name)?.clone())))
+    names.iter().find_map(|name| Some((*name, input.get(name)?.clone())))
 }
 
 fn object(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
@@ -662,11 +590,7 @@ fn expected_result(result: &ToolResult) -> (String, Option<u64>) {
     let (head, tail) = match result.tool_name.to_ascii_lowercase().as_str() {
         "glob" if !result.is_error => {
             let none = result.content.trim().eq_ignore_ascii_case("no files found");
-            let files = if none {
-                0
-            } else {
-                lines.iter().filter(|line| !line.trim().is_empty()).count()
-            };
+            let files = if none { 0 } else { lines.iter().filter(|line| !line.trim().is_empty()).count() };
             let plural = if files == 1 { "" } else { "s" };
             return (format!("{files} file{plural}"), Some(files as u64));
         }
@@ -697,9 +621,5 @@ fn expected_result(result: &ToolResult) -> (String, Option<u64>) {
 fn lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.split('\n').collect();
     let rest = lines.pop().filter(|rest| !rest.is_empty());
-    lines
-        .into_iter()
-        .map(|line| line.strip_suffix('\r').unwrap_or(line))
-        .chain(rest)
-        .collect()
+    lines.into_iter().map(|line| line.strip_suffix('\r').unwrap_or(line)).chain(rest).collect()
 }

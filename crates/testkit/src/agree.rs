@@ -39,10 +39,7 @@ impl Runs {
 
     /// So many sequences, always the same.
     pub fn seeded(cases: u32, seed: u64) -> Self {
-        Self {
-            cases,
-            seed: Some(seed),
-        }
+        Self { cases, seed: Some(seed) }
     }
 }
 
@@ -159,18 +156,9 @@ fn operation() -> impl Strategy<Value = Operation> {
     let mark = || select(&MARKS[..]).prop_map(str::to_owned);
     let limit = || prop_oneof![0..6_usize, Just(usize::MAX)];
     let page = (seq(), limit(), any::<bool>()).prop_map(|(seq, limit, forward)| {
-        if forward {
-            Page::After(seq, limit)
-        } else {
-            Page::Before(seq, limit)
-        }
+        if forward { Page::After(seq, limit) } else { Page::Before(seq, limit) }
     });
-    let filter = || {
-        Just(WorktreeFilter {
-            names: vec!["../feat".to_owned()],
-            last_part: "feat".to_owned(),
-        })
-    };
+    let filter = || Just(WorktreeFilter { names: vec!["../feat".to_owned()], last_part: "feat".to_owned() });
     let query = (proptest::option::of(filter()), proptest::option::of(limit()))
         .prop_map(|(worktree, limit)| ListQuery { worktree, limit });
     prop_oneof![
@@ -206,18 +194,10 @@ fn event() -> impl Strategy<Value = NewEvent> {
     let known = prop_oneof![
         (text(), starts()).prop_map(|(content, starts)| Event::UserMessage(UserMessage { content, starts })),
         (text(), starts(), proptest::option::of(text())).prop_map(|(text, starts, subagent)| {
-            Event::AssistantText(AssistantText {
-                text,
-                starts,
-                subagent,
-            })
+            Event::AssistantText(AssistantText { text, starts, subagent })
         }),
         (text(), starts()).prop_map(|(content, starts)| {
-            Event::ToolResult(ToolResult {
-                content,
-                starts,
-                ..ToolResult::default()
-            })
+            Event::ToolResult(ToolResult { content, starts, ..ToolResult::default() })
         }),
         // Quarters add up exactly, in whatever order and form they are kept.
         (any::<bool>(), 0..100_u64, 0..8_u8).prop_map(|(success, duration_ms, quarters)| {
@@ -228,13 +208,8 @@ fn event() -> impl Strategy<Value = NewEvent> {
                 ..Complete::default()
             })
         }),
-        (text(), proptest::option::of(text())).prop_map(|(model, agent)| {
-            Event::Init(Init {
-                model,
-                agent,
-                ..Init::default()
-            })
-        }),
+        (text(), proptest::option::of(text()))
+            .prop_map(|(model, agent)| { Event::Init(Init { model, agent, ..Init::default() }) }),
         text().prop_map(|model| Event::ModelSwitch(ModelSwitch { model })),
         (select(&Role::ALL[..]), vec(text().prop_map(Block::text), 0..3))
             .prop_map(|(role, content)| Event::Message(MessageEvent { role, content })),
@@ -274,12 +249,7 @@ impl fmt::Debug for Said {
 
 impl Side {
     fn new(store: impl SessionStore + 'static) -> Self {
-        Self {
-            store: Arc::new(store),
-            made: Vec::new(),
-            living: Vec::new(),
-            deleted: None,
-        }
+        Self { store: Arc::new(store), made: Vec::new(), living: Vec::new(), deleted: None }
     }
 
     /// Returns the session that a number below [`CHOICES`] means; one that nobody has where there is none.

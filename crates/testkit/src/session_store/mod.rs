@@ -99,17 +99,11 @@ pub(crate) use log::odd_texts;
 type Store = Arc<dyn SessionStore>;
 
 fn unnamed() -> NewSession {
-    NewSession {
-        name: None,
-        worktree: ".".to_owned(),
-    }
+    NewSession { name: None, worktree: ".".to_owned() }
 }
 
 fn named(name: &str) -> NewSession {
-    NewSession {
-        name: Some(name.to_owned()),
-        ..unnamed()
-    }
+    NewSession { name: Some(name.to_owned()), ..unnamed() }
 }
 
 /// Makes a session with prompts that say their numbers, one turn each.
@@ -142,10 +136,7 @@ async fn read_all(store: &Store, id: SessionId) -> Vec<StoredEvent> {
 async fn page_after(store: &Store, id: SessionId, after: Seq, limit: usize) -> Vec<StoredEvent> {
     let page = store.read(id, Page::After(after, limit)).await.unwrap();
     check_order(&page, limit);
-    assert!(
-        page.iter().all(|event| event.seq > after),
-        "a page after {after} begins before it"
-    );
+    assert!(page.iter().all(|event| event.seq > after), "a page after {after} begins before it");
     page
 }
 
@@ -153,23 +144,13 @@ async fn page_after(store: &Store, id: SessionId, after: Seq, limit: usize) -> V
 async fn page_before(store: &Store, id: SessionId, before: Seq, limit: usize) -> Vec<StoredEvent> {
     let page = store.read(id, Page::Before(before, limit)).await.unwrap();
     check_order(&page, limit);
-    assert!(
-        page.iter().all(|event| event.seq < before),
-        "a page before {before} ends after it"
-    );
+    assert!(page.iter().all(|event| event.seq < before), "a page before {before} ends after it");
     page
 }
 
 fn check_order(page: &[StoredEvent], limit: usize) {
-    assert!(
-        page.len() <= limit,
-        "{} events, {limit} were asked for",
-        page.len()
-    );
-    assert!(
-        page.windows(2).all(|pair| pair[0].seq < pair[1].seq),
-        "a page is not in order"
-    );
+    assert!(page.len() <= limit, "{} events, {limit} were asked for", page.len());
+    assert!(page.windows(2).all(|pair| pair[0].seq < pair[1].seq), "a page is not in order");
 }
 
 /// Reads the texts of a whole session.
@@ -221,8 +202,5 @@ fn assert_unusable<T: std::fmt::Debug>(answer: &Result<T, StoreError>, name: &st
 
 #[track_caller]
 fn assert_closed<T: std::fmt::Debug>(answer: &Result<T, StoreError>) {
-    assert!(
-        matches!(answer, Err(StoreError::Closed)),
-        "the store is closed, and yet: {answer:?}"
-    );
+    assert!(matches!(answer, Err(StoreError::Closed)), "the store is closed, and yet: {answer:?}");
 }

@@ -32,10 +32,7 @@ pub(super) async fn a_number_is_never_used_twice(store: Store) {
 }
 
 pub(super) async fn a_new_session_is_empty(store: Store) {
-    let new = NewSession {
-        name: Some("a name".to_owned()),
-        worktree: "../feat".to_owned(),
-    };
+    let new = NewSession { name: Some("a name".to_owned()), worktree: "../feat".to_owned() };
     let id = store.create(new).await.unwrap();
     let record = store.get(id).await.unwrap();
     let created_at = record.created_at.clone();
@@ -133,10 +130,7 @@ pub(super) async fn names_that_could_be_numbers_are_refused(store: Store) {
 pub(super) async fn find_or_create_makes_one_session_and_finds_it_again(store: Store) {
     let id = store.find_or_create(named("mine")).await.unwrap();
     let later = store.create(named("later")).await.unwrap();
-    let elsewhere = NewSession {
-        worktree: "../elsewhere".to_owned(),
-        ..named("mine")
-    };
+    let elsewhere = NewSession { worktree: "../elsewhere".to_owned(), ..named("mine") };
     assert_eq!(store.find_or_create(elsewhere).await.unwrap(), id);
     assert_eq!(store.get(id).await.unwrap().worktree, ".");
     assert_eq!(list_ids(&store).await, [later, id], "finding is no activity");
@@ -154,10 +148,7 @@ pub(super) async fn renaming_changes_the_name_and_nothing_else(store: Store) {
     let later = store.create(unnamed()).await.unwrap();
     let before = store.get(id).await.unwrap();
     store.rename(id, "a better name").await.unwrap();
-    let expected = SessionRecord {
-        name: "a better name".to_owned(),
-        ..before.clone()
-    };
+    let expected = SessionRecord { name: "a better name".to_owned(), ..before.clone() };
     assert_eq!(store.get(id).await.unwrap(), expected);
     assert_eq!(store.find("a better name").await.unwrap(), [id]);
     assert_eq!(store.find(&before.name).await.unwrap(), []);
@@ -176,11 +167,7 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     store.append(a, Turn::default()).await.unwrap();
     assert_eq!(list_ids(&store).await, [a, b, c], "an empty turn is activity");
     let fork = store.fork(c, Seq::END, unnamed()).await.unwrap();
-    assert_eq!(
-        list_ids(&store).await,
-        [fork, a, b, c],
-        "the fork is active, its origin is not"
-    );
+    assert_eq!(list_ids(&store).await, [fork, a, b, c], "the fork is active, its origin is not");
 
     store.read(c, Page::last(1)).await.unwrap();
     store.rename(c, "other").await.unwrap();
@@ -189,33 +176,18 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     store.add_compaction(b, Seq(1), "summary").await.unwrap();
     store.remove_compaction(b, Seq(1)).await.unwrap();
     store.clear(b).await.unwrap();
-    assert_eq!(
-        list_ids(&store).await,
-        [fork, a, b, c],
-        "none of this is activity"
-    );
+    assert_eq!(list_ids(&store).await, [fork, a, b, c], "none of this is activity");
     store.delete(fork).await.unwrap();
     assert_eq!(list_ids(&store).await, [a, b, c]);
 }
 
 pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
     let mut made = Vec::new();
-    for worktree in [
-        ".",
-        "../feat",
-        "feat-branch",
-        "/old/place/feat",
-        "/old/place/other",
-    ] {
-        let new = NewSession {
-            name: None,
-            worktree: worktree.to_owned(),
-        };
+    for worktree in [".", "../feat", "feat-branch", "/old/place/feat", "/old/place/other"] {
+        let new = NewSession { name: None, worktree: worktree.to_owned() };
         made.push(store.create(new).await.unwrap());
     }
-    let [main, path, branch, absolute, other] = made[..] else {
-        unreachable!()
-    };
+    let [main, path, branch, absolute, other] = made[..] else { unreachable!() };
     let feat = WorktreeFilter {
         names: vec!["../feat".to_owned(), "feat-branch".to_owned()],
         last_part: "feat".to_owned(),
@@ -244,13 +216,8 @@ pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
 pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: Store) {
     let deleted = session_of_prompts(&store, 1).await;
     store.delete(deleted).await.unwrap();
-    let marked = || Turn {
-        mark: Some(NewMark {
-            name: "mark".to_owned(),
-            note: String::new(),
-        }),
-        ..prompt("hello")
-    };
+    let marked =
+        || Turn { mark: Some(NewMark { name: "mark".to_owned(), note: String::new() }), ..prompt("hello") };
     for id in [deleted, nobody()] {
         assert_no_such_session(&store.get(id).await, id);
         assert_no_such_session(&store.rename(id, "name").await, id);
@@ -277,10 +244,7 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
     let turn = Turn {
         events: vec![Event::user("secret").into()],
         tokens: Tokens { input: 1, output: 2 },
-        mark: Some(NewMark {
-            name: "done".to_owned(),
-            note: "note".to_owned(),
-        }),
+        mark: Some(NewMark { name: "done".to_owned(), note: "note".to_owned() }),
     };
     store.append(id, turn).await.unwrap();
     store.add_compaction(id, Seq(1), "summary").await.unwrap();
