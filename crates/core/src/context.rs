@@ -72,12 +72,14 @@ impl ContextBuilder {
     /// Renders one more event.
     pub fn push(&mut self, event: &Event) {
         match event {
-            Event::SystemMessage(SystemMessage { content, .. }) => {
-                // Only at the very beginning it is the session's own; later ones are part of the record.
+            // Only at the very beginning it is the session's own; later ones are part of the record.
+            Event::SystemMessage(_) | Event::Message(MessageEvent { role: Role::System, .. }) => {
                 if !self.text.is_empty() {
                     self.record();
                 }
-                self.section("## System message\n", content);
+                if let Some(text) = system_text(event) {
+                    self.section("## System message\n", &text);
+                }
             }
             Event::UserMessage(message) => self.said(Role::User, &message.content),
             Event::AssistantText(said) if said.subagent.is_none() => self.said(Role::Assistant, &said.text),
@@ -200,6 +202,19 @@ impl ContextBuilder {
         }
         self.text.push_str(heading);
         self.text.push_str(body);
+    }
+}
+
+/// Returns the whole text of a system message, in either of the forms in which one is stored; nothing if it
+/// has none, or if the event is another.
+pub(crate) fn system_text(event: &Event) -> Option<Cow<'_, str>> {
+    match event {
+        Event::SystemMessage(SystemMessage { content, .. }) => Some(Cow::Borrowed(content)),
+        Event::Message(MessageEvent { role: Role::System, content }) => {
+            let texts: Vec<&str> = content.iter().filter_map(Block::as_text).collect();
+            (!texts.is_empty()).then(|| Cow::Owned(texts.join("\n\n")))
+        }
+        _ => None,
     }
 }
 

@@ -38,8 +38,8 @@ pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
 pub use message::{Message, Role, UnknownRole};
 pub use session::{
-    Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, Tokens, TurnTotals,
-    normal_timestamp,
+    Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, Tally, Tokens,
+    TurnTotals, normal_timestamp,
 };
 pub use session_context::{SessionContext, read_context, read_history};
 pub use session_store::{

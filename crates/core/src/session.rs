@@ -131,19 +131,12 @@ pub struct SessionRecord {
 }
 
 /// What is counted over the events of a session, so that listing does not read them.
-///
-/// The counts carry the sequence number that they count through: a program that appends without knowing of
-/// them leaves them behind, and [`Counts::add`] over the rest brings them up to date.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The last event that is counted.
-    pub through: Seq,
     /// How many events there are.
     pub events: u64,
     /// How many messages they fold into.
     pub messages: u64,
-    /// The message that the next event may continue.
-    pub open: Open,
     /// The beginning of the first user message; nothing when there is none yet, or when it is still open and
     /// has held no text so far.
     pub preview: Option<String>,
@@ -153,38 +146,60 @@ pub struct Counts {
     pub model: Option<String>,
 }
 
+/// Counts over a log, and all that has to be remembered to count on without reading it again.
+///
+/// A tally carries the sequence number that it counts through: a program that appends without knowing of it
+/// leaves it behind, and [`Tally::add`] over the rest brings it up to date.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// The last event that is counted.
+    pub through: Seq,
+    /// The message that the next event may continue.
+    pub open: Open,
+    /// What was counted so far.
+    pub counts: Counts,
+}
+
 /// How many characters of a first message are shown in a list.
 const PREVIEW_CHARS: usize = 80;
 
-impl Counts {
+impl Tally {
     /// Counts one more event, which stands at `seq`; nothing for a row that cannot be read.
     pub fn add(&mut self, seq: Seq, event: Option<&Event>) {
         self.through = seq;
-        self.events += 1;
+        self.counts.events += 1;
         let Some(event) = event else { return };
+        self.counts.look_for_agent(event);
+        let before = self.open;
+        match self.open.place(event) {
+            Place::Starts => {
+                self.counts.messages += 1;
+                if self.counts.preview.is_none() && before == Open::Results {
+                    // The first user message was results alone, and it has just ended.
+                    self.counts.preview = Some(String::new());
+                }
+                self.counts.look_for_preview(event);
+            }
+            // The first user message may begin with a tool's result and go on with text.
+            Place::Continues => self.counts.look_for_preview(event),
+            Place::Nowhere => {}
+        }
+    }
+}
+
+impl Counts {
+    fn look_for_agent(&mut self, event: &Event) {
         match event {
             Event::Init(Init { agent, model, .. }) => {
                 if agent.is_some() {
                     self.agent.clone_from(agent);
                 }
-                self.model = Some(model.clone()).filter(|model| !model.is_empty()).or(self.model.take());
+                if !model.is_empty() {
+                    self.model = Some(model.clone());
+                }
             }
             Event::ModelSwitch(switch) => self.model = Some(switch.model.clone()),
             _ => {}
-        }
-        let before = self.open;
-        match self.open.place(event) {
-            Place::Starts => {
-                self.messages += 1;
-                if self.preview.is_none() && before == Open::Results {
-                    // The first user message was results alone, and it has just ended.
-                    self.preview = Some(String::new());
-                }
-                self.look_for_preview(event);
-            }
-            // The first user message may begin with a tool's result and go on with text.
-            Place::Continues => self.look_for_preview(event),
-            Place::Nowhere => {}
         }
     }
 
@@ -275,12 +290,16 @@ mod tests {
     use super::*;
     use crate::event::{Complete, ToolResult};
 
-    fn counts(events: &[Event]) -> Counts {
-        let mut counts = Counts::default();
+    fn tally(events: &[Event]) -> Tally {
+        let mut tally = Tally::default();
         for (index, event) in events.iter().enumerate() {
-            counts.add(Seq(index as u64 + 1), Some(event));
+            tally.add(Seq(index as u64 + 1), Some(event));
         }
-        counts
+        tally
+    }
+
+    fn counts(events: &[Event]) -> Counts {
+        tally(events).counts
     }
 
     #[test]
@@ -311,15 +330,15 @@ mod tests {
     #[test]
     fn counting_in_two_parts_is_counting_in_one() {
         let events = [Event::user("a"), Event::assistant("b"), Event::assistant("c"), Event::Compacted];
-        let whole = counts(&events);
+        let whole = tally(&events);
         for cut in 0..=events.len() {
-            let mut parts = counts(&events[..cut]);
+            let mut parts = tally(&events[..cut]);
             for (index, event) in events.iter().enumerate().skip(cut) {
                 parts.add(Seq(index as u64 + 1), Some(event));
             }
             assert_eq!(parts, whole);
         }
-        assert_eq!((whole.events, whole.messages), (4, 2));
+        assert_eq!((whole.counts.events, whole.counts.messages), (4, 2));
     }
 
     #[test]

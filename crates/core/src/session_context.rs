@@ -1,13 +1,13 @@
 //! A session of any store, as a conversation.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future;
 
+use crate::context::system_text;
 use crate::{
-    Block, ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Message, NewSession, Page, Role, Seq,
+    ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Message, NewSession, Page, Role, Seq,
     SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent, Tokens, Turn, check_name,
     events_of_message,
 };
@@ -207,18 +207,6 @@ fn is_system(event: &Event) -> bool {
     }
 }
 
-/// Returns the whole text of a system message; nothing when it has none.
-fn system_text(event: &Event) -> Option<Cow<'_, str>> {
-    match event {
-        Event::SystemMessage(system) => Some(Cow::Borrowed(&system.content)),
-        Event::Message(message) if message.role == Role::System => {
-            let texts: Vec<&str> = message.content.iter().filter_map(Block::as_text).collect();
-            (!texts.is_empty()).then(|| Cow::Owned(texts.join("\n\n")))
-        }
-        _ => None,
-    }
-}
-
 /// Reads events page by page and hands each on. The next page is on its way while one is being looked at.
 async fn each_event<S: SessionStore + ?Sized>(
     store: &S,
@@ -226,8 +214,14 @@ async fn each_event<S: SessionStore + ?Sized>(
     after: Seq,
     mut take: impl FnMut(Event) + Send,
 ) -> Result<(), StoreError> {
+    let mut reached = after;
     let mut page = store.read(id, Page::After(after, PAGE)).await?;
     while let Some(last) = page.last().map(|event| event.seq) {
+        if last <= reached {
+            let why = format!("its pages of {id} do not advance beyond event {reached}");
+            return Err(StoreError::Corrupt { place: "the store".to_owned(), why });
+        }
+        reached = last;
         let current = std::mem::take(&mut page);
         let decode_all = async {
             for stored in current {

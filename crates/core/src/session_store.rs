@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::event::EventError;
 use crate::{
-    Compaction, Counts, Event, NewSession, Seq, SessionId, SessionRecord, Tokens, TurnTotals, compact_event,
+    Compaction, Event, NewSession, Seq, SessionId, SessionRecord, Tally, Tokens, TurnTotals, compact_event,
 };
 
 /// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
@@ -73,8 +73,8 @@ pub trait SessionStore: Send + Sync {
     /// No lock is held when this returns.
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// Removes the events and compactions of a session, and sets the counts back but for the agent and the
-    /// model. The session, its totals and its marks stay. The next event is number 1 again.
+    /// Removes the events and compactions of a session, and what was counted over them. The session, its
+    /// totals and its marks stay. The next event is number 1 again.
     async fn clear(&self, id: SessionId) -> Result<(), StoreError>;
 
     /// Makes a new session of the events up to `at` and of the compactions that lie within them.
@@ -137,12 +137,12 @@ impl Turn {
         TurnTotals::of(self.events.iter().map(|new| &new.event))
     }
 
-    /// Counts the turn's events, which begin after `counts.through`.
-    pub fn count_into(&self, counts: &mut Counts, after: Seq) {
+    /// Counts the turn's events, which begin after `after`.
+    pub fn count_into(&self, tally: &mut Tally, after: Seq) {
         let mut seq = after;
         for new in &self.events {
             seq = seq.next();
-            counts.add(seq, Some(&new.event));
+            tally.add(seq, Some(&new.event));
         }
     }
 }
@@ -183,11 +183,6 @@ impl NewEvent {
             Some(json) => Cow::Borrowed(json),
             None => Cow::Owned(self.event.to_json()),
         }
-    }
-
-    /// Returns the text to be stored.
-    pub fn into_json(self) -> String {
-        self.json.unwrap_or_else(|| self.event.to_json())
     }
 }
 

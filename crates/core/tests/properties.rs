@@ -6,7 +6,7 @@ use azureal_core::event::{
     Reasoning, SystemMessage, ToolCall, ToolResult, Usage, UserMessage,
 };
 use azureal_core::{
-    Block, ContextFrame, Counts, Event, Image, Json, MediaType, Message, OutputPart, Role, Seq, ToolOutput,
+    Block, ContextFrame, Event, Image, Json, MediaType, Message, OutputPart, Role, Seq, Tally, ToolOutput,
     build_context, build_context_prompt, compact_event, events_of_message, fold, strip_context, wrap_context,
 };
 use proptest::collection::vec;
@@ -358,15 +358,15 @@ proptest! {
 
     #[test]
     fn counting_agrees_with_folding(events in vec(event(), 0..12)) {
-        let mut counts = Counts::default();
+        let mut tally = Tally::default();
         for (event, number) in events.iter().zip(1..) {
-            counts.add(Seq(number), Some(event));
+            tally.add(Seq(number), Some(event));
         }
         let messages = fold(events);
         let first = messages.iter().find(|message| message.role == Role::User);
         let text = first.and_then(Message::first_text).unwrap_or("");
-        prop_assert_eq!(counts.messages, messages.len() as u64);
-        prop_assert_eq!(counts.preview_text(), text.chars().take(80).collect::<String>());
+        prop_assert_eq!(tally.counts.messages, messages.len() as u64);
+        prop_assert_eq!(tally.counts.preview_text(), text.chars().take(80).collect::<String>());
     }
 
     #[test]

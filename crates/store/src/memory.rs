@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
-    Appended, Compaction, Counts, Event, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tokens, Turn, async_trait, check_name,
+    Appended, Compaction, Event, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
 };
 
 /// Keeps sessions in memory, gone with the process.
@@ -55,7 +55,7 @@ struct Session {
     duration_ms: u64,
     cost_usd: f64,
     tokens: Tokens,
-    counts: Counts,
+    tally: Tally,
     /// The event at index 0 is number 1.
     events: Vec<Text>,
     compactions: BTreeMap<Seq, String>,
@@ -148,7 +148,7 @@ impl Session {
             completed: self.completed,
             duration_ms: self.duration_ms,
             cost_usd: self.cost_usd,
-            counts: self.counts.clone(),
+            counts: self.tally.counts.clone(),
             tokens: self.tokens,
         }
     }
@@ -162,11 +162,11 @@ impl Session {
             self.duration_ms = self.duration_ms.saturating_add(totals.duration_ms);
             self.cost_usd += totals.cost_usd;
         }
-        turn.count_into(&mut self.counts, before);
+        turn.count_into(&mut self.tally, before);
         self.events.extend(
             turn.events
                 .into_iter()
-                .map(|new| Text { kind: new.event().kind().to_owned(), json: new.into_json() }),
+                .map(|new| Text { kind: new.event().kind().to_owned(), json: new.json().into_owned() }),
         );
         Appended { first: before.next(), last: self.last() }
     }
@@ -205,13 +205,13 @@ impl Session {
             return Err(no_such_event(id, at, self.last()));
         }
         let events: Vec<Text> = self.events.iter().take(index(at)).cloned().collect();
-        let mut counts = Counts::default();
+        let mut tally = Tally::default();
         for (text, number) in events.iter().zip(1..) {
-            counts.add(Seq(number), Event::from_json(&text.json).ok().as_ref());
+            tally.add(Seq(number), Event::from_json(&text.json).ok().as_ref());
         }
         let compactions = self.compactions.range(..=at);
         Ok(Self {
-            counts,
+            tally,
             events,
             compactions: compactions.map(|(seq, summary)| (*seq, summary.clone())).collect(),
             ..Self::default()
@@ -284,9 +284,12 @@ impl SessionStore for MemoryStore {
     async fn append(&self, id: SessionId, mut turn: Turn) -> Result<Appended, StoreError> {
         let mut state = self.open()?;
         let mark = turn.mark.take();
+        let is_empty = turn.events.is_empty();
         let appended = state.session_mut(id)?.append(turn);
-        let active = state.next_activity();
-        state.session_mut(id)?.active = active;
+        if !is_empty {
+            let active = state.next_activity();
+            state.session_mut(id)?.active = active;
+        }
         if let Some(mark) = mark {
             let note = mark.note;
             state.marks.insert(mark.name, Mark { session: id, note });
@@ -303,11 +306,7 @@ impl SessionStore for MemoryStore {
         let session = state.session_mut(id)?;
         session.events.clear();
         session.compactions.clear();
-        session.counts = Counts {
-            agent: session.counts.agent.take(),
-            model: session.counts.model.take(),
-            ..Counts::default()
-        };
+        session.tally = Tally::default();
         Ok(())
     }
 
@@ -316,7 +315,7 @@ impl SessionStore for MemoryStore {
         let copy = state.session(id)?.fork(id, at)?;
         let fork = state.create(new)?;
         let session = state.session_mut(fork)?;
-        session.counts = copy.counts;
+        session.tally = copy.tally;
         session.events = copy.events;
         session.compactions = copy.compactions;
         Ok(fork)

@@ -11,8 +11,8 @@
 //! are. Clocks on the wall have no part in it.
 
 use azureal_core::fold::Open;
-use azureal_core::{Counts, Seq};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use azureal_core::{Counts, Seq, Tally};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{Codec, Payload};
 use super::events;
@@ -20,7 +20,7 @@ use super::events;
 /// A session whose counts have been brought up to date.
 pub(super) struct Recounted {
     pub(super) session: i64,
-    pub(super) counts: Counts,
+    pub(super) tally: Tally,
     /// The id of its last event; nothing if it has none.
     pub(super) last_event: Option<i64>,
 }
@@ -71,9 +71,9 @@ pub(super) fn recount(connection: &Connection, codec: &mut Codec) -> rusqlite::R
     behind
         .into_iter()
         .map(|(session, last_event)| {
-            let mut counts = state(connection, session)?.map(|state| state.counts).unwrap_or_default();
-            count_rest(connection, codec, session, &mut counts, Seq::END)?;
-            Ok(Recounted { session, counts, last_event })
+            let mut tally = state(connection, session)?.map(|state| state.tally).unwrap_or_default();
+            count_rest(connection, codec, session, &mut tally, Seq::END)?;
+            Ok(Recounted { session, tally, last_event })
         })
         .collect()
 }
@@ -88,9 +88,9 @@ pub(super) fn recount_all(connection: &Connection, codec: &mut Codec) -> rusqlit
     active
         .into_iter()
         .map(|(session, last_event)| {
-            let mut counts = Counts::default();
-            count_rest(connection, codec, session, &mut counts, Seq::END)?;
-            Ok(Recounted { session, counts, last_event })
+            let mut tally = Tally::default();
+            count_rest(connection, codec, session, &mut tally, Seq::END)?;
+            Ok(Recounted { session, tally, last_event })
         })
         .collect()
 }
@@ -100,37 +100,37 @@ pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::
     if are_current(connection)? {
         return Ok(());
     }
-    for Recounted { session, counts, last_event } in recount(connection, codec)? {
+    for Recounted { session, tally, last_event } in recount(connection, codec)? {
         let tick = next_tick(connection)?;
-        write(connection, session, &counts, last_event, Some(tick))?;
+        write(connection, session, &tally, last_event, Some(tick))?;
     }
     Ok(())
 }
 
-/// Counts the events of a session from where `counts` ends, at most up to `until`.
+/// Counts the events of a session from where `tally` ends, at most up to `until`.
 pub(super) fn count_rest(
     connection: &Connection,
     codec: &mut Codec,
     session: i64,
-    counts: &mut Counts,
+    tally: &mut Tally,
     until: Seq,
 ) -> rusqlite::Result<()> {
     let mut rest = connection.prepare_cached(
         "SELECT seq, data FROM events WHERE session_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq",
     )?;
-    let mut rows = rest.query(params![session, events::integer(counts.through), events::integer(until)])?;
+    let mut rows = rest.query(params![session, events::integer(tally.through), events::integer(until)])?;
     while let Some(row) = rows.next()? {
         let seq = events::seq(row.get(0)?);
         let json = codec.unpack(Payload::from(row.get_ref(1)?));
         let event = json.ok().and_then(|json| azureal_core::Event::from_json(&json).ok());
-        counts.add(seq, event.as_ref());
+        tally.add(seq, event.as_ref());
     }
     Ok(())
 }
 
 /// What a session's row says of its events.
 pub(super) struct State {
-    pub(super) counts: Counts,
+    pub(super) tally: Tally,
     /// Where it stands on the clock.
     pub(super) active: Option<i64>,
 }
@@ -139,50 +139,54 @@ pub(super) struct State {
 pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<Option<State>> {
     connection
         .prepare_cached(
-            "SELECT counted_seq, event_count, message_count, open_message, preview, agent, model, active
+            "SELECT counted_seq, open_message, event_count, message_count, preview, agent, model, active
              FROM sessions WHERE id = ?1",
         )?
-        .query_row([session], |row| Ok(State { counts: from_row(row, 0)?, active: row.get(7)? }))
+        .query_row([session], |row| {
+            let open: Option<String> = row.get(1)?;
+            let tally = Tally {
+                through: events::seq(row.get::<_, Option<i64>>(0)?.unwrap_or(0)),
+                open: open.as_deref().map(Open::named).unwrap_or_default(),
+                counts: Counts {
+                    events: unsigned(row.get(2)?),
+                    messages: unsigned(row.get(3)?),
+                    preview: row.get(4)?,
+                    agent: row.get(5)?,
+                    model: row.get(6)?,
+                },
+            };
+            Ok(State { tally, active: row.get(7)? })
+        })
         .optional()
 }
 
-/// Reads counts from a row, in which they begin at column `first`.
-pub(super) fn from_row(row: &Row<'_>, first: usize) -> rusqlite::Result<Counts> {
-    let number = |column: usize| -> rusqlite::Result<u64> {
-        Ok(row.get::<_, Option<i64>>(first + column)?.unwrap_or(0).try_into().unwrap_or(0))
-    };
-    Ok(Counts {
-        through: Seq(number(0)?),
-        events: number(1)?,
-        messages: number(2)?,
-        open: row.get_ref(first + 3)?.as_str_or_null()?.map(Open::named).unwrap_or_default(),
-        preview: row.get(first + 4)?,
-        agent: row.get(first + 5)?,
-        model: row.get(first + 6)?,
-    })
+/// Returns a count from SQLite's integer; nothing, and what cannot be a count, is zero.
+pub(super) fn unsigned(integer: Option<i64>) -> u64 {
+    integer.and_then(|integer| u64::try_from(integer).ok()).unwrap_or(0)
 }
 
 /// Stores the counts of a session; `tick` moves it to the front of the list.
 pub(super) fn write(
     connection: &Connection,
     session: i64,
-    counts: &Counts,
+    tally: &Tally,
     last_event: Option<i64>,
     tick: Option<i64>,
 ) -> rusqlite::Result<()> {
+    let Tally { through, open, counts } = tally;
     connection
         .prepare_cached(
-            "UPDATE sessions SET counted_seq = ?2, event_count = ?3, message_count = ?4, open_message = ?5,
+            "UPDATE sessions SET counted_seq = ?2, open_message = ?3, event_count = ?4, message_count = ?5,
                     preview = ?6, agent = ?7, model = ?8, last_event = ifnull(?9, last_event),
                     active = ifnull(?10, active)
              WHERE id = ?1",
         )?
         .execute(params![
             session,
-            events::integer(counts.through),
+            events::integer(*through),
+            open.as_str(),
             counts.events.cast_signed(),
             counts.messages.cast_signed(),
-            counts.open.as_str(),
             counts.preview,
             counts.agent,
             counts.model,

@@ -1,6 +1,6 @@
 //! Events: appending a turn, reading pages, forking, clearing.
 
-use azureal_core::{Appended, Counts, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Turn};
+use azureal_core::{Appended, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Tally, Turn};
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::codec::{Codec, LARGEST_EVENT, Payload};
@@ -59,12 +59,12 @@ pub(super) fn append(
         }
     }
     if !rows.is_empty() {
-        turn.count_into(&mut state.counts, before);
+        turn.count_into(&mut state.tally, before);
         let last_event = Some(transaction.last_insert_rowid());
         // The session at the front of the list stays there: one page less to write.
         let tick = counts::next_tick(&transaction)?;
         let tick = (state.active != Some(tick - 1)).then_some(tick);
-        counts::write(&transaction, session, &state.counts, last_event, tick)?;
+        counts::write(&transaction, session, &state.tally, last_event, tick)?;
         sessions::add_totals(&transaction, session, turn.totals())?;
     }
     sessions::add_tokens(&transaction, session, turn.tokens)?;
@@ -164,15 +164,15 @@ pub(super) fn fork(
          ORDER BY id",
         params![forked, session, integer(at)],
     )?;
-    let counts = if at == last {
-        state.counts
+    let tally = if at == last {
+        state.tally
     } else {
         // Half a session has to be counted anew. That is as much work as copying it.
-        let mut counts = Counts::default();
-        counts::count_rest(&transaction, codec, forked, &mut counts, at)?;
-        counts
+        let mut tally = Tally::default();
+        counts::count_rest(&transaction, codec, forked, &mut tally, at)?;
+        tally
     };
-    counts::write(&transaction, forked, &counts, last_event, None)?;
+    counts::write(&transaction, forked, &tally, last_event, None)?;
     transaction.commit()?;
     Ok(fork)
 }
@@ -181,12 +181,12 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
     let session = i64::from(id.number());
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     counts::catch_up(&transaction, codec)?;
-    let state = counts::state(&transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
+    if !sessions::exists(&transaction, session)? {
+        return Err(StoreError::NoSuchSession(id).into());
+    }
     transaction.execute("DELETE FROM events WHERE session_id = ?1", [session])?;
     transaction.execute("DELETE FROM compactions WHERE session_id = ?1", [session])?;
-    // Who answered last is still true of the session; everything else was counted over its events.
-    let Counts { agent, model, .. } = state.counts;
-    counts::write(&transaction, session, &Counts { agent, model, ..Counts::default() }, None, None)?;
+    counts::write(&transaction, session, &Tally::default(), None, None)?;
     transaction.execute("UPDATE sessions SET last_event = NULL WHERE id = ?1", [session])?;
     transaction.commit()?;
     Ok(())

@@ -246,7 +246,25 @@ fn columns(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     info.query_map([], |row| row.get(0))?.collect()
 }
 
-/// The columns of a session, for a `SELECT`; those that an older file lacks read as NULL.
+/// The columns of a session that are listed, in the order in which [`super::sessions`] reads them.
+const LISTED: [&str; 14] = [
+    "id",
+    "name",
+    "worktree",
+    "created",
+    "completed",
+    "duration_ms",
+    "cost_usd",
+    "tokens_in",
+    "tokens_out",
+    "event_count",
+    "message_count",
+    "preview",
+    "agent",
+    "model",
+];
+
+/// The listed columns, for a `SELECT`; those that an older file lacks read as NULL.
 #[derive(Debug, Clone)]
 pub(super) struct SessionColumns {
     list: String,
@@ -255,22 +273,14 @@ pub(super) struct SessionColumns {
 
 impl SessionColumns {
     /// All of them.
-    pub(super) fn complete() -> Self {
-        Self::selecting(|_| true)
+    fn complete() -> Self {
+        Self { list: LISTED.join(", "), are_complete: true }
     }
 
     fn of(present: &BTreeSet<String>) -> Self {
-        Self::selecting(|name| present.contains(name))
-    }
-
-    fn selecting(is_present: impl Fn(&str) -> bool) -> Self {
-        let columns: Vec<String> = SHARED_COLUMNS
-            .iter()
-            .chain(&OUR_COLUMNS)
-            .map(|(name, _)| if is_present(name) { (*name).to_owned() } else { format!("NULL AS {name}") })
-            .collect();
-        let are_complete = SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).all(|(name, _)| is_present(name));
-        Self { list: columns.join(", "), are_complete }
+        let columns = LISTED
+            .map(|name| if present.contains(name) { name.to_owned() } else { format!("NULL AS {name}") });
+        Self { list: columns.join(", "), are_complete: false }
     }
 
     /// Returns the list, to stand behind `SELECT`.

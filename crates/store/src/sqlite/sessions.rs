@@ -1,12 +1,13 @@
 //! Sessions: all but their events.
 
 use azureal_core::{
-    Compaction, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tokens, TurnTotals,
+    Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tokens, TurnTotals,
     check_name, normal_timestamp,
 };
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::codec::Codec;
+use super::counts::unsigned;
 use super::error::Fault;
 use super::schema::SessionColumns;
 use super::{counts, events, marks};
@@ -166,9 +167,10 @@ pub(super) fn get(
     let sql = format!("SELECT {} FROM sessions WHERE id = ?1", columns.as_str());
     let record = connection.prepare_cached(&sql)?.query_row([session], from_row).optional()?;
     let mut record = record.ok_or(StoreError::NoSuchSession(id))?;
-    if events::last_seq(connection, session)? != record.counts.through {
-        counts::count_rest(connection, codec, session, &mut record.counts, Seq::END)?;
-    }
+    let counted = if columns.are_complete() { counts::state(connection, session)? } else { None };
+    let mut tally = counted.map(|state| state.tally).unwrap_or_default();
+    counts::count_rest(connection, codec, session, &mut tally, Seq::END)?;
+    record.counts = tally.counts;
     Ok(record)
 }
 
@@ -207,10 +209,10 @@ pub(super) fn list(
     } else {
         counts::recount_all(&snapshot, codec)?
     };
-    for counts::Recounted { session, counts, .. } in recounted {
+    for counts::Recounted { session, tally, .. } in recounted {
         if let Some(at) = listed.iter().position(|record| i64::from(record.id.number()) == session) {
             let mut record = listed.remove(at);
-            record.counts = counts;
+            record.counts = tally.counts;
             listed.insert(0, record);
         }
     }
@@ -218,11 +220,8 @@ pub(super) fn list(
     Ok(listed)
 }
 
-/// Reads a session from a row of all [`SessionColumns`].
+/// Reads a session from a row of [`SessionColumns`].
 fn from_row(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
-    let number = |column: usize| -> rusqlite::Result<u64> {
-        Ok(row.get::<_, Option<i64>>(column)?.unwrap_or(0).try_into().unwrap_or(0))
-    };
     let rowid: i64 = row.get(0)?;
     let id = u32::try_from(rowid)
         .ok()
@@ -235,10 +234,16 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
         worktree: row.get(2)?,
         created_at: normal_timestamp(row.get_ref(3)?.as_str()?),
         completed: row.get::<_, Option<i64>>(4)?.map(|completed| completed != 0),
-        duration_ms: number(5)?,
+        duration_ms: unsigned(row.get(5)?),
         cost_usd: row.get::<_, Option<f64>>(6)?.unwrap_or(0.0),
-        tokens: Tokens { input: number(8)?, output: number(9)? },
-        counts: counts::from_row(row, 10)?,
+        tokens: Tokens { input: unsigned(row.get(7)?), output: unsigned(row.get(8)?) },
+        counts: Counts {
+            events: unsigned(row.get(9)?),
+            messages: unsigned(row.get(10)?),
+            preview: row.get(11)?,
+            agent: row.get(12)?,
+            model: row.get(13)?,
+        },
     })
 }
 

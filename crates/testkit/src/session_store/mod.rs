@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use azureal_core::{
     Counts, Event, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent,
-    Turn,
+    Tally, Turn,
 };
 
 crate::contract::contract! {
@@ -161,11 +161,11 @@ async fn texts(store: &Store, id: SessionId) -> Vec<String> {
 
 /// Counts events that begin at number 1.
 fn counts_of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Counts {
-    let mut counts = Counts::default();
+    let mut tally = Tally::default();
     for (event, number) in events.into_iter().zip(1..) {
-        counts.add(Seq(number), Some(event));
+        tally.add(Seq(number), Some(event));
     }
-    counts
+    tally.counts
 }
 
 fn ids(records: &[SessionRecord]) -> Vec<SessionId> {

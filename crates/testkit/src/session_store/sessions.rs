@@ -164,10 +164,11 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     store.append(a, prompt("hello")).await.unwrap();
     assert_eq!(list_ids(&store).await, [a, c, b]);
     store.append(b, prompt("hello")).await.unwrap();
+    assert_eq!(list_ids(&store).await, [b, a, c]);
     store.append(a, Turn::default()).await.unwrap();
-    assert_eq!(list_ids(&store).await, [a, b, c], "an empty turn is activity");
+    assert_eq!(list_ids(&store).await, [b, a, c], "a turn without events is no activity");
     let fork = store.fork(c, Seq::END, unnamed()).await.unwrap();
-    assert_eq!(list_ids(&store).await, [fork, a, b, c], "the fork is active, its origin is not");
+    assert_eq!(list_ids(&store).await, [fork, b, a, c], "the fork is active, its origin is not");
 
     store.read(c, Page::last(1)).await.unwrap();
     store.rename(c, "other").await.unwrap();
@@ -176,9 +177,9 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     store.add_compaction(b, Seq(1), "summary").await.unwrap();
     store.remove_compaction(b, Seq(1)).await.unwrap();
     store.clear(b).await.unwrap();
-    assert_eq!(list_ids(&store).await, [fork, a, b, c], "none of this is activity");
+    assert_eq!(list_ids(&store).await, [fork, b, a, c], "none of this is activity");
     store.delete(fork).await.unwrap();
-    assert_eq!(list_ids(&store).await, [a, b, c]);
+    assert_eq!(list_ids(&store).await, [b, a, c]);
 }
 
 pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
