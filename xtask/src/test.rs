@@ -64,7 +64,7 @@ fn supply_chain(installing: Installing) -> Result<()> {
         tools::loudly("the advisory database cannot be reached: KNOWN ADVISORIES ARE NOT CHECKED");
         return Ok(());
     }
-    finish(deny(&["check", "--disable-fetch", "advisories"])?)
+    finish(deny(&["--offline", "check", "advisories"])?)
 }
 
 fn cargo(arguments: &[&str]) -> Result<Command> {

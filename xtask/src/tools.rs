@@ -131,13 +131,7 @@ fn install(missing: &[&Tool]) -> Result<()> {
         .collect();
     if !packages.is_empty() {
         apt_get(&["update"])?;
-        apt_get(
-            &[
-                &["install", "--yes", "--no-install-recommends"],
-                packages.as_slice(),
-            ]
-            .concat(),
-        )?;
+        apt_get(&[&["install", "--yes"], packages.as_slice()].concat())?;
     }
     for tool in missing {
         if let Source::Rustup(component) = tool.source {
