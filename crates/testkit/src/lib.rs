@@ -1,1 +1,25 @@
-//! The contract that every store keeps.
+#![doc = include_str!("../docs/writing-a-store.md")]
+#![doc = "```"]
+#![doc = include_str!("../examples/keyword_store.rs")]
+#![doc = "```"]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "this crate is a test, and a panic is how a test reports"
+)]
+
+mod agree;
+mod context_store;
+mod contract;
+mod session_store;
+
+pub use agree::{Runs, random_operations_agree};
+pub use context_store::{CONTEXT_STORE_CASES, MOST_MESSAGES, context_store_from_history};
+pub use contract::Case;
+pub use session_store::SESSION_STORE_CASES;
+
+#[doc(hidden)]
+pub use context_store::run_context_store_case;
+#[doc(hidden)]
+pub use session_store::run_session_store_case;

@@ -85,8 +85,7 @@ impl SqliteStore {
         let path = path.into();
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
-        let worker =
-            Worker::start(database, Database::close).map_err(|error| error::from_io(&path, error))?;
+        let worker = Worker::start(database).map_err(|error| error::from_io(&path, error))?;
         Ok(Self { worker })
     }
 
@@ -99,50 +98,70 @@ impl SqliteStore {
         self.worker.run(move |database| database.run(job, absent)).await?
     }
 
-    /// Runs a job on a session, which is not there if the file is not.
-    async fn run_on<R: Send + 'static>(
+    /// Makes a session: with the file if there is none, else by `job` in the file that there is.
+    async fn make(
+        &self,
+        new: NewSession,
+        job: impl FnOnce(&mut Open, &mut Codec, &NewSession) -> Result<SessionId, Fault> + Send + 'static,
+    ) -> Result<SessionId, StoreError> {
+        self.worker
+            .run(move |database| {
+                if let Some(created) = database.create_with(&new)? {
+                    return Ok(created);
+                }
+                let place = database.path().display().to_string();
+                let add = |open: &mut Open, codec: &mut Codec| {
+                    open.check_writable()?;
+                    job(open, codec, &new)
+                };
+                let why = "it was removed while it was being opened".to_owned();
+                database.run(add, || Err(StoreError::NotAStore { place, why }))
+            })
+            .await?
+    }
+
+    /// Looks at a session, which is not there if the file is not.
+    async fn look_at<R: Send + 'static>(
         &self,
         id: SessionId,
         job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, StoreError> {
         self.run(job, move || Err(StoreError::NoSuchSession(id))).await
     }
+
+    /// Changes a session, which is not there if the file is not.
+    async fn change<R: Send + 'static>(
+        &self,
+        id: SessionId,
+        job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.look_at(id, move |open, codec| {
+            open.check_writable()?;
+            job(open, codec)
+        })
+        .await
+    }
 }
 
 #[async_trait]
 impl SessionStore for SqliteStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
-        self.worker
-            .run(move |database| {
-                if let Some(created) = database.create_with(&new)? {
-                    return Ok(created);
-                }
-                database.run(
-                    |open, codec| sessions::create(&mut open.connection, codec, &new),
-                    || Err(StoreError::Closed),
-                )
-            })
-            .await?
+        self.make(new, |open, codec, new| {
+            sessions::create(&mut open.connection, codec, new)
+        })
+        .await
     }
 
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
-        let Some(name) = new.name.clone() else {
-            return Err(StoreError::UnusableName(String::new()));
-        };
+        let name = new.name.clone().unwrap_or_default();
         azureal_core::check_name(&name)?;
-        self.worker
-            .run(move |database| {
-                if let Some(created) = database.create_with(&new)? {
-                    return Ok(created);
-                }
-                database.run(
-                    |open, codec| {
-                        sessions::find_or_create(&mut open.connection, &open.columns, codec, &name, &new)
-                    },
-                    || Err(StoreError::Closed),
-                )
-            })
-            .await?
+        if let Some(found) = self.find(&name).await?.first() {
+            return Ok(*found);
+        }
+        self.make(new, move |open, codec, new| {
+            sessions::find_or_create(&mut open.connection, &open.columns, codec, &name, new)
+        })
+        .await
     }
 
     async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
@@ -155,7 +174,7 @@ impl SessionStore for SqliteStore {
     }
 
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
-        self.run_on(id, move |open, codec| {
+        self.look_at(id, move |open, codec| {
             sessions::get(&open.connection, &open.columns, codec, id)
         })
         .await
@@ -172,72 +191,72 @@ impl SessionStore for SqliteStore {
 
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
         let name = name.to_owned();
-        self.run_on(id, move |open, _| sessions::rename(&open.connection, id, &name))
+        self.change(id, move |open, _| sessions::rename(&open.connection, id, &name))
             .await
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        self.run_on(id, move |open, _| sessions::delete(&mut open.connection, id))
+        self.change(id, move |open, _| sessions::delete(&mut open.connection, id))
             .await
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        self.run_on(id, move |open, codec| {
+        self.change(id, move |open, codec| {
             events::append(&mut open.connection, codec, id, &turn)
         })
         .await
     }
 
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
-        self.run_on(id, move |open, codec| {
+        self.look_at(id, move |open, codec| {
             events::read(&open.connection, codec, id, page)
         })
         .await
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
-        self.run_on(id, move |open, codec| {
+        self.change(id, move |open, codec| {
             events::clear(&mut open.connection, codec, id)
         })
         .await
     }
 
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
-        self.run_on(id, move |open, codec| {
+        self.change(id, move |open, codec| {
             events::fork(&mut open.connection, codec, id, at, &new)
         })
         .await
     }
 
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.run_on(id, move |open, _| {
+        self.change(id, move |open, _| {
             sessions::set_tokens(&open.connection, id, tokens)
         })
         .await
     }
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.run_on(id, move |open, _| {
+        self.change(id, move |open, _| {
             sessions::add_tokens_to(&open.connection, id, tokens)
         })
         .await
     }
 
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
-        self.run_on(id, move |open, _| sessions::compactions(&open.connection, id))
+        self.look_at(id, move |open, _| sessions::compactions(&open.connection, id))
             .await
     }
 
     async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
         let summary = summary.to_owned();
-        self.run_on(id, move |open, _| {
+        self.change(id, move |open, _| {
             sessions::add_compaction(&mut open.connection, id, after_seq, &summary)
         })
         .await
     }
 
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
-        self.run_on(id, move |open, _| {
+        self.change(id, move |open, _| {
             sessions::remove_compaction(&open.connection, id, after_seq)
         })
         .await
@@ -262,8 +281,7 @@ impl SessionStore for SqliteStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        self.worker.stop();
-        Ok(())
+        self.worker.run(Database::close).await?
     }
 }
 
@@ -273,6 +291,7 @@ struct Database {
     options: SqliteOptions,
     codec: Codec,
     open: Option<Open>,
+    is_closed: bool,
 }
 
 /// A file that is open.
@@ -280,6 +299,17 @@ struct Open {
     connection: Connection,
     columns: SessionColumns,
     identity: Identity,
+}
+
+impl Open {
+    /// A file of an older form is read as it is where it cannot be brought up to date, and not written.
+    fn check_writable(&self) -> Result<(), Fault> {
+        if self.columns.are_complete() {
+            return Ok(());
+        }
+        let place = self.connection.path().unwrap_or("the store").to_owned();
+        Err(StoreError::ReadOnly { place }.into())
+    }
 }
 
 impl Database {
@@ -290,6 +320,7 @@ impl Database {
             options,
             codec,
             open: None,
+            is_closed: false,
         })
     }
 
@@ -299,6 +330,9 @@ impl Database {
 
     /// Opens the file if it is there and not open yet; says whether it is open.
     fn opened(&mut self) -> Result<bool, StoreError> {
+        if self.is_closed {
+            return Err(StoreError::Closed);
+        }
         if let Some(open) = &self.open {
             if self.file.is_still(open.identity) {
                 return Ok(true);
@@ -342,10 +376,21 @@ impl Database {
             .create(|connection| sessions::insert(connection, new).map_err(|fault| fault.at(&path)))
     }
 
-    fn close(self) {
-        if let Some(open) = self.open {
-            // Nothing is lost if this fails: what was committed is in the file or in its log.
-            drop(connection::close(open.connection));
+    fn close(&mut self) -> Result<(), StoreError> {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return Err(StoreError::Closed);
         }
+        match self.open.take() {
+            Some(open) => connection::close(open.connection)
+                .map_err(|error| error::from_sqlite(self.file.path(), error)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`. Nothing is lost: what was committed is in the file or its log.
+        drop(self.close());
     }
 }

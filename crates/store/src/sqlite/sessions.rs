@@ -65,12 +65,9 @@ pub(super) fn find_or_create(
     name: &str,
     new: &NewSession,
 ) -> Result<SessionId, Fault> {
-    if let Some(found) = find(connection, columns, name)?.first() {
-        return Ok(*found);
-    }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     counts::catch_up(&transaction, codec)?;
-    // Looked up again under the lock: somebody else may have made it meanwhile.
+    // Looked up under the lock: somebody else may have made it meanwhile.
     let id = match find(&transaction, columns, name)?.first() {
         Some(found) => *found,
         None => insert(&transaction, new)?,
@@ -84,12 +81,14 @@ pub(super) fn find(
     columns: &SessionColumns,
     name: &str,
 ) -> Result<Vec<SessionId>, Fault> {
+    // The original program leaves the name empty where we write the number.
+    let unnamed = name.parse::<SessionId>().ok().map(SessionId::number);
+    let order = columns.newest_first();
     connection
         .prepare_cached(&format!(
-            "SELECT id FROM sessions WHERE name = ?1 ORDER BY {}",
-            columns.newest_first()
+            "SELECT id FROM sessions WHERE name = ?1 OR (id = ?2 AND name = '') ORDER BY {order}"
         ))?
-        .query_map([name], |row| row.get(0))?
+        .query_map(params![name, unnamed], |row| row.get(0))?
         .map(|id| session_id(id?))
         .collect()
 }

@@ -19,8 +19,8 @@ pub(super) struct Worker<T> {
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Moves `value` to a thread; `end` has it when there are no more jobs.
-    pub(super) fn start(mut value: T, end: impl FnOnce(T) + Send + 'static) -> std::io::Result<Self> {
+    /// Moves `value` to a thread, where it is dropped when there are no more jobs.
+    pub(super) fn start(mut value: T) -> std::io::Result<Self> {
         let (sender, jobs) = mpsc::channel::<Job<T>>();
         let thread = std::thread::Builder::new()
             .name("azureal-store".to_owned())
@@ -28,7 +28,6 @@ impl<T: Send + 'static> Worker<T> {
                 for job in jobs {
                     job(&mut value);
                 }
-                end(value);
             })?;
         Ok(Self {
             jobs: Mutex::new(Some(sender)),
@@ -55,19 +54,10 @@ impl<T: Send + 'static> Worker<T> {
         }
         answer.await.map_err(|_| StoreError::Closed)
     }
-
-    /// Takes no more jobs, and waits until those that are there are done.
-    pub(super) fn stop(&self) {
-        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            // A thread that panicked has said so itself, and its jobs were answered with `Closed`.
-            drop(thread.join());
-        }
-    }
 }
 
 impl<T> Drop for Worker<T> {
+    /// Waits until all jobs are done and the file is closed: whoever drops a store may move its file.
     fn drop(&mut self) {
         drop(self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(thread) = self

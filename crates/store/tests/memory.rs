@@ -1,0 +1,35 @@
+//! The memory store keeps the contract, and so do the conversations that need no other store.
+
+use std::sync::Arc;
+
+use azureal_core::{ContextStore, MemoryContextStore, SessionContext};
+use azureal_store::MemoryStore;
+use azureal_testkit::{
+    Runs, context_store_contract, context_store_from_history, random_operations_agree, session_store_contract,
+};
+
+session_store_contract!(memory, async { (MemoryStore::default(), ()) });
+
+context_store_contract!(memory_context, async { (MemoryContextStore::default(), ()) });
+
+context_store_contract!(session_of_memory, async { (session(), ()) });
+
+// A fork is opened by its number, and lives by the same rules.
+context_store_contract!(fork_in_memory, async { (session().fork().await.unwrap(), ()) });
+
+fn session() -> SessionContext<MemoryStore> {
+    SessionContext::open(Arc::new(MemoryStore::default()), "my-session").unwrap()
+}
+
+#[test]
+fn a_conversation_in_memory_is_made_from_another() {
+    futures_executor::block_on(context_store_from_history::<MemoryContextStore>());
+}
+
+/// What is checked here is the suite: a store that did not agree with itself would show that it looks at
+/// something which is not the store's to decide.
+#[test]
+fn random_operations_have_one_outcome() {
+    let fresh = || async { (MemoryStore::default(), ()) };
+    random_operations_agree(fresh, fresh, Runs::random(64));
+}

@@ -1,0 +1,39 @@
+//! The SQLite store keeps the contract, with either journal, and agrees with the memory store.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+
+use azureal_core::{ContextStore, SessionContext};
+use azureal_store::MemoryStore;
+use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore};
+use azureal_testkit::{Runs, context_store_contract, random_operations_agree, session_store_contract};
+use tempfile::TempDir;
+
+fn store(journal: Journal) -> (SqliteStore, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".azureal/sessions.azs");
+    (SqliteStore::open(path, SqliteOptions { journal }).unwrap(), folder)
+}
+
+fn session() -> (SessionContext<SqliteStore>, TempDir) {
+    let (store, folder) = store(Journal::Delete);
+    (SessionContext::open(Arc::new(store), "my-session").unwrap(), folder)
+}
+
+session_store_contract!(sqlite, async { store(Journal::Delete) });
+
+session_store_contract!(sqlite_wal, async { store(Journal::Wal) });
+
+context_store_contract!(session_of_sqlite, async { session() });
+
+context_store_contract!(fork_in_sqlite, async {
+    let (session, folder) = session();
+    (session.fork().await.unwrap(), folder)
+});
+
+#[test]
+fn it_agrees_with_the_memory_store() {
+    let memory = || async { (MemoryStore::default(), ()) };
+    random_operations_agree(memory, || async { store(Journal::Delete) }, Runs::random(48));
+}

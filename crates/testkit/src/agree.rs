@@ -1,0 +1,410 @@
+//! Two stores that are told the same things say the same things.
+//!
+//! The contract checks the cases that somebody thought of. This checks those that nobody did: a random
+//! sequence of operations on a store that is known to be right and on another one, until they differ.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use azureal_core::event::{
+    AssistantText, Complete, Init, MessageEvent, ModelSwitch, ToolResult, UserMessage,
+};
+use azureal_core::{
+    Block, Event, ListQuery, NewEvent, NewMark, NewSession, Page, Role, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, Tokens, Turn, WorktreeFilter,
+};
+use futures_executor::block_on;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use crate::session_store::odd_texts;
+
+/// How much is tried, and from where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runs {
+    /// How many sequences of operations, each on fresh stores.
+    pub cases: u32,
+    /// Where the random numbers start; anywhere without.
+    pub seed: Option<u64>,
+}
+
+impl Runs {
+    /// So many sequences, other ones each time.
+    pub fn random(cases: u32) -> Self {
+        Self { cases, seed: None }
+    }
+
+    /// So many sequences, always the same.
+    pub fn seeded(cases: u32, seed: u64) -> Self {
+        Self {
+            cases,
+            seed: Some(seed),
+        }
+    }
+}
+
+/// Does the same random operations on two stores and panics when they answer differently, with the shortest
+/// sequence that it found to show it.
+///
+/// `reference` and `other` make a pair of an empty store and whatever has to outlive it. Session numbers may
+/// differ between the two, as a database may leave some out; timestamps are not compared.
+///
+/// ```text
+/// random_operations_agree(
+///     || async { (MemoryStore::default(), ()) },
+///     || async { (MyStore::open_empty().await, ()) },
+///     Runs::random(64),
+/// );
+/// ```
+pub fn random_operations_agree<A, AK, AF, B, BK, BF>(
+    reference: impl Fn() -> AF,
+    other: impl Fn() -> BF,
+    runs: Runs,
+) where
+    A: SessionStore + 'static,
+    B: SessionStore + 'static,
+    AF: Future<Output = (A, AK)>,
+    BF: Future<Output = (B, BK)>,
+{
+    let config = Config {
+        cases: runs.cases,
+        // What failed is printed whole; there is no source file beside which to keep it.
+        failure_persistence: None,
+        rng_seed: runs.seed.map_or(RngSeed::Random, RngSeed::Fixed),
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new(config);
+    let outcome = runner.run(&vec(operation(), 1..30), |operations| {
+        block_on(async {
+            let (reference, reference_kept) = reference().await;
+            let (other, other_kept) = other().await;
+            let mut reference = Side::new(reference);
+            let mut other = Side::new(other);
+            for operation in &operations {
+                let expected = reference.apply(operation).await;
+                let answer = other.apply(operation).await;
+                prop_assert_eq!(expected, answer, "answers to {:?}", operation);
+                prop_assert_eq!(
+                    reference.list(&ListQuery::default()).await,
+                    other.list(&ListQuery::default()).await,
+                    "lists after {:?}",
+                    operation
+                );
+            }
+            prop_assert_eq!(reference.describe().await, other.describe().await);
+            drop((reference, reference_kept, other, other_kept));
+            Ok(())
+        })
+    });
+    if let Err(error) = outcome {
+        panic!("the stores do not agree: {error}");
+    }
+}
+
+/// Something to do with a store. Sessions are meant by the order in which they were made.
+#[derive(Debug, Clone)]
+enum Operation {
+    Create(NewSession),
+    FindOrCreate(NewSession),
+    Find(String),
+    Rename(usize, String),
+    Delete(usize),
+    Append(usize, Vec<NewEvent>, Tokens, Option<(String, String)>),
+    Read(usize, Page),
+    List(ListQuery),
+    Clear(usize),
+    Fork(usize, Seq, NewSession),
+    SetTokens(usize, Tokens),
+    AddTokens(usize, Tokens),
+    AddCompaction(usize, Seq, String),
+    RemoveCompaction(usize, Seq),
+    RemoveMark(String),
+}
+
+const MARKS: [&str; 3] = ["m1", "m2", "m\0\u{1F980}"];
+const NAMES: [&str; 5] = ["a", "b", "A", "a ", "\u{1F980}"];
+
+fn operation() -> impl Strategy<Value = Operation> {
+    use Operation as Op;
+
+    // Few sessions, so that the same one is met often; the last of these numbers is hardly ever made.
+    let session = || 0..6_usize;
+    let name = || select(&NAMES[..]).prop_map(str::to_owned);
+    let any_name = || {
+        prop_oneof![
+            6 => name(),
+            1 => select(&["", " ", "S1", "s9"][..]).prop_map(str::to_owned),
+        ]
+    };
+    let worktree = || select(&[".", "../feat", "/old/feat", "/old/feat/"][..]).prop_map(str::to_owned);
+    let new = move || {
+        (proptest::option::of(any_name()), worktree())
+            .prop_map(|(name, worktree)| NewSession { name, worktree })
+    };
+    let usable = move || {
+        (proptest::option::of(name()), worktree()).prop_map(|(name, worktree)| NewSession { name, worktree })
+    };
+    let tokens = || (0..1000_u64, 0..1000_u64).prop_map(|(input, output)| Tokens { input, output });
+    let seq = || {
+        prop_oneof![
+            8 => (0..12_u64).prop_map(Seq),
+            1 => Just(Seq::END),
+            1 => Just(Seq(1_000_000)),
+        ]
+    };
+    let mark = || select(&MARKS[..]).prop_map(str::to_owned);
+    let limit = || prop_oneof![0..6_usize, Just(usize::MAX)];
+    let page = (seq(), limit(), any::<bool>()).prop_map(|(seq, limit, forward)| {
+        if forward {
+            Page::After(seq, limit)
+        } else {
+            Page::Before(seq, limit)
+        }
+    });
+    let filter = || {
+        Just(WorktreeFilter {
+            names: vec!["../feat".to_owned()],
+            last_part: "feat".to_owned(),
+        })
+    };
+    let query = (proptest::option::of(filter()), proptest::option::of(limit()))
+        .prop_map(|(worktree, limit)| ListQuery { worktree, limit });
+    prop_oneof![
+        4 => new().prop_map(Op::Create),
+        2 => new().prop_map(Op::FindOrCreate),
+        1 => any_name().prop_map(Op::Find),
+        1 => (session(), any_name()).prop_map(|(session, name)| Op::Rename(session, name)),
+        1 => session().prop_map(Op::Delete),
+        8 => (session(), vec(event(), 0..5), tokens(), proptest::option::of((mark(), text())))
+            .prop_map(|(session, events, tokens, mark)| Op::Append(session, events, tokens, mark)),
+        2 => (session(), page).prop_map(|(session, page)| Op::Read(session, page)),
+        1 => query.prop_map(Op::List),
+        1 => session().prop_map(Op::Clear),
+        2 => (session(), seq(), usable()).prop_map(|(session, at, new)| Op::Fork(session, at, new)),
+        1 => (session(), tokens()).prop_map(|(session, tokens)| Op::SetTokens(session, tokens)),
+        1 => (session(), tokens()).prop_map(|(session, tokens)| Op::AddTokens(session, tokens)),
+        3 => (session(), seq(), text()).prop_map(|(session, seq, text)| Op::AddCompaction(session, seq, text)),
+        1 => (session(), seq()).prop_map(|(session, seq)| Op::RemoveCompaction(session, seq)),
+        1 => mark().prop_map(Op::RemoveMark),
+    ]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        vec(any::<char>(), 0..8).prop_map(String::from_iter),
+        select(odd_texts()),
+        Just("long ".repeat(40)),
+    ]
+}
+
+fn event() -> impl Strategy<Value = NewEvent> {
+    let starts = || proptest::option::of(any::<bool>());
+    let known = prop_oneof![
+        (text(), starts()).prop_map(|(content, starts)| Event::UserMessage(UserMessage { content, starts })),
+        (text(), starts(), proptest::option::of(text())).prop_map(|(text, starts, subagent)| {
+            Event::AssistantText(AssistantText {
+                text,
+                starts,
+                subagent,
+            })
+        }),
+        (text(), starts()).prop_map(|(content, starts)| {
+            Event::ToolResult(ToolResult {
+                content,
+                starts,
+                ..ToolResult::default()
+            })
+        }),
+        // Quarters add up exactly, in whatever order and form they are kept.
+        (any::<bool>(), 0..100_u64, 0..8_u8).prop_map(|(success, duration_ms, quarters)| {
+            Event::Complete(Complete {
+                success,
+                duration_ms,
+                cost_usd: f64::from(quarters) / 4.0,
+                ..Complete::default()
+            })
+        }),
+        (text(), proptest::option::of(text())).prop_map(|(model, agent)| {
+            Event::Init(Init {
+                model,
+                agent,
+                ..Init::default()
+            })
+        }),
+        text().prop_map(|model| Event::ModelSwitch(ModelSwitch { model })),
+        (select(&Role::ALL[..]), vec(text().prop_map(Block::text), 0..3))
+            .prop_map(|(role, content)| Event::Message(MessageEvent { role, content })),
+        text().prop_map(|message| Event::error("kind", message)),
+        Just(Event::Compacting),
+    ];
+    let texts = [
+        r#"{"Telemetry": {"cpu": 0.50}}"#,
+        " \"Bare\"\n",
+        r#"{ "UserMessage": {"content": "\u0041", "new": 1} }"#,
+    ];
+    let verbatim =
+        select(texts.to_vec()).prop_filter_map("an event", |text| NewEvent::verbatim(text.to_owned()).ok());
+    prop_oneof![6 => known.prop_map(NewEvent::from), 1 => verbatim]
+}
+
+/// One of the two stores, and how its session numbers are called here.
+struct Side {
+    store: Arc<dyn SessionStore>,
+    made: Vec<SessionId>,
+}
+
+/// What a store said, with the numbers of sessions replaced by the order in which they were made.
+#[derive(PartialEq)]
+struct Said(String);
+
+impl fmt::Debug for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Side {
+    fn new(store: impl SessionStore + 'static) -> Self {
+        Self {
+            store: Arc::new(store),
+            made: Vec::new(),
+        }
+    }
+
+    /// Returns the number of the session that was made at this place; one that nobody has if none was.
+    fn id(&self, place: usize) -> SessionId {
+        let nobody = SessionId::new(1_999_999_999).unwrap();
+        self.made.get(place).copied().unwrap_or(nobody)
+    }
+
+    fn place(&self, id: SessionId) -> String {
+        let place = self.made.iter().position(|made| *made == id);
+        place.map_or_else(|| "unknown".to_owned(), |place| format!("#{place}"))
+    }
+
+    async fn apply(&mut self, operation: &Operation) -> Said {
+        let store = Arc::clone(&self.store);
+        match operation.clone() {
+            Operation::Create(new) => {
+                let answer = store.create(new).await;
+                self.say_made(answer)
+            }
+            Operation::FindOrCreate(new) => {
+                let answer = store.find_or_create(new).await;
+                self.say_made(answer)
+            }
+            Operation::Fork(session, at, new) => {
+                let answer = store.fork(self.id(session), at, new).await;
+                self.say_made(answer)
+            }
+            Operation::Find(name) => {
+                let answer = store.find(&name).await;
+                self.say(answer.map(|found| self.places(&found)))
+            }
+            Operation::Rename(session, name) => {
+                // Of two faults either may be told.
+                if store.get(self.id(session)).await.is_err() {
+                    return Said("skipped".to_owned());
+                }
+                self.say(store.rename(self.id(session), &name).await)
+            }
+            Operation::Delete(session) => self.say(store.delete(self.id(session)).await),
+            Operation::Append(session, events, tokens, mark) => {
+                let mark = mark.map(|(name, note)| NewMark { name, note });
+                let turn = Turn { events, tokens, mark };
+                self.say(store.append(self.id(session), turn).await)
+            }
+            Operation::Read(session, page) => self.say(store.read(self.id(session), page).await),
+            Operation::List(query) => self.list(&query).await,
+            Operation::Clear(session) => self.say(store.clear(self.id(session)).await),
+            Operation::SetTokens(session, tokens) => {
+                self.say(store.set_tokens(self.id(session), tokens).await)
+            }
+            Operation::AddTokens(session, tokens) => {
+                self.say(store.add_tokens(self.id(session), tokens).await)
+            }
+            Operation::AddCompaction(session, seq, summary) => {
+                self.say(store.add_compaction(self.id(session), seq, &summary).await)
+            }
+            Operation::RemoveCompaction(session, seq) => {
+                self.say(store.remove_compaction(self.id(session), seq).await)
+            }
+            Operation::RemoveMark(name) => self.say(store.remove_mark(&name).await),
+        }
+    }
+
+    fn say<T: fmt::Debug>(&self, answer: Result<T, StoreError>) -> Said {
+        Said(match answer {
+            Ok(value) => format!("{value:?}"),
+            Err(StoreError::NoSuchSession(id)) => format!("no session {}", self.place(id)),
+            Err(StoreError::NoSuchEvent { session, seq, last }) => {
+                format!("no event {seq} in {}, the last is {last}", self.place(session))
+            }
+            Err(StoreError::UnusableName(name)) => format!("unusable name {name:?}"),
+            Err(error) => format!("{}: {error}", error.kind()),
+        })
+    }
+
+    /// Tells of an answer that is a session, perhaps a new one.
+    fn say_made(&mut self, answer: Result<SessionId, StoreError>) -> Said {
+        if let Ok(id) = &answer
+            && !self.made.contains(id)
+        {
+            self.made.push(*id);
+        }
+        self.say(answer.map(|id| self.place(id)))
+    }
+
+    fn places(&self, ids: &[SessionId]) -> Vec<String> {
+        ids.iter().map(|id| self.place(*id)).collect()
+    }
+
+    async fn list(&self, query: &ListQuery) -> Said {
+        let answer = self.store.list(query).await;
+        let records = |records: Vec<SessionRecord>| -> Vec<String> {
+            records.into_iter().map(|record| self.tell(record)).collect()
+        };
+        self.say(answer.map(records))
+    }
+
+    fn tell(&self, mut record: SessionRecord) -> String {
+        let place = self.place(record.id);
+        if record.name == record.id.to_string() {
+            record.name = "its number".to_owned();
+        }
+        record.created_at = String::new();
+        // The number itself may differ.
+        let told = format!("{record:?}");
+        told.replacen(&format!("{:?}", record.id), &place, 1)
+    }
+
+    /// Tells everything that can be asked of the store.
+    async fn describe(&self) -> BTreeMap<String, Said> {
+        let mut all = BTreeMap::new();
+        for id in &self.made {
+            let place = self.place(*id);
+            let get = self.store.get(*id).await.map(|record| self.tell(record));
+            all.insert(format!("{place} itself"), self.say(get));
+            let events = self.store.read(*id, Page::After(Seq::START, 10_000)).await;
+            all.insert(format!("{place} events"), self.say(events));
+            let compactions = self.store.compactions(*id).await.map(|compactions| {
+                let each = compactions.into_iter().map(|each| (each.after_seq, each.summary));
+                each.collect::<Vec<_>>()
+            });
+            all.insert(format!("{place} compactions"), self.say(compactions));
+        }
+        for name in NAMES {
+            let found = self.store.find(name).await.map(|found| self.places(&found));
+            all.insert(format!("called {name:?}"), self.say(found));
+        }
+        for name in MARKS {
+            let mark = self.store.mark(name).await;
+            let mark = mark.map(|mark| mark.map(|mark| (self.place(mark.session), mark.note)));
+            all.insert(format!("mark {name:?}"), self.say(mark));
+        }
+        all
+    }
+}

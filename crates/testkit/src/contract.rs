@@ -1,0 +1,83 @@
+//! How a contract is written down: once, as a list of cases.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+/// One promise of a store, checked on a store of its own.
+///
+/// The macros make a test of each. Who has another harness, an async runtime for example, goes through
+/// [`SESSION_STORE_CASES`](crate::SESSION_STORE_CASES) or
+/// [`CONTEXT_STORE_CASES`](crate::CONTEXT_STORE_CASES) and runs them there.
+pub struct Case<S: ?Sized> {
+    name: &'static str,
+    run: fn(Arc<S>) -> BoxFuture<'static, ()>,
+}
+
+impl<S: ?Sized> Case<S> {
+    pub(crate) const fn new(name: &'static str, run: fn(Arc<S>) -> BoxFuture<'static, ()>) -> Self {
+        Self { name, run }
+    }
+
+    /// Returns the promise, as the name of a test.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Checks the promise on a store that is empty and that nobody else uses; panics where it is broken.
+    pub fn run(&self, fresh: Arc<S>) -> BoxFuture<'static, ()> {
+        (self.run)(fresh)
+    }
+}
+
+impl<S: ?Sized> fmt::Debug for Case<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Makes of one list of cases the table, and the macro that expands to a test for each.
+macro_rules! contract {
+    (
+        $dollar:tt
+        $(#[$table_doc:meta])*
+        const $table:ident: $store:ident;
+        $(#[$macro_doc:meta])*
+        macro $contract:ident, run by $run:ident;
+        $($module:ident { $($case:ident,)* })*
+    ) => {
+        $(#[$table_doc])*
+        pub const $table: &[$crate::Case<dyn $store>] = &[
+            $($($crate::Case::new(stringify!($case), |store| Box::pin($module::$case(store))),)*)*
+        ];
+
+        /// Runs one case on a fresh store; the other part of the pair is dropped after the store.
+        #[doc(hidden)]
+        pub fn $run<S: $store + 'static, K>(case: &str, fresh: impl Future<Output = (S, K)>) {
+            let case = $table.iter().find(|known| known.name() == case).unwrap();
+            let (store, kept) = futures_executor::block_on(fresh);
+            futures_executor::block_on(case.run(std::sync::Arc::new(store)));
+            drop(kept);
+        }
+
+        $(#[$macro_doc])*
+        #[macro_export]
+        macro_rules! $contract {
+            ($dollar module:ident, $dollar fresh:expr) => {
+                mod $dollar module {
+                    #[allow(unused_imports, reason = "what makes a store may be named in full")]
+                    use super::*;
+                    $($(
+                        #[test]
+                        fn $case() {
+                            $crate::$run(stringify!($case), $dollar fresh);
+                        }
+                    )*)*
+                }
+            };
+        }
+    };
+}
+
+pub(crate) use contract;

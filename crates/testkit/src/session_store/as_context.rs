@@ -1,0 +1,199 @@
+//! A session of the store as a conversation: what [`SessionContext`] and the store promise together.
+
+use azureal_core::{Block, ContextStore, Message, Role, SessionContext, Tokens, build_context, read_context};
+
+use super::*;
+
+fn open(store: &Store, id: &str) -> SessionContext<dyn SessionStore> {
+    SessionContext::open(Arc::clone(store), id).unwrap()
+}
+
+pub(super) async fn a_conversation_is_made_at_its_first_append(store: Store) {
+    let context = open(&store, "my-session").in_worktree("../feat");
+    assert_eq!(context.session_id(), "my-session");
+    assert_eq!(context.number().await.unwrap(), None);
+    assert_eq!(context.get_history().await.unwrap(), []);
+    assert_eq!(list_ids(&store).await, [], "opening and reading make nothing");
+
+    context.append(Message::user("Hello")).await.unwrap();
+    context.append(Message::assistant("Hi!")).await.unwrap();
+    let made = list_ids(&store).await;
+    assert_eq!(store.find("my-session").await.unwrap(), made);
+    assert_eq!(context.number().await.unwrap(), Some(made[0]));
+    assert_eq!(store.get(made[0]).await.unwrap().worktree, "../feat");
+    let expected = [Message::user("Hello"), Message::assistant("Hi!")];
+    assert_eq!(context.get_history().await.unwrap(), expected);
+    let again = open(&store, "my-session");
+    assert_eq!(again.get_history().await.unwrap(), expected);
+    assert_eq!(made.len(), 1);
+}
+
+pub(super) async fn a_conversation_is_opened_by_its_number(store: Store) {
+    let id = store.create(named("has a name too")).await.unwrap();
+    let context = open(&store, &id.to_string());
+    assert_eq!(context.session_id(), id.to_string());
+    context.append(Message::user("Hello")).await.unwrap();
+    let by_name = open(&store, "has a name too");
+    assert_eq!(by_name.get_history().await.unwrap(), [Message::user("Hello")]);
+    assert_eq!(list_ids(&store).await, [id]);
+}
+
+pub(super) async fn an_unknown_number_is_an_error(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    store.delete(id).await.unwrap();
+    let context = open(&store, &id.to_string());
+    assert_no_such_session(context.append(Message::user("Hello")).await, id);
+    assert_no_such_session(context.get_history().await, id);
+    assert_no_such_session(context.get_context_tokens().await, id);
+    assert_no_such_session(context.clear().await, id);
+    assert_no_such_session(context.fork().await.map(drop), id);
+    assert_eq!(list_ids(&store).await, []);
+}
+
+pub(super) async fn an_unknown_name_is_an_empty_conversation(store: Store) {
+    let context = open(&store, "nobody");
+    assert_eq!(context.get_history().await.unwrap(), []);
+    assert_eq!(context.get_context_tokens().await.unwrap(), (0, 0));
+    context.clear().await.unwrap();
+    assert_eq!(list_ids(&store).await, []);
+    context.add_context_tokens(1, 2).await.unwrap();
+    assert_eq!(context.get_context_tokens().await.unwrap(), (1, 2));
+    assert_unusable(SessionContext::open(Arc::clone(&store), " ").map(|_| ()), " ");
+}
+
+pub(super) async fn a_shared_name_is_the_session_that_was_active_last(store: Store) {
+    let first = store.create(named("twin")).await.unwrap();
+    let second = store.create(named("twin")).await.unwrap();
+    let context = open(&store, "twin");
+    context.append(Message::user("to the second")).await.unwrap();
+    assert_eq!(store.get(second).await.unwrap().counts.messages, 1);
+    store.append(first, prompt("hello")).await.unwrap();
+    assert_eq!(context.get_history().await.unwrap(), [Message::user("hello")]);
+}
+
+pub(super) async fn a_forked_conversation_has_an_id_and_a_life_of_its_own(store: Store) {
+    let context = open(&store, "origin").in_worktree("../feat");
+    for text in ["one", "two", "three"] {
+        context.append(Message::user(text)).await.unwrap();
+    }
+    let id = context.number().await.unwrap().unwrap();
+    store.add_compaction(id, Seq(2), "we counted").await.unwrap();
+    let fork = context.fork().await.unwrap();
+    let number: SessionId = fork.session_id().parse().unwrap();
+    assert_ne!(number, id);
+    assert_eq!(store.get(number).await.unwrap().worktree, "../feat");
+    assert_eq!(
+        fork.get_history().await.unwrap(),
+        context.get_history().await.unwrap(),
+        "compactions come along"
+    );
+    fork.append(Message::user("branch")).await.unwrap();
+    assert_eq!(context.get_history().await.unwrap().len(), 3);
+    assert_eq!(fork.get_history().await.unwrap().len(), 4);
+    let of_fork = fork.fork().await.unwrap();
+    assert_ne!(of_fork.session_id(), fork.session_id());
+
+    let empty = open(&store, "not made yet").fork().await.unwrap();
+    assert_eq!(empty.get_history().await.unwrap(), []);
+    empty.append(Message::user("first")).await.unwrap();
+    assert_eq!(open(&store, "not made yet").get_history().await.unwrap(), []);
+}
+
+pub(super) async fn a_compacted_history_is_system_message_summary_and_the_rest(store: Store) {
+    let context = open(&store, "compacted");
+    let rest = [Message::user("three"), Message::assistant("four")];
+    let all = [
+        Message::system("be kind"),
+        Message::user("one"),
+        Message::assistant("two"),
+        rest[0].clone(),
+        rest[1].clone(),
+    ];
+    for message in all.clone() {
+        context.append(message).await.unwrap();
+    }
+    let id = context.number().await.unwrap().unwrap();
+    assert_eq!(context.get_history().await.unwrap(), all);
+
+    // The one that reaches furthest counts, whenever it was made.
+    store.add_compaction(id, Seq(3), "they met").await.unwrap();
+    store.add_compaction(id, Seq(2), "too old").await.unwrap();
+    let history = context.get_history().await.unwrap();
+    let [system, summary, acknowledged, kept @ ..] = history.as_slice() else {
+        panic!("{history:?}")
+    };
+    assert_eq!(*system, all[0]);
+    assert_eq!((summary.role, acknowledged.role), (Role::User, Role::Assistant));
+    assert!(summary.first_text().unwrap().contains("they met"), "{summary:?}");
+    assert_eq!(kept, rest);
+    let events: Vec<Event> = ["three", "four"]
+        .into_iter()
+        .zip([Event::user as fn(_) -> _, Event::assistant])
+        .map(|(text, event)| event(text))
+        .collect();
+    assert_eq!(
+        read_context(store.as_ref(), id).await.unwrap(),
+        build_context(Some("be kind"), Some("they met"), &events)
+    );
+
+    store.add_compaction(id, Seq(5), "all of it").await.unwrap();
+    assert_eq!(context.get_history().await.unwrap().len(), 3);
+    for seq in [5, 3, 2] {
+        assert!(store.remove_compaction(id, Seq(seq)).await.unwrap());
+    }
+    assert_eq!(context.get_history().await.unwrap(), all, "it can be undone");
+}
+
+pub(super) async fn a_system_message_of_several_blocks_stays_whole(store: Store) {
+    let context = open(&store, "framed");
+    let system = Message::new(Role::System, [Block::text("be kind"), Block::text("be brief")]);
+    for message in [system.clone(), Message::user("one"), Message::user("two")] {
+        context.append(message).await.unwrap();
+    }
+    let id = context.number().await.unwrap().unwrap();
+    store.add_compaction(id, Seq(2), "they met").await.unwrap();
+    assert_eq!(context.get_history().await.unwrap()[0], system);
+    let told = read_context(store.as_ref(), id).await.unwrap();
+    assert!(told.contains("be kind") && told.contains("be brief"), "{told}");
+}
+
+pub(super) async fn conversations_are_listed_as_their_logs_are(store: Store) {
+    let context = open(&store, "mine");
+    context.append(Message::system("frame")).await.unwrap();
+    context.append(Message::user("ü".repeat(100))).await.unwrap();
+    context
+        .append(Message::new(
+            Role::Assistant,
+            [Block::text("a"), Block::text("b")],
+        ))
+        .await
+        .unwrap();
+    context.add_context_tokens(3, 4).await.unwrap();
+    let id = context.number().await.unwrap().unwrap();
+    store.add_compaction(id, Seq(3), "summary").await.unwrap();
+    let other = store.create(unnamed()).await.unwrap();
+    store
+        .set_tokens(other, Tokens { input: 1, output: 1 })
+        .await
+        .unwrap();
+
+    let listed = context.list_sessions().await.unwrap();
+    let rows: Vec<_> = listed
+        .iter()
+        .map(|info| {
+            (
+                info.session_id.as_str(),
+                info.message_count,
+                info.preview.clone(),
+                (info.input_tokens, info.output_tokens),
+            )
+        })
+        .collect();
+    let number = other.to_string();
+    let expected = [
+        (number.as_str(), 0, String::new(), (1, 1)),
+        // Of the log, not of what the summary leaves of it.
+        ("mine", 3, "ü".repeat(80), (3, 4)),
+    ];
+    assert_eq!(rows, expected);
+}

@@ -1,0 +1,275 @@
+//! Compactions, forks, clearing and marks.
+
+use azureal_core::event::Complete;
+use azureal_core::{Mark, NewMark, Tokens};
+
+use super::log::varied_events;
+use super::*;
+
+/// Returns the compactions as (place, summary).
+async fn summaries(store: &Store, id: SessionId) -> Vec<(u64, String)> {
+    let compactions = store.compactions(id).await.unwrap();
+    compactions
+        .into_iter()
+        .map(|each| (each.after_seq.0, each.summary))
+        .collect()
+}
+
+fn pairs(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
+    expected
+        .iter()
+        .map(|(seq, summary)| (*seq, (*summary).to_owned()))
+        .collect()
+}
+
+fn marked(name: &str, note: &str) -> Turn {
+    Turn {
+        mark: Some(NewMark {
+            name: name.to_owned(),
+            note: note.to_owned(),
+        }),
+        ..prompt("hello")
+    }
+}
+
+pub(super) async fn compactions_are_ordered_by_how_far_they_reach(store: Store) {
+    let id = session_of_prompts(&store, 5).await;
+    let other = session_of_prompts(&store, 5).await;
+    for (seq, summary) in [(4, "to four"), (2, "to two"), (5, "to five")] {
+        store.add_compaction(id, Seq(seq), summary).await.unwrap();
+    }
+    store.add_compaction(other, Seq(3), "another's").await.unwrap();
+    assert_eq!(
+        summaries(&store, id).await,
+        pairs(&[(2, "to two"), (4, "to four"), (5, "to five")])
+    );
+    assert!(store.remove_compaction(id, Seq(5)).await.unwrap());
+    assert!(!store.remove_compaction(id, Seq(5)).await.unwrap(), "twice");
+    assert!(!store.remove_compaction(id, Seq(3)).await.unwrap(), "never there");
+    assert_eq!(
+        summaries(&store, id).await,
+        pairs(&[(2, "to two"), (4, "to four")])
+    );
+    assert_eq!(summaries(&store, other).await, pairs(&[(3, "another's")]));
+}
+
+pub(super) async fn a_compaction_replaces_one_that_ends_where_it_does(store: Store) {
+    let id = session_of_prompts(&store, 3).await;
+    store.add_compaction(id, Seq(2), "first").await.unwrap();
+    store.add_compaction(id, Seq(2), "second").await.unwrap();
+    assert_eq!(summaries(&store, id).await, pairs(&[(2, "second")]));
+    assert!(store.remove_compaction(id, Seq(2)).await.unwrap());
+    assert_eq!(summaries(&store, id).await, [], "the first came back");
+}
+
+pub(super) async fn a_compaction_ends_at_an_event(store: Store) {
+    let id = session_of_prompts(&store, 3).await;
+    for seq in [Seq::START, Seq(4), Seq::END] {
+        let answer = store.add_compaction(id, seq, "summary").await;
+        assert_no_such_event(answer, (id, seq, Seq(3)));
+    }
+    let empty = store.create(unnamed()).await.unwrap();
+    let answer = store.add_compaction(empty, Seq(1), "summary").await;
+    assert_no_such_event(answer, (empty, Seq(1), Seq::START));
+    assert_eq!(summaries(&store, id).await, []);
+    store.add_compaction(id, Seq(1), "the first").await.unwrap();
+    store.add_compaction(id, Seq(3), "the last").await.unwrap();
+}
+
+pub(super) async fn a_compaction_changes_no_event(store: Store) {
+    let id = session_of_prompts(&store, 4).await;
+    let before = (store.get(id).await.unwrap(), read_all(&store, id).await);
+    store.add_compaction(id, Seq(3), "summary").await.unwrap();
+    let after = (store.get(id).await.unwrap(), read_all(&store, id).await);
+    assert_eq!(after, before);
+}
+
+pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
+    let mut events = varied_events();
+    events.push(Event::Complete(Complete {
+        success: true,
+        duration_ms: 5,
+        cost_usd: 0.5,
+        ..Complete::default()
+    }));
+    let length = events.len() as u64;
+    let id = store.create(named("origin")).await.unwrap();
+    let turn = Turn {
+        tokens: Tokens { input: 1, output: 2 },
+        ..Turn::verbatim(events.clone())
+    };
+    store.append(id, turn).await.unwrap();
+    let laid = [(1, "to one"), (6, "to six"), (length, "to the end")];
+    for (seq, summary) in laid {
+        store.add_compaction(id, Seq(seq), summary).await.unwrap();
+    }
+    let whole = texts(&store, id).await;
+    let before = store.get(id).await.unwrap();
+
+    for at in (0..=length).map(Seq).chain([Seq::END]) {
+        let new = NewSession {
+            name: Some(format!("fork at {at}")),
+            worktree: "../fork".to_owned(),
+        };
+        let fork = store.fork(id, at, new).await.unwrap();
+        let kept = at.0.min(length);
+        assert_eq!(
+            texts(&store, fork).await,
+            whole.iter().take(kept as usize).cloned().collect::<Vec<_>>(),
+            "at {at}"
+        );
+        let within: Vec<_> = laid.into_iter().filter(|(seq, _)| *seq <= kept).collect();
+        assert_eq!(summaries(&store, fork).await, pairs(&within), "at {at}");
+        let record = store.get(fork).await.unwrap();
+        let expected = SessionRecord {
+            id: fork,
+            name: format!("fork at {at}"),
+            worktree: "../fork".to_owned(),
+            created_at: record.created_at.clone(),
+            completed: None,
+            duration_ms: 0,
+            cost_usd: 0.0,
+            counts: counts_of(events.iter().take(kept as usize)),
+            tokens: Tokens::default(),
+        };
+        assert_eq!(record, expected, "at {at}");
+    }
+    assert_eq!(store.get(id).await.unwrap(), before, "the origin was changed");
+    assert_eq!(texts(&store, id).await, whole, "the origin was changed");
+}
+
+pub(super) async fn a_fork_beyond_the_end_is_refused(store: Store) {
+    let id = session_of_prompts(&store, 3).await;
+    for seq in [Seq(4), Seq(1000)] {
+        let answer = store.fork(id, seq, unnamed()).await;
+        assert_no_such_event(answer, (id, seq, Seq(3)));
+    }
+    assert_eq!(list_ids(&store).await, [id], "a refused fork was made");
+    let empty = store.create(unnamed()).await.unwrap();
+    let answer = store.fork(empty, Seq(1), unnamed()).await;
+    assert_no_such_event(answer, (empty, Seq(1), Seq::START));
+    let fork = store.fork(empty, Seq::END, unnamed()).await.unwrap();
+    assert_eq!(store.get(fork).await.unwrap().name, fork.to_string());
+    assert_eq!(read_all(&store, fork).await, []);
+}
+
+pub(super) async fn a_fork_and_its_origin_go_their_own_ways(store: Store) {
+    let origin = session_of_prompts(&store, 2).await;
+    store.add_compaction(origin, Seq(1), "summary").await.unwrap();
+    let fork = store.fork(origin, Seq::END, unnamed()).await.unwrap();
+    let of_fork = store.append(fork, prompt("fork")).await.unwrap();
+    let of_origin = store.append(origin, prompt("origin")).await.unwrap();
+    assert_eq!((of_fork.first, of_origin.first), (Seq(3), Seq(3)));
+    store.add_compaction(origin, Seq(1), "another").await.unwrap();
+    assert_eq!(summaries(&store, fork).await, pairs(&[(1, "summary")]));
+    store.clear(origin).await.unwrap();
+    store.delete(origin).await.unwrap();
+    let said: Vec<Event> = read_all(&store, fork)
+        .await
+        .iter()
+        .map(|event| event.event().unwrap())
+        .collect();
+    assert_eq!(said, ["1", "2", "fork"].map(Event::user));
+    assert_eq!(summaries(&store, fork).await, pairs(&[(1, "summary")]));
+}
+
+pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store) {
+    let id = store.create(named("mine")).await.unwrap();
+    let mut events = varied_events();
+    events.push(Event::Complete(Complete {
+        success: true,
+        duration_ms: 5,
+        cost_usd: 0.5,
+        ..Complete::default()
+    }));
+    let turn = Turn {
+        tokens: Tokens { input: 1, output: 2 },
+        ..Turn::verbatim(events)
+    };
+    store.append(id, turn).await.unwrap();
+    store.add_compaction(id, Seq(2), "summary").await.unwrap();
+    let before = store.get(id).await.unwrap();
+    let other = session_of_prompts(&store, 2).await;
+
+    store.clear(id).await.unwrap();
+    assert_eq!(read_all(&store, id).await, []);
+    assert_eq!(summaries(&store, id).await, []);
+    let expected = SessionRecord {
+        counts: Counts {
+            agent: before.counts.agent.clone(),
+            model: before.counts.model.clone(),
+            ..Counts::default()
+        },
+        ..before
+    };
+    assert_eq!(expected.counts.agent.as_deref(), Some("claude"));
+    assert_eq!(store.get(id).await.unwrap(), expected);
+    store.clear(id).await.unwrap();
+    assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");
+
+    let answer = store.add_compaction(id, Seq(1), "summary").await;
+    assert_no_such_event(answer, (id, Seq(1), Seq::START));
+    let appended = store.append(id, prompt("anew")).await.unwrap();
+    assert_eq!((appended.first, appended.last), (Seq(1), Seq(1)));
+    let counts = store.get(id).await.unwrap().counts;
+    assert_eq!(
+        (counts.events, counts.messages, counts.preview_text()),
+        (1, 1, "anew")
+    );
+    assert_eq!(texts(&store, other).await.len(), 2, "another session was touched");
+}
+
+pub(super) async fn a_mark_is_set_with_its_turn(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    assert_eq!(store.mark("done").await.unwrap(), None);
+    assert!(!store.remove_mark("done").await.unwrap());
+    store.append(id, marked("done", "first")).await.unwrap();
+    store.append(id, marked("Done", "another")).await.unwrap();
+    let mark = |note: &str| {
+        Some(Mark {
+            session: id,
+            note: note.to_owned(),
+        })
+    };
+    assert_eq!(store.mark("done").await.unwrap(), mark("first"));
+    store.append(id, marked("done", "second")).await.unwrap();
+    store.append(id, prompt("without a mark")).await.unwrap();
+    assert_eq!(store.mark("done").await.unwrap(), mark("second"));
+    assert!(store.remove_mark("done").await.unwrap());
+    assert_eq!(store.mark("done").await.unwrap(), None);
+    assert!(!store.remove_mark("done").await.unwrap());
+    assert_eq!(store.mark("Done").await.unwrap(), mark("another"));
+    assert_eq!(
+        read_all(&store, id).await.len(),
+        4,
+        "removing a mark removes no turn"
+    );
+}
+
+pub(super) async fn a_mark_belongs_to_the_session_that_set_it_last(store: Store) {
+    let first = store.create(unnamed()).await.unwrap();
+    let second = store.create(unnamed()).await.unwrap();
+    store.append(first, marked("shared", "of first")).await.unwrap();
+    store.append(second, marked("shared", "of second")).await.unwrap();
+    store.delete(first).await.unwrap();
+    let expected = Mark {
+        session: second,
+        note: "of second".to_owned(),
+    };
+    assert_eq!(store.mark("shared").await.unwrap(), Some(expected));
+    store.delete(second).await.unwrap();
+    assert_eq!(store.mark("shared").await.unwrap(), None);
+}
+
+pub(super) async fn marks_outlive_a_clear_and_are_not_forked(store: Store) {
+    let origin = store.create(unnamed()).await.unwrap();
+    store.append(origin, marked("done", "note")).await.unwrap();
+    let fork = store.fork(origin, Seq::END, unnamed()).await.unwrap();
+    store.clear(origin).await.unwrap();
+    store.delete(fork).await.unwrap();
+    let expected = Mark {
+        session: origin,
+        note: "note".to_owned(),
+    };
+    assert_eq!(store.mark("done").await.unwrap(), Some(expected));
+}

@@ -1,0 +1,442 @@
+//! Appending turns and reading them back.
+
+use azureal_core::event::{Complete, Init, ModelSwitch, ToolCall, ToolResult};
+use azureal_core::{
+    Appended, Block, Mark, MediaType, Message, NewEvent, NewMark, Role, Tokens, append_events,
+    events_of_message, fold, read_history,
+};
+
+use super::*;
+
+pub(super) async fn events_are_numbered_from_one_without_gaps(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let other = session_of_prompts(&store, 5).await;
+    let rows = [(2, 1, 2), (0, 3, 2), (1, 3, 3), (4, 4, 7)];
+    for (count, first, last) in rows {
+        let events = (0..count).map(|index| Event::user(format!("{count}.{index}")));
+        let appended = store.append(id, Turn::verbatim(events)).await.unwrap();
+        let expected = Appended {
+            first: Seq(first),
+            last: Seq(last),
+        };
+        assert_eq!(appended, expected, "a turn of {count} events");
+    }
+    let read = read_all(&store, id).await;
+    let numbers: Vec<u64> = read.iter().map(|event| event.seq.0).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7]);
+    let said: Vec<Event> = read.iter().map(|event| event.event().unwrap()).collect();
+    let expected = ["2.0", "2.1", "1.0", "4.0", "4.1", "4.2", "4.3"].map(Event::user);
+    assert_eq!(said, expected);
+    assert_eq!(read_all(&store, other).await.len(), 5);
+}
+
+/// One event of each sort that counting looks at.
+pub(super) fn varied_events() -> Vec<Event> {
+    let call = |id: &str, starts| {
+        Event::ToolCall(ToolCall {
+            tool_use_id: id.to_owned(),
+            tool_name: "Bash".to_owned(),
+            file_path: None,
+            input: r#"{"command": "ls"}"#.parse().unwrap(),
+            omitted: None,
+            starts,
+            subagent: None,
+        })
+    };
+    let result = |id: &str, subagent: Option<&str>| {
+        Event::ToolResult(ToolResult {
+            tool_use_id: id.to_owned(),
+            content: "ok".to_owned(),
+            subagent: subagent.map(str::to_owned),
+            ..ToolResult::default()
+        })
+    };
+    vec![
+        Event::from_json(r#"{"SystemMessage":{"content":"be kind"}}"#).unwrap(),
+        Event::Init(Init {
+            cwd: "/p".to_owned(),
+            model: "opus".to_owned(),
+            agent: Some("claude".to_owned()),
+            agent_session: None,
+        }),
+        Event::user("ä".repeat(90)),
+        Event::assistant("on it"),
+        call("t1", None),
+        result("t1", None),
+        result("inner", Some("t1")),
+        result("t2", None),
+        call("t3", Some(true)),
+        Event::ModelSwitch(ModelSwitch {
+            model: "haiku".to_owned(),
+        }),
+        Event::from_json(r#"{"Future":{"n":1}}"#).unwrap(),
+        Event::error("agent", "it broke"),
+        Event::Compacted,
+        Event::user("second"),
+    ]
+}
+
+pub(super) async fn what_is_appended_is_counted(store: Store) {
+    let events = varied_events();
+    // Cut into turns at every point, since the counts of the first go on with those of the second.
+    for cut in 0..=events.len() {
+        let id = store.create(unnamed()).await.unwrap();
+        let (first, second) = events.split_at(cut);
+        for turn in [first, second] {
+            let turn = Turn::verbatim(turn.iter().cloned());
+            store.append(id, turn).await.unwrap();
+        }
+        let record = store.get(id).await.unwrap();
+        assert_eq!(record.counts, counts_of(&events), "cut at {cut}");
+    }
+}
+
+pub(super) async fn the_preview_and_the_messages_are_those_of_the_fold(store: Store) {
+    let histories = [
+        vec![],
+        vec![Message::assistant("only me")],
+        vec![Message::user("ü".repeat(200)), Message::user("b")],
+        vec![Message::new(Role::User, []), Message::user("b")],
+        vec![Message::new(Role::User, [Block::text(""), Block::text("b")])],
+        vec![
+            Message::system("frame"),
+            Message::new(Role::User, [Block::tool_result("t", "r"), Block::text("text")]),
+            Message::user("b"),
+        ],
+        vec![
+            Message::new(
+                Role::User,
+                [Block::image(MediaType::Png, [1]), Block::text("a picture")],
+            ),
+            Message::new(Role::Assistant, [Block::text("x"), Block::text("y")]),
+            Message::assistant("z"),
+        ],
+        vec![
+            Message::new(Role::User, [Block::tool_result("t", "r")]),
+            Message::user("b"),
+        ],
+    ];
+    for history in histories {
+        let id = store.create(unnamed()).await.unwrap();
+        for message in &history {
+            let turn = Turn::verbatim(events_of_message(message.clone()));
+            store.append(id, turn).await.unwrap();
+        }
+        let first = history.iter().find(|message| message.role == Role::User);
+        let text = first.and_then(Message::first_text).unwrap_or("");
+        let preview: String = text.chars().take(80).collect();
+        let counts = store.get(id).await.unwrap().counts;
+        assert_eq!(
+            (counts.messages, counts.preview_text()),
+            (history.len() as u64, preview.as_str()),
+            "{history:?}"
+        );
+    }
+}
+
+pub(super) async fn the_totals_of_turns_add_up(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let complete = |success, duration_ms, cost_usd| {
+        Event::Complete(Complete {
+            success,
+            duration_ms,
+            cost_usd,
+            ..Complete::default()
+        })
+    };
+    let rows = [
+        (vec![Event::user("a")], None, 0, 0.0),
+        (vec![Event::user("b"), complete(true, 5, 0.5)], Some(true), 5, 0.5),
+        // No events, nothing said about the end.
+        (vec![], Some(true), 5, 0.5),
+        (
+            vec![Event::user("c"), complete(false, 7, 0.25)],
+            Some(false),
+            12,
+            0.75,
+        ),
+        // New content opens the session again.
+        (vec![Event::assistant("d")], None, 12, 0.75),
+        (
+            vec![complete(true, 1, 1.0), complete(true, 1, 1.0)],
+            Some(true),
+            14,
+            2.75,
+        ),
+    ];
+    for (events, completed, duration_ms, cost_usd) in rows {
+        store.append(id, Turn::verbatim(events.clone())).await.unwrap();
+        let record = store.get(id).await.unwrap();
+        assert_eq!(
+            (record.completed, record.duration_ms, record.cost_usd),
+            (completed, duration_ms, cost_usd),
+            "after {events:?}"
+        );
+    }
+}
+
+pub(super) async fn a_turn_without_events_adds_its_tokens_and_sets_its_mark(store: Store) {
+    let id = session_of_prompts(&store, 2).await;
+    let before = store.get(id).await.unwrap();
+    let turn = Turn {
+        events: Vec::new(),
+        tokens: Tokens { input: 3, output: 4 },
+        mark: Some(NewMark {
+            name: "empty".to_owned(),
+            note: "nothing to say".to_owned(),
+        }),
+    };
+    let appended = store.append(id, turn).await.unwrap();
+    assert_eq!((appended.first, appended.last), (Seq(3), Seq(2)));
+    let expected = SessionRecord {
+        tokens: Tokens { input: 3, output: 4 },
+        ..before
+    };
+    assert_eq!(store.get(id).await.unwrap(), expected);
+    let mark = Mark {
+        session: id,
+        note: "nothing to say".to_owned(),
+    };
+    assert_eq!(store.mark("empty").await.unwrap(), Some(mark));
+    assert_eq!(read_all(&store, id).await.len(), 2);
+}
+
+pub(super) async fn tokens_are_added_and_overwritten(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let other = store.create(unnamed()).await.unwrap();
+    let tokens = |input, output| Tokens { input, output };
+    store.add_tokens(id, tokens(100, 50)).await.unwrap();
+    store.add_tokens(id, tokens(200, 80)).await.unwrap();
+    assert_eq!(store.get(id).await.unwrap().tokens, tokens(300, 130));
+    store.set_tokens(id, tokens(7, 8)).await.unwrap();
+    assert_eq!(store.get(id).await.unwrap().tokens, tokens(7, 8));
+    let turn = Turn {
+        tokens: tokens(1, 2),
+        ..prompt("hello")
+    };
+    store.append(id, turn).await.unwrap();
+    assert_eq!(store.get(id).await.unwrap().tokens, tokens(8, 10));
+    // More than 32 bits hold.
+    store.set_tokens(id, tokens(1 << 40, 1 << 41)).await.unwrap();
+    store.add_tokens(id, tokens(1, 1)).await.unwrap();
+    assert_eq!(
+        store.get(id).await.unwrap().tokens,
+        tokens((1 << 40) + 1, (1 << 41) + 1)
+    );
+    assert_eq!(store.get(other).await.unwrap().tokens, tokens(0, 0));
+}
+
+async fn numbers(store: &Store, id: SessionId, page: Page) -> Vec<u64> {
+    let page = store.read(id, page).await.unwrap();
+    page.iter().map(|event| event.seq.0).collect()
+}
+
+pub(super) async fn pages_go_forward(store: Store) {
+    let id = session_of_prompts(&store, 10).await;
+    for size in [1, 3, 4, 10, 11] {
+        let mut seen = Vec::new();
+        let mut after = Seq::START;
+        loop {
+            let page = numbers(&store, id, Page::After(after, size)).await;
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= size, "{page:?} is more than {size}");
+            after = Seq(*last);
+            seen.extend(page);
+        }
+        assert_eq!(seen, (1..=10).collect::<Vec<_>>(), "in pages of {size}");
+    }
+}
+
+pub(super) async fn pages_go_backward(store: Store) {
+    let id = session_of_prompts(&store, 10).await;
+    for size in [1, 3, 4, 10, 11] {
+        let mut seen = Vec::new();
+        let mut before = Seq::END;
+        loop {
+            let page = numbers(&store, id, Page::Before(before, size)).await;
+            let Some(first) = page.first() else { break };
+            assert!(page.len() <= size, "{page:?} is more than {size}");
+            before = Seq(*first);
+            seen.splice(0..0, page);
+        }
+        assert_eq!(seen, (1..=10).collect::<Vec<_>>(), "in pages of {size}");
+    }
+}
+
+pub(super) async fn a_page_ends_where_the_log_does(store: Store) {
+    let id = session_of_prompts(&store, 5).await;
+    let rows: [(Page, &[u64]); 16] = [
+        (Page::After(Seq::START, 2), &[1, 2]),
+        (Page::After(Seq(3), 9), &[4, 5]),
+        (Page::After(Seq(3), 1), &[4]),
+        (Page::After(Seq(3), 0), &[]),
+        (Page::After(Seq(5), 9), &[]),
+        (Page::After(Seq(6), 9), &[]),
+        (Page::After(Seq::END, 9), &[]),
+        (Page::After(Seq::START, usize::MAX), &[1, 2, 3, 4, 5]),
+        (Page::last(2), &[4, 5]),
+        (Page::last(0), &[]),
+        (Page::last(usize::MAX), &[1, 2, 3, 4, 5]),
+        (Page::Before(Seq(4), 2), &[2, 3]),
+        (Page::Before(Seq(2), 9), &[1]),
+        (Page::Before(Seq(1), 9), &[]),
+        (Page::Before(Seq::START, 9), &[]),
+        (Page::Before(Seq(9), 2), &[4, 5]),
+    ];
+    for (page, expected) in rows {
+        assert_eq!(numbers(&store, id, page).await, expected, "{page:?}");
+    }
+}
+
+pub(super) async fn event_texts_come_back_byte_for_byte(store: Store) {
+    let rows = [
+        (
+            "Telemetry",
+            r#"{"Telemetry": {"cpu": 0.50, "b":1,"a":[ 2 ,3.10]}}"#,
+        ),
+        ("Bare", r#""Bare""#),
+        ("Future", "  {\"Future\" : null }\n"),
+        (
+            "Future",
+            "{\n\"Future\": {\"n\": 123456789012345678901234567890}\n}",
+        ),
+        ("Zukunft \u{1F980}", "{\"Zukunft \u{1F980}\":\"\\ud83e\\udd80\"}"),
+        ("", r#"{"":{}}"#),
+        ("it's", r#"{"it's":"\u0000"}"#),
+        ("UserMessage", r#"{"UserMessage":{"content":"x"},"and":"more"}"#),
+        // A known kind with a field that this build does not know, and white space.
+        (
+            "UserMessage",
+            "{ \"UserMessage\": {\"content\": \"\\u0041\", \"colour\": 1} }",
+        ),
+        ("Compacting", " \"Compacting\""),
+    ];
+    let id = store.create(unnamed()).await.unwrap();
+    let events: Vec<NewEvent> = rows
+        .iter()
+        .map(|(_, text)| NewEvent::verbatim((*text).to_owned()).unwrap())
+        .collect();
+    let turn = Turn {
+        events,
+        ..Turn::default()
+    };
+    store.append(id, turn).await.unwrap();
+    let expected: Vec<StoredEvent> = rows
+        .iter()
+        .zip(1..)
+        .map(|((kind, text), number)| StoredEvent {
+            seq: Seq(number),
+            kind: (*kind).to_owned(),
+            json: Ok((*text).to_owned()),
+        })
+        .collect();
+    assert_eq!(read_all(&store, id).await, expected);
+    let fork = store.fork(id, Seq::END, unnamed()).await.unwrap();
+    assert_eq!(read_all(&store, fork).await, expected, "of a fork");
+}
+
+/// Texts that databases have stumbled over.
+pub(crate) fn odd_texts() -> Vec<String> {
+    let every_control: String = (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32).collect();
+    [
+        "",
+        " ",
+        "\0",
+        "before\0after",
+        "a\r\nb\rc\n",
+        "\u{1F980}\u{10FFFF}\u{FFFF}\u{FEFF}",
+        "e\u{301} \u{202e}abc",
+        "'; DROP TABLE sessions; --",
+        "</azureal-session-context>",
+        r#"{"UserMessage":{"content":"quoted"}}"#,
+        "\\u0000 \\ud800 %s {} $1 ?",
+        every_control.as_str(),
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+pub(super) async fn any_text_is_kept(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    for (text, number) in odd_texts().iter().zip(1..) {
+        let turn = Turn {
+            mark: Some(NewMark {
+                name: format!("mark {text}"),
+                note: text.clone(),
+            }),
+            ..prompt(text)
+        };
+        store.append(id, turn).await.unwrap();
+        store.add_compaction(id, Seq(number), text).await.unwrap();
+        let mark = store.mark(&format!("mark {text}")).await.unwrap();
+        assert_eq!(mark.unwrap().note, *text);
+    }
+    let read = read_all(&store, id).await;
+    let said: Vec<Event> = read.iter().map(|event| event.event().unwrap()).collect();
+    let expected: Vec<Event> = odd_texts().into_iter().map(Event::user).collect();
+    assert_eq!(said, expected);
+    let compactions = store.compactions(id).await.unwrap();
+    let summaries: Vec<String> = compactions.into_iter().map(|each| each.summary).collect();
+    assert_eq!(summaries, odd_texts());
+}
+
+pub(super) async fn large_events_are_read_whole(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let large: Vec<Event> = (0..4)
+        .map(|index| Event::user(format!("{index} 0123456789 \u{1F980}\n").repeat(1 << 16)))
+        .collect();
+    assert!(large[0].to_json().len() > 1 << 20);
+    store.append(id, Turn::verbatim(large.clone())).await.unwrap();
+    store.append(id, prompt("small")).await.unwrap();
+    let expected: Vec<Event> = large.into_iter().chain([Event::user("small")]).collect();
+    let events =
+        |read: &[StoredEvent]| -> Vec<Event> { read.iter().map(|event| event.event().unwrap()).collect() };
+    // Not with `assert_eq!`, which would print megabytes.
+    assert!(events(&read_all(&store, id).await) == expected, "read forward");
+
+    let mut backward: Vec<StoredEvent> = Vec::new();
+    loop {
+        let before = backward.first().map_or(Seq::END, |event| event.seq);
+        let page = store.read(id, Page::Before(before, 1000)).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        backward.splice(0..0, page);
+    }
+    assert!(events(&backward) == expected, "read backward");
+}
+
+pub(super) async fn a_long_log_is_read_whole(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let count = 2500;
+    let turn = Turn::verbatim((0..count).map(|number| Event::user(number.to_string())));
+    let appended = store.append(id, turn).await.unwrap();
+    assert_eq!((appended.first, appended.last), (Seq(1), Seq(count)));
+    store.append(id, prompt("last")).await.unwrap();
+    let history = read_history(store.as_ref(), id).await.unwrap();
+    let expected: Vec<Message> = (0..count)
+        .map(|number| Message::user(number.to_string()))
+        .chain([Message::user("last")])
+        .collect();
+    assert_eq!(history, expected);
+    assert_eq!(store.get(id).await.unwrap().counts.messages, count + 1);
+    let last = store.read(id, Page::last(1)).await.unwrap();
+    assert_eq!(last[0].seq, Seq(count + 1));
+}
+
+pub(super) async fn only_what_an_agent_reported_is_cut_down(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let result = Event::ToolResult(ToolResult {
+        tool_use_id: "t".to_owned(),
+        tool_name: "Bash".to_owned(),
+        content: "1\n2\n3\n4".to_owned(),
+        ..ToolResult::default()
+    });
+    store.append(id, Turn::verbatim([result.clone()])).await.unwrap();
+    append_events(store.as_ref(), id, [result.clone()]).await.unwrap();
+    let read = read_all(&store, id).await;
+    let kept = fold([read[1].event().unwrap()]);
+    assert_eq!(read[0].event().unwrap(), result);
+    let expected = Block::tool_result("t", "[2 lines omitted]\n3\n4");
+    assert_eq!(kept, [Message::new(Role::User, [expected])]);
+}

@@ -1,0 +1,194 @@
+//! What every [`SessionStore`] promises.
+
+mod as_context;
+mod changes;
+mod concurrency;
+mod log;
+mod sessions;
+
+use std::sync::Arc;
+
+use azureal_core::{
+    Counts, Event, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent,
+    Turn,
+};
+
+crate::contract::contract! {
+    $
+    /// What every [`SessionStore`] promises, case by case.
+    const SESSION_STORE_CASES: SessionStore;
+    /// Runs the contract of a [`SessionStore`](azureal_core::SessionStore): one test for each of
+    /// [`SESSION_STORE_CASES`], in a module of the name given.
+    ///
+    /// The expression is a future of a pair: an empty store, and whatever has to outlive it, such as a
+    /// temporary folder. It is evaluated anew for each case.
+    ///
+    /// ```text
+    /// azureal_testkit::session_store_contract!(my_store, async {
+    ///     let folder = tempfile::tempdir().unwrap();
+    ///     (MyStore::open(folder.path()).await.unwrap(), folder)
+    /// });
+    /// ```
+    macro session_store_contract, run by run_session_store_case;
+    sessions {
+        a_number_is_never_used_twice,
+        a_new_session_is_empty,
+        a_session_without_a_name_is_called_by_its_number,
+        sessions_of_one_name_are_found_by_activity,
+        a_name_is_compared_to_the_byte,
+        names_that_could_be_numbers_are_refused,
+        find_or_create_makes_one_session_and_finds_it_again,
+        find_or_create_needs_a_name,
+        renaming_changes_the_name_and_nothing_else,
+        the_session_that_was_active_last_is_listed_first,
+        a_list_is_cut_to_its_limit_and_worktree,
+        a_session_that_is_not_there_is_an_error_everywhere,
+        a_deleted_session_leaves_nothing,
+        a_closed_store_says_so_everywhere,
+    }
+    log {
+        events_are_numbered_from_one_without_gaps,
+        what_is_appended_is_counted,
+        the_preview_and_the_messages_are_those_of_the_fold,
+        the_totals_of_turns_add_up,
+        a_turn_without_events_adds_its_tokens_and_sets_its_mark,
+        tokens_are_added_and_overwritten,
+        pages_go_forward,
+        pages_go_backward,
+        a_page_ends_where_the_log_does,
+        event_texts_come_back_byte_for_byte,
+        any_text_is_kept,
+        large_events_are_read_whole,
+        a_long_log_is_read_whole,
+        only_what_an_agent_reported_is_cut_down,
+    }
+    changes {
+        compactions_are_ordered_by_how_far_they_reach,
+        a_compaction_replaces_one_that_ends_where_it_does,
+        a_compaction_ends_at_an_event,
+        a_compaction_changes_no_event,
+        a_fork_at_every_point_is_what_was_there_then,
+        a_fork_beyond_the_end_is_refused,
+        a_fork_and_its_origin_go_their_own_ways,
+        clearing_removes_the_log_and_keeps_the_session,
+        a_mark_is_set_with_its_turn,
+        a_mark_belongs_to_the_session_that_set_it_last,
+        marks_outlive_a_clear_and_are_not_forked,
+    }
+    concurrency {
+        sessions_made_at_once_have_numbers_of_their_own,
+        one_session_is_made_however_many_ask_for_its_name,
+        turns_appended_at_once_stay_whole,
+        tokens_added_at_once_all_count,
+    }
+    as_context {
+        a_conversation_is_made_at_its_first_append,
+        a_conversation_is_opened_by_its_number,
+        an_unknown_number_is_an_error,
+        an_unknown_name_is_an_empty_conversation,
+        a_shared_name_is_the_session_that_was_active_last,
+        a_forked_conversation_has_an_id_and_a_life_of_its_own,
+        a_compacted_history_is_system_message_summary_and_the_rest,
+        a_system_message_of_several_blocks_stays_whole,
+        conversations_are_listed_as_their_logs_are,
+    }
+}
+
+pub(crate) use log::odd_texts;
+
+type Store = Arc<dyn SessionStore>;
+
+fn unnamed() -> NewSession {
+    NewSession {
+        name: None,
+        worktree: ".".to_owned(),
+    }
+}
+
+fn named(name: &str) -> NewSession {
+    NewSession {
+        name: Some(name.to_owned()),
+        ..unnamed()
+    }
+}
+
+/// Makes a session with prompts that say their numbers, one turn each.
+async fn session_of_prompts(store: &Store, count: u64) -> SessionId {
+    let id = store.create(unnamed()).await.unwrap();
+    for number in 1..=count {
+        store.append(id, prompt(&number.to_string())).await.unwrap();
+    }
+    id
+}
+
+fn prompt(text: &str) -> Turn {
+    Turn::verbatim([Event::user(text)])
+}
+
+/// Reads a whole session, page by page.
+async fn read_all(store: &Store, id: SessionId) -> Vec<StoredEvent> {
+    let mut all: Vec<StoredEvent> = Vec::new();
+    loop {
+        let end = all.last().map_or(Seq::START, |event| event.seq);
+        let mut page = store.read(id, Page::After(end, 1000)).await.unwrap();
+        if page.is_empty() {
+            return all;
+        }
+        all.append(&mut page);
+    }
+}
+
+/// Reads the texts of a whole session.
+async fn texts(store: &Store, id: SessionId) -> Vec<String> {
+    let all = read_all(store, id).await;
+    all.into_iter().map(|event| event.json.unwrap()).collect()
+}
+
+/// Counts events that begin at number 1.
+fn counts_of<'a>(events: impl IntoIterator<Item = &'a Event>) -> Counts {
+    let mut counts = Counts::default();
+    for (event, number) in events.into_iter().zip(1..) {
+        counts.add(Seq(number), Some(event));
+    }
+    counts
+}
+
+fn ids(records: &[SessionRecord]) -> Vec<SessionId> {
+    records.iter().map(|record| record.id).collect()
+}
+
+async fn list_ids(store: &Store) -> Vec<SessionId> {
+    ids(&store.list(&Default::default()).await.unwrap())
+}
+
+#[track_caller]
+fn assert_no_such_session<T: std::fmt::Debug>(answer: Result<T, StoreError>, id: SessionId) {
+    assert!(
+        matches!(answer, Err(StoreError::NoSuchSession(missing)) if missing == id),
+        "{id} is not there, and yet: {answer:?}"
+    );
+}
+
+#[track_caller]
+fn assert_no_such_event<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: (SessionId, Seq, Seq)) {
+    match answer {
+        Err(StoreError::NoSuchEvent { session, seq, last }) => assert_eq!((session, seq, last), expected),
+        other => panic!("{expected:?} has no event, and yet: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_unusable<T: std::fmt::Debug>(answer: Result<T, StoreError>, name: &str) {
+    assert!(
+        matches!(&answer, Err(StoreError::UnusableName(refused)) if refused == name),
+        "{name:?} cannot be a name, and yet: {answer:?}"
+    );
+}
+
+#[track_caller]
+fn assert_closed<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+    assert!(
+        matches!(answer, Err(StoreError::Closed)),
+        "the store is closed, and yet: {answer:?}"
+    );
+}

@@ -1,0 +1,320 @@
+//! Making, naming, finding, listing and deleting sessions.
+
+use azureal_core::{
+    Counts, Event, ListQuery, NewMark, Page, Seq, SessionId, SessionRecord, Tokens, Turn, WorktreeFilter,
+    normal_timestamp,
+};
+
+use super::*;
+
+/// A number that no store gives out in a test.
+fn nobody() -> SessionId {
+    SessionId::new(1_999_999_999).unwrap()
+}
+
+pub(super) async fn a_number_is_never_used_twice(store: Store) {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(store.create(unnamed()).await.unwrap());
+    }
+    // The newest, then all of them: neither the greatest number there is nor an empty store says enough.
+    store.delete(seen[2]).await.unwrap();
+    seen.push(store.create(unnamed()).await.unwrap());
+    for id in [seen[0], seen[1], seen[3]] {
+        store.delete(id).await.unwrap();
+    }
+    seen.push(store.find_or_create(named("by name")).await.unwrap());
+    seen.push(store.fork(seen[4], Seq::END, unnamed()).await.unwrap());
+    let mut numbers: Vec<u32> = seen.iter().map(|id| id.number()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), seen.len(), "{seen:?}");
+}
+
+pub(super) async fn a_new_session_is_empty(store: Store) {
+    let new = NewSession {
+        name: Some("a name".to_owned()),
+        worktree: "../feat".to_owned(),
+    };
+    let id = store.create(new).await.unwrap();
+    let record = store.get(id).await.unwrap();
+    let created_at = record.created_at.clone();
+    assert!(
+        created_at.is_empty() || (created_at.len() == 20 && created_at.ends_with('Z')),
+        "created at {created_at:?}"
+    );
+    assert_eq!(created_at, normal_timestamp(&created_at));
+    let expected = SessionRecord {
+        id,
+        name: "a name".to_owned(),
+        worktree: "../feat".to_owned(),
+        created_at,
+        completed: None,
+        duration_ms: 0,
+        cost_usd: 0.0,
+        counts: Counts::default(),
+        tokens: Tokens::default(),
+    };
+    assert_eq!(record, expected);
+    assert_eq!(store.list(&ListQuery::default()).await.unwrap(), [expected]);
+    assert_eq!(read_all(&store, id).await, []);
+    assert_eq!(store.compactions(id).await.unwrap(), []);
+}
+
+pub(super) async fn a_session_without_a_name_is_called_by_its_number(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let name = store.get(id).await.unwrap().name;
+    assert_eq!(name, id.to_string());
+    assert_eq!(store.find(&name).await.unwrap(), [id]);
+}
+
+pub(super) async fn sessions_of_one_name_are_found_by_activity(store: Store) {
+    let first = store.create(named("twin")).await.unwrap();
+    let second = store.create(named("twin")).await.unwrap();
+    let other = store.create(named("other")).await.unwrap();
+    assert_eq!(store.find("twin").await.unwrap(), [second, first]);
+    store.append(first, prompt("hello")).await.unwrap();
+    assert_eq!(store.find("twin").await.unwrap(), [first, second]);
+    assert_eq!(store.find_or_create(named("twin")).await.unwrap(), first);
+    assert_eq!(store.find("other").await.unwrap(), [other]);
+    assert_eq!(store.find("nobody").await.unwrap(), []);
+}
+
+pub(super) async fn a_name_is_compared_to_the_byte(store: Store) {
+    let long = "long ".repeat(200);
+    let names = [
+        "name",
+        "Name",
+        "name ",
+        " name",
+        "n_me",
+        "n%",
+        "*",
+        "n\u{e4}me",
+        "na\u{308}me",
+        "\u{1F980}",
+        "a\0b",
+        "a",
+        "it's \"quoted\" \\",
+        "two\nlines",
+        "--flag",
+        "\u{202e}eman",
+        "3",
+        &long,
+    ];
+    let mut made = Vec::new();
+    for name in names {
+        made.push(store.create(named(name)).await.unwrap());
+    }
+    for (name, id) in names.into_iter().zip(made) {
+        assert_eq!(store.get(id).await.unwrap().name, name);
+        assert_eq!(store.find(name).await.unwrap(), [id], "{name:?}");
+        assert_eq!(store.find_or_create(named(name)).await.unwrap(), id, "{name:?}");
+    }
+}
+
+pub(super) async fn names_that_could_be_numbers_are_refused(store: Store) {
+    let id = store.create(named("good")).await.unwrap();
+    for name in ["", "  ", "S3", "s12", "S007"] {
+        assert_unusable(store.create(named(name)).await, name);
+        assert_unusable(store.find_or_create(named(name)).await, name);
+        assert_unusable(store.rename(id, name).await, name);
+        assert_unusable(store.fork(id, Seq::END, named(name)).await, name);
+    }
+    assert_eq!(list_ids(&store).await, [id], "a refused session was made");
+    assert_eq!(store.get(id).await.unwrap().name, "good");
+}
+
+pub(super) async fn find_or_create_makes_one_session_and_finds_it_again(store: Store) {
+    let id = store.find_or_create(named("mine")).await.unwrap();
+    let later = store.create(named("later")).await.unwrap();
+    let elsewhere = NewSession {
+        worktree: "../elsewhere".to_owned(),
+        ..named("mine")
+    };
+    assert_eq!(store.find_or_create(elsewhere).await.unwrap(), id);
+    assert_eq!(store.get(id).await.unwrap().worktree, ".");
+    assert_eq!(list_ids(&store).await, [later, id], "finding is no activity");
+    store.delete(id).await.unwrap();
+    assert_ne!(store.find_or_create(named("mine")).await.unwrap(), id);
+}
+
+pub(super) async fn find_or_create_needs_a_name(store: Store) {
+    assert_unusable(store.find_or_create(unnamed()).await, "");
+    assert_eq!(list_ids(&store).await, []);
+}
+
+pub(super) async fn renaming_changes_the_name_and_nothing_else(store: Store) {
+    let id = session_of_prompts(&store, 2).await;
+    let later = store.create(unnamed()).await.unwrap();
+    let before = store.get(id).await.unwrap();
+    store.rename(id, "a better name").await.unwrap();
+    let expected = SessionRecord {
+        name: "a better name".to_owned(),
+        ..before.clone()
+    };
+    assert_eq!(store.get(id).await.unwrap(), expected);
+    assert_eq!(store.find("a better name").await.unwrap(), [id]);
+    assert_eq!(store.find(&before.name).await.unwrap(), []);
+    assert_eq!(list_ids(&store).await, [later, id], "a rename is no activity");
+    assert_eq!(texts(&store, id).await.len(), 2);
+}
+
+pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Store) {
+    let a = store.create(unnamed()).await.unwrap();
+    let b = store.create(unnamed()).await.unwrap();
+    let c = store.create(unnamed()).await.unwrap();
+    assert_eq!(list_ids(&store).await, [c, b, a]);
+    store.append(a, prompt("hello")).await.unwrap();
+    assert_eq!(list_ids(&store).await, [a, c, b]);
+    store.append(b, prompt("hello")).await.unwrap();
+    store.append(a, Turn::default()).await.unwrap();
+    assert_eq!(list_ids(&store).await, [a, b, c], "an empty turn is activity");
+    let fork = store.fork(c, Seq::END, unnamed()).await.unwrap();
+    assert_eq!(
+        list_ids(&store).await,
+        [fork, a, b, c],
+        "the fork is active, its origin is not"
+    );
+
+    store.read(c, Page::last(1)).await.unwrap();
+    store.rename(c, "other").await.unwrap();
+    store.set_tokens(c, Tokens { input: 1, output: 1 }).await.unwrap();
+    store.add_tokens(c, Tokens { input: 1, output: 1 }).await.unwrap();
+    store.add_compaction(b, Seq(1), "summary").await.unwrap();
+    store.remove_compaction(b, Seq(1)).await.unwrap();
+    store.clear(b).await.unwrap();
+    assert_eq!(
+        list_ids(&store).await,
+        [fork, a, b, c],
+        "none of this is activity"
+    );
+    store.delete(fork).await.unwrap();
+    assert_eq!(list_ids(&store).await, [a, b, c]);
+}
+
+pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
+    let mut made = Vec::new();
+    for worktree in [
+        ".",
+        "../feat",
+        "feat-branch",
+        "/old/place/feat",
+        "/old/place/other",
+    ] {
+        let new = NewSession {
+            name: None,
+            worktree: worktree.to_owned(),
+        };
+        made.push(store.create(new).await.unwrap());
+    }
+    let [main, path, branch, absolute, other] = made[..] else {
+        unreachable!()
+    };
+    let feat = WorktreeFilter {
+        names: vec!["../feat".to_owned(), "feat-branch".to_owned()],
+        last_part: "feat".to_owned(),
+    };
+    let rows: [(Option<WorktreeFilter>, Option<usize>, &[SessionId]); 8] = [
+        (None, None, &[other, absolute, branch, path, main]),
+        (None, Some(2), &[other, absolute]),
+        (None, Some(0), &[]),
+        (None, Some(usize::MAX), &[other, absolute, branch, path, main]),
+        (Some(feat.clone()), None, &[absolute, branch, path]),
+        // The limit is one on what is listed, not on what is looked at.
+        (Some(feat.clone()), Some(2), &[absolute, branch]),
+        (Some(feat), Some(9), &[absolute, branch, path]),
+        (Some(WorktreeFilter::default()), None, &[]),
+    ];
+    for (worktree, limit, expected) in rows {
+        let query = ListQuery { worktree, limit };
+        let listed = store.list(&query).await.unwrap();
+        assert_eq!(ids(&listed), expected, "{query:?}");
+        for record in listed {
+            assert_eq!(store.get(record.id).await.unwrap(), record);
+        }
+    }
+}
+
+pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: Store) {
+    let deleted = session_of_prompts(&store, 1).await;
+    store.delete(deleted).await.unwrap();
+    let marked = || Turn {
+        mark: Some(NewMark {
+            name: "mark".to_owned(),
+            note: String::new(),
+        }),
+        ..prompt("hello")
+    };
+    for id in [deleted, nobody()] {
+        assert_no_such_session(store.get(id).await, id);
+        assert_no_such_session(store.rename(id, "name").await, id);
+        assert_no_such_session(store.delete(id).await, id);
+        assert_no_such_session(store.append(id, marked()).await, id);
+        assert_no_such_session(store.append(id, Turn::default()).await, id);
+        assert_no_such_session(store.read(id, Page::last(1)).await, id);
+        assert_no_such_session(store.read(id, Page::After(Seq::START, 0)).await, id);
+        assert_no_such_session(store.clear(id).await, id);
+        assert_no_such_session(store.fork(id, Seq::END, unnamed()).await, id);
+        assert_no_such_session(store.set_tokens(id, Tokens::default()).await, id);
+        assert_no_such_session(store.add_tokens(id, Tokens::default()).await, id);
+        assert_no_such_session(store.compactions(id).await, id);
+        assert_no_such_session(store.add_compaction(id, Seq(1), "summary").await, id);
+        assert_no_such_session(store.remove_compaction(id, Seq(1)).await, id);
+    }
+    assert_eq!(list_ids(&store).await, [], "an error made a session");
+    assert_eq!(store.mark("mark").await.unwrap(), None, "an error set a mark");
+}
+
+pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
+    let kept = session_of_prompts(&store, 2).await;
+    let id = store.create(named("to go")).await.unwrap();
+    let turn = Turn {
+        events: vec![Event::user("secret").into()],
+        tokens: Tokens { input: 1, output: 2 },
+        mark: Some(NewMark {
+            name: "done".to_owned(),
+            note: "note".to_owned(),
+        }),
+    };
+    store.append(id, turn).await.unwrap();
+    store.add_compaction(id, Seq(1), "summary").await.unwrap();
+    store.delete(id).await.unwrap();
+
+    assert_no_such_session(store.get(id).await, id);
+    assert_no_such_session(store.read(id, Page::last(9)).await, id);
+    assert_no_such_session(store.compactions(id).await, id);
+    assert_no_such_session(store.delete(id).await, id);
+    assert_eq!(store.find("to go").await.unwrap(), []);
+    assert_eq!(store.mark("done").await.unwrap(), None);
+    assert_eq!(list_ids(&store).await, [kept]);
+    let again = store.create(named("to go")).await.unwrap();
+    assert_eq!(store.get(again).await.unwrap().counts, Counts::default());
+    assert_eq!(read_all(&store, again).await, []);
+    assert_eq!(store.compactions(again).await.unwrap(), []);
+    assert_eq!(texts(&store, kept).await.len(), 2, "another session was touched");
+}
+
+pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
+    let id = session_of_prompts(&store, 1).await;
+    store.close().await.unwrap();
+    assert_closed(store.create(unnamed()).await);
+    assert_closed(store.find_or_create(named("name")).await);
+    assert_closed(store.find("name").await);
+    assert_closed(store.get(id).await);
+    assert_closed(store.list(&ListQuery::default()).await);
+    assert_closed(store.rename(id, "name").await);
+    assert_closed(store.delete(id).await);
+    assert_closed(store.append(id, prompt("hello")).await);
+    assert_closed(store.read(id, Page::last(1)).await);
+    assert_closed(store.clear(id).await);
+    assert_closed(store.fork(id, Seq::END, unnamed()).await);
+    assert_closed(store.set_tokens(id, Tokens::default()).await);
+    assert_closed(store.add_tokens(id, Tokens::default()).await);
+    assert_closed(store.compactions(id).await);
+    assert_closed(store.add_compaction(id, Seq(1), "summary").await);
+    assert_closed(store.remove_compaction(id, Seq(1)).await);
+    assert_closed(store.mark("mark").await);
+    assert_closed(store.remove_mark("mark").await);
+    assert_closed(store.close().await);
+}
