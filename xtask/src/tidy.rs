@@ -271,7 +271,8 @@ fn check_dependencies(package: &Package, problems: &mut Vec<String>) {
 
 fn check_library_code(package: &Package, file: &SourceFile, problems: &mut Vec<String>) {
     let SourceFile { path, text } = file;
-    if !text.starts_with("//!") {
+    // Long pages are files of their own that rustdoc takes in.
+    if !text.starts_with("//!") && !text.starts_with("#![doc = include_str!(") {
         problems.push(format!("{path} does not begin by saying what it is for (`//!`)"));
     }
     let name = package.name.as_str();
@@ -594,6 +595,11 @@ mod tests {
             "azureal-store",
             "use std::fmt;\n",
             &["crates/x/src/a.rs does not begin by saying what it is for (`//!`)"],
+        );
+        check_code(
+            "azureal-store",
+            "#![doc = include_str!(\"../README.md\")]\nuse std::fmt;\n",
+            &[],
         );
         check_code(PROGRAM, "use std::fmt;\n", &[]);
     }
