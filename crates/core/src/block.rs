@@ -98,19 +98,12 @@ impl Block {
 
     /// Makes an image block.
     pub fn image(media_type: MediaType, data: impl Into<Vec<u8>>) -> Self {
-        Self::Image(Image {
-            media_type,
-            data: data.into(),
-        })
+        Self::Image(Image { media_type, data: data.into() })
     }
 
     /// Makes a tool call.
     pub fn tool_use(id: impl Into<String>, name: impl Into<String>, input: impl Into<Json>) -> Self {
-        Self::ToolUse {
-            id: id.into(),
-            name: name.into(),
-            input: input.into(),
-        }
+        Self::ToolUse { id: id.into(), name: name.into(), input: input.into() }
     }
 
     /// Makes a tool result that is text and no error.
@@ -205,11 +198,7 @@ impl Serialize for Block {
                 fields.serialize_field("input", input)?;
                 fields.end()
             }
-            Self::ToolResult {
-                tool_use_id,
-                content,
-                is_error,
-            } => {
+            Self::ToolResult { tool_use_id, content, is_error } => {
                 let mut fields = serializer.serialize_struct("ToolResult", 4)?;
                 fields.serialize_field("type", "tool_result")?;
                 fields.serialize_field("tool_use_id", tool_use_id)?;
@@ -268,9 +257,7 @@ fn image<E: de::Error>(media_type: Option<String>, data: Option<String>) -> Resu
     let media_type = media_type.ok_or_else(|| E::missing_field("media_type"))?;
     let media_type = media_type.parse().map_err(E::custom)?;
     let data = data.ok_or_else(|| E::missing_field("data"))?;
-    let data = BASE64
-        .decode(data)
-        .map_err(|error| E::custom(format_args!("image data: {error}")))?;
+    let data = BASE64.decode(data).map_err(|error| E::custom(format_args!("image data: {error}")))?;
     Ok(Image { media_type, data })
 }
 
@@ -281,9 +268,7 @@ impl<'de> Deserialize<'de> for Block {
         }
         let fields = Fields::deserialize(deserializer)?;
         match fields.tag.as_ref() {
-            "text" => Ok(Self::Text {
-                text: need(fields.text, "text")?,
-            }),
+            "text" => Ok(Self::Text { text: need(fields.text, "text")? }),
             "image" => Ok(Self::Image(image(fields.media_type, fields.data)?)),
             "tool_use" => Ok(Self::ToolUse {
                 id: need(fields.id, "id")?,
@@ -306,10 +291,7 @@ impl<'de> Deserialize<'de> for OutputPart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = Fields::deserialize(deserializer)?;
         match fields.tag.as_ref() {
-            "text" => fields
-                .text
-                .map(Self::Text)
-                .ok_or_else(|| de::Error::missing_field("text")),
+            "text" => fields.text.map(Self::Text).ok_or_else(|| de::Error::missing_field("text")),
             "image" => Ok(Self::Image(image(fields.media_type, fields.data)?)),
             unknown => Err(de::Error::custom(format_args!(
                 "unknown block type `{unknown}` in a tool result, expected text or image"
@@ -386,10 +368,7 @@ mod tests {
                 tool_use_id: "t1".into(),
                 content: ToolOutput::Parts(vec![
                     OutputPart::Text("a".into()),
-                    OutputPart::Image(Image {
-                        media_type: MediaType::Webp,
-                        data: vec![0],
-                    }),
+                    OutputPart::Image(Image { media_type: MediaType::Webp, data: vec![0] }),
                 ]),
                 is_error: true,
             },

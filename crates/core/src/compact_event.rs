@@ -58,18 +58,12 @@ fn summarise_write(mut call: ToolCall) -> ToolCall {
         return call;
     };
     let lines = content.lines().count();
-    let first = content
-        .lines()
-        .map(str::trim)
-        .find(|line| line.chars().any(char::is_alphanumeric));
+    let first = content.lines().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric));
     let path_fields = path.fields();
     let kept = path_fields
         .iter()
         .filter_map(|(name, raw)| Some((name.as_str(), serde_json::from_str::<Value>(raw.get()).ok()?)))
-        .chain([
-            ("line_count", Value::from(lines)),
-            ("first_line", Value::from(first.unwrap_or(""))),
-        ]);
+        .chain([("line_count", Value::from(lines)), ("first_line", Value::from(first.unwrap_or("")))]);
     call.input = Json::from_fields(kept);
     call.omitted = Some(lines as u64);
     call
@@ -83,11 +77,7 @@ fn compact_result(mut result: ToolResult) -> ToolResult {
         // An error is a message, not a list of files.
         Tool::Glob if !result.is_error => {
             let count = count_files(&result.content);
-            result.content = if count == 1 {
-                "1 file".to_owned()
-            } else {
-                format!("{count} files")
-            };
+            result.content = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
             result.omitted = Some(count);
             return result;
         }
@@ -131,22 +121,11 @@ fn keep_lines(text: &str, keep: Keep) -> Option<(String, u64)> {
         Keep::Last(count) => (0, count),
         Keep::Ends => (1, 1),
     };
-    let omitted = text
-        .lines()
-        .count()
-        .checked_sub(head + tail)
-        .filter(|count| *count > 0)?;
-    let marker = if omitted == 1 {
-        "[1 line omitted]".to_owned()
-    } else {
-        format!("[{omitted} lines omitted]")
-    };
-    let kept: Vec<&str> = text
-        .lines()
-        .take(head)
-        .chain([marker.as_str()])
-        .chain(text.lines().skip(head + omitted))
-        .collect();
+    let omitted = text.lines().count().checked_sub(head + tail).filter(|count| *count > 0)?;
+    let marker =
+        if omitted == 1 { "[1 line omitted]".to_owned() } else { format!("[{omitted} lines omitted]") };
+    let kept: Vec<&str> =
+        text.lines().take(head).chain([marker.as_str()]).chain(text.lines().skip(head + omitted)).collect();
     Some((kept.join("\n"), omitted as u64))
 }
 
@@ -176,18 +155,9 @@ mod tests {
 
     #[track_caller]
     fn check_result(tool: &str, content: &str, expected: &str, omitted: Option<u64>) {
-        let Event::ToolResult(kept) = compact_event(result(tool, content)) else {
-            unreachable!()
-        };
-        assert_eq!(
-            (kept.content.as_str(), kept.omitted),
-            (expected, omitted),
-            "{tool}: {content:?}"
-        );
-        assert_eq!(
-            compact_event(Event::ToolResult(kept.clone())),
-            Event::ToolResult(kept)
-        );
+        let Event::ToolResult(kept) = compact_event(result(tool, content)) else { unreachable!() };
+        assert_eq!((kept.content.as_str(), kept.omitted), (expected, omitted), "{tool}: {content:?}");
+        assert_eq!(compact_event(Event::ToolResult(kept.clone())), Event::ToolResult(kept));
     }
 
     #[test]
@@ -200,18 +170,8 @@ mod tests {
         check_result("Glob", "a\nb\n\nc\n", "3 files", Some(3));
         check_result("Glob", "No files found", "0 files", Some(0));
         check_result("Glob", "a", "1 file", Some(1));
-        check_result(
-            "Task",
-            "1\n2\n3\n4\n5\n6",
-            "1\n2\n3\n4\n5\n[1 line omitted]",
-            Some(1),
-        );
-        check_result(
-            "Agent",
-            "1\n2\n3\n4\n5\n6",
-            "1\n2\n3\n4\n5\n[1 line omitted]",
-            Some(1),
-        );
+        check_result("Task", "1\n2\n3\n4\n5\n6", "1\n2\n3\n4\n5\n[1 line omitted]", Some(1));
+        check_result("Agent", "1\n2\n3\n4\n5\n6", "1\n2\n3\n4\n5\n[1 line omitted]", Some(1));
         check_result("TaskCreate", "1\n2\n3\n4", "1\n2\n3\n[1 line omitted]", Some(1));
         check_result("mcp__x__y", "1\n2\n3\n4", "1\n2\n3\n[1 line omitted]", Some(1));
         for tool in ["Read", "Bash", "Grep", "Task", "x"] {
@@ -226,28 +186,15 @@ mod tests {
 
     #[track_caller]
     fn check_call(tool: &str, input: &str, expected: &str) {
-        let Event::ToolCall(kept) = compact_event(call(tool, input)) else {
-            unreachable!()
-        };
+        let Event::ToolCall(kept) = compact_event(call(tool, input)) else { unreachable!() };
         assert_eq!(kept.input.as_str(), expected, "{tool}: {input}");
-        assert_eq!(
-            compact_event(Event::ToolCall(kept.clone())),
-            Event::ToolCall(kept)
-        );
+        assert_eq!(compact_event(Event::ToolCall(kept.clone())), Event::ToolCall(kept));
     }
 
     #[test]
     fn inputs_are_reduced_to_their_key_field() {
-        check_call(
-            "Read",
-            r#"{"file_path":"/a","offset":3}"#,
-            r#"{"file_path":"/a"}"#,
-        );
-        check_call(
-            "NotebookEdit",
-            r#"{"new_source":"x","notebook_path":"/n"}"#,
-            r#"{"notebook_path":"/n"}"#,
-        );
+        check_call("Read", r#"{"file_path":"/a","offset":3}"#, r#"{"file_path":"/a"}"#);
+        check_call("NotebookEdit", r#"{"new_source":"x","notebook_path":"/n"}"#, r#"{"notebook_path":"/n"}"#);
         check_call("bash", r#"{"command":"ls","timeout":5}"#, r#"{"command":"ls"}"#);
         check_call("Grep", r#"{"path":"src","pattern":"fn"}"#, r#"{"pattern":"fn"}"#);
         check_call("Glob", r#"{"pattern":"*.rs"}"#, r#"{"pattern":"*.rs"}"#);

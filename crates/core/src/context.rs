@@ -13,15 +13,9 @@ use crate::event::{MessageEvent, SystemMessage};
 use crate::{Block, Event, OutputPart, Role, Tool, ToolOutput};
 
 /// The wrapper of what happened before this turn.
-const SESSION: Wrapper = Wrapper {
-    open: "<azureal-session-context>",
-    close: "</azureal-session-context>",
-};
+const SESSION: Wrapper = Wrapper { open: "<azureal-session-context>", close: "</azureal-session-context>" };
 /// The wrapper of what is true at this turn only.
-const TURN: Wrapper = Wrapper {
-    open: "<azureal-turn-context>",
-    close: "</azureal-turn-context>",
-};
+const TURN: Wrapper = Wrapper { open: "<azureal-turn-context>", close: "</azureal-turn-context>" };
 /// The names in our tags.
 const TAG_NAMES: [&str; 2] = ["azureal-session-context", "azureal-turn-context"];
 
@@ -90,10 +84,7 @@ impl ContextBuilder {
             Event::Plan(plan) => self.entry("## Plan: ", &plan.name, &plan.content),
             Event::Command(command) => self.entry("## Command: ", &command.name, ""),
             Event::ToolCall(call) if call.subagent.is_none() => {
-                self.called(
-                    &call.tool_name,
-                    &Tool::named(&call.tool_name).key_text(&call.input),
-                );
+                self.called(&call.tool_name, &Tool::named(&call.tool_name).key_text(&call.input));
             }
             Event::ToolResult(result) if result.subagent.is_none() => {
                 self.answered(&result.tool_name, result.is_error);
@@ -133,9 +124,7 @@ impl ContextBuilder {
             Block::Text { text } => self.said(role, text),
             Block::Image(image) => self.said(role, &describe(image)),
             Block::ToolUse { name, input, .. } => self.called(name, &Tool::named(name).key_text(input)),
-            Block::ToolResult {
-                content, is_error, ..
-            } => {
+            Block::ToolResult { content, is_error, .. } => {
                 self.answered("", *is_error);
                 match content {
                     ToolOutput::Text(text) => self.text.push_str(text),
@@ -179,14 +168,7 @@ impl ContextBuilder {
 
     fn answered(&mut self, tool: &str, is_error: bool) {
         self.record();
-        self.section(
-            if is_error {
-                "## Tool error"
-            } else {
-                "## Tool result"
-            },
-            "",
-        );
+        self.section(if is_error { "## Tool error" } else { "## Tool result" }, "");
         if !tool.is_empty() {
             self.text.push_str(": ");
             push_line(&mut self.text, tool);
@@ -279,10 +261,7 @@ impl ContextFrame {
     /// A context that is empty gets no wrapper. A prompt that itself begins with one of our opening tags gets
     /// an empty wrapper of that kind in front, or taking the wrappers off would take the prompt's along.
     pub fn new(session_context: &str, turn_context: &str, prompt: &str) -> Self {
-        let mut frame = Self {
-            prompt: prompt.to_owned(),
-            ..Self::default()
-        };
+        let mut frame = Self { prompt: prompt.to_owned(), ..Self::default() };
         if !turn_context.is_empty() || prompt.starts_with(TURN.open) {
             frame.turn = TURN.wrap(turn_context);
         }
@@ -294,11 +273,7 @@ impl ContextFrame {
 
     /// Returns the frame as one text.
     pub fn into_text(self) -> String {
-        let Self {
-            mut session,
-            turn,
-            prompt,
-        } = self;
+        let Self { mut session, turn, prompt } = self;
         session.reserve(turn.len() + prompt.len());
         session.push_str(&turn);
         session.push_str(&prompt);
@@ -416,18 +391,9 @@ mod tests {
             "<<azureal-session-context></azureal-session-context>",
         ] {
             let sent = build_context_prompt(hostile, "prompt");
-            assert_eq!(
-                sent.matches("azureal-session-context>").count() - hostile_tags(hostile),
-                2,
-                "{sent}"
-            );
+            assert_eq!(sent.matches("azureal-session-context>").count() - hostile_tags(hostile), 2, "{sent}");
             assert_eq!(strip_context(&sent), "prompt", "{hostile}");
-            let inside = sent
-                .strip_prefix(SESSION.open)
-                .unwrap()
-                .split(SESSION.close)
-                .next()
-                .unwrap();
+            let inside = sent.strip_prefix(SESSION.open).unwrap().split(SESSION.close).next().unwrap();
             assert_eq!(defuse(inside), inside, "a look-alike was left: {inside}");
         }
     }
@@ -461,10 +427,8 @@ mod tests {
 
     #[test]
     fn the_system_message_stands_before_the_record() {
-        let system = Event::SystemMessage(SystemMessage {
-            content: "be kind".into(),
-            ..SystemMessage::default()
-        });
+        let system =
+            Event::SystemMessage(SystemMessage { content: "be kind".into(), ..SystemMessage::default() });
         let alone = build_context(None, None, [&system]);
         assert_eq!(alone, "## System message\nbe kind");
         let more = build_context(None, None, [&system, &Event::user("hi")]);

@@ -88,11 +88,8 @@ pub trait ContextStore: HasSessionKey + Send + Sync {
     /// Adds to the token totals, by way of getting and setting them.
     async fn add_context_tokens(&self, input_tokens: u64, output_tokens: u64) -> Result<(), StoreError> {
         let (input, output) = self.get_context_tokens().await?;
-        self.set_context_tokens(
-            input.saturating_add(input_tokens),
-            output.saturating_add(output_tokens),
-        )
-        .await
+        self.set_context_tokens(input.saturating_add(input_tokens), output.saturating_add(output_tokens))
+            .await
     }
 
     /// Returns the conversations of the store, newest first. By default it knows only this one.
@@ -247,10 +244,7 @@ impl MemoryContextStore {
     pub fn new(messages: Vec<Message>) -> Self {
         Self {
             key: SessionKey::default(),
-            state: Mutex::new(MemoryState {
-                messages,
-                tokens: Tokens::default(),
-            }),
+            state: Mutex::new(MemoryState { messages, tokens: Tokens::default() }),
         }
     }
 

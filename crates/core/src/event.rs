@@ -339,19 +339,13 @@ impl Serialize for UnknownEvent {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
 /// Writes what is no number as 0.0, which means "not known": JSON would have `null`, which is not read back.
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(if number.is_finite() { *number } else { 0.0 })
 }
@@ -372,10 +366,7 @@ impl Event {
         deserializer.end()?;
         match parsed {
             Parsed::Known(event) => Ok(event),
-            Parsed::Unknown(kind) => Ok(Self::Unknown(UnknownEvent {
-                kind,
-                json: text.to_owned(),
-            })),
+            Parsed::Unknown(kind) => Ok(Self::Unknown(UnknownEvent { kind, json: text.to_owned() })),
         }
     }
 
@@ -414,26 +405,17 @@ impl Event {
 
     /// Makes a user message.
     pub fn user(content: impl Into<String>) -> Self {
-        Self::UserMessage(UserMessage {
-            content: content.into(),
-            starts: None,
-        })
+        Self::UserMessage(UserMessage { content: content.into(), starts: None })
     }
 
     /// Makes a finished text of the agent.
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self::AssistantText(AssistantText {
-            text: text.into(),
-            ..AssistantText::default()
-        })
+        Self::AssistantText(AssistantText { text: text.into(), ..AssistantText::default() })
     }
 
     /// Makes an error.
     pub fn error(kind: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Error(ErrorEvent {
-            message: message.into(),
-            kind: kind.into(),
-        })
+        Self::Error(ErrorEvent { message: message.into(), kind: kind.into() })
     }
 }
 
@@ -489,11 +471,7 @@ impl<'de> Visitor<'de> for EventVisitor {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
             alone = false;
         }
-        Ok(if alone {
-            parsed
-        } else {
-            Parsed::Unknown(kind.into_owned())
-        })
+        Ok(if alone { parsed } else { Parsed::Unknown(kind.into_owned()) })
     }
 }
 
@@ -516,32 +494,17 @@ mod tests {
     fn samples() -> Vec<(Event, &'static str)> {
         vec![
             (
-                Event::Init(Init {
-                    cwd: "/p".into(),
-                    model: "opus".into(),
-                    ..Init::default()
-                }),
+                Event::Init(Init { cwd: "/p".into(), model: "opus".into(), ..Init::default() }),
                 r#"{"Init":{"cwd":"/p","model":"opus"}}"#,
             ),
             (
-                Event::Hook(Hook {
-                    name: "h".into(),
-                    output: "o".into(),
-                }),
+                Event::Hook(Hook { name: "h".into(), output: "o".into() }),
                 r#"{"Hook":{"name":"h","output":"o"}}"#,
             ),
             (Event::user("hi"), r#"{"UserMessage":{"content":"hi"}}"#),
+            (Event::Command(Command { name: "/clear".into() }), r#"{"Command":{"name":"/clear"}}"#),
             (
-                Event::Command(Command {
-                    name: "/clear".into(),
-                }),
-                r#"{"Command":{"name":"/clear"}}"#,
-            ),
-            (
-                Event::Plan(Plan {
-                    name: "p".into(),
-                    content: "1. do".into(),
-                }),
+                Event::Plan(Plan { name: "p".into(), content: "1. do".into() }),
                 r#"{"Plan":{"name":"p","content":"1. do"}}"#,
             ),
             (Event::assistant("ok"), r#"{"AssistantText":{"text":"ok"}}"#),
@@ -572,18 +535,11 @@ mod tests {
                     duration_ms: 5,
                     cost_usd: 0.25,
                     outcome: Some(Outcome::Done),
-                    usage: Some(Usage {
-                        input_tokens: 3,
-                        output_tokens: 4,
-                        ..Usage::default()
-                    }),
+                    usage: Some(Usage { input_tokens: 3, output_tokens: 4, ..Usage::default() }),
                 }),
                 r#"{"Complete":{"success":true,"duration_ms":5,"cost_usd":0.25,"outcome":"done","usage":{"input_tokens":3,"output_tokens":4}}}"#,
             ),
-            (
-                Event::ModelSwitch(ModelSwitch { model: "m".into() }),
-                r#"{"ModelSwitch":{"model":"m"}}"#,
-            ),
+            (Event::ModelSwitch(ModelSwitch { model: "m".into() }), r#"{"ModelSwitch":{"model":"m"}}"#),
             (Event::Compacting, r#""Compacting""#),
             (Event::Compacted, r#""Compacted""#),
             (
@@ -599,22 +555,13 @@ mod tests {
                 }),
                 r#"{"SystemMessage":{"content":"be kind","context_executed_at":"2026-01-31T09:30:00Z","context_commands":[{"name":"git","command":"git status","exit_code":0,"duration_ms":7}]}}"#,
             ),
+            (Event::error("agent", "it broke"), r#"{"Error":{"message":"it broke","kind":"agent"}}"#),
             (
-                Event::error("agent", "it broke"),
-                r#"{"Error":{"message":"it broke","kind":"agent"}}"#,
-            ),
-            (
-                Event::Reasoning(Reasoning {
-                    text: "hm".into(),
-                    subagent: None,
-                }),
+                Event::Reasoning(Reasoning { text: "hm".into(), subagent: None }),
                 r#"{"Reasoning":{"text":"hm"}}"#,
             ),
             (
-                Event::Message(MessageEvent {
-                    role: Role::User,
-                    content: vec![],
-                }),
+                Event::Message(MessageEvent { role: Role::User, content: vec![] }),
                 r#"{"Message":{"role":"user","content":[]}}"#,
             ),
         ]
@@ -632,14 +579,8 @@ mod tests {
     #[test]
     fn a_cost_that_is_no_number_is_not_known() {
         for cost_usd in [f64::NAN, f64::INFINITY] {
-            let event = Event::Complete(Complete {
-                cost_usd,
-                ..Complete::default()
-            });
-            assert_eq!(
-                Event::from_json(&event.to_json()).unwrap(),
-                Event::Complete(Complete::default())
-            );
+            let event = Event::Complete(Complete { cost_usd, ..Complete::default() });
+            assert_eq!(Event::from_json(&event.to_json()).unwrap(), Event::Complete(Complete::default()));
         }
     }
 
@@ -660,16 +601,9 @@ mod tests {
 
     #[test]
     fn what_is_no_event_is_an_error() {
-        for text in [
-            "",
-            "{}",
-            "1",
-            "[]",
-            "{\"UserMessage\":",
-            r#"{"UserMessage":{"content":1}}"#,
-            "nul",
-            "{} {}",
-        ] {
+        for text in
+            ["", "{}", "1", "[]", "{\"UserMessage\":", r#"{"UserMessage":{"content":1}}"#, "nul", "{} {}"]
+        {
             assert!(Event::from_json(text).is_err(), "{text}");
         }
     }
@@ -677,9 +611,7 @@ mod tests {
     #[test]
     fn missing_and_unknown_fields_are_survived() {
         let event = Event::from_json(r#"{"ToolCall":{"tool_name":"Bash","colour":"red"}}"#).unwrap();
-        let Event::ToolCall(call) = event else {
-            panic!("{event:?}")
-        };
+        let Event::ToolCall(call) = event else { panic!("{event:?}") };
         assert_eq!((call.tool_name.as_str(), call.input.as_str()), ("Bash", "{}"));
     }
 }

@@ -43,24 +43,16 @@ impl Open {
 
     /// Finds the state of this name; a name that is not known continues nothing.
     pub fn named(name: &str) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|open| open.as_str() == name)
-            .unwrap_or_default()
+        Self::ALL.into_iter().find(|open| open.as_str() == name).unwrap_or_default()
     }
 
     /// Says where `event` goes and moves on to the state after it.
     pub fn place(&mut self, event: &Event) -> Place {
         let (next, continues) = match event {
-            Event::UserMessage(UserMessage { starts, .. }) => (
-                Self::Prompt,
-                *starts == Some(false) && matches!(self, Self::Prompt | Self::Results),
-            ),
-            Event::ToolResult(ToolResult {
-                starts,
-                subagent: None,
-                ..
-            }) => {
+            Event::UserMessage(UserMessage { starts, .. }) => {
+                (Self::Prompt, *starts == Some(false) && matches!(self, Self::Prompt | Self::Results))
+            }
+            Event::ToolResult(ToolResult { starts, subagent: None, .. }) => {
                 let continues = match starts {
                     Some(true) => false,
                     Some(false) => matches!(self, Self::Prompt | Self::Results),
@@ -68,16 +60,10 @@ impl Open {
                 };
                 (Self::Results, continues)
             }
-            Event::AssistantText(AssistantText {
-                starts,
-                subagent: None,
-                ..
-            })
-            | Event::ToolCall(ToolCall {
-                starts,
-                subagent: None,
-                ..
-            }) => (Self::Assistant, *starts != Some(true) && *self == Self::Assistant),
+            Event::AssistantText(AssistantText { starts, subagent: None, .. })
+            | Event::ToolCall(ToolCall { starts, subagent: None, .. }) => {
+                (Self::Assistant, *starts != Some(true) && *self == Self::Assistant)
+            }
             Event::Plan(_) => (Self::Assistant, *self == Self::Assistant),
             Event::SystemMessage(_) | Event::Error(_) | Event::Message(_) => (Self::Nothing, false),
             // What subagents do is told by the result of the call that started them.
@@ -95,11 +81,7 @@ impl Open {
             | Event::Unknown(_) => return Place::Nowhere,
         };
         *self = next;
-        if continues {
-            Place::Continues
-        } else {
-            Place::Starts
-        }
+        if continues { Place::Continues } else { Place::Starts }
     }
 }
 
@@ -165,11 +147,7 @@ fn message_of_event(event: Event) -> Option<Message> {
         Event::Plan(plan) => (Role::Assistant, Block::text(plan.content)),
         Event::ToolCall(call) => (
             Role::Assistant,
-            Block::ToolUse {
-                id: call.tool_use_id,
-                name: call.tool_name,
-                input: call.input,
-            },
+            Block::ToolUse { id: call.tool_use_id, name: call.tool_name, input: call.input },
         ),
         Event::ToolResult(result) => (
             Role::User,
@@ -201,11 +179,7 @@ pub fn events_of_message(message: Message) -> Vec<Event> {
     if !is_expressible(role, &content) {
         return vec![Event::Message(MessageEvent { role, content })];
     }
-    content
-        .into_iter()
-        .enumerate()
-        .map(|(index, block)| event_of_block(role, block, index == 0))
-        .collect()
+    content.into_iter().enumerate().map(|(index, block)| event_of_block(role, block, index == 0)).collect()
 }
 
 /// Says whether every block has a kind of its own, in this role and in this company.
@@ -215,13 +189,7 @@ fn is_expressible(role: Role, content: &[Block]) -> bool {
             (role, block),
             (_, Block::Text { .. })
                 | (Role::Assistant, Block::ToolUse { .. })
-                | (
-                    Role::User,
-                    Block::ToolResult {
-                        content: ToolOutput::Text(_),
-                        ..
-                    }
-                )
+                | (Role::User, Block::ToolResult { content: ToolOutput::Text(_), .. })
         )
     });
     // A system message is one event, so that its record of context commands has one place.
@@ -232,19 +200,15 @@ fn is_expressible(role: Role, content: &[Block]) -> bool {
 fn event_of_block(role: Role, block: Block, first: bool) -> Event {
     match (role, block) {
         // A prompt starts a message unless it says otherwise, what an agent does goes on with one.
-        (Role::User, Block::Text { text }) => Event::UserMessage(UserMessage {
-            content: text,
-            starts: (!first).then_some(false),
-        }),
-        (Role::Assistant, Block::Text { text }) => Event::AssistantText(AssistantText {
-            text,
-            starts: first.then_some(true),
-            subagent: None,
-        }),
-        (Role::System, Block::Text { text }) => Event::SystemMessage(SystemMessage {
-            content: text,
-            ..SystemMessage::default()
-        }),
+        (Role::User, Block::Text { text }) => {
+            Event::UserMessage(UserMessage { content: text, starts: (!first).then_some(false) })
+        }
+        (Role::Assistant, Block::Text { text }) => {
+            Event::AssistantText(AssistantText { text, starts: first.then_some(true), subagent: None })
+        }
+        (Role::System, Block::Text { text }) => {
+            Event::SystemMessage(SystemMessage { content: text, ..SystemMessage::default() })
+        }
         (Role::Assistant, Block::ToolUse { id, name, input }) => Event::ToolCall(ToolCall {
             tool_use_id: id,
             tool_name: name,
@@ -254,24 +218,16 @@ fn event_of_block(role: Role, block: Block, first: bool) -> Event {
             starts: first.then_some(true),
             subagent: None,
         }),
-        (
-            Role::User,
-            Block::ToolResult {
+        (Role::User, Block::ToolResult { tool_use_id, content: ToolOutput::Text(content), is_error }) => {
+            Event::ToolResult(ToolResult {
                 tool_use_id,
-                content: ToolOutput::Text(content),
+                content,
                 is_error,
-            },
-        ) => Event::ToolResult(ToolResult {
-            tool_use_id,
-            content,
-            is_error,
-            starts: Some(first),
-            ..ToolResult::default()
-        }),
-        (role, block) => Event::Message(MessageEvent {
-            role,
-            content: vec![block],
-        }),
+                starts: Some(first),
+                ..ToolResult::default()
+            })
+        }
+        (role, block) => Event::Message(MessageEvent { role, content: vec![block] }),
     }
 }
 
@@ -325,10 +281,7 @@ mod tests {
             [
                 Message::user("go"),
                 Message::new(Role::Assistant, [Block::text("first"), bash("a"), bash("b")]),
-                Message::new(
-                    Role::User,
-                    [Block::tool_result("a", "ok"), Block::tool_result("b", "ok")]
-                ),
+                Message::new(Role::User, [Block::tool_result("a", "ok"), Block::tool_result("b", "ok")]),
                 Message::assistant("done"),
                 Message::user("again"),
                 Message::user("and again"),
@@ -342,14 +295,8 @@ mod tests {
         let messages = [
             Message::assistant("one"),
             Message::new(Role::Assistant, [Block::text("two"), Block::text("three")]),
-            Message::new(
-                Role::User,
-                [Block::tool_result("a", "x"), Block::text("and this")],
-            ),
-            Message::new(
-                Role::User,
-                [Block::text("p"), Block::text("q"), Block::tool_result("b", "y")],
-            ),
+            Message::new(Role::User, [Block::tool_result("a", "x"), Block::text("and this")]),
+            Message::new(Role::User, [Block::text("p"), Block::text("q"), Block::tool_result("b", "y")]),
             Message::new(Role::User, [Block::tool_result("c", "z")]),
             Message::new(Role::User, []),
             Message::new(Role::System, [Block::text("s"), Block::text("t")]),

@@ -42,10 +42,7 @@ pub struct Message {
 impl Message {
     /// Makes a message of these blocks.
     pub fn new(role: Role, content: impl Into<Vec<Block>>) -> Self {
-        Self {
-            role,
-            content: content.into(),
-        }
+        Self { role, content: content.into() }
     }
 
     /// Makes a user message of one text block.
@@ -93,10 +90,7 @@ impl std::str::FromStr for Role {
     type Err = UnknownRole;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|role| role.as_str() == text)
-            .ok_or_else(|| UnknownRole(text.to_owned()))
+        Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or_else(|| UnknownRole(text.to_owned()))
     }
 }
 

@@ -167,9 +167,7 @@ impl Counts {
                 if agent.is_some() {
                     self.agent.clone_from(agent);
                 }
-                self.model = Some(model.clone())
-                    .filter(|model| !model.is_empty())
-                    .or(self.model.take());
+                self.model = Some(model.clone()).filter(|model| !model.is_empty()).or(self.model.take());
             }
             Event::ModelSwitch(switch) => self.model = Some(switch.model.clone()),
             _ => {}
@@ -287,18 +285,7 @@ mod tests {
 
     #[test]
     fn session_numbers_have_one_form() {
-        for text in [
-            "",
-            "S",
-            "3",
-            "S0",
-            "S-1",
-            "S+1",
-            "S03",
-            "S99999999999",
-            "Sx",
-            "SS1",
-        ] {
+        for text in ["", "S", "3", "S0", "S-1", "S+1", "S03", "S99999999999", "Sx", "SS1"] {
             assert!(text.parse::<SessionId>().is_err(), "{text}");
         }
         assert_eq!("s12".parse::<SessionId>(), Ok(SessionId(12)));
@@ -310,39 +297,20 @@ mod tests {
         let long = "ä".repeat(100);
         assert_eq!(counts(&[]).preview, None);
         assert_eq!(counts(&[Event::assistant("x")]).preview, None);
-        assert_eq!(
-            counts(&[Event::user(&long), Event::user("b")]).preview_text(),
-            "ä".repeat(80)
-        );
+        assert_eq!(counts(&[Event::user(&long), Event::user("b")]).preview_text(), "ä".repeat(80));
         assert_eq!(counts(&[result.clone(), Event::user("later")]).preview_text(), "");
-        let Event::UserMessage(mut goes_on) = Event::user("same") else {
-            unreachable!()
-        };
+        let Event::UserMessage(mut goes_on) = Event::user("same") else { unreachable!() };
         goes_on.starts = Some(false);
-        assert_eq!(
-            counts(&[result.clone(), Event::UserMessage(goes_on.clone())]).preview_text(),
-            "same"
-        );
+        assert_eq!(counts(&[result.clone(), Event::UserMessage(goes_on.clone())]).preview_text(), "same");
         let system = Event::SystemMessage(crate::event::SystemMessage::default());
-        assert_eq!(
-            counts(&[system, result, Event::UserMessage(goes_on.clone())]).preview_text(),
-            "same"
-        );
+        assert_eq!(counts(&[system, result, Event::UserMessage(goes_on.clone())]).preview_text(), "same");
         // The first text counts, also where it is empty.
-        assert_eq!(
-            counts(&[Event::user(""), Event::UserMessage(goes_on)]).preview_text(),
-            ""
-        );
+        assert_eq!(counts(&[Event::user(""), Event::UserMessage(goes_on)]).preview_text(), "");
     }
 
     #[test]
     fn counting_in_two_parts_is_counting_in_one() {
-        let events = [
-            Event::user("a"),
-            Event::assistant("b"),
-            Event::assistant("c"),
-            Event::Compacted,
-        ];
+        let events = [Event::user("a"), Event::assistant("b"), Event::assistant("c"), Event::Compacted];
         let whole = counts(&events);
         for cut in 0..=events.len() {
             let mut parts = counts(&events[..cut]);
@@ -357,12 +325,7 @@ mod tests {
     #[test]
     fn a_prompt_after_the_end_of_a_turn_opens_the_session_again() {
         let complete = |success| {
-            Event::Complete(Complete {
-                success,
-                duration_ms: 5,
-                cost_usd: 0.5,
-                ..Complete::default()
-            })
+            Event::Complete(Complete { success, duration_ms: 5, cost_usd: 0.5, ..Complete::default() })
         };
         let completed = |events: &[Event]| TurnTotals::of(events).completed;
         assert_eq!(completed(&[Event::user("a")]), None);

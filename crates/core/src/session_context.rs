@@ -42,12 +42,7 @@ impl<S: SessionStore + ?Sized> SessionContext<S> {
                 Address::Name(id.to_owned())
             }
         };
-        Ok(Self {
-            store,
-            address,
-            worktree: ".".to_owned(),
-            key: SessionKey::of(id),
-        })
+        Ok(Self { store, address, worktree: ".".to_owned(), key: SessionKey::of(id) })
     }
 
     /// Says which worktree the session belongs to, should it have to be made.
@@ -69,10 +64,7 @@ impl<S: SessionStore + ?Sized> SessionContext<S> {
         match &self.address {
             Address::Number(id) => Ok(*id),
             Address::Name(name) => {
-                let new = NewSession {
-                    name: Some(name.clone()),
-                    worktree: self.worktree.clone(),
-                };
+                let new = NewSession { name: Some(name.clone()), worktree: self.worktree.clone() };
                 self.store.find_or_create(new).await
             }
         }
@@ -89,9 +81,7 @@ impl<S: SessionStore + ?Sized> HasSessionKey for SessionContext<S> {
 impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
     async fn append(&self, message: Message) -> Result<(), StoreError> {
         let id = self.number_or_create().await?;
-        self.store
-            .append(id, Turn::verbatim(events_of_message(message)))
-            .await?;
+        self.store.append(id, Turn::verbatim(events_of_message(message))).await?;
         Ok(())
     }
 
@@ -112,10 +102,7 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
     async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
         // A session that has not been made yet is made now, so that the fork lives in the same store.
         let id = self.number_or_create().await?;
-        let new = NewSession {
-            name: None,
-            worktree: self.worktree.clone(),
-        };
+        let new = NewSession { name: None, worktree: self.worktree.clone() };
         let fork = self.store.fork(id, Seq::END, new).await?;
         let fork = Self::open(Arc::clone(&self.store), &fork.to_string())?;
         Ok(Box::new(fork.in_worktree(self.worktree.clone())))
@@ -173,14 +160,7 @@ pub async fn read_history<S: SessionStore + ?Sized>(
     let opening = read_opening(store, id).await?;
     let mut messages = Vec::new();
     if let Some(summary) = &opening.summary {
-        messages.extend(
-            opening
-                .system
-                .clone()
-                .map(|event| crate::fold([event]))
-                .into_iter()
-                .flatten(),
-        );
+        messages.extend(opening.system.clone().map(|event| crate::fold([event])).into_iter().flatten());
         messages.extend(summary_messages(summary));
     }
     let mut fold = Fold::default();
@@ -193,11 +173,7 @@ pub async fn read_history<S: SessionStore + ?Sized>(
 pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<String, StoreError> {
     let opening = read_opening(store, id).await?;
     // Without a summary the log itself begins with the system message.
-    let system = opening
-        .summary
-        .as_ref()
-        .and(opening.system.as_ref())
-        .and_then(system_text);
+    let system = opening.summary.as_ref().and(opening.system.as_ref()).and_then(system_text);
     let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
     each_event(store, id, opening.after, |event| context.push(&event)).await?;
     Ok(context.finish())
@@ -215,19 +191,11 @@ struct Opening {
 
 async fn read_opening<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<Opening, StoreError> {
     let Some(newest) = store.compactions(id).await?.pop() else {
-        return Ok(Opening {
-            system: None,
-            summary: None,
-            after: Seq::START,
-        });
+        return Ok(Opening { system: None, summary: None, after: Seq::START });
     };
     let first = store.read(id, Page::After(Seq::START, 1)).await?.pop();
     let system = first.and_then(|first| first.event().ok()).filter(is_system);
-    Ok(Opening {
-        system,
-        summary: Some(newest.summary),
-        after: newest.after_seq,
-    })
+    Ok(Opening { system, summary: Some(newest.summary), after: newest.after_seq })
 }
 
 /// Says whether an event is a system message, in either of the forms in which one is stored.
@@ -277,9 +245,6 @@ async fn each_event<S: SessionStore + ?Sized>(
 /// history with a hole in it does not pass for a whole one.
 fn decode(session: SessionId, stored: &StoredEvent) -> Event {
     stored.event().unwrap_or_else(|damage| {
-        Event::error(
-            "damaged",
-            format!("event {} of session {session} is damaged: {damage}", stored.seq),
-        )
+        Event::error("damaged", format!("event {} of session {session} is damaged: {damage}", stored.seq))
     })
 }

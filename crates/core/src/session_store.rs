@@ -124,10 +124,7 @@ pub struct Turn {
 impl Turn {
     /// Makes a turn of these events, exactly as they are.
     pub fn verbatim(events: impl IntoIterator<Item = Event>) -> Self {
-        Self {
-            events: events.into_iter().map(NewEvent::from).collect(),
-            ..Self::default()
-        }
+        Self { events: events.into_iter().map(NewEvent::from).collect(), ..Self::default() }
     }
 
     /// Makes a turn of these events as they are kept: each cut down by [`compact_event`].
@@ -172,10 +169,7 @@ impl NewEvent {
     /// Takes an event as the text that it was stored as elsewhere, so that a copy is the same to the byte.
     pub fn verbatim(json: String) -> Result<Self, EventError> {
         let event = Event::from_json(&json)?;
-        Ok(Self {
-            event,
-            json: Some(json),
-        })
+        Ok(Self { event, json: Some(json) })
     }
 
     /// Returns the event.
@@ -449,11 +443,7 @@ pub fn check_name(name: &str) -> Result<(), StoreError> {
     let numeric = name
         .strip_prefix(['S', 's'])
         .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()));
-    if name.trim().is_empty() || numeric {
-        Err(StoreError::UnusableName(name.to_owned()))
-    } else {
-        Ok(())
-    }
+    if name.trim().is_empty() || numeric { Err(StoreError::UnusableName(name.to_owned())) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -465,26 +455,15 @@ mod tests {
         for name in ["", " ", "S3", "s12", "S007"] {
             assert!(check_name(name).is_err(), "{name}");
         }
-        for name in [
-            "S",
-            "S3x",
-            "3",
-            "my session",
-            "../etc",
-            "Ünïcode\u{202e}",
-            "a\0b",
-            "--flag",
-        ] {
+        for name in ["S", "S3x", "3", "my session", "../etc", "Ünïcode\u{202e}", "a\0b", "--flag"] {
             assert!(check_name(name).is_ok(), "{name}");
         }
     }
 
     #[test]
     fn a_worktree_is_recognised_in_every_form() {
-        let filter = WorktreeFilter {
-            names: vec!["../feat".into(), "feat-branch".into()],
-            last_part: "feat".into(),
-        };
+        let filter =
+            WorktreeFilter { names: vec!["../feat".into(), "feat-branch".into()], last_part: "feat".into() };
         for stored in ["../feat", "feat-branch", "/old/place/feat", "/old/place/feat/"] {
             assert!(filter.matches(stored), "{stored}");
         }

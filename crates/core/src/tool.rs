@@ -80,9 +80,7 @@ impl Tool {
     pub fn key_input(self, input: &Json) -> Json {
         let fields = input.fields();
         let kept = |names: &'static [&'static str]| {
-            names
-                .iter()
-                .filter_map(|name| fields.get(*name).map(|value| (*name, *value)))
+            names.iter().filter_map(|name| fields.get(*name).map(|value| (*name, *value)))
         };
         match self.key_fields() {
             KeyFields::All(names) => Json::from_fields(kept(names)),

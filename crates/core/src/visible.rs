@@ -61,11 +61,7 @@ mod tests {
     fn nothing_that_acts_is_left() {
         let everything: String = (0..=0x2FFF).filter_map(char::from_u32).collect();
         assert!(visible_line(&everything).chars().all(|c| !acts_on_terminal(c)));
-        assert!(
-            visible(&everything)
-                .chars()
-                .all(|c| !acts_on_terminal(c) || c == '\n' || c == '\t')
-        );
+        assert!(visible(&everything).chars().all(|c| !acts_on_terminal(c) || c == '\n' || c == '\t'));
     }
 
     #[test]

@@ -97,11 +97,8 @@ impl State {
         if let Some(name) = &new.name {
             check_name(name)?;
         }
-        let id = self
-            .last_number
-            .checked_add(1)
-            .and_then(SessionId::new)
-            .ok_or_else(|| StoreError::Other {
+        let id =
+            self.last_number.checked_add(1).and_then(SessionId::new).ok_or_else(|| StoreError::Other {
                 place: "memory".to_owned(),
                 source: "every session number has been used".into(),
             })?;
@@ -129,10 +126,7 @@ impl State {
     }
 
     fn find(&self, name: &str) -> Vec<SessionId> {
-        self.by_activity(|id, session| session.called(id) == name)
-            .into_iter()
-            .map(|(id, _)| id)
-            .collect()
+        self.by_activity(|id, session| session.called(id) == name).into_iter().map(|(id, _)| id).collect()
     }
 }
 
@@ -169,14 +163,12 @@ impl Session {
             self.cost_usd += totals.cost_usd;
         }
         turn.count_into(&mut self.counts, before);
-        self.events.extend(turn.events.into_iter().map(|new| Text {
-            kind: new.event().kind().to_owned(),
-            json: new.into_json(),
-        }));
-        Appended {
-            first: before.next(),
-            last: self.last(),
-        }
+        self.events.extend(
+            turn.events
+                .into_iter()
+                .map(|new| Text { kind: new.event().kind().to_owned(), json: new.into_json() }),
+        );
+        Appended { first: before.next(), last: self.last() }
     }
 
     /// Returns the events that stand at these indices, as far as there are such.
@@ -221,9 +213,7 @@ impl Session {
         Ok(Self {
             counts,
             events,
-            compactions: compactions
-                .map(|(seq, summary)| (*seq, summary.clone()))
-                .collect(),
+            compactions: compactions.map(|(seq, summary)| (*seq, summary.clone())).collect(),
             ..Self::default()
         })
     }

@@ -34,9 +34,7 @@ fn noise(seed: usize) -> String {
     let mut state = seed as u64 + 1;
     (0..1500)
         .map(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             char::from(b'a' + (state >> 59) as u8 % 26)
         })
         .collect()
@@ -53,10 +51,7 @@ fn appending_worker(path: &Path) {
         Ok(store) => store,
         Err(error) => return say(format!("unopened {}", error.kind())),
     };
-    let id = match wait(store.find_or_create(NewSession {
-        name: Some("s".into()),
-        worktree: ".".into(),
-    })) {
+    let id = match wait(store.find_or_create(NewSession { name: Some("s".into()), worktree: ".".into() })) {
         Ok(id) => id,
         Err(error) => return say(format!("unmade {}", error.kind())),
     };
@@ -88,12 +83,7 @@ fn run_with(test: &str, path: &Path, syscall: &str, fault: &str, nth: usize) -> 
     // Not with --seccomp-bpf, which is quicker and silently injects no signals.
     strace
         .args(["-f", "-qq", "-o", "/dev/null", "-e", "signal=none"])
-        .args([
-            "-e",
-            &format!("trace={syscall}"),
-            "-e",
-            &format!("inject={syscall}:{fault}:when={nth}"),
-        ])
+        .args(["-e", &format!("trace={syscall}"), "-e", &format!("inject={syscall}:{fault}:when={nth}")])
         .arg(command.get_program())
         .args(command.get_args())
         .stdin(Stdio::null());
@@ -101,10 +91,7 @@ fn run_with(test: &str, path: &Path, syscall: &str, fault: &str, nth: usize) -> 
         strace.env(key, value.unwrap());
     }
     let output = strace.output().unwrap();
-    let mut said = Said {
-        all: scratch::text(&output),
-        ..Said::default()
-    };
+    let mut said = Said { all: scratch::text(&output), ..Said::default() };
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
@@ -150,10 +137,7 @@ fn whole_turns(project: &Project) -> Vec<usize> {
     let counts = wait(store.get(id)).unwrap().counts;
     assert_eq!(counts.events as usize, texts.len());
     drop(store);
-    let sound: String = project
-        .raw()
-        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
-        .unwrap();
+    let sound: String = project.raw().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok");
     turns
 }
@@ -183,16 +167,8 @@ fn at_every_call(
     points
 }
 
-const CHANGING: [&str; 8] = [
-    "openat",
-    "pwrite64",
-    "fsync",
-    "fdatasync",
-    "ftruncate",
-    "unlink",
-    "rename",
-    "renameat2",
-];
+const CHANGING: [&str; 8] =
+    ["openat", "pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "rename", "renameat2"];
 
 /// After a kill: everything acknowledged is there, at most one more turn, and the next one can be appended.
 fn check_after_kill(project: &Project, said: &Said) {
@@ -202,17 +178,9 @@ fn check_after_kill(project: &Project, said: &Said) {
     }
     let turns = whole_turns(project);
     assert!(turns.starts_with(&said.acknowledged), "{turns:?} {}", said.all);
-    assert!(
-        turns.len() <= said.acknowledged.len() + 1,
-        "{turns:?} {}",
-        said.all
-    );
+    assert!(turns.len() <= said.acknowledged.len() + 1, "{turns:?} {}", said.all);
     let store = project.store();
-    let id = wait(store.find_or_create(NewSession {
-        name: Some("s".into()),
-        worktree: ".".into(),
-    }))
-    .unwrap();
+    let id = wait(store.find_or_create(NewSession { name: Some("s".into()), worktree: ".".into() })).unwrap();
     wait(store.append(id, turn(9))).unwrap();
     drop(store);
     assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
@@ -229,17 +197,9 @@ fn a_kill_at_any_call_of_an_append_loses_nothing() {
     let with_history = || {
         let project = Project::new();
         let store = project.store();
-        let id = wait(store.create(NewSession {
-            name: Some("other".into()),
-            worktree: ".".into(),
-        }))
-        .unwrap();
+        let id = wait(store.create(NewSession { name: Some("other".into()), worktree: ".".into() })).unwrap();
         append(&store, id, (0..200).map(|number| Event::user(noise(number))));
-        wait(store.create(NewSession {
-            name: Some("s".into()),
-            worktree: ".".into(),
-        }))
-        .unwrap();
+        wait(store.create(NewSession { name: Some("s".into()), worktree: ".".into() })).unwrap();
         project
     };
     let test = "a_kill_at_any_call_of_an_append_loses_nothing";
@@ -272,11 +232,7 @@ fn a_write_or_sync_that_fails_is_an_error_and_the_next_turn_is_stored() {
     }
     let with_session = || {
         let project = Project::new();
-        wait(project.store().create(NewSession {
-            name: Some("s".into()),
-            worktree: ".".into(),
-        }))
-        .unwrap();
+        wait(project.store().create(NewSession { name: Some("s".into()), worktree: ".".into() })).unwrap();
         project
     };
     let test = "a_write_or_sync_that_fails_is_an_error_and_the_next_turn_is_stored";
@@ -294,11 +250,8 @@ fn a_write_or_sync_that_fails_is_an_error_and_the_next_turn_is_stored() {
             }
             // What failed is not there, unless its fate was decided before the error: never by half.
             let turns = whole_turns(project);
-            let stored: Vec<usize> = turns
-                .iter()
-                .copied()
-                .filter(|number| said.acknowledged.contains(number))
-                .collect();
+            let stored: Vec<usize> =
+                turns.iter().copied().filter(|number| said.acknowledged.contains(number)).collect();
             assert_eq!(stored, said.acknowledged, "{turns:?} {}", said.all);
         });
     }
@@ -351,15 +304,8 @@ fn a_full_disk_is_said_and_writing_goes_on_when_there_is_room() {
 fn the_check_finds_half_a_turn() {
     let project = Project::new();
     let store = project.store();
-    let id = wait(store.create(NewSession {
-        name: Some("s".into()),
-        worktree: ".".into(),
-    }))
-    .unwrap();
-    let half = Turn {
-        events: turn(0).events.into_iter().take(EVENTS - 1).collect(),
-        ..Turn::default()
-    };
+    let id = wait(store.create(NewSession { name: Some("s".into()), worktree: ".".into() })).unwrap();
+    let half = Turn { events: turn(0).events.into_iter().take(EVENTS - 1).collect(), ..Turn::default() };
     wait(store.append(id, half)).unwrap();
     drop(store);
     assert!(std::panic::catch_unwind(|| whole_turns(&project)).is_err());

@@ -29,10 +29,7 @@ fn the_file_appears_with_its_first_session_and_not_before() {
     let id = SessionId::new(1).unwrap();
     assert_eq!(wait(store.list(&ListQuery::default())).unwrap(), []);
     assert!(matches!(wait(store.get(id)), Err(StoreError::NoSuchSession(_))));
-    assert!(matches!(
-        wait(store.append(id, Turn::verbatim(talk("x")))),
-        Err(StoreError::NoSuchSession(_))
-    ));
+    assert!(matches!(wait(store.append(id, Turn::verbatim(talk("x")))), Err(StoreError::NoSuchSession(_))));
     assert!(!project.path().parent().unwrap().exists());
     assert_eq!(new_session(&store), id);
     assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
@@ -60,13 +57,7 @@ fn a_file_with_wide_modes_is_made_private() {
     set(project.path().parent().unwrap(), 0o755);
     drop(project.store());
     assert_eq!(std::fs::metadata(project.path()).unwrap().mode() & 0o777, 0o600);
-    assert_eq!(
-        std::fs::metadata(project.path().parent().unwrap())
-            .unwrap()
-            .mode()
-            & 0o777,
-        0o700
-    );
+    assert_eq!(std::fs::metadata(project.path().parent().unwrap()).unwrap().mode() & 0o777, 0o700);
 }
 
 #[test]
@@ -86,9 +77,7 @@ fn any_client_can_read_it_and_finds_four_tables() {
         .map(Result::unwrap)
         .collect();
     assert_eq!(tables, ["compactions", "events", "meta", "sessions"]);
-    let mode: String = raw
-        .pragma_query_value(None, "journal_mode", |row| row.get(0))
-        .unwrap();
+    let mode: String = raw.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
     assert_eq!(mode, "delete");
     let (version, format): (String, String) = raw
         .query_row(
@@ -124,10 +113,7 @@ fn the_sqlite3_shell_opens_it() {
         .arg("PRAGMA integrity_check; PRAGMA journal_mode; SELECT id, name, worktree, completed FROM sessions; SELECT seq, kind FROM events;")
         .output()
         .unwrap();
-    assert_eq!(
-        scratch::text(&output).trim(),
-        "ok\ndelete\n1|S1|.|\n1|UserMessage\n2|AssistantText"
-    );
+    assert_eq!(scratch::text(&output).trim(), "ok\ndelete\n1|S1|.|\n1|UserMessage\n2|AssistantText");
 }
 
 #[test]
@@ -144,11 +130,7 @@ fn numbers_are_never_used_again() {
     let raw = project.raw();
     for table in ["events", "compactions"] {
         let left: i64 = raw
-            .query_row(
-                &format!("SELECT count(*) FROM {table} WHERE session_id = 3"),
-                [],
-                |row| row.get(0),
-            )
+            .query_row(&format!("SELECT count(*) FROM {table} WHERE session_id = 3"), [], |row| row.get(0))
             .unwrap();
         assert_eq!(left, 0, "{table}");
     }
@@ -168,10 +150,7 @@ fn a_file_of_the_original_program_opens_lists_and_continues() {
         )
         .unwrap();
     original
-        .execute(
-            "UPDATE sessions SET completed = 1, duration_ms = 5, cost_usd = 0.5 WHERE id = ?1",
-            [second],
-        )
+        .execute("UPDATE sessions SET completed = 1, duration_ms = 5, cost_usd = 0.5 WHERE id = ?1", [second])
         .unwrap();
     drop(original);
 
@@ -179,14 +158,8 @@ fn a_file_of_the_original_program_opens_lists_and_continues() {
     let listed = wait(store.list(&ListQuery::default())).unwrap();
     assert_eq!(listed.len(), 2);
     let session = &listed[0];
-    assert_eq!(
-        (session.name.as_str(), session.worktree.as_str()),
-        ("S2", "feature")
-    );
-    assert_eq!(
-        (session.completed, session.duration_ms, session.cost_usd),
-        (Some(true), 5, 0.5)
-    );
+    assert_eq!((session.name.as_str(), session.worktree.as_str()), ("S2", "feature"));
+    assert_eq!((session.completed, session.duration_ms, session.cost_usd), (Some(true), 5, 0.5));
     assert_eq!((session.counts.events, session.counts.messages), (2, 2));
     assert_eq!(session.counts.preview_text(), "from the original");
     assert!(
@@ -229,10 +202,7 @@ fn the_first_versions_of_the_original_program_are_read() {
         .unwrap();
     let store = project.store();
     let listed = wait(store.list(&ListQuery::default())).unwrap();
-    assert_eq!(
-        (listed[0].name.as_str(), listed[0].counts.preview_text()),
-        ("old", "plain")
-    );
+    assert_eq!((listed[0].name.as_str(), listed[0].counts.preview_text()), ("old", "plain"));
     append(&store, listed[0].id, talk("more"));
     assert_eq!(read_all(&store, listed[0].id).len(), 3);
 }
@@ -247,10 +217,8 @@ fn upgrading_keeps_columns_that_we_do_not_know() {
     original_session(&original, "main");
     drop(original);
     drop(project.store());
-    let odd: String = project
-        .raw()
-        .query_row("SELECT \"odd name\" FROM sessions", [], |row| row.get(0))
-        .unwrap();
+    let odd: String =
+        project.raw().query_row("SELECT \"odd name\" FROM sessions", [], |row| row.get(0)).unwrap();
     assert_eq!(odd, "x");
 }
 
@@ -264,15 +232,8 @@ fn the_original_program_and_we_use_one_file_in_turns() {
     let theirs = original_session(&original, "main");
     original_append(&original, theirs, &talk("theirs"));
     let order = |store: &SqliteStore| -> Vec<(String, u64)> {
-        let listed = wait(store.list(&ListQuery {
-            limit: Some(2),
-            ..ListQuery::default()
-        }))
-        .unwrap();
-        listed
-            .iter()
-            .map(|record| (record.id.to_string(), record.counts.messages))
-            .collect()
+        let listed = wait(store.list(&ListQuery { limit: Some(2), ..ListQuery::default() })).unwrap();
+        listed.iter().map(|record| (record.id.to_string(), record.counts.messages)).collect()
     };
     assert_eq!(order(&store), [("S2".into(), 2), ("S1".into(), 2)]);
     original_append(&original, 1, &[Event::user("into yours")]);
@@ -286,9 +247,7 @@ fn the_original_program_and_we_use_one_file_in_turns() {
     assert_eq!(wait(store.get(fork)).unwrap().counts.messages, 3);
     assert_eq!(order(&store), [("S3".into(), 3), ("S2".into(), 5)]);
     // The original program deletes and vacuums.
-    original
-        .execute_batch("PRAGMA foreign_keys=ON; DELETE FROM sessions WHERE id = 3; VACUUM;")
-        .unwrap();
+    original.execute_batch("PRAGMA foreign_keys=ON; DELETE FROM sessions WHERE id = 3; VACUUM;").unwrap();
     assert_eq!(order(&store), [("S2".into(), 5), ("S1".into(), 3)]);
     append(&store, mine, talk("y"));
     assert_eq!(order(&store), [("S1".into(), 5), ("S2".into(), 5)]);
@@ -296,31 +255,16 @@ fn the_original_program_and_we_use_one_file_in_turns() {
 
 #[test]
 fn a_newer_file_is_refused_and_not_touched() {
-    for (key, value) in [
-        ("schema_version", "4"),
-        ("azureal_format", "2"),
-        ("azureal_format", "two"),
-    ] {
+    for (key, value) in [("schema_version", "4"), ("azureal_format", "2"), ("azureal_format", "two")] {
         let project = Project::new();
         let store = project.store();
         append(&store, new_session(&store), talk("x"));
         drop(store);
-        project
-            .raw()
-            .execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", [key, value])
-            .unwrap();
+        project.raw().execute("INSERT OR REPLACE INTO meta VALUES (?1, ?2)", [key, value]).unwrap();
         let before = std::fs::read(project.path()).unwrap();
-        let error = SqliteStore::open(project.path(), SqliteOptions::default())
-            .err()
-            .unwrap();
-        assert!(
-            matches!(&error, StoreError::Newer { found, .. } if found == value),
-            "{error}"
-        );
-        assert!(
-            error.to_string().contains(key) && error.hint().is_some(),
-            "{error}"
-        );
+        let error = SqliteStore::open(project.path(), SqliteOptions::default()).err().unwrap();
+        assert!(matches!(&error, StoreError::Newer { found, .. } if found == value), "{error}");
+        assert!(error.to_string().contains(key) && error.hint().is_some(), "{error}");
         assert!(std::fs::read(project.path()).unwrap() == before);
     }
 }
@@ -329,22 +273,15 @@ fn a_newer_file_is_refused_and_not_touched() {
 fn what_is_no_store_is_refused_and_not_touched() {
     let foreign = Project::new();
     std::fs::create_dir_all(foreign.path().parent().unwrap()).unwrap();
-    foreign
-        .raw()
-        .execute_batch("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine');")
-        .unwrap();
+    foreign.raw().execute_batch("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine');").unwrap();
     let foreign = std::fs::read(foreign.path()).unwrap();
-    for (what, content) in [
-        ("an empty file", Vec::new()),
-        ("a text", b"hello".repeat(2000)),
-        ("a database", foreign),
-    ] {
+    for (what, content) in
+        [("an empty file", Vec::new()), ("a text", b"hello".repeat(2000)), ("a database", foreign)]
+    {
         let project = Project::new();
         std::fs::create_dir_all(project.path().parent().unwrap()).unwrap();
         std::fs::write(project.path(), &content).unwrap();
-        let error = SqliteStore::open(project.path(), SqliteOptions::default())
-            .err()
-            .unwrap();
+        let error = SqliteStore::open(project.path(), SqliteOptions::default()).err().unwrap();
         assert!(matches!(error, StoreError::NotAStore { .. }), "{what}: {error}");
         assert!(std::fs::read(project.path()).unwrap() == content, "{what}");
     }
@@ -365,11 +302,7 @@ fn links_and_other_things_in_its_place_are_refused() {
     let before = std::fs::read(elsewhere.path()).unwrap();
 
     let project = Project::new();
-    symlink(
-        elsewhere.path().parent().unwrap(),
-        project.folder.path().join(".azureal"),
-    )
-    .unwrap();
+    symlink(elsewhere.path().parent().unwrap(), project.folder.path().join(".azureal")).unwrap();
     refused(&project);
 
     let project = Project::new();
@@ -441,10 +374,7 @@ fn nothing_of_a_hostile_file_runs() {
     assert!(events.iter().all(|event| event.event().is_ok()));
     // What the store itself relies on still works with triggers off.
     wait(store.delete(id)).unwrap();
-    let left: i64 = project
-        .raw()
-        .query_row("SELECT count(*) FROM events", [], |row| row.get(0))
-        .unwrap();
+    let left: i64 = project.raw().query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
 }
 
@@ -458,16 +388,8 @@ fn a_damaged_row_is_reported_and_the_rest_is_readable() {
     }
     let bomb = zstd::bulk::compress(&vec![b' '; 80 << 20], 3).unwrap();
     let raw = project.raw();
-    for (seq, data) in [
-        (2, vec![0_u8; 5]),
-        (3, b"{\"UserMessage\":{\"content\":".to_vec()),
-        (4, bomb),
-    ] {
-        raw.execute(
-            "UPDATE events SET data = ?1 WHERE seq = ?2",
-            rusqlite::params![data, seq],
-        )
-        .unwrap();
+    for (seq, data) in [(2, vec![0_u8; 5]), (3, b"{\"UserMessage\":{\"content\":".to_vec()), (4, bomb)] {
+        raw.execute("UPDATE events SET data = ?1 WHERE seq = ?2", rusqlite::params![data, seq]).unwrap();
     }
     let readable: Vec<u64> = read_all(&store, id)
         .into_iter()
@@ -477,10 +399,7 @@ fn a_damaged_row_is_reported_and_the_rest_is_readable() {
     assert_eq!(readable, [1, 5, 6]);
     let context = wait(read_context(&store, id)).unwrap();
     for seq in [2, 3, 4] {
-        assert!(
-            context.contains(&format!("event {seq} of session S1 is damaged")),
-            "{context}"
-        );
+        assert!(context.contains(&format!("event {seq} of session S1 is damaged")), "{context}");
     }
     assert!(context.contains("one") && context.contains("three"));
     append(&store, id, talk("goes on"));
@@ -493,15 +412,9 @@ fn the_last_events_are_read_without_the_rest() {
     let id = new_session(&store);
     append(&store, id, (0..500).map(|number| Event::user(number.to_string())));
     // Everything but the last is made unreadable: reading the last must not come by it.
-    project
-        .raw()
-        .execute("UPDATE events SET data = x'00' WHERE seq <= 490", [])
-        .unwrap();
+    project.raw().execute("UPDATE events SET data = x'00' WHERE seq <= 490", []).unwrap();
     let page = wait(store.read(id, Page::last(10))).unwrap();
-    assert_eq!(
-        page.iter().map(|event| event.seq.0).collect::<Vec<_>>(),
-        (491..=500).collect::<Vec<_>>()
-    );
+    assert_eq!(page.iter().map(|event| event.seq.0).collect::<Vec<_>>(), (491..=500).collect::<Vec<_>>());
     assert!(page.iter().all(|event| event.event().is_ok()));
 }
 
@@ -525,15 +438,7 @@ fn a_page_of_large_events_is_cut_and_the_next_goes_on() {
 #[test]
 fn a_write_ahead_log_is_gone_when_the_last_one_closes() {
     let project = Project::new();
-    let wal = || {
-        SqliteStore::open(
-            project.path(),
-            SqliteOptions {
-                journal: Journal::Wal,
-            },
-        )
-        .unwrap()
-    };
+    let wal = || SqliteStore::open(project.path(), SqliteOptions { journal: Journal::Wal }).unwrap();
     let id = new_session(&project.store());
     let first = wal();
     append(&first, id, talk("x"));
@@ -544,10 +449,7 @@ fn a_write_ahead_log_is_gone_when_the_last_one_closes() {
     append(&second, id, talk("z"));
     drop(second);
     assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
-    let mode: String = project
-        .raw()
-        .pragma_query_value(None, "journal_mode", |row| row.get(0))
-        .unwrap();
+    let mode: String = project.raw().pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
     assert_eq!(mode, "delete");
     assert_eq!(read_all(&project.store(), id).len(), 6);
 }
@@ -581,14 +483,8 @@ fn tokens_of_a_turn_are_added_with_it() {
     let project = Project::new();
     let store = project.store();
     let id = new_session(&store);
-    let turn = Turn {
-        tokens: Tokens { input: 10, output: 3 },
-        ..Turn::verbatim(talk("x"))
-    };
+    let turn = Turn { tokens: Tokens { input: 10, output: 3 }, ..Turn::verbatim(talk("x")) };
     wait(store.append(id, turn.clone())).unwrap();
     wait(store.append(id, turn)).unwrap();
-    assert_eq!(
-        wait(store.get(id)).unwrap().tokens,
-        Tokens { input: 20, output: 6 }
-    );
+    assert_eq!(wait(store.get(id)).unwrap().tokens, Tokens { input: 20, output: 6 });
 }

@@ -47,9 +47,8 @@ fn eight_processes_append_to_one_session() {
     let project = Project::new();
     assert_eq!(new_session(&project.store()), first);
     let test = "eight_processes_append_to_one_session";
-    let children = (0..PROCESSES)
-        .map(|n| worker(test, &n.to_string(), &project.path()).spawn().unwrap())
-        .collect();
+    let children =
+        (0..PROCESSES).map(|n| worker(test, &n.to_string(), &project.path()).spawn().unwrap()).collect();
     join(children);
 
     let store = project.store();
@@ -58,15 +57,11 @@ fn eight_processes_append_to_one_session() {
     let mut next_turn = [0; PROCESSES];
     for (index, turn) in events.chunks(EVENTS).enumerate() {
         // Whole, in one piece, and each process's own turns in the order in which it made them.
-        let texts: Vec<String> = turn
-            .iter()
-            .map(|event| text_of(&event.event().unwrap()))
-            .collect();
+        let texts: Vec<String> = turn.iter().map(|event| text_of(&event.event().unwrap())).collect();
         let (process, _) = texts[0].split_once(' ').unwrap();
         let process: usize = process.parse().unwrap();
-        let expected: Vec<String> = (0..EVENTS)
-            .map(|event| format!("{process} {} {event}", next_turn[process]))
-            .collect();
+        let expected: Vec<String> =
+            (0..EVENTS).map(|event| format!("{process} {} {event}", next_turn[process])).collect();
         assert_eq!(texts, expected);
         next_turn[process] += 1;
         for (offset, event) in turn.iter().enumerate() {
@@ -74,10 +69,7 @@ fn eight_processes_append_to_one_session() {
         }
     }
     assert_eq!(next_turn, [TURNS; PROCESSES]);
-    assert_eq!(
-        wait(store.get(first)).unwrap().counts.messages as usize,
-        events.len()
-    );
+    assert_eq!(wait(store.get(first)).unwrap().counts.messages as usize, events.len());
 }
 
 fn text_of(event: &Event) -> String {
@@ -91,10 +83,7 @@ fn text_of(event: &Event) -> String {
 fn processes_that_start_at_once_make_one_store_and_one_session_of_a_name() {
     if let Some((_, path)) = scratch::role() {
         let store = SqliteStore::open(path, SqliteOptions::default()).unwrap();
-        let new = NewSession {
-            name: Some("shared".into()),
-            worktree: ".".into(),
-        };
+        let new = NewSession { name: Some("shared".into()), worktree: ".".into() };
         let id = wait(store.find_or_create(new)).unwrap();
         wait(store.append(id, Turn::verbatim([Event::user("here")]))).unwrap();
         wait(store.create(NewSession::default())).unwrap();
@@ -103,11 +92,7 @@ fn processes_that_start_at_once_make_one_store_and_one_session_of_a_name() {
     let test = "processes_that_start_at_once_make_one_store_and_one_session_of_a_name";
     for _ in 0..5 {
         let project = Project::new();
-        join(
-            (0..16)
-                .map(|_| worker(test, "any", &project.path()).spawn().unwrap())
-                .collect(),
-        );
+        join((0..16).map(|_| worker(test, "any", &project.path()).spawn().unwrap()).collect());
         let store = project.store();
         assert_eq!(wait(store.find("shared")).unwrap().len(), 1);
         let listed = wait(store.list(&ListQuery::default())).unwrap();
@@ -135,11 +120,7 @@ fn a_reader_that_is_stopped_between_pages_stops_no_writer() {
     let project = Project::new();
     let store = project.store();
     assert_eq!(new_session(&store), first);
-    append(
-        &store,
-        first,
-        (0..1000).map(|number| Event::user(number.to_string())),
-    );
+    append(&store, first, (0..1000).map(|number| Event::user(number.to_string())));
     let test = "a_reader_that_is_stopped_between_pages_stops_no_writer";
     let mut reader = worker(test, "reader", &project.path()).spawn().unwrap();
     let mut output = reader.stdout.take().unwrap();
@@ -209,10 +190,7 @@ fn who_cannot_write_can_still_read() {
 
 fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1))
-        == Some("0")
+    status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1)) == Some("0")
 }
 
 #[test]

@@ -34,9 +34,7 @@ impl ContextStore for KeywordStore {
         let question = messages.iter().rfind(|message| message.role == Role::User);
         let wanted = question.map(keywords).unwrap_or_default();
         let (older, newest) = messages.split_at(messages.len().saturating_sub(NEWEST));
-        let related = older
-            .iter()
-            .filter(|message| !keywords(message).is_disjoint(&wanted));
+        let related = older.iter().filter(|message| !keywords(message).is_disjoint(&wanted));
         Ok(related.chain(newest).cloned().collect())
     }
 }
@@ -65,9 +63,7 @@ fn main() -> Result<(), StoreError> {
 
         // And what the store is for.
         let store = KeywordStore::default();
-        store
-            .append(Message::user("The capital of France is Paris"))
-            .await?;
+        store.append(Message::user("The capital of France is Paris")).await?;
         store.append(Message::user("Crabs walk sideways")).await?;
         for number in 0..NEWEST {
             store.append(Message::assistant(format!("step {number}"))).await?;
@@ -75,10 +71,7 @@ fn main() -> Result<(), StoreError> {
         store.append(Message::user("What was the capital again?")).await?;
         let history = store.get_history().await?;
         assert_eq!(history.len(), NEWEST + 1);
-        assert_eq!(
-            history.first(),
-            Some(&Message::user("The capital of France is Paris"))
-        );
+        assert_eq!(history.first(), Some(&Message::user("The capital of France is Paris")));
         Ok(())
     })
 }

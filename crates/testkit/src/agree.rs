@@ -39,10 +39,7 @@ impl Runs {
 
     /// So many sequences, always the same.
     pub fn seeded(cases: u32, seed: u64) -> Self {
-        Self {
-            cases,
-            seed: Some(seed),
-        }
+        Self { cases, seed: Some(seed) }
     }
 }
 
@@ -77,7 +74,7 @@ pub fn random_operations_agree<A, AK, AF, B, BK, BF>(
         ..Config::default()
     };
     let mut runner = TestRunner::new(config);
-    let outcome = runner.run(&vec(operation(), 1..30), |operations| {
+    let outcome = runner.run(&vec(operation(), 1..50), |operations| {
         block_on(async {
             let (reference, reference_kept) = reference().await;
             let (other, other_kept) = other().await;
@@ -104,7 +101,7 @@ pub fn random_operations_agree<A, AK, AF, B, BK, BF>(
     }
 }
 
-/// Something to do with a store. Sessions are meant by the order in which they were made.
+/// Something to do with a store. The number in front says which session is meant, see [`Side::id`].
 #[derive(Debug, Clone)]
 enum Operation {
     Create(NewSession),
@@ -124,14 +121,15 @@ enum Operation {
     RemoveMark(String),
 }
 
+/// In how many ways a session is chosen: the last two are one that was deleted and one that never was.
+const CHOICES: usize = 16;
 const MARKS: [&str; 3] = ["m1", "m2", "m\0\u{1F980}"];
 const NAMES: [&str; 5] = ["a", "b", "A", "a ", "\u{1F980}"];
 
 fn operation() -> impl Strategy<Value = Operation> {
     use Operation as Op;
 
-    // Few sessions, so that the same one is met often; the last of these numbers is hardly ever made.
-    let session = || 0..6_usize;
+    let session = || 0..CHOICES;
     let name = || select(&NAMES[..]).prop_map(str::to_owned);
     let any_name = || {
         prop_oneof![
@@ -150,7 +148,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let tokens = || (0..1000_u64, 0..1000_u64).prop_map(|(input, output)| Tokens { input, output });
     let seq = || {
         prop_oneof![
-            8 => (0..12_u64).prop_map(Seq),
+            12 => (0..9_u64).prop_map(Seq),
             1 => Just(Seq::END),
             1 => Just(Seq(1_000_000)),
         ]
@@ -158,18 +156,9 @@ fn operation() -> impl Strategy<Value = Operation> {
     let mark = || select(&MARKS[..]).prop_map(str::to_owned);
     let limit = || prop_oneof![0..6_usize, Just(usize::MAX)];
     let page = (seq(), limit(), any::<bool>()).prop_map(|(seq, limit, forward)| {
-        if forward {
-            Page::After(seq, limit)
-        } else {
-            Page::Before(seq, limit)
-        }
+        if forward { Page::After(seq, limit) } else { Page::Before(seq, limit) }
     });
-    let filter = || {
-        Just(WorktreeFilter {
-            names: vec!["../feat".to_owned()],
-            last_part: "feat".to_owned(),
-        })
-    };
+    let filter = || Just(WorktreeFilter { names: vec!["../feat".to_owned()], last_part: "feat".to_owned() });
     let query = (proptest::option::of(filter()), proptest::option::of(limit()))
         .prop_map(|(worktree, limit)| ListQuery { worktree, limit });
     prop_oneof![
@@ -183,7 +172,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => (session(), page).prop_map(|(session, page)| Op::Read(session, page)),
         1 => query.prop_map(Op::List),
         1 => session().prop_map(Op::Clear),
-        2 => (session(), seq(), usable()).prop_map(|(session, at, new)| Op::Fork(session, at, new)),
+        3 => (session(), seq(), usable()).prop_map(|(session, at, new)| Op::Fork(session, at, new)),
         1 => (session(), tokens()).prop_map(|(session, tokens)| Op::SetTokens(session, tokens)),
         1 => (session(), tokens()).prop_map(|(session, tokens)| Op::AddTokens(session, tokens)),
         3 => (session(), seq(), text()).prop_map(|(session, seq, text)| Op::AddCompaction(session, seq, text)),
@@ -205,18 +194,10 @@ fn event() -> impl Strategy<Value = NewEvent> {
     let known = prop_oneof![
         (text(), starts()).prop_map(|(content, starts)| Event::UserMessage(UserMessage { content, starts })),
         (text(), starts(), proptest::option::of(text())).prop_map(|(text, starts, subagent)| {
-            Event::AssistantText(AssistantText {
-                text,
-                starts,
-                subagent,
-            })
+            Event::AssistantText(AssistantText { text, starts, subagent })
         }),
         (text(), starts()).prop_map(|(content, starts)| {
-            Event::ToolResult(ToolResult {
-                content,
-                starts,
-                ..ToolResult::default()
-            })
+            Event::ToolResult(ToolResult { content, starts, ..ToolResult::default() })
         }),
         // Quarters add up exactly, in whatever order and form they are kept.
         (any::<bool>(), 0..100_u64, 0..8_u8).prop_map(|(success, duration_ms, quarters)| {
@@ -227,13 +208,8 @@ fn event() -> impl Strategy<Value = NewEvent> {
                 ..Complete::default()
             })
         }),
-        (text(), proptest::option::of(text())).prop_map(|(model, agent)| {
-            Event::Init(Init {
-                model,
-                agent,
-                ..Init::default()
-            })
-        }),
+        (text(), proptest::option::of(text()))
+            .prop_map(|(model, agent)| { Event::Init(Init { model, agent, ..Init::default() }) }),
         text().prop_map(|model| Event::ModelSwitch(ModelSwitch { model })),
         (select(&Role::ALL[..]), vec(text().prop_map(Block::text), 0..3))
             .prop_map(|(role, content)| Event::Message(MessageEvent { role, content })),
@@ -253,7 +229,12 @@ fn event() -> impl Strategy<Value = NewEvent> {
 /// One of the two stores, and how its session numbers are called here.
 struct Side {
     store: Arc<dyn SessionStore>,
+    /// Every session, in the order in which they were made.
     made: Vec<SessionId>,
+    /// Those of them that are still there, in that order.
+    living: Vec<SessionId>,
+    /// The one that was deleted last.
+    deleted: Option<SessionId>,
 }
 
 /// What a store said, with the numbers of sessions replaced by the order in which they were made.
@@ -268,16 +249,18 @@ impl fmt::Debug for Said {
 
 impl Side {
     fn new(store: impl SessionStore + 'static) -> Self {
-        Self {
-            store: Arc::new(store),
-            made: Vec::new(),
-        }
+        Self { store: Arc::new(store), made: Vec::new(), living: Vec::new(), deleted: None }
     }
 
-    /// Returns the number of the session that was made at this place; one that nobody has if none was.
-    fn id(&self, place: usize) -> SessionId {
-        let nobody = SessionId::new(1_999_999_999).unwrap();
-        self.made.get(place).copied().unwrap_or(nobody)
+    /// Returns the session that a number below [`CHOICES`] means; one that nobody has where there is none.
+    fn id(&self, choice: usize) -> SessionId {
+        let chosen = match CHOICES - choice {
+            1 => None,
+            2 => self.deleted,
+            // Mostly one that is there, or little would ever happen.
+            _ => self.living.iter().cycle().nth(choice).copied(),
+        };
+        chosen.unwrap_or_else(|| SessionId::new(1_999_999_999).unwrap())
     }
 
     fn place(&self, id: SessionId) -> String {
@@ -311,7 +294,15 @@ impl Side {
                 }
                 self.say(store.rename(self.id(session), &name).await)
             }
-            Operation::Delete(session) => self.say(store.delete(self.id(session)).await),
+            Operation::Delete(session) => {
+                let id = self.id(session);
+                let answer = store.delete(id).await;
+                if answer.is_ok() {
+                    self.living.retain(|living| *living != id);
+                    self.deleted = Some(id);
+                }
+                self.say(answer)
+            }
             Operation::Append(session, events, tokens, mark) => {
                 let mark = mark.map(|(name, note)| NewMark { name, note });
                 let turn = Turn { events, tokens, mark };
@@ -354,6 +345,7 @@ impl Side {
             && !self.made.contains(id)
         {
             self.made.push(*id);
+            self.living.push(*id);
         }
         self.say(answer.map(|id| self.place(id)))
     }

@@ -131,15 +131,9 @@ mod cases {
 
     pub(super) async fn every_block_comes_back(store: Store) {
         let bytes: Vec<u8> = (0..=255).collect();
-        let image = |media_type| Image {
-            media_type,
-            data: bytes.clone(),
-        };
-        let result = |content, is_error| Block::ToolResult {
-            tool_use_id: "t1".to_owned(),
-            content,
-            is_error,
-        };
+        let image = |media_type| Image { media_type, data: bytes.clone() };
+        let result =
+            |content, is_error| Block::ToolResult { tool_use_id: "t1".to_owned(), content, is_error };
         let mut messages = vec![
             Message::system("be kind"),
             Message::user("Hello"),
@@ -176,18 +170,13 @@ mod cases {
             ),
             // No program sends these, and nothing forbids them.
             Message::new(Role::User, [Block::tool_use("odd", "Bash", json("{}"))]),
-            Message::new(
-                Role::Assistant,
-                [result(ToolOutput::Text("odd".to_owned()), false)],
-            ),
+            Message::new(Role::Assistant, [result(ToolOutput::Text("odd".to_owned()), false)]),
             Message::new(Role::System, [Block::text("one"), Block::text("two")]),
             Message::new(Role::System, [Block::Image(image(MediaType::Gif))]),
         ];
         for media_type in MediaType::ALL {
-            messages.push(Message::new(
-                Role::User,
-                [Block::text("picture"), Block::Image(image(media_type))],
-            ));
+            messages
+                .push(Message::new(Role::User, [Block::text("picture"), Block::Image(image(media_type))]));
         }
         messages.push(Message::new(Role::User, [Block::image(MediaType::Jpeg, [])]));
         check(&store, messages).await;
@@ -242,10 +231,8 @@ mod cases {
             "[1,2]",
             "\"text\"",
         ];
-        let blocks: Vec<Block> = inputs
-            .into_iter()
-            .map(|input| Block::tool_use("t", "any", json(input)))
-            .collect();
+        let blocks: Vec<Block> =
+            inputs.into_iter().map(|input| Block::tool_use("t", "any", json(input))).collect();
         let messages = [Role::Assistant, Role::User].map(|role| Message::new(role, blocks.clone()));
         check(&store, messages.to_vec()).await;
         // Numbers are equal when they are equal as floats, so the digits are looked at too.
@@ -261,10 +248,8 @@ mod cases {
 
     pub(super) async fn a_large_message_comes_back(store: Store) {
         let text = "0123456789 \u{1F980}\n".repeat(1 << 16);
-        let messages = [
-            Message::user(&text),
-            Message::new(Role::User, [Block::image(MediaType::Png, text.as_bytes())]),
-        ];
+        let messages =
+            [Message::user(&text), Message::new(Role::User, [Block::image(MediaType::Png, text.as_bytes())])];
         for message in &messages {
             store.append(message.clone()).await.unwrap();
         }
@@ -298,10 +283,7 @@ mod cases {
             shared.iter().cloned().chain(more).collect()
         };
         assert_eq!(fork.get_history().await.unwrap(), with(&["of the fork"]));
-        assert_eq!(
-            store.get_history().await.unwrap(),
-            with(&["of the origin", "and more"])
-        );
+        assert_eq!(store.get_history().await.unwrap(), with(&["of the origin", "and more"]));
         assert_eq!(store.get_context_tokens().await.unwrap(), (0, 0));
         let of_fork = fork.fork().await.unwrap();
         assert_eq!(of_fork.get_history().await.unwrap(), with(&["of the fork"]));
@@ -361,11 +343,7 @@ mod cases {
             (0, 0) => false,
             other => panic!("set to (40, 2), and now {other:?}"),
         };
-        let rows = [
-            ((100, 50), (140, 52)),
-            ((200, 80), (340, 132)),
-            ((0, 0), (340, 132)),
-        ];
+        let rows = [((100, 50), (140, 52)), ((200, 80), (340, 132)), ((0, 0), (340, 132))];
         for ((input, output), total) in rows {
             store.add_context_tokens(input, output).await.unwrap();
             let expected = if kept { total } else { (0, 0) };
@@ -401,11 +379,7 @@ mod cases {
         store.append(Message::assistant("before")).await.unwrap();
         assert_eq!(listed(&store).await.preview, "");
         let text = "\u{1F980}".repeat(79) + "ab";
-        let first = [
-            Block::tool_result("t", "result"),
-            Block::text(&text),
-            Block::text("more"),
-        ];
+        let first = [Block::tool_result("t", "result"), Block::text(&text), Block::text("more")];
         store.append(Message::new(Role::User, first)).await.unwrap();
         store.append(Message::user("later")).await.unwrap();
         let expected = "\u{1F980}".repeat(79) + "a";

@@ -26,10 +26,7 @@ impl Codec {
         compressor.set_parameter(CParameter::ChecksumFlag(true))?;
         let mut decompressor = Decompressor::new()?;
         decompressor.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
-        Ok(Self {
-            compressor,
-            decompressor,
-        })
+        Ok(Self { compressor, decompressor })
     }
 
     pub(super) fn pack(&mut self, json: &str) -> std::io::Result<Vec<u8>> {
@@ -58,9 +55,7 @@ impl Codec {
             // The size may be a lie, but not a large one.
             Some(size) => {
                 let capacity = usize::try_from(size).map_err(|_| too_large())?;
-                self.decompressor
-                    .decompress(frame, capacity)
-                    .map_err(|error| broken(&error))
+                self.decompressor.decompress(frame, capacity).map_err(|error| broken(&error))
             }
             None => unpack_stream(frame),
         }
@@ -72,19 +67,10 @@ fn unpack_stream(frame: &[u8]) -> Result<Vec<u8>, Damage> {
     use std::io::Read;
 
     let mut decoder = zstd::stream::read::Decoder::with_buffer(frame).map_err(|error| broken(&error))?;
-    decoder
-        .window_log_max(WINDOW_LOG)
-        .map_err(|error| broken(&error))?;
+    decoder.window_log_max(WINDOW_LOG).map_err(|error| broken(&error))?;
     let mut bytes = Vec::new();
-    decoder
-        .take(LARGEST_EVENT as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| broken(&error))?;
-    if bytes.len() > LARGEST_EVENT {
-        Err(too_large())
-    } else {
-        Ok(bytes)
-    }
+    decoder.take(LARGEST_EVENT as u64 + 1).read_to_end(&mut bytes).map_err(|error| broken(&error))?;
+    if bytes.len() > LARGEST_EVENT { Err(too_large()) } else { Ok(bytes) }
 }
 
 fn broken(error: &std::io::Error) -> Damage {
@@ -92,10 +78,7 @@ fn broken(error: &std::io::Error) -> Damage {
 }
 
 fn too_large() -> Damage {
-    Damage(format!(
-        "it would unpack to more than {} MiB",
-        LARGEST_EVENT >> 20
-    ))
+    Damage(format!("it would unpack to more than {} MiB", LARGEST_EVENT >> 20))
 }
 
 /// What stands in the `data` column.
@@ -143,14 +126,8 @@ mod tests {
         let mut codec = Codec::new().unwrap();
         let streamed = zstd::stream::encode_all(&b"\"Compacted\""[..], 3).unwrap();
         assert_eq!(codec.unpack(Payload::Bytes(streamed)).unwrap(), "\"Compacted\"");
-        assert_eq!(
-            codec.unpack(Payload::Bytes(b"\"Compacted\"".to_vec())).unwrap(),
-            "\"Compacted\""
-        );
-        assert_eq!(
-            codec.unpack(Payload::Text("\"Compacted\"".into())).unwrap(),
-            "\"Compacted\""
-        );
+        assert_eq!(codec.unpack(Payload::Bytes(b"\"Compacted\"".to_vec())).unwrap(), "\"Compacted\"");
+        assert_eq!(codec.unpack(Payload::Text("\"Compacted\"".into())).unwrap(), "\"Compacted\"");
     }
 
     #[test]

@@ -101,11 +101,7 @@ fn wait_for_lock(attempt: i32) -> bool {
         return false;
     }
     let chance = RandomState::new().build_hasher().finish();
-    let micros = if waited < Duration::from_secs(1) {
-        200 + chance % 700
-    } else {
-        1_000 + chance % 9_000
-    };
+    let micros = if waited < Duration::from_secs(1) { 200 + chance % 700 } else { 1_000 + chance % 9_000 };
     std::thread::sleep(Duration::from_micros(micros));
     true
 }

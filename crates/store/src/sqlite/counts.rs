@@ -31,9 +31,7 @@ pub(super) fn are_current(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 fn last_event(connection: &Connection) -> rusqlite::Result<Option<i64>> {
-    connection
-        .prepare_cached("SELECT max(id) FROM events")?
-        .query_row([], |row| row.get(0))
+    connection.prepare_cached("SELECT max(id) FROM events")?.query_row([], |row| row.get(0))
 }
 
 fn last_counted(connection: &Connection) -> rusqlite::Result<Option<i64>> {
@@ -46,9 +44,7 @@ fn last_counted(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 }
 
 fn has_unclocked(connection: &Connection) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached("SELECT 1 FROM sessions WHERE active IS NULL LIMIT 1")?
-        .exists([])
+    connection.prepare_cached("SELECT 1 FROM sessions WHERE active IS NULL LIMIT 1")?.exists([])
 }
 
 /// Returns the next tick of the clock.
@@ -75,15 +71,9 @@ pub(super) fn recount(connection: &Connection, codec: &mut Codec) -> rusqlite::R
     behind
         .into_iter()
         .map(|(session, last_event)| {
-            let mut counts = state(connection, session)?
-                .map(|state| state.counts)
-                .unwrap_or_default();
+            let mut counts = state(connection, session)?.map(|state| state.counts).unwrap_or_default();
             count_rest(connection, codec, session, &mut counts, Seq::END)?;
-            Ok(Recounted {
-                session,
-                counts,
-                last_event,
-            })
+            Ok(Recounted { session, counts, last_event })
         })
         .collect()
 }
@@ -100,11 +90,7 @@ pub(super) fn recount_all(connection: &Connection, codec: &mut Codec) -> rusqlit
         .map(|(session, last_event)| {
             let mut counts = Counts::default();
             count_rest(connection, codec, session, &mut counts, Seq::END)?;
-            Ok(Recounted {
-                session,
-                counts,
-                last_event,
-            })
+            Ok(Recounted { session, counts, last_event })
         })
         .collect()
 }
@@ -114,12 +100,7 @@ pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::
     if are_current(connection)? {
         return Ok(());
     }
-    for Recounted {
-        session,
-        counts,
-        last_event,
-    } in recount(connection, codec)?
-    {
+    for Recounted { session, counts, last_event } in recount(connection, codec)? {
         let tick = next_tick(connection)?;
         write(connection, session, &counts, last_event, Some(tick))?;
     }
@@ -137,17 +118,11 @@ pub(super) fn count_rest(
     let mut rest = connection.prepare_cached(
         "SELECT seq, data FROM events WHERE session_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq",
     )?;
-    let mut rows = rest.query(params![
-        session,
-        events::integer(counts.through),
-        events::integer(until)
-    ])?;
+    let mut rows = rest.query(params![session, events::integer(counts.through), events::integer(until)])?;
     while let Some(row) = rows.next()? {
         let seq = events::seq(row.get(0)?);
         let json = codec.unpack(Payload::from(row.get_ref(1)?));
-        let event = json
-            .ok()
-            .and_then(|json| azureal_core::Event::from_json(&json).ok());
+        let event = json.ok().and_then(|json| azureal_core::Event::from_json(&json).ok());
         counts.add(seq, event.as_ref());
     }
     Ok(())
@@ -167,33 +142,20 @@ pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<O
             "SELECT counted_seq, event_count, message_count, open_message, preview, agent, model, active
              FROM sessions WHERE id = ?1",
         )?
-        .query_row([session], |row| {
-            Ok(State {
-                counts: from_row(row, 0)?,
-                active: row.get(7)?,
-            })
-        })
+        .query_row([session], |row| Ok(State { counts: from_row(row, 0)?, active: row.get(7)? }))
         .optional()
 }
 
 /// Reads counts from a row, in which they begin at column `first`.
 pub(super) fn from_row(row: &Row<'_>, first: usize) -> rusqlite::Result<Counts> {
     let number = |column: usize| -> rusqlite::Result<u64> {
-        Ok(row
-            .get::<_, Option<i64>>(first + column)?
-            .unwrap_or(0)
-            .try_into()
-            .unwrap_or(0))
+        Ok(row.get::<_, Option<i64>>(first + column)?.unwrap_or(0).try_into().unwrap_or(0))
     };
     Ok(Counts {
         through: Seq(number(0)?),
         events: number(1)?,
         messages: number(2)?,
-        open: row
-            .get_ref(first + 3)?
-            .as_str_or_null()?
-            .map(Open::named)
-            .unwrap_or_default(),
+        open: row.get_ref(first + 3)?.as_str_or_null()?.map(Open::named).unwrap_or_default(),
         preview: row.get(first + 4)?,
         agent: row.get(first + 5)?,
         model: row.get(first + 6)?,

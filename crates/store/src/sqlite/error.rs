@@ -48,33 +48,20 @@ impl From<StoreError> for Fault {
 pub(super) fn from_sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
     let place = path.display().to_string();
     let Some(failure) = error.sqlite_error() else {
-        return StoreError::Other {
-            place,
-            source: error.into(),
-        };
+        return StoreError::Other { place, source: error.into() };
     };
     match failure.code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Busy {
-            place,
-            seconds: PATIENCE.as_secs(),
-        },
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            StoreError::Busy { place, seconds: PATIENCE.as_secs() }
+        }
         ErrorCode::DiskFull => StoreError::Full { place },
         // The journal cannot be made: the folder is not ours to write to.
         ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
             StoreError::ReadOnly { place }
         }
-        ErrorCode::DatabaseCorrupt => StoreError::Corrupt {
-            place,
-            why: error.to_string(),
-        },
-        ErrorCode::NotADatabase => StoreError::NotAStore {
-            place,
-            why: "it is no SQLite file".to_owned(),
-        },
-        _ => StoreError::Other {
-            place,
-            source: error.into(),
-        },
+        ErrorCode::DatabaseCorrupt => StoreError::Corrupt { place, why: error.to_string() },
+        ErrorCode::NotADatabase => StoreError::NotAStore { place, why: "it is no SQLite file".to_owned() },
+        _ => StoreError::Other { place, source: error.into() },
     }
 }
 
@@ -86,9 +73,6 @@ pub(super) fn from_io(path: &Path, error: std::io::Error) -> StoreError {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
             StoreError::ReadOnly { place }
         }
-        _ => StoreError::Other {
-            place,
-            source: error.into(),
-        },
+        _ => StoreError::Other { place, source: error.into() },
     }
 }

@@ -39,11 +39,7 @@ pub(super) fn append(
         .map(|new| {
             let json = new.json();
             let char_len = json.chars().count().cast_signed() as i64;
-            Ok(NewRow {
-                kind: new.event().kind(),
-                data: codec.pack(&json)?,
-                char_len,
-            })
+            Ok(NewRow { kind: new.event().kind(), data: codec.pack(&json)?, char_len })
         })
         .collect::<std::io::Result<Vec<_>>>()?;
 
@@ -76,10 +72,7 @@ pub(super) fn append(
         marks::set(&transaction, id, mark)?;
     }
     transaction.commit()?;
-    Ok(Appended {
-        first: before.next(),
-        last,
-    })
+    Ok(Appended { first: before.next(), last })
 }
 
 /// Returns the last place in a session, which is not always what was counted: others append too.
@@ -153,12 +146,7 @@ pub(super) fn fork(
     let at = match at {
         Seq::END => last,
         at if at > last => {
-            return Err(StoreError::NoSuchEvent {
-                session: id,
-                seq: at,
-                last,
-            }
-            .into());
+            return Err(StoreError::NoSuchEvent { session: id, seq: at, last }.into());
         }
         at => at,
     };
@@ -198,17 +186,7 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
     transaction.execute("DELETE FROM compactions WHERE session_id = ?1", [session])?;
     // Who answered last is still true of the session; everything else was counted over its events.
     let Counts { agent, model, .. } = state.counts;
-    counts::write(
-        &transaction,
-        session,
-        &Counts {
-            agent,
-            model,
-            ..Counts::default()
-        },
-        None,
-        None,
-    )?;
+    counts::write(&transaction, session, &Counts { agent, model, ..Counts::default() }, None, None)?;
     transaction.execute("UPDATE sessions SET last_event = NULL WHERE id = ?1", [session])?;
     transaction.commit()?;
     Ok(())

@@ -75,10 +75,7 @@ impl StoreFile {
         self.check_file(&self.path, &metadata)?;
         if metadata.len() == 0 {
             let place = self.path.display().to_string();
-            return Err(StoreError::NotAStore {
-                place,
-                why: "it is empty".to_owned(),
-            });
+            return Err(StoreError::NotAStore { place, why: "it is empty".to_owned() });
         }
         for suffix in ["-journal", "-wal", "-shm"] {
             let mut companion = self.path.clone().into_os_string();
@@ -88,23 +85,13 @@ impl StoreFile {
                 self.check_file(&companion, &metadata)?;
             }
         }
-        Ok(Some((
-            self.real_path()?,
-            Identity {
-                device: metadata.dev(),
-                inode: metadata.ino(),
-            },
-        )))
+        Ok(Some((self.real_path()?, Identity { device: metadata.dev(), inode: metadata.ino() })))
     }
 
     /// Says whether the path still leads to this file. Writing to one that was removed would lose turns.
     pub(super) fn is_still(&self, identity: Identity) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|now| {
-            Identity {
-                device: now.dev(),
-                inode: now.ino(),
-            } == identity
-        })
+        fs::symlink_metadata(&self.path)
+            .is_ok_and(|now| Identity { device: now.dev(), inode: now.ino() } == identity)
     }
 
     /// Takes from others what they should not have: older files were made with wider modes.
@@ -194,9 +181,7 @@ impl StoreFile {
             .mode(0o600)
             .open(self.folder().join(".gitignore"));
         match gitignore {
-            Ok(mut file) => file
-                .write_all(GITIGNORE.as_bytes())
-                .map_err(|error| self.io(error)),
+            Ok(mut file) => file.write_all(GITIGNORE.as_bytes()).map_err(|error| self.io(error)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(self.io(error)),
         }
@@ -255,10 +240,7 @@ impl StoreFile {
     }
 
     fn is_unsafe(&self, path: &Path, why: &str) -> StoreError {
-        StoreError::Unsafe {
-            place: path.display().to_string(),
-            why: why.to_owned(),
-        }
+        StoreError::Unsafe { place: path.display().to_string(), why: why.to_owned() }
     }
 
     fn io(&self, error: io::Error) -> StoreError {
@@ -277,10 +259,7 @@ static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
 /// Gives a finished file its name, unless something has that name; says whether it did.
 fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let published = rustix::fs::renameat_with(
         rustix::fs::CWD,
         unfinished,
@@ -307,10 +286,6 @@ fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
 
 /// Makes a new name in a folder survive a loss of power.
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder)?.sync_all()
 }

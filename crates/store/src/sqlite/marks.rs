@@ -10,10 +10,7 @@ const PREFIX: &str = "mark:";
 pub(super) fn set(connection: &Connection, session: SessionId, mark: &NewMark) -> rusqlite::Result<()> {
     connection
         .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?
-        .execute((
-            format!("{PREFIX}{}", mark.name),
-            format!("{} {}", session.number(), mark.note),
-        ))?;
+        .execute((format!("{PREFIX}{}", mark.name), format!("{} {}", session.number(), mark.note)))?;
     Ok(())
 }
 
@@ -25,26 +22,20 @@ pub(super) fn get(connection: &Connection, name: &str) -> rusqlite::Result<Optio
     Ok(value.and_then(|value| {
         let (number, note) = value.split_once(' ')?;
         let session = SessionId::new(number.parse().ok()?)?;
-        Some(Mark {
-            session,
-            note: note.to_owned(),
-        })
+        Some(Mark { session, note: note.to_owned() })
     }))
 }
 
 pub(super) fn remove(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
-    let removed = connection
-        .prepare_cached("DELETE FROM meta WHERE key = ?1")?
-        .execute([format!("{PREFIX}{name}")])?;
+    let removed =
+        connection.prepare_cached("DELETE FROM meta WHERE key = ?1")?.execute([format!("{PREFIX}{name}")])?;
     Ok(removed > 0)
 }
 
 /// Removes the marks of a session.
 pub(super) fn remove_of(connection: &Connection, session: i64) -> rusqlite::Result<()> {
     // A cast takes the number at the beginning of a text.
-    connection.execute(
-        "DELETE FROM meta WHERE key GLOB 'mark:*' AND CAST(value AS INTEGER) = ?1",
-        [session],
-    )?;
+    connection
+        .execute("DELETE FROM meta WHERE key GLOB 'mark:*' AND CAST(value AS INTEGER) = ?1", [session])?;
     Ok(())
 }

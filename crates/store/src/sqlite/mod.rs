@@ -146,10 +146,7 @@ impl SqliteStore {
 #[async_trait]
 impl SessionStore for SqliteStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
-        self.make(new, |open, codec, new| {
-            sessions::create(&mut open.connection, codec, new)
-        })
-        .await
+        self.make(new, |open, codec, new| sessions::create(&mut open.connection, codec, new)).await
     }
 
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
@@ -166,18 +163,12 @@ impl SessionStore for SqliteStore {
 
     async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
         let name = name.to_owned();
-        self.run(
-            move |open, _| sessions::find(&open.connection, &open.columns, &name),
-            || Ok(Vec::new()),
-        )
-        .await
+        self.run(move |open, _| sessions::find(&open.connection, &open.columns, &name), || Ok(Vec::new()))
+            .await
     }
 
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
-        self.look_at(id, move |open, codec| {
-            sessions::get(&open.connection, &open.columns, codec, id)
-        })
-        .await
+        self.look_at(id, move |open, codec| sessions::get(&open.connection, &open.columns, codec, id)).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
@@ -191,60 +182,39 @@ impl SessionStore for SqliteStore {
 
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
         let name = name.to_owned();
-        self.change(id, move |open, _| sessions::rename(&open.connection, id, &name))
-            .await
+        self.change(id, move |open, _| sessions::rename(&open.connection, id, &name)).await
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        self.change(id, move |open, _| sessions::delete(&mut open.connection, id))
-            .await
+        self.change(id, move |open, _| sessions::delete(&mut open.connection, id)).await
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        self.change(id, move |open, codec| {
-            events::append(&mut open.connection, codec, id, &turn)
-        })
-        .await
+        self.change(id, move |open, codec| events::append(&mut open.connection, codec, id, &turn)).await
     }
 
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
-        self.look_at(id, move |open, codec| {
-            events::read(&open.connection, codec, id, page)
-        })
-        .await
+        self.look_at(id, move |open, codec| events::read(&open.connection, codec, id, page)).await
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
-        self.change(id, move |open, codec| {
-            events::clear(&mut open.connection, codec, id)
-        })
-        .await
+        self.change(id, move |open, codec| events::clear(&mut open.connection, codec, id)).await
     }
 
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
-        self.change(id, move |open, codec| {
-            events::fork(&mut open.connection, codec, id, at, &new)
-        })
-        .await
+        self.change(id, move |open, codec| events::fork(&mut open.connection, codec, id, at, &new)).await
     }
 
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.change(id, move |open, _| {
-            sessions::set_tokens(&open.connection, id, tokens)
-        })
-        .await
+        self.change(id, move |open, _| sessions::set_tokens(&open.connection, id, tokens)).await
     }
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.change(id, move |open, _| {
-            sessions::add_tokens_to(&open.connection, id, tokens)
-        })
-        .await
+        self.change(id, move |open, _| sessions::add_tokens_to(&open.connection, id, tokens)).await
     }
 
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
-        self.look_at(id, move |open, _| sessions::compactions(&open.connection, id))
-            .await
+        self.look_at(id, move |open, _| sessions::compactions(&open.connection, id)).await
     }
 
     async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
@@ -256,28 +226,17 @@ impl SessionStore for SqliteStore {
     }
 
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
-        self.change(id, move |open, _| {
-            sessions::remove_compaction(&open.connection, id, after_seq)
-        })
-        .await
+        self.change(id, move |open, _| sessions::remove_compaction(&open.connection, id, after_seq)).await
     }
 
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         let name = name.to_owned();
-        self.run(
-            move |open, _| Ok(marks::get(&open.connection, &name)?),
-            || Ok(None),
-        )
-        .await
+        self.run(move |open, _| Ok(marks::get(&open.connection, &name)?), || Ok(None)).await
     }
 
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
         let name = name.to_owned();
-        self.run(
-            move |open, _| Ok(marks::remove(&open.connection, &name)?),
-            || Ok(false),
-        )
-        .await
+        self.run(move |open, _| Ok(marks::remove(&open.connection, &name)?), || Ok(false)).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {
@@ -315,13 +274,7 @@ impl Open {
 impl Database {
     fn new(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
         let codec = Codec::new().map_err(|error| error::from_io(&path, error))?;
-        Ok(Self {
-            file: StoreFile::new(path),
-            options,
-            codec,
-            open: None,
-            is_closed: false,
-        })
+        Ok(Self { file: StoreFile::new(path), options, codec, open: None, is_closed: false })
     }
 
     fn path(&self) -> &Path {
@@ -346,11 +299,7 @@ impl Database {
         self.file.make_private();
         let mut connection = connection::open(&path, self.options.journal)?;
         let columns = schema::prepare(&path, &mut connection, &mut self.codec)?;
-        self.open = Some(Open {
-            connection,
-            columns,
-            identity,
-        });
+        self.open = Some(Open { connection, columns, identity });
         Ok(true)
     }
 
@@ -372,8 +321,7 @@ impl Database {
             return Ok(None);
         }
         let path = self.path().to_owned();
-        self.file
-            .create(|connection| sessions::insert(connection, new).map_err(|fault| fault.at(&path)))
+        self.file.create(|connection| sessions::insert(connection, new).map_err(|fault| fault.at(&path)))
     }
 
     fn close(&mut self) -> Result<(), StoreError> {

@@ -82,11 +82,8 @@ CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
 
 /// Makes the tables in a new file.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
-    let columns: Vec<String> = SHARED_COLUMNS
-        .iter()
-        .chain(&OUR_COLUMNS)
-        .map(|(name, kind)| format!("{name} {kind}"))
-        .collect();
+    let columns: Vec<String> =
+        SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).map(|(name, kind)| format!("{name} {kind}")).collect();
     connection.execute_batch(&format!("CREATE TABLE sessions ({});", columns.join(", ")))?;
     connection.execute_batch(OTHER_TABLES)?;
     connection.execute_batch(OUR_INDEXES)?;
@@ -144,14 +141,9 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
             why: "it is an SQLite file of another kind".to_owned(),
         });
     }
-    let mut version = connection
-        .prepare("SELECT value FROM meta WHERE key = ?1")
-        .map_err(sqlite)?;
+    let mut version = connection.prepare("SELECT value FROM meta WHERE key = ?1").map_err(sqlite)?;
     let mut version = |key: &str| -> Result<Option<String>, StoreError> {
-        version
-            .query_row([key], |row| row.get(0))
-            .optional()
-            .map_err(sqlite)
+        version.query_row([key], |row| row.get(0)).optional().map_err(sqlite)
     };
     let mut known = |key: &'static str, known: u32| -> Result<Option<u32>, StoreError> {
         let Some(found) = version(key)? else {
@@ -160,23 +152,16 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
         match found.parse::<u32>() {
             Ok(number) if number <= known => Ok(Some(number)),
             // A version that is no number is none that we know.
-            Ok(_) | Err(_) => Err(StoreError::Newer {
-                place: place(),
-                what: key,
-                found,
-                known,
-            }),
+            Ok(_) | Err(_) => Err(StoreError::Newer { place: place(), what: key, found, known }),
         }
     };
     let schema_version = known("schema_version", SCHEMA_VERSION)?;
     let format = known("azureal_format", FORMAT)?;
-    Ok(
-        if schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) {
-            Standing::Ours
-        } else {
-            Standing::Older
-        },
-    )
+    Ok(if schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) {
+        Standing::Ours
+    } else {
+        Standing::Older
+    })
 }
 
 /// Adds what an older file lacks, in one transaction.
@@ -184,9 +169,7 @@ fn upgrade(path: &Path, connection: &mut Connection, codec: &mut Codec) -> Resul
     // With foreign keys on, dropping the old table of sessions would delete all events. The switch does
     // nothing inside a transaction.
     let switch = |connection: &Connection, on: bool| {
-        connection
-            .pragma_update(None, "foreign_keys", on)
-            .map_err(|error| error::from_sqlite(path, error))
+        connection.pragma_update(None, "foreign_keys", on).map_err(|error| error::from_sqlite(path, error))
     };
     switch(connection, false)?;
     let upgraded = upgrade_tables(connection, codec).map_err(|error| error::from_sqlite(path, error));
@@ -237,10 +220,7 @@ fn number_once(connection: &Connection) -> rusqlite::Result<()> {
                 return "id INTEGER PRIMARY KEY AUTOINCREMENT".to_owned();
             }
             let not_null = if *not_null { " NOT NULL" } else { "" };
-            let default = default
-                .as_ref()
-                .map(|value| format!(" DEFAULT ({value})"))
-                .unwrap_or_default();
+            let default = default.as_ref().map(|value| format!(" DEFAULT ({value})")).unwrap_or_default();
             format!("{} {kind}{not_null}{default}", quoted(name))
         })
         .collect();
@@ -249,9 +229,8 @@ fn number_once(connection: &Connection) -> rusqlite::Result<()> {
     let mut indexes = connection.prepare(
         "SELECT sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'sessions' AND sql IS NOT NULL",
     )?;
-    let indexes = indexes
-        .query_map([], |row| row.get::<_, String>(0))?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let indexes =
+        indexes.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
     connection.execute_batch(&format!(
         "CREATE TABLE sessions_numbered ({});
          INSERT INTO sessions_numbered ({names}) SELECT {names} FROM sessions ORDER BY id;
@@ -259,9 +238,7 @@ fn number_once(connection: &Connection) -> rusqlite::Result<()> {
          ALTER TABLE sessions_numbered RENAME TO sessions;",
         definitions.join(", ")
     ))?;
-    indexes
-        .iter()
-        .try_for_each(|index| connection.execute_batch(index))
+    indexes.iter().try_for_each(|index| connection.execute_batch(index))
 }
 
 fn columns(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
@@ -290,22 +267,10 @@ impl SessionColumns {
         let columns: Vec<String> = SHARED_COLUMNS
             .iter()
             .chain(&OUR_COLUMNS)
-            .map(|(name, _)| {
-                if is_present(name) {
-                    (*name).to_owned()
-                } else {
-                    format!("NULL AS {name}")
-                }
-            })
+            .map(|(name, _)| if is_present(name) { (*name).to_owned() } else { format!("NULL AS {name}") })
             .collect();
-        let are_complete = SHARED_COLUMNS
-            .iter()
-            .chain(&OUR_COLUMNS)
-            .all(|(name, _)| is_present(name));
-        Self {
-            list: columns.join(", "),
-            are_complete,
-        }
+        let are_complete = SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).all(|(name, _)| is_present(name));
+        Self { list: columns.join(", "), are_complete }
     }
 
     /// Returns the list, to stand behind `SELECT`.
@@ -320,10 +285,6 @@ impl SessionColumns {
 
     /// Returns the order of a listing, to stand behind `ORDER BY`.
     pub(super) fn newest_first(&self) -> &'static str {
-        if self.are_complete {
-            "active DESC, id DESC"
-        } else {
-            "id DESC"
-        }
+        if self.are_complete { "active DESC, id DESC" } else { "id DESC" }
     }
 }

@@ -24,12 +24,7 @@ pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<Sessio
     let tick = counts::next_tick(connection)?;
     connection
         .prepare_cached("INSERT INTO sessions (name, worktree, created, active) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![
-            new.name.as_deref().unwrap_or(""),
-            new.worktree,
-            now(),
-            tick
-        ])?;
+        .execute(params![new.name.as_deref().unwrap_or(""), new.worktree, now(), tick])?;
     let id = session_id(connection.last_insert_rowid())?;
     if new.name.is_none() {
         connection
@@ -94,18 +89,12 @@ pub(super) fn find(
 }
 
 pub(super) fn exists(connection: &Connection, session: i64) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?
-        .exists([session])
+    connection.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([session])
 }
 
 /// Fails unless a statement changed the session that it was about.
 fn changed(id: SessionId, rows: usize) -> Result<(), Fault> {
-    if rows == 0 {
-        Err(StoreError::NoSuchSession(id).into())
-    } else {
-        Ok(())
-    }
+    if rows == 0 { Err(StoreError::NoSuchSession(id).into()) } else { Ok(()) }
 }
 
 pub(super) fn rename(connection: &Connection, id: SessionId, name: &str) -> Result<(), Fault> {
@@ -133,12 +122,7 @@ pub(super) fn add_totals(connection: &Connection, session: i64, totals: TurnTota
             "UPDATE sessions SET completed = ?2, duration_ms = ifnull(duration_ms, 0) + ?3,
                     cost_usd = ifnull(cost_usd, 0) + ?4 WHERE id = ?1",
         )?
-        .execute(params![
-            session,
-            totals.completed,
-            signed(totals.duration_ms),
-            totals.cost_usd
-        ])?;
+        .execute(params![session, totals.completed, signed(totals.duration_ms), totals.cost_usd])?;
     Ok(())
 }
 
@@ -180,10 +164,7 @@ pub(super) fn get(
 ) -> Result<SessionRecord, Fault> {
     let session = i64::from(id.number());
     let sql = format!("SELECT {} FROM sessions WHERE id = ?1", columns.as_str());
-    let record = connection
-        .prepare_cached(&sql)?
-        .query_row([session], from_row)
-        .optional()?;
+    let record = connection.prepare_cached(&sql)?.query_row([session], from_row).optional()?;
     let mut record = record.ok_or(StoreError::NoSuchSession(id))?;
     if events::last_seq(connection, session)? != record.counts.through {
         counts::count_rest(connection, codec, session, &mut record.counts, Seq::END)?;
@@ -201,16 +182,9 @@ pub(super) fn list(
     let snapshot = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
     let limit = query.limit.unwrap_or(usize::MAX);
     let wanted = |record: &SessionRecord| {
-        query
-            .worktree
-            .as_ref()
-            .is_none_or(|worktree| worktree.matches(&record.worktree))
+        query.worktree.as_ref().is_none_or(|worktree| worktree.matches(&record.worktree))
     };
-    let sql = format!(
-        "SELECT {} FROM sessions ORDER BY {}",
-        columns.as_str(),
-        columns.newest_first()
-    );
+    let sql = format!("SELECT {} FROM sessions ORDER BY {}", columns.as_str(), columns.newest_first());
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut records = statement.query_map([], from_row)?;
     if columns.are_complete() && counts::are_current(&snapshot)? {
@@ -226,19 +200,15 @@ pub(super) fn list(
         return Ok(listed);
     }
     // Somebody has appended without counting. What they touched was active last.
-    let mut listed = records
-        .filter(|record| record.as_ref().map_or(true, wanted))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut listed =
+        records.filter(|record| record.as_ref().map_or(true, wanted)).collect::<Result<Vec<_>, _>>()?;
     let recounted = if columns.are_complete() {
         counts::recount(&snapshot, codec)?
     } else {
         counts::recount_all(&snapshot, codec)?
     };
     for counts::Recounted { session, counts, .. } in recounted {
-        if let Some(at) = listed
-            .iter()
-            .position(|record| i64::from(record.id.number()) == session)
-        {
+        if let Some(at) = listed.iter().position(|record| i64::from(record.id.number()) == session) {
             let mut record = listed.remove(at);
             record.counts = counts;
             listed.insert(0, record);
@@ -251,11 +221,7 @@ pub(super) fn list(
 /// Reads a session from a row of all [`SessionColumns`].
 fn from_row(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
     let number = |column: usize| -> rusqlite::Result<u64> {
-        Ok(row
-            .get::<_, Option<i64>>(column)?
-            .unwrap_or(0)
-            .try_into()
-            .unwrap_or(0))
+        Ok(row.get::<_, Option<i64>>(column)?.unwrap_or(0).try_into().unwrap_or(0))
     };
     let rowid: i64 = row.get(0)?;
     let id = u32::try_from(rowid)
@@ -271,10 +237,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
         completed: row.get::<_, Option<i64>>(4)?.map(|completed| completed != 0),
         duration_ms: number(5)?,
         cost_usd: row.get::<_, Option<f64>>(6)?.unwrap_or(0.0),
-        tokens: Tokens {
-            input: number(8)?,
-            output: number(9)?,
-        },
+        tokens: Tokens { input: number(8)?, output: number(9)? },
         counts: counts::from_row(row, 10)?,
     })
 }
@@ -312,18 +275,10 @@ pub(super) fn add_compaction(
     }
     let last = events::last_seq(&transaction, session)?;
     if after_seq == Seq::START || after_seq > last {
-        return Err(StoreError::NoSuchEvent {
-            session: id,
-            seq: after_seq,
-            last,
-        }
-        .into());
+        return Err(StoreError::NoSuchEvent { session: id, seq: after_seq, last }.into());
     }
     let covered = params![session, events::integer(after_seq)];
-    transaction.execute(
-        "DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2",
-        covered,
-    )?;
+    transaction.execute("DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2", covered)?;
     transaction.execute(
         "INSERT INTO compactions (session_id, after_seq, summary, created) VALUES (?1, ?2, ?3, ?4)",
         params![session, events::integer(after_seq), summary, now()],

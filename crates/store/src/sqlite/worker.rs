@@ -22,17 +22,12 @@ impl<T: Send + 'static> Worker<T> {
     /// Moves `value` to a thread, where it is dropped when there are no more jobs.
     pub(super) fn start(mut value: T) -> std::io::Result<Self> {
         let (sender, jobs) = mpsc::channel::<Job<T>>();
-        let thread = std::thread::Builder::new()
-            .name("azureal-store".to_owned())
-            .spawn(move || {
-                for job in jobs {
-                    job(&mut value);
-                }
-            })?;
-        Ok(Self {
-            jobs: Mutex::new(Some(sender)),
-            thread: Mutex::new(Some(thread)),
-        })
+        let thread = std::thread::Builder::new().name("azureal-store".to_owned()).spawn(move || {
+            for job in jobs {
+                job(&mut value);
+            }
+        })?;
+        Ok(Self { jobs: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
     }
 
     /// Runs a job and returns what it gives. The job runs to its end even if nobody waits for it any more.
@@ -60,12 +55,7 @@ impl<T> Drop for Worker<T> {
     /// Waits until all jobs are done and the file is closed: whoever drops a store may move its file.
     fn drop(&mut self) {
         drop(self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(thread) = self
-            .thread
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-        {
+        if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             drop(thread.join());
         }
     }

@@ -22,9 +22,7 @@ pub struct Project {
 
 impl Project {
     pub fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self) -> PathBuf {
@@ -82,9 +80,7 @@ UPDATE meta SET value='3' WHERE key='schema_version';
 ";
 
 pub fn original_session(original: &Connection, worktree: &str) -> i64 {
-    original
-        .execute("INSERT INTO sessions (worktree) VALUES (?1)", [worktree])
-        .unwrap();
+    original.execute("INSERT INTO sessions (worktree) VALUES (?1)", [worktree]).unwrap();
     original.last_insert_rowid()
 }
 
@@ -109,11 +105,7 @@ fn azureal_store_zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn new_session(store: &SqliteStore) -> SessionId {
-    wait(store.create(NewSession {
-        name: None,
-        worktree: ".".into(),
-    }))
-    .unwrap()
+    wait(store.create(NewSession { name: None, worktree: ".".into() })).unwrap()
 }
 
 pub fn append(store: &SqliteStore, id: SessionId, events: impl IntoIterator<Item = Event>) -> Seq {
@@ -178,9 +170,5 @@ pub fn have(program: &str) -> bool {
 }
 
 pub fn text(output: &Output) -> String {
-    format!(
-        "{}\n{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

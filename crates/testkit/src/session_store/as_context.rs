@@ -42,11 +42,11 @@ pub(super) async fn an_unknown_number_is_an_error(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     store.delete(id).await.unwrap();
     let context = open(&store, &id.to_string());
-    assert_no_such_session(context.append(Message::user("Hello")).await, id);
-    assert_no_such_session(context.get_history().await, id);
-    assert_no_such_session(context.get_context_tokens().await, id);
-    assert_no_such_session(context.clear().await, id);
-    assert_no_such_session(context.fork().await.map(drop), id);
+    assert_no_such_session(&context.append(Message::user("Hello")).await, id);
+    assert_no_such_session(&context.get_history().await, id);
+    assert_no_such_session(&context.get_context_tokens().await, id);
+    assert_no_such_session(&context.clear().await, id);
+    assert_no_such_session(&context.fork().await.map(drop), id);
     assert_eq!(list_ids(&store).await, []);
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn an_unknown_name_is_an_empty_conversation(store: Store) {
     assert_eq!(list_ids(&store).await, []);
     context.add_context_tokens(1, 2).await.unwrap();
     assert_eq!(context.get_context_tokens().await.unwrap(), (1, 2));
-    assert_unusable(SessionContext::open(Arc::clone(&store), " ").map(|_| ()), " ");
+    assert_unusable(&SessionContext::open(Arc::clone(&store), " ").map(|_| ()), " ");
 }
 
 pub(super) async fn a_shared_name_is_the_session_that_was_active_last(store: Store) {
@@ -119,9 +119,7 @@ pub(super) async fn a_compacted_history_is_system_message_summary_and_the_rest(s
     store.add_compaction(id, Seq(3), "they met").await.unwrap();
     store.add_compaction(id, Seq(2), "too old").await.unwrap();
     let history = context.get_history().await.unwrap();
-    let [system, summary, acknowledged, kept @ ..] = history.as_slice() else {
-        panic!("{history:?}")
-    };
+    let [system, summary, acknowledged, kept @ ..] = history.as_slice() else { panic!("{history:?}") };
     assert_eq!(*system, all[0]);
     assert_eq!((summary.role, acknowledged.role), (Role::User, Role::Assistant));
     assert!(summary.first_text().unwrap().contains("they met"), "{summary:?}");
@@ -161,21 +159,12 @@ pub(super) async fn conversations_are_listed_as_their_logs_are(store: Store) {
     let context = open(&store, "mine");
     context.append(Message::system("frame")).await.unwrap();
     context.append(Message::user("ü".repeat(100))).await.unwrap();
-    context
-        .append(Message::new(
-            Role::Assistant,
-            [Block::text("a"), Block::text("b")],
-        ))
-        .await
-        .unwrap();
+    context.append(Message::new(Role::Assistant, [Block::text("a"), Block::text("b")])).await.unwrap();
     context.add_context_tokens(3, 4).await.unwrap();
     let id = context.number().await.unwrap().unwrap();
     store.add_compaction(id, Seq(3), "summary").await.unwrap();
     let other = store.create(unnamed()).await.unwrap();
-    store
-        .set_tokens(other, Tokens { input: 1, output: 1 })
-        .await
-        .unwrap();
+    store.set_tokens(other, Tokens { input: 1, output: 1 }).await.unwrap();
 
     let listed = context.list_sessions().await.unwrap();
     let rows: Vec<_> = listed

@@ -9,27 +9,15 @@ use super::*;
 /// Returns the compactions as (place, summary).
 async fn summaries(store: &Store, id: SessionId) -> Vec<(u64, String)> {
     let compactions = store.compactions(id).await.unwrap();
-    compactions
-        .into_iter()
-        .map(|each| (each.after_seq.0, each.summary))
-        .collect()
+    compactions.into_iter().map(|each| (each.after_seq.0, each.summary)).collect()
 }
 
 fn pairs(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
-    expected
-        .iter()
-        .map(|(seq, summary)| (*seq, (*summary).to_owned()))
-        .collect()
+    expected.iter().map(|(seq, summary)| (*seq, (*summary).to_owned())).collect()
 }
 
 fn marked(name: &str, note: &str) -> Turn {
-    Turn {
-        mark: Some(NewMark {
-            name: name.to_owned(),
-            note: note.to_owned(),
-        }),
-        ..prompt("hello")
-    }
+    Turn { mark: Some(NewMark { name: name.to_owned(), note: note.to_owned() }), ..prompt("hello") }
 }
 
 pub(super) async fn compactions_are_ordered_by_how_far_they_reach(store: Store) {
@@ -39,17 +27,11 @@ pub(super) async fn compactions_are_ordered_by_how_far_they_reach(store: Store) 
         store.add_compaction(id, Seq(seq), summary).await.unwrap();
     }
     store.add_compaction(other, Seq(3), "another's").await.unwrap();
-    assert_eq!(
-        summaries(&store, id).await,
-        pairs(&[(2, "to two"), (4, "to four"), (5, "to five")])
-    );
+    assert_eq!(summaries(&store, id).await, pairs(&[(2, "to two"), (4, "to four"), (5, "to five")]));
     assert!(store.remove_compaction(id, Seq(5)).await.unwrap());
     assert!(!store.remove_compaction(id, Seq(5)).await.unwrap(), "twice");
     assert!(!store.remove_compaction(id, Seq(3)).await.unwrap(), "never there");
-    assert_eq!(
-        summaries(&store, id).await,
-        pairs(&[(2, "to two"), (4, "to four")])
-    );
+    assert_eq!(summaries(&store, id).await, pairs(&[(2, "to two"), (4, "to four")]));
     assert_eq!(summaries(&store, other).await, pairs(&[(3, "another's")]));
 }
 
@@ -66,11 +48,11 @@ pub(super) async fn a_compaction_ends_at_an_event(store: Store) {
     let id = session_of_prompts(&store, 3).await;
     for seq in [Seq::START, Seq(4), Seq::END] {
         let answer = store.add_compaction(id, seq, "summary").await;
-        assert_no_such_event(answer, (id, seq, Seq(3)));
+        assert_no_such_event(&answer, (id, seq, Seq(3)));
     }
     let empty = store.create(unnamed()).await.unwrap();
     let answer = store.add_compaction(empty, Seq(1), "summary").await;
-    assert_no_such_event(answer, (empty, Seq(1), Seq::START));
+    assert_no_such_event(&answer, (empty, Seq(1), Seq::START));
     assert_eq!(summaries(&store, id).await, []);
     store.add_compaction(id, Seq(1), "the first").await.unwrap();
     store.add_compaction(id, Seq(3), "the last").await.unwrap();
@@ -94,10 +76,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
     }));
     let length = events.len() as u64;
     let id = store.create(named("origin")).await.unwrap();
-    let turn = Turn {
-        tokens: Tokens { input: 1, output: 2 },
-        ..Turn::verbatim(events.clone())
-    };
+    let turn = Turn { tokens: Tokens { input: 1, output: 2 }, ..Turn::verbatim(events.clone()) };
     store.append(id, turn).await.unwrap();
     let laid = [(1, "to one"), (6, "to six"), (length, "to the end")];
     for (seq, summary) in laid {
@@ -107,10 +86,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
     let before = store.get(id).await.unwrap();
 
     for at in (0..=length).map(Seq).chain([Seq::END]) {
-        let new = NewSession {
-            name: Some(format!("fork at {at}")),
-            worktree: "../fork".to_owned(),
-        };
+        let new = NewSession { name: Some(format!("fork at {at}")), worktree: "../fork".to_owned() };
         let fork = store.fork(id, at, new).await.unwrap();
         let kept = at.0.min(length);
         assert_eq!(
@@ -142,12 +118,12 @@ pub(super) async fn a_fork_beyond_the_end_is_refused(store: Store) {
     let id = session_of_prompts(&store, 3).await;
     for seq in [Seq(4), Seq(1000)] {
         let answer = store.fork(id, seq, unnamed()).await;
-        assert_no_such_event(answer, (id, seq, Seq(3)));
+        assert_no_such_event(&answer, (id, seq, Seq(3)));
     }
     assert_eq!(list_ids(&store).await, [id], "a refused fork was made");
     let empty = store.create(unnamed()).await.unwrap();
     let answer = store.fork(empty, Seq(1), unnamed()).await;
-    assert_no_such_event(answer, (empty, Seq(1), Seq::START));
+    assert_no_such_event(&answer, (empty, Seq(1), Seq::START));
     let fork = store.fork(empty, Seq::END, unnamed()).await.unwrap();
     assert_eq!(store.get(fork).await.unwrap().name, fork.to_string());
     assert_eq!(read_all(&store, fork).await, []);
@@ -164,11 +140,7 @@ pub(super) async fn a_fork_and_its_origin_go_their_own_ways(store: Store) {
     assert_eq!(summaries(&store, fork).await, pairs(&[(1, "summary")]));
     store.clear(origin).await.unwrap();
     store.delete(origin).await.unwrap();
-    let said: Vec<Event> = read_all(&store, fork)
-        .await
-        .iter()
-        .map(|event| event.event().unwrap())
-        .collect();
+    let said: Vec<Event> = read_all(&store, fork).await.iter().map(|event| event.event().unwrap()).collect();
     assert_eq!(said, ["1", "2", "fork"].map(Event::user));
     assert_eq!(summaries(&store, fork).await, pairs(&[(1, "summary")]));
 }
@@ -182,10 +154,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
         cost_usd: 0.5,
         ..Complete::default()
     }));
-    let turn = Turn {
-        tokens: Tokens { input: 1, output: 2 },
-        ..Turn::verbatim(events)
-    };
+    let turn = Turn { tokens: Tokens { input: 1, output: 2 }, ..Turn::verbatim(events) };
     store.append(id, turn).await.unwrap();
     store.add_compaction(id, Seq(2), "summary").await.unwrap();
     let before = store.get(id).await.unwrap();
@@ -208,14 +177,11 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");
 
     let answer = store.add_compaction(id, Seq(1), "summary").await;
-    assert_no_such_event(answer, (id, Seq(1), Seq::START));
+    assert_no_such_event(&answer, (id, Seq(1), Seq::START));
     let appended = store.append(id, prompt("anew")).await.unwrap();
     assert_eq!((appended.first, appended.last), (Seq(1), Seq(1)));
     let counts = store.get(id).await.unwrap().counts;
-    assert_eq!(
-        (counts.events, counts.messages, counts.preview_text()),
-        (1, 1, "anew")
-    );
+    assert_eq!((counts.events, counts.messages, counts.preview_text()), (1, 1, "anew"));
     assert_eq!(texts(&store, other).await.len(), 2, "another session was touched");
 }
 
@@ -225,12 +191,7 @@ pub(super) async fn a_mark_is_set_with_its_turn(store: Store) {
     assert!(!store.remove_mark("done").await.unwrap());
     store.append(id, marked("done", "first")).await.unwrap();
     store.append(id, marked("Done", "another")).await.unwrap();
-    let mark = |note: &str| {
-        Some(Mark {
-            session: id,
-            note: note.to_owned(),
-        })
-    };
+    let mark = |note: &str| Some(Mark { session: id, note: note.to_owned() });
     assert_eq!(store.mark("done").await.unwrap(), mark("first"));
     store.append(id, marked("done", "second")).await.unwrap();
     store.append(id, prompt("without a mark")).await.unwrap();
@@ -239,11 +200,7 @@ pub(super) async fn a_mark_is_set_with_its_turn(store: Store) {
     assert_eq!(store.mark("done").await.unwrap(), None);
     assert!(!store.remove_mark("done").await.unwrap());
     assert_eq!(store.mark("Done").await.unwrap(), mark("another"));
-    assert_eq!(
-        read_all(&store, id).await.len(),
-        4,
-        "removing a mark removes no turn"
-    );
+    assert_eq!(read_all(&store, id).await.len(), 4, "removing a mark removes no turn");
 }
 
 pub(super) async fn a_mark_belongs_to_the_session_that_set_it_last(store: Store) {
@@ -252,10 +209,7 @@ pub(super) async fn a_mark_belongs_to_the_session_that_set_it_last(store: Store)
     store.append(first, marked("shared", "of first")).await.unwrap();
     store.append(second, marked("shared", "of second")).await.unwrap();
     store.delete(first).await.unwrap();
-    let expected = Mark {
-        session: second,
-        note: "of second".to_owned(),
-    };
+    let expected = Mark { session: second, note: "of second".to_owned() };
     assert_eq!(store.mark("shared").await.unwrap(), Some(expected));
     store.delete(second).await.unwrap();
     assert_eq!(store.mark("shared").await.unwrap(), None);
@@ -267,9 +221,6 @@ pub(super) async fn marks_outlive_a_clear_and_are_not_forked(store: Store) {
     let fork = store.fork(origin, Seq::END, unnamed()).await.unwrap();
     store.clear(origin).await.unwrap();
     store.delete(fork).await.unwrap();
-    let expected = Mark {
-        session: origin,
-        note: "note".to_owned(),
-    };
+    let expected = Mark { session: origin, note: "note".to_owned() };
     assert_eq!(store.mark("done").await.unwrap(), Some(expected));
 }

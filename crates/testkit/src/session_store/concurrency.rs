@@ -15,9 +15,7 @@ fn at_once<T: Send>(work: impl Fn(u64) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;
         // All are started before the first is waited for.
-        let running: Vec<_> = (0..THREADS)
-            .map(|thread| scope.spawn(move || work(thread)))
-            .collect();
+        let running: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
         running.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -82,17 +80,11 @@ pub(super) async fn tokens_added_at_once_all_count(store: Store) {
     at_once(|_| {
         for _ in 0..TURNS {
             block_on(store.add_tokens(id, one)).unwrap();
-            let turn = Turn {
-                tokens: one,
-                ..prompt("hello")
-            };
+            let turn = Turn { tokens: one, ..prompt("hello") };
             block_on(store.append(id, turn)).unwrap();
         }
     });
     let added = 2 * THREADS * TURNS;
-    let expected = Tokens {
-        input: added,
-        output: 2 * added,
-    };
+    let expected = Tokens { input: added, output: 2 * added };
     assert_eq!(store.get(id).await.unwrap().tokens, expected);
 }

@@ -99,17 +99,11 @@ pub(crate) use log::odd_texts;
 type Store = Arc<dyn SessionStore>;
 
 fn unnamed() -> NewSession {
-    NewSession {
-        name: None,
-        worktree: ".".to_owned(),
-    }
+    NewSession { name: None, worktree: ".".to_owned() }
 }
 
 fn named(name: &str) -> NewSession {
-    NewSession {
-        name: Some(name.to_owned()),
-        ..unnamed()
-    }
+    NewSession { name: Some(name.to_owned()), ..unnamed() }
 }
 
 /// Makes a session with prompts that say their numbers, one turn each.
@@ -130,12 +124,33 @@ async fn read_all(store: &Store, id: SessionId) -> Vec<StoredEvent> {
     let mut all: Vec<StoredEvent> = Vec::new();
     loop {
         let end = all.last().map_or(Seq::START, |event| event.seq);
-        let mut page = store.read(id, Page::After(end, 1000)).await.unwrap();
+        let mut page = page_after(store, id, end, 1000).await;
         if page.is_empty() {
             return all;
         }
         all.append(&mut page);
     }
+}
+
+/// Reads a page forward. That it gets on is checked here, or a wrong store would be read for ever.
+async fn page_after(store: &Store, id: SessionId, after: Seq, limit: usize) -> Vec<StoredEvent> {
+    let page = store.read(id, Page::After(after, limit)).await.unwrap();
+    check_order(&page, limit);
+    assert!(page.iter().all(|event| event.seq > after), "a page after {after} begins before it");
+    page
+}
+
+/// Reads a page backward, and checks that it gets on.
+async fn page_before(store: &Store, id: SessionId, before: Seq, limit: usize) -> Vec<StoredEvent> {
+    let page = store.read(id, Page::Before(before, limit)).await.unwrap();
+    check_order(&page, limit);
+    assert!(page.iter().all(|event| event.seq < before), "a page before {before} ends after it");
+    page
+}
+
+fn check_order(page: &[StoredEvent], limit: usize) {
+    assert!(page.len() <= limit, "{} events, {limit} were asked for", page.len());
+    assert!(page.windows(2).all(|pair| pair[0].seq < pair[1].seq), "a page is not in order");
 }
 
 /// Reads the texts of a whole session.
@@ -162,33 +177,30 @@ async fn list_ids(store: &Store) -> Vec<SessionId> {
 }
 
 #[track_caller]
-fn assert_no_such_session<T: std::fmt::Debug>(answer: Result<T, StoreError>, id: SessionId) {
+fn assert_no_such_session<T: std::fmt::Debug>(answer: &Result<T, StoreError>, id: SessionId) {
     assert!(
-        matches!(answer, Err(StoreError::NoSuchSession(missing)) if missing == id),
+        matches!(answer, Err(StoreError::NoSuchSession(missing)) if *missing == id),
         "{id} is not there, and yet: {answer:?}"
     );
 }
 
 #[track_caller]
-fn assert_no_such_event<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: (SessionId, Seq, Seq)) {
+fn assert_no_such_event<T: std::fmt::Debug>(answer: &Result<T, StoreError>, expected: (SessionId, Seq, Seq)) {
     match answer {
-        Err(StoreError::NoSuchEvent { session, seq, last }) => assert_eq!((session, seq, last), expected),
+        Err(StoreError::NoSuchEvent { session, seq, last }) => assert_eq!((*session, *seq, *last), expected),
         other => panic!("{expected:?} has no event, and yet: {other:?}"),
     }
 }
 
 #[track_caller]
-fn assert_unusable<T: std::fmt::Debug>(answer: Result<T, StoreError>, name: &str) {
+fn assert_unusable<T: std::fmt::Debug>(answer: &Result<T, StoreError>, name: &str) {
     assert!(
-        matches!(&answer, Err(StoreError::UnusableName(refused)) if refused == name),
+        matches!(answer, Err(StoreError::UnusableName(refused)) if refused == name),
         "{name:?} cannot be a name, and yet: {answer:?}"
     );
 }
 
 #[track_caller]
-fn assert_closed<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
-    assert!(
-        matches!(answer, Err(StoreError::Closed)),
-        "the store is closed, and yet: {answer:?}"
-    );
+fn assert_closed<T: std::fmt::Debug>(answer: &Result<T, StoreError>) {
+    assert!(matches!(answer, Err(StoreError::Closed)), "the store is closed, and yet: {answer:?}");
 }

@@ -32,10 +32,7 @@ pub(super) async fn a_number_is_never_used_twice(store: Store) {
 }
 
 pub(super) async fn a_new_session_is_empty(store: Store) {
-    let new = NewSession {
-        name: Some("a name".to_owned()),
-        worktree: "../feat".to_owned(),
-    };
+    let new = NewSession { name: Some("a name".to_owned()), worktree: "../feat".to_owned() };
     let id = store.create(new).await.unwrap();
     let record = store.get(id).await.unwrap();
     let created_at = record.created_at.clone();
@@ -110,16 +107,21 @@ pub(super) async fn a_name_is_compared_to_the_byte(store: Store) {
         assert_eq!(store.get(id).await.unwrap().name, name);
         assert_eq!(store.find(name).await.unwrap(), [id], "{name:?}");
         assert_eq!(store.find_or_create(named(name)).await.unwrap(), id, "{name:?}");
+        let other = format!(" {name}.");
+        store.rename(id, &other).await.unwrap();
+        assert_eq!(store.get(id).await.unwrap().name, other);
+        assert_eq!(store.find(&other).await.unwrap(), [id], "{other:?}");
+        assert_eq!(store.find(name).await.unwrap(), [], "{name:?}");
     }
 }
 
 pub(super) async fn names_that_could_be_numbers_are_refused(store: Store) {
     let id = store.create(named("good")).await.unwrap();
     for name in ["", "  ", "S3", "s12", "S007"] {
-        assert_unusable(store.create(named(name)).await, name);
-        assert_unusable(store.find_or_create(named(name)).await, name);
-        assert_unusable(store.rename(id, name).await, name);
-        assert_unusable(store.fork(id, Seq::END, named(name)).await, name);
+        assert_unusable(&store.create(named(name)).await, name);
+        assert_unusable(&store.find_or_create(named(name)).await, name);
+        assert_unusable(&store.rename(id, name).await, name);
+        assert_unusable(&store.fork(id, Seq::END, named(name)).await, name);
     }
     assert_eq!(list_ids(&store).await, [id], "a refused session was made");
     assert_eq!(store.get(id).await.unwrap().name, "good");
@@ -128,10 +130,7 @@ pub(super) async fn names_that_could_be_numbers_are_refused(store: Store) {
 pub(super) async fn find_or_create_makes_one_session_and_finds_it_again(store: Store) {
     let id = store.find_or_create(named("mine")).await.unwrap();
     let later = store.create(named("later")).await.unwrap();
-    let elsewhere = NewSession {
-        worktree: "../elsewhere".to_owned(),
-        ..named("mine")
-    };
+    let elsewhere = NewSession { worktree: "../elsewhere".to_owned(), ..named("mine") };
     assert_eq!(store.find_or_create(elsewhere).await.unwrap(), id);
     assert_eq!(store.get(id).await.unwrap().worktree, ".");
     assert_eq!(list_ids(&store).await, [later, id], "finding is no activity");
@@ -140,7 +139,7 @@ pub(super) async fn find_or_create_makes_one_session_and_finds_it_again(store: S
 }
 
 pub(super) async fn find_or_create_needs_a_name(store: Store) {
-    assert_unusable(store.find_or_create(unnamed()).await, "");
+    assert_unusable(&store.find_or_create(unnamed()).await, "");
     assert_eq!(list_ids(&store).await, []);
 }
 
@@ -149,10 +148,7 @@ pub(super) async fn renaming_changes_the_name_and_nothing_else(store: Store) {
     let later = store.create(unnamed()).await.unwrap();
     let before = store.get(id).await.unwrap();
     store.rename(id, "a better name").await.unwrap();
-    let expected = SessionRecord {
-        name: "a better name".to_owned(),
-        ..before.clone()
-    };
+    let expected = SessionRecord { name: "a better name".to_owned(), ..before.clone() };
     assert_eq!(store.get(id).await.unwrap(), expected);
     assert_eq!(store.find("a better name").await.unwrap(), [id]);
     assert_eq!(store.find(&before.name).await.unwrap(), []);
@@ -171,11 +167,7 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     store.append(a, Turn::default()).await.unwrap();
     assert_eq!(list_ids(&store).await, [a, b, c], "an empty turn is activity");
     let fork = store.fork(c, Seq::END, unnamed()).await.unwrap();
-    assert_eq!(
-        list_ids(&store).await,
-        [fork, a, b, c],
-        "the fork is active, its origin is not"
-    );
+    assert_eq!(list_ids(&store).await, [fork, a, b, c], "the fork is active, its origin is not");
 
     store.read(c, Page::last(1)).await.unwrap();
     store.rename(c, "other").await.unwrap();
@@ -184,33 +176,18 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     store.add_compaction(b, Seq(1), "summary").await.unwrap();
     store.remove_compaction(b, Seq(1)).await.unwrap();
     store.clear(b).await.unwrap();
-    assert_eq!(
-        list_ids(&store).await,
-        [fork, a, b, c],
-        "none of this is activity"
-    );
+    assert_eq!(list_ids(&store).await, [fork, a, b, c], "none of this is activity");
     store.delete(fork).await.unwrap();
     assert_eq!(list_ids(&store).await, [a, b, c]);
 }
 
 pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
     let mut made = Vec::new();
-    for worktree in [
-        ".",
-        "../feat",
-        "feat-branch",
-        "/old/place/feat",
-        "/old/place/other",
-    ] {
-        let new = NewSession {
-            name: None,
-            worktree: worktree.to_owned(),
-        };
+    for worktree in [".", "../feat", "feat-branch", "/old/place/feat", "/old/place/other"] {
+        let new = NewSession { name: None, worktree: worktree.to_owned() };
         made.push(store.create(new).await.unwrap());
     }
-    let [main, path, branch, absolute, other] = made[..] else {
-        unreachable!()
-    };
+    let [main, path, branch, absolute, other] = made[..] else { unreachable!() };
     let feat = WorktreeFilter {
         names: vec!["../feat".to_owned(), "feat-branch".to_owned()],
         last_part: "feat".to_owned(),
@@ -239,28 +216,23 @@ pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
 pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: Store) {
     let deleted = session_of_prompts(&store, 1).await;
     store.delete(deleted).await.unwrap();
-    let marked = || Turn {
-        mark: Some(NewMark {
-            name: "mark".to_owned(),
-            note: String::new(),
-        }),
-        ..prompt("hello")
-    };
+    let marked =
+        || Turn { mark: Some(NewMark { name: "mark".to_owned(), note: String::new() }), ..prompt("hello") };
     for id in [deleted, nobody()] {
-        assert_no_such_session(store.get(id).await, id);
-        assert_no_such_session(store.rename(id, "name").await, id);
-        assert_no_such_session(store.delete(id).await, id);
-        assert_no_such_session(store.append(id, marked()).await, id);
-        assert_no_such_session(store.append(id, Turn::default()).await, id);
-        assert_no_such_session(store.read(id, Page::last(1)).await, id);
-        assert_no_such_session(store.read(id, Page::After(Seq::START, 0)).await, id);
-        assert_no_such_session(store.clear(id).await, id);
-        assert_no_such_session(store.fork(id, Seq::END, unnamed()).await, id);
-        assert_no_such_session(store.set_tokens(id, Tokens::default()).await, id);
-        assert_no_such_session(store.add_tokens(id, Tokens::default()).await, id);
-        assert_no_such_session(store.compactions(id).await, id);
-        assert_no_such_session(store.add_compaction(id, Seq(1), "summary").await, id);
-        assert_no_such_session(store.remove_compaction(id, Seq(1)).await, id);
+        assert_no_such_session(&store.get(id).await, id);
+        assert_no_such_session(&store.rename(id, "name").await, id);
+        assert_no_such_session(&store.delete(id).await, id);
+        assert_no_such_session(&store.append(id, marked()).await, id);
+        assert_no_such_session(&store.append(id, Turn::default()).await, id);
+        assert_no_such_session(&store.read(id, Page::last(1)).await, id);
+        assert_no_such_session(&store.read(id, Page::After(Seq::START, 0)).await, id);
+        assert_no_such_session(&store.clear(id).await, id);
+        assert_no_such_session(&store.fork(id, Seq::END, unnamed()).await, id);
+        assert_no_such_session(&store.set_tokens(id, Tokens::default()).await, id);
+        assert_no_such_session(&store.add_tokens(id, Tokens::default()).await, id);
+        assert_no_such_session(&store.compactions(id).await, id);
+        assert_no_such_session(&store.add_compaction(id, Seq(1), "summary").await, id);
+        assert_no_such_session(&store.remove_compaction(id, Seq(1)).await, id);
     }
     assert_eq!(list_ids(&store).await, [], "an error made a session");
     assert_eq!(store.mark("mark").await.unwrap(), None, "an error set a mark");
@@ -272,19 +244,16 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
     let turn = Turn {
         events: vec![Event::user("secret").into()],
         tokens: Tokens { input: 1, output: 2 },
-        mark: Some(NewMark {
-            name: "done".to_owned(),
-            note: "note".to_owned(),
-        }),
+        mark: Some(NewMark { name: "done".to_owned(), note: "note".to_owned() }),
     };
     store.append(id, turn).await.unwrap();
     store.add_compaction(id, Seq(1), "summary").await.unwrap();
     store.delete(id).await.unwrap();
 
-    assert_no_such_session(store.get(id).await, id);
-    assert_no_such_session(store.read(id, Page::last(9)).await, id);
-    assert_no_such_session(store.compactions(id).await, id);
-    assert_no_such_session(store.delete(id).await, id);
+    assert_no_such_session(&store.get(id).await, id);
+    assert_no_such_session(&store.read(id, Page::last(9)).await, id);
+    assert_no_such_session(&store.compactions(id).await, id);
+    assert_no_such_session(&store.delete(id).await, id);
     assert_eq!(store.find("to go").await.unwrap(), []);
     assert_eq!(store.mark("done").await.unwrap(), None);
     assert_eq!(list_ids(&store).await, [kept]);
@@ -298,23 +267,23 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
 pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     let id = session_of_prompts(&store, 1).await;
     store.close().await.unwrap();
-    assert_closed(store.create(unnamed()).await);
-    assert_closed(store.find_or_create(named("name")).await);
-    assert_closed(store.find("name").await);
-    assert_closed(store.get(id).await);
-    assert_closed(store.list(&ListQuery::default()).await);
-    assert_closed(store.rename(id, "name").await);
-    assert_closed(store.delete(id).await);
-    assert_closed(store.append(id, prompt("hello")).await);
-    assert_closed(store.read(id, Page::last(1)).await);
-    assert_closed(store.clear(id).await);
-    assert_closed(store.fork(id, Seq::END, unnamed()).await);
-    assert_closed(store.set_tokens(id, Tokens::default()).await);
-    assert_closed(store.add_tokens(id, Tokens::default()).await);
-    assert_closed(store.compactions(id).await);
-    assert_closed(store.add_compaction(id, Seq(1), "summary").await);
-    assert_closed(store.remove_compaction(id, Seq(1)).await);
-    assert_closed(store.mark("mark").await);
-    assert_closed(store.remove_mark("mark").await);
-    assert_closed(store.close().await);
+    assert_closed(&store.create(unnamed()).await);
+    assert_closed(&store.find_or_create(named("name")).await);
+    assert_closed(&store.find("name").await);
+    assert_closed(&store.get(id).await);
+    assert_closed(&store.list(&ListQuery::default()).await);
+    assert_closed(&store.rename(id, "name").await);
+    assert_closed(&store.delete(id).await);
+    assert_closed(&store.append(id, prompt("hello")).await);
+    assert_closed(&store.read(id, Page::last(1)).await);
+    assert_closed(&store.clear(id).await);
+    assert_closed(&store.fork(id, Seq::END, unnamed()).await);
+    assert_closed(&store.set_tokens(id, Tokens::default()).await);
+    assert_closed(&store.add_tokens(id, Tokens::default()).await);
+    assert_closed(&store.compactions(id).await);
+    assert_closed(&store.add_compaction(id, Seq(1), "summary").await);
+    assert_closed(&store.remove_compaction(id, Seq(1)).await);
+    assert_closed(&store.mark("mark").await);
+    assert_closed(&store.remove_mark("mark").await);
+    assert_closed(&store.close().await);
 }
