@@ -36,14 +36,8 @@ struct Options {
 
 impl Options {
     fn parse(arguments: &[&str]) -> Result<Self> {
-        let mut options = Self {
-            turns: None,
-            journal: Journal::Delete,
-            seconds: 10,
-            same: false,
-            child: None,
-            start: 0,
-        };
+        let mut options =
+            Self { turns: None, journal: Journal::Delete, seconds: 10, same: false, child: None, start: 0 };
         for pair in arguments.chunks(2) {
             let [name, value] = pair else {
                 bail!("`{}` needs a value", pair.concat());

@@ -95,12 +95,7 @@ fn write(child: usize, options: &Options) -> Result<Writer> {
     let id = u32::try_from(session).ok().and_then(SessionId::new);
     let id = id.context("there is no session 0")?;
 
-    let mut writer = Writer {
-        ok: 0,
-        error_texts: BTreeMap::new(),
-        p99_ms: 0.0,
-        max_ms: 0.0,
-    };
+    let mut writer = Writer { ok: 0, error_texts: BTreeMap::new(), p99_ms: 0.0, max_ms: 0.0 };
     let mut times = Vec::new();
     let limit = Duration::from_secs(options.seconds);
     let wait = options.start.checked_sub(epoch_milliseconds()?);
