@@ -86,21 +86,12 @@ mod tests {
         let line = r#"{"i":0,"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t",
             "content":[{"type":"text","text":"screenshot"},
             {"type":"image","source":{"type":"base64","media_type":"image/png","data":"AQID"}}],"is_error":false}]}]}"#;
-        let image = Image {
-            media_type: MediaType::Png,
-            data: vec![1, 2, 3],
-        };
+        let image = Image { media_type: MediaType::Png, data: vec![1, 2, 3] };
         let result = Block::ToolResult {
             tool_use_id: "t".into(),
-            content: ToolOutput::Parts(vec![
-                OutputPart::Text("screenshot".into()),
-                OutputPart::Image(image),
-            ]),
+            content: ToolOutput::Parts(vec![OutputPart::Text("screenshot".into()), OutputPart::Image(image)]),
             is_error: false,
         };
-        assert_eq!(
-            messages_of_line(line).unwrap(),
-            [Message::new(Role::User, [result])]
-        );
+        assert_eq!(messages_of_line(line).unwrap(), [Message::new(Role::User, [result])]);
     }
 }

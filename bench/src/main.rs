@@ -30,17 +30,14 @@ struct Options {
     same: bool,
     /// Which of the eight writers this process is; nothing for the one that starts them.
     child: Option<usize>,
+    /// When the writers begin, in milliseconds since 1970.
+    start: u64,
 }
 
 impl Options {
     fn parse(arguments: &[&str]) -> Result<Self> {
-        let mut options = Self {
-            turns: None,
-            journal: Journal::Delete,
-            seconds: 10,
-            same: false,
-            child: None,
-        };
+        let mut options =
+            Self { turns: None, journal: Journal::Delete, seconds: 10, same: false, child: None, start: 0 };
         for pair in arguments.chunks(2) {
             let [name, value] = pair else {
                 bail!("`{}` needs a value", pair.concat());
@@ -53,6 +50,7 @@ impl Options {
                 ("--same", "0") => options.same = false,
                 ("--same", "1") => options.same = true,
                 ("--child", child) => options.child = Some(number(child)?),
+                ("--start", start) => options.start = number(start)?,
                 _ => bail!("`{name} {value}` is not an option"),
             }
         }

@@ -52,11 +52,7 @@ pub(crate) struct Appending {
 
 impl Appending {
     pub(crate) fn start() -> Self {
-        Self {
-            started: Instant::now(),
-            processor: processor_seconds(),
-            turns: Vec::new(),
-        }
+        Self { started: Instant::now(), processor: processor_seconds(), turns: Vec::new() }
     }
 
     /// Takes the time of one turn.

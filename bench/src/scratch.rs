@@ -71,10 +71,7 @@ pub(crate) fn fresh(name: &str, journal: Journal) -> Result<(PathBuf, SqliteStor
 
 /// Says what a session of the benchmark is made with.
 pub(crate) fn session() -> NewSession {
-    NewSession {
-        name: None,
-        worktree: ".".into(),
-    }
+    NewSession { name: None, worktree: ".".into() }
 }
 
 /// Makes a turn of these messages, nothing shortened.
@@ -100,9 +97,7 @@ pub(crate) fn prepared(
         // asks for are not what is measured here. It gets its name when it is whole.
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() { memory } else { Path::new("") };
-        let making = work("")?
-            .join(parent)
-            .join(format!("azureal-bench-{}.azs", std::process::id()));
+        let making = work("")?.join(parent).join(format!("azureal-bench-{}.azs", std::process::id()));
         remove(&making)?;
         fill(&making, sessions()?)?;
         let whole = work(&format!("{name}.new"))?;

@@ -58,7 +58,5 @@ fn tidy() -> Result<()> {
 
 /// Returns the folder that holds the workspace.
 fn root() -> Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("xtask has no folder above it")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no folder above it")
 }

@@ -44,9 +44,7 @@ const PROGRAM: &str = "azureal";
 const TESTKIT: &str = "azureal-testkit";
 
 /// Crates that core cannot use, because it does no input or output.
-const IO_CRATES: [&str; 8] = [
-    "libc", "mio", "reqwest", "rusqlite", "rustix", "tempfile", "tokio", "zstd",
-];
+const IO_CRATES: [&str; 8] = ["libc", "mio", "reqwest", "rusqlite", "rustix", "tempfile", "tokio", "zstd"];
 /// Modules of the standard library that core cannot use, for the same reason.
 const IO_MODULES: [&str; 5] = ["env", "fs", "io", "net", "process"];
 /// Types that read a clock.
@@ -93,18 +91,13 @@ impl Repository {
         let ignore = fs::read_to_string(root.join(".gitignore")).context("cannot read .gitignore")?;
         let mut files = Vec::new();
         read_folder(root, "", &Ignored::parse(&ignore)?, &mut files)?;
-        Ok(Self {
-            files,
-            packages: read_packages(root)?,
-        })
+        Ok(Self { files, packages: read_packages(root)? })
     }
 
     /// Returns the files of a package's own code, with its name.
     fn code_of(&self, package: &Package) -> impl Iterator<Item = &SourceFile> {
         let folder = format!("{}/src/", package.folder);
-        self.files
-            .iter()
-            .filter(move |file| file.path.starts_with(&folder) && file.path.ends_with(".rs"))
+        self.files.iter().filter(move |file| file.path.starts_with(&folder) && file.path.ends_with(".rs"))
     }
 }
 
@@ -120,11 +113,7 @@ struct Ignored<'a> {
 
 impl<'a> Ignored<'a> {
     fn parse(text: &'a str) -> Result<Self> {
-        let mut ignored = Self {
-            paths: Vec::new(),
-            names: Vec::new(),
-            endings: Vec::new(),
-        };
+        let mut ignored = Self { paths: Vec::new(), names: Vec::new(), endings: Vec::new() };
         for line in text.lines().map(str::trim) {
             let pattern = line.trim_end_matches('/');
             if let Some(path) = pattern.strip_prefix('/') {
@@ -154,11 +143,7 @@ fn read_folder(root: &Path, folder: &str, ignored: &Ignored<'_>, files: &mut Vec
     for entry in fs::read_dir(&place).with_context(|| format!("cannot read {}", place.display()))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let path = if folder.is_empty() {
-            name
-        } else {
-            format!("{folder}/{name}")
-        };
+        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
         if path == ".git" || ignored.matches(&path) {
             continue;
         }
@@ -166,10 +151,7 @@ fn read_folder(root: &Path, folder: &str, ignored: &Ignored<'_>, files: &mut Vec
             read_folder(root, &path, ignored, files)?;
         } else {
             let bytes = fs::read(entry.path()).with_context(|| format!("cannot read {path}"))?;
-            files.push(SourceFile {
-                path,
-                text: String::from_utf8_lossy(&bytes).into_owned(),
-            });
+            files.push(SourceFile { path, text: String::from_utf8_lossy(&bytes).into_owned() });
         }
     }
     Ok(())
@@ -198,10 +180,7 @@ fn read_packages(root: &Path) -> Result<Vec<Package>> {
         .output()
         .context("cannot start cargo")?;
     if !output.status.success() {
-        bail!(
-            "cargo metadata: {}",
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim_end());
     }
     let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
     let root = fs::canonicalize(root)?;
@@ -213,10 +192,7 @@ fn read_packages(root: &Path) -> Result<Vec<Package>> {
             .with_context(|| format!("{} lies outside of the repository", package.name))?;
         packages.push(Package {
             folder: folder.to_string_lossy().replace('\\', "/"),
-            is_library: package
-                .targets
-                .iter()
-                .any(|target| target.kind.iter().any(|kind| kind == "lib")),
+            is_library: package.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "lib")),
             name: package.name,
             dependencies: package.dependencies,
         });
@@ -245,9 +221,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<String> {
 fn check_dependencies(package: &Package, problems: &mut Vec<String>) {
     let name = &package.name;
     let Some((_, may_use)) = ROOMS.iter().find(|(room, _)| room == name) else {
-        problems.push(format!(
-            "{name} is not in the table of rooms in xtask/src/tidy.rs"
-        ));
+        problems.push(format!("{name} is not in the table of rooms in xtask/src/tidy.rs"));
         return;
     };
     let is_ours = |name: &str| name.starts_with("azureal") || ROOMS.iter().any(|(room, _)| *room == name);
@@ -258,9 +232,7 @@ fn check_dependencies(package: &Package, problems: &mut Vec<String>) {
         .map(|dependency| dependency.name.as_str());
     for used in linked {
         if used == TESTKIT {
-            problems.push(format!(
-                "{name} uses {TESTKIT}, which is only for dev-dependencies"
-            ));
+            problems.push(format!("{name} uses {TESTKIT}, which is only for dev-dependencies"));
         } else if is_ours(used) && !may_use.contains(&used) {
             problems.push(format!("{name} must not use {used}"));
         } else if name == "azureal-core" && IO_CRATES.contains(&used) {
@@ -271,7 +243,8 @@ fn check_dependencies(package: &Package, problems: &mut Vec<String>) {
 
 fn check_library_code(package: &Package, file: &SourceFile, problems: &mut Vec<String>) {
     let SourceFile { path, text } = file;
-    if !text.starts_with("//!") {
+    // Long pages are files of their own that rustdoc takes in.
+    if !text.starts_with("//!") && !text.starts_with("#![doc = include_str!(") {
         problems.push(format!("{path} does not begin by saying what it is for (`//!`)"));
     }
     let name = package.name.as_str();
@@ -369,10 +342,7 @@ fn check_text(file: &SourceFile, problems: &mut Vec<String>) {
         let machine = MACHINE_PATHS.into_iter().find(|machine| line.contains(machine));
         let home = (!made_up && line.contains(HOME_PATH)).then_some(HOME_PATH);
         if let Some(found) = machine.or(home) {
-            problems.push(format!(
-                "{path}:{} names a place on a machine: {found}",
-                index + 1
-            ));
+            problems.push(format!("{path}:{} names a place on a machine: {found}", index + 1));
         }
     }
 }
@@ -398,9 +368,7 @@ fn check_decisions(repository: &Repository, problems: &mut Vec<String>) {
     }
     for (expected, number) in (1..).zip(&numbers) {
         if *number != expected {
-            problems.push(format!(
-                "{DECISIONS}{expected:04} is missing: the next is {number:04}"
-            ));
+            problems.push(format!("{DECISIONS}{expected:04} is missing: the next is {number:04}"));
             break;
         }
     }
@@ -434,10 +402,7 @@ mod tests {
         let repository = Repository::load(crate::root().unwrap()).unwrap();
         // That there is something to look at: a loader that finds nothing would find nothing wrong.
         assert!(repository.packages.iter().any(|package| package.name == PROGRAM));
-        let core = repository
-            .packages
-            .iter()
-            .find(|package| package.name == "azureal-core");
+        let core = repository.packages.iter().find(|package| package.name == "azureal-core");
         assert!(repository.code_of(core.unwrap()).count() > 1);
         assert_eq!(check(&repository), [""; 0]);
     }
@@ -449,27 +414,19 @@ mod tests {
             is_library: name != PROGRAM,
             dependencies: dependencies
                 .iter()
-                .map(|(name, kind)| Dependency {
-                    name: (*name).into(),
-                    kind: kind.map(Into::into),
-                })
+                .map(|(name, kind)| Dependency { name: (*name).into(), kind: kind.map(Into::into) })
                 .collect(),
         }
     }
 
     fn file(path: &str, text: &str) -> SourceFile {
-        SourceFile {
-            path: path.into(),
-            text: text.into(),
-        }
+        SourceFile { path: path.into(), text: text.into() }
     }
 
     #[track_caller]
     fn check_package(name: &str, dependencies: &[(&str, Option<&str>)], expected: &[&str]) {
-        let repository = Repository {
-            packages: vec![package(name, "crates/x", dependencies)],
-            ..Repository::default()
-        };
+        let repository =
+            Repository { packages: vec![package(name, "crates/x", dependencies)], ..Repository::default() };
         assert_eq!(check(&repository), expected);
     }
 
@@ -480,10 +437,7 @@ mod tests {
         check_package(
             "azureal-store",
             &[("azureal-engine", None), ("azureal", Some("build"))],
-            &[
-                "azureal-store must not use azureal-engine",
-                "azureal-store must not use azureal",
-            ],
+            &["azureal-store must not use azureal-engine", "azureal-store must not use azureal"],
         );
         check_package(
             "azureal-core",
@@ -496,22 +450,14 @@ mod tests {
             &["azureal-cloud is not in the table of rooms in xtask/src/tidy.rs"],
         );
         // A room that nobody has thought of yet is not to be used either.
-        check_package(
-            "xtask",
-            &[("azureal-cloud", None)],
-            &["xtask must not use azureal-cloud"],
-        );
+        check_package("xtask", &[("azureal-cloud", None)], &["xtask must not use azureal-cloud"]);
     }
 
     #[test]
     fn tests_may_use_what_the_code_may_not() {
         check_package(
             "azureal-core",
-            &[
-                ("azureal-testkit", Some("dev")),
-                ("azureal-store", Some("dev")),
-                ("tempfile", Some("dev")),
-            ],
+            &[("azureal-testkit", Some("dev")), ("azureal-store", Some("dev")), ("tempfile", Some("dev"))],
             &[],
         );
         check_package(
@@ -595,6 +541,7 @@ mod tests {
             "use std::fmt;\n",
             &["crates/x/src/a.rs does not begin by saying what it is for (`//!`)"],
         );
+        check_code("azureal-store", "#![doc = include_str!(\"../README.md\")]\nuse std::fmt;\n", &[]);
         check_code(PROGRAM, "use std::fmt;\n", &[]);
     }
 
@@ -631,19 +578,11 @@ mod tests {
     /// Puts the folder in front here, because this file is looked at as well and must not cite what is not there.
     #[track_caller]
     fn check_decision_files(names: &[&str], citing: &str, expected: &[&str]) {
-        let mut files: Vec<_> = names
-            .iter()
-            .map(|name| file(&format!("{DECISIONS}{name}"), ""))
-            .collect();
+        let mut files: Vec<_> = names.iter().map(|name| file(&format!("{DECISIONS}{name}"), "")).collect();
         files.push(file("src/a.rs", &citing.replace("DECISIONS/", DECISIONS)));
-        let repository = Repository {
-            files,
-            ..Repository::default()
-        };
-        let expected: Vec<_> = expected
-            .iter()
-            .map(|problem| problem.replace("DECISIONS/", DECISIONS))
-            .collect();
+        let repository = Repository { files, ..Repository::default() };
+        let expected: Vec<_> =
+            expected.iter().map(|problem| problem.replace("DECISIONS/", DECISIONS)).collect();
         assert_eq!(check(&repository), expected);
     }
 

@@ -77,10 +77,12 @@ const GIT: Tool = Tool {
     lost: "the tests that need a repository with worktrees are skipped",
 };
 
-/// The checks that cannot run at all where their program is missing.
+/// What there is to run the checks with.
 pub(crate) struct Present {
     pub(crate) rustfmt: bool,
     pub(crate) clippy: bool,
+    /// What is lost for lack of a program.
+    pub(crate) notices: Vec<String>,
 }
 
 /// Makes sure of the programs: installs what is missing if that is allowed, or says what is lost without it.
@@ -88,10 +90,8 @@ pub(crate) struct Present {
 /// What is missing on a machine of the continuous integration is an error: there nobody reads notices.
 pub(crate) fn ensure(installing: Installing) -> Result<Present> {
     let is_missing = |tool: &&Tool| !tool.is_present();
-    let mut missing: Vec<&Tool> = [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT]
-        .into_iter()
-        .filter(is_missing)
-        .collect();
+    let mut missing: Vec<&Tool> =
+        [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT].into_iter().filter(is_missing).collect();
     if !missing.is_empty() && installing == Installing::Allowed {
         // Judged by what is there afterwards: a mirror that is out of date matters only if it kept us
         // from what we need.
@@ -103,18 +103,18 @@ pub(crate) fn ensure(installing: Installing) -> Result<Present> {
     if missing.is_empty() {
         println!("rustfmt, clippy, strace, sqlite3 and git are there");
     }
+    let mut notices = Vec::new();
     for tool in &missing {
-        loudly(&format!("{} is missing: {}", tool.name, tool.lost));
+        let notice = format!("{} is missing: {}", tool.name, tool.lost);
+        loudly(&notice);
+        notices.push(notice);
     }
     if is_ci() && !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|tool| tool.name).collect();
         bail!("missing: {}", names.join(", "));
     }
     let is_there = |name: &str| !missing.iter().any(|tool| tool.name == name);
-    Ok(Present {
-        rustfmt: is_there(RUSTFMT.name),
-        clippy: is_there(CLIPPY.name),
-    })
+    Ok(Present { rustfmt: is_there(RUSTFMT.name), clippy: is_there(CLIPPY.name), notices })
 }
 
 impl Tool {
@@ -124,20 +124,11 @@ impl Tool {
 }
 
 fn install(missing: &[&Tool]) -> Result<()> {
-    let packages: Vec<&str> = missing
-        .iter()
-        .filter(|tool| matches!(tool.source, Source::Apt))
-        .map(|tool| tool.name)
-        .collect();
+    let packages: Vec<&str> =
+        missing.iter().filter(|tool| matches!(tool.source, Source::Apt)).map(|tool| tool.name).collect();
     if !packages.is_empty() {
         apt_get(&["update"])?;
-        apt_get(
-            &[
-                &["install", "--yes", "--no-install-recommends"],
-                packages.as_slice(),
-            ]
-            .concat(),
-        )?;
+        apt_get(&[&["install", "--yes"], packages.as_slice()].concat())?;
     }
     for tool in missing {
         if let Source::Rustup(component) = tool.source {
@@ -149,10 +140,7 @@ fn install(missing: &[&Tool]) -> Result<()> {
 
 fn apt_get(arguments: &[&str]) -> Result<()> {
     // `sudo -n` rather than a password prompt: this runs unattended.
-    let user = Command::new("id")
-        .arg("-u")
-        .output()
-        .context("cannot start `id`")?;
+    let user = Command::new("id").arg("-u").output().context("cannot start `id`")?;
     let sudo: &[&str] = match user.stdout.trim_ascii() {
         b"0" => &[],
         _ if succeeds(&["sudo", "-n", "true"]) => &["sudo", "-n"],
@@ -166,9 +154,7 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
 pub(crate) fn finish(mut command: Command) -> Result<()> {
     let shown = shown(&command);
     println!("$ {shown}");
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start `{shown}`"))?;
+    let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
     if !status.success() {
         bail!("`{shown}` failed ({status})");
     }
@@ -220,9 +206,7 @@ pub(crate) fn cargo_deny(installing: Installing) -> Result<Option<PathBuf>> {
 pub(crate) fn finishes_within(mut command: Command, limit: Duration) -> Result<bool> {
     let shown = shown(&command);
     println!("$ {shown}");
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("cannot start `{shown}`"))?;
+    let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
     let start = Instant::now();
     while start.elapsed() < limit {
         if let Some(status) = child.try_wait()? {
@@ -240,10 +224,8 @@ pub(crate) fn shown(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
     // The folder of the program says nothing to the reader and differs on every machine.
     let program = program.file_name().unwrap_or(command.get_program());
-    let words: Vec<_> = std::iter::once(program)
-        .chain(command.get_args())
-        .map(OsStr::to_string_lossy)
-        .collect();
+    let words: Vec<_> =
+        std::iter::once(program).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
     words.join(" ")
 }
 

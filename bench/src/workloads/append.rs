@@ -22,10 +22,7 @@ pub(crate) fn held_open(options: &Options) -> Result<Value> {
     let mut report = appending.report();
 
     let found = count_events(&store, id)?;
-    ensure!(
-        found == count * EVENTS_PER_TURN,
-        "{count} turns became {found} events"
-    );
+    ensure!(found == count * EVENTS_PER_TURN, "{count} turns became {found} events");
     block_on(store.close())?;
     drop(store);
     if let Some(fields) = report.as_object_mut() {
@@ -54,10 +51,7 @@ pub(crate) fn as_a_command(options: &Options) -> Result<Value> {
     let mut report = appending.report();
 
     let found = count_events(&scratch::open(&path, options.journal)?, id)?;
-    ensure!(
-        found == count * EVENTS_PER_TURN,
-        "{count} turns became {found} events"
-    );
+    ensure!(found == count * EVENTS_PER_TURN, "{count} turns became {found} events");
     if let Some(fields) = report.as_object_mut() {
         fields.insert("bytes".into(), json!(scratch::size(&path)));
     }

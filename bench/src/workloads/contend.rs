@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use azureal_core::{ListQuery, SessionId, SessionStore};
@@ -17,6 +18,8 @@ use crate::{Options, data, scratch};
 
 const WRITERS: usize = 8;
 const STORE: &str = "w8.azs";
+/// Long enough for eight processes to start and to open a file that nobody writes to.
+const START_AFTER_MILLISECONDS: u64 = 1000;
 
 /// What one writer says of itself.
 #[derive(Serialize, Deserialize)]
@@ -39,11 +42,15 @@ fn start_writers(options: &Options) -> Result<Value> {
     for _ in 1..WRITERS {
         block_on(store.create(scratch::session()))?;
     }
+    // One start line for all, after everybody has opened the file: a writer that came late to its seconds
+    // would spend the end of them alone, and what it wrote then would count as written against seven others.
+    let start = epoch_milliseconds()? + START_AFTER_MILLISECONDS;
     let ourselves = std::env::current_exe()?;
     let children: Vec<_> = (1..=WRITERS)
         .map(|child| {
             Command::new(&ourselves)
                 .args(["w8", "--child", &child.to_string()])
+                .args(["--start", &start.to_string()])
                 .args(["--secs", &options.seconds.to_string()])
                 .args(["--same", if options.same { "1" } else { "0" }])
                 .args(["--journal", journal_name(options.journal)])
@@ -88,14 +95,11 @@ fn write(child: usize, options: &Options) -> Result<Writer> {
     let id = u32::try_from(session).ok().and_then(SessionId::new);
     let id = id.context("there is no session 0")?;
 
-    let mut writer = Writer {
-        ok: 0,
-        error_texts: BTreeMap::new(),
-        p99_ms: 0.0,
-        max_ms: 0.0,
-    };
+    let mut writer = Writer { ok: 0, error_texts: BTreeMap::new(), p99_ms: 0.0, max_ms: 0.0 };
     let mut times = Vec::new();
     let limit = Duration::from_secs(options.seconds);
+    let wait = options.start.checked_sub(epoch_milliseconds()?);
+    thread::sleep(Duration::from_millis(wait.context("too late for the start")?));
     let start = Instant::now();
     for messages in turns.iter().cycle() {
         if start.elapsed() >= limit {
@@ -113,6 +117,10 @@ fn write(child: usize, options: &Options) -> Result<Writer> {
     writer.p99_ms = percentile(&times, 0.99).unwrap_or(f64::NAN);
     writer.max_ms = percentile(&times, 1.0).unwrap_or(f64::NAN);
     Ok(writer)
+}
+
+fn epoch_milliseconds() -> Result<u64> {
+    Ok(u64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?)
 }
 
 fn journal_name(journal: Journal) -> &'static str {

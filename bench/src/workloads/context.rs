@@ -23,10 +23,7 @@ pub(crate) fn run() -> Result<Value> {
 
     let usual = scratch::prepared("w6.azs", || Ok(vec![turns_of_longest_context()?]))?;
     let (usual, usual_bytes) = repeated(REPETITIONS, || context_bytes(&usual))?;
-    ensure!(
-        usual_bytes > LONGEST_CONTEXT,
-        "the context has {usual_bytes} bytes"
-    );
+    ensure!(usual_bytes > LONGEST_CONTEXT, "the context has {usual_bytes} bytes");
 
     Ok(json!({
         "context_bytes": bytes,

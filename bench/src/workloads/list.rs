@@ -17,13 +17,8 @@ pub(crate) fn run() -> Result<Value> {
         Ok(sessions.into_iter().map(|messages| vec![messages]).collect())
     })?;
     let list = |limit: Option<usize>| -> Result<Vec<SessionRecord>> {
-        let query = ListQuery {
-            limit,
-            ..ListQuery::default()
-        };
-        Ok(block_on(
-            scratch::open(&many.path, Journal::Delete)?.list(&query),
-        )?)
+        let query = ListQuery { limit, ..ListQuery::default() };
+        Ok(block_on(scratch::open(&many.path, Journal::Delete)?.list(&query))?)
     };
 
     let (all, sessions) = repeated(REPETITIONS, || Ok(list(None)?.len()))?;
@@ -32,9 +27,6 @@ pub(crate) fn run() -> Result<Value> {
     ensure!(shown == 50, "{shown} of the first 50 sessions were listed");
     let complete =
         |record: &SessionRecord| record.counts.messages == 4 && !record.counts.preview_text().is_empty();
-    ensure!(
-        list(None)?.iter().all(complete),
-        "a session is listed without its counts or preview"
-    );
+    ensure!(list(None)?.iter().all(complete), "a session is listed without its counts or preview");
     Ok(json!({"sessions": sessions, "ms": all, "first50_ms": first}))
 }
