@@ -1,7 +1,7 @@
 //! The command line as a whole.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -56,7 +56,7 @@ struct Global {
         hide_env_values = true,
         help_heading = "Global options"
     )]
-    store: Option<PathBuf>,
+    store: Option<OsString>,
 
     /// Do everything as if started in DIR
     #[arg(
@@ -115,7 +115,7 @@ impl Cli {
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
         }
-        let place = Place::open(global.store.as_deref())?;
+        let place = Place::open(global.store.as_deref().map(Path::new))?;
         futures_executor::block_on(async {
             match &command {
                 Command::List(args) => list::run(args, &place, &mut out).await,
@@ -146,12 +146,31 @@ fn misread(error: &clap::Error) -> Result<(), Failure> {
             out.flush()
         }
         _ => {
-            let text = text.to_string();
-            let text = text.trim_end();
-            let text = text.strip_prefix("error: ").unwrap_or(text);
-            Err(Failure::usage(text))
+            let (message, hint) = in_our_words(&text.to_string());
+            Err(Failure::usage(message).with_hint(hint))
         }
     }
+}
+
+/// Divides what clap says into what is wrong and what to do.
+fn in_our_words(text: &str) -> (String, String) {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let hints: Vec<String> = rest
+        .lines()
+        .map(|line| {
+            line.trim()
+                .trim_start_matches("tip: ")
+                .replacen("Usage: ", "usage: ", 1)
+        })
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+        .collect();
+    let hint = if hints.is_empty() {
+        "`azureal --help` shows how it is used".to_owned()
+    } else {
+        hints.join("\n")
+    };
+    (message.trim_end().to_owned(), hint)
 }
 
 /// Says whether JSON was asked for on a command line that cannot be read as a whole.

@@ -137,6 +137,14 @@ fn replace_in_json(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns a number of things, in words.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
+}
+
 /// Text in colours and weights, or plain where those would be noise.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint {

@@ -7,7 +7,7 @@ use azureal_core::{
     Block, Event, Json, OutputPart, Role, StoredEvent, Tool, ToolOutput, visible, visible_line,
 };
 
-use crate::output::Paint;
+use crate::output::{Paint, counted};
 
 /// Renders events one after the other, as text for a terminal.
 pub(crate) struct Transcript {
@@ -83,8 +83,8 @@ impl Transcript {
             Event::Error(error) => self.alarm(&mut out, &format!("error: {}", error.message)),
             Event::Complete(complete) => self.completed(&mut out, complete),
             Event::Reasoning(reasoning) => {
-                let lines = reasoning.text.lines().count();
-                self.note(&mut out, &format!("reasoning, {lines} lines"));
+                let lines = counted(reasoning.text.lines().count() as u64, "line");
+                self.note(&mut out, &format!("reasoning, {lines}"));
             }
             Event::Init(init) => {
                 let agent = init.agent.as_deref().unwrap_or("agent");

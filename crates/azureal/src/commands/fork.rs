@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::SessionArg;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, counted};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
 
@@ -48,10 +48,10 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         }))
     } else {
         out.line(&format!(
-            "{} is a fork of {} with {} events",
+            "{} is a fork of {} with {}",
             called(&fork),
             called(&original),
-            fork.counts.events
+            counted(fork.counts.events, "event")
         ))
     }
 }

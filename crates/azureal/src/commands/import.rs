@@ -8,22 +8,17 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::import::{Arrival, Format, Outcome, Source, arrive, look_into};
-use crate::output::{Output, warn};
+use crate::output::{Output, counted, warn};
 use crate::place::Place;
 
 /// Take over sessions of other programs and stores
 ///
-/// What a file is, is told by its content:
+/// What a file is, is told by its content. Of a folder, every file in it that can be imported is. Files are
+/// only read.
 ///
-///   - another store of azureal, or of the program whose format it shares (`.azs`)
-///   - what `azureal export --format json` wrote
-///   - a conversation of cllm (`~/.cllm/conversations/*.json`)
-///   - a list of messages of axio, as JSON
-///   - axio's SQLite database
-///
-/// Of a folder, every file in it that is one of these. Files are only read. Importing the same thing again
-/// changes nothing; if it has grown since, what is new is added to the session, or, if that session has gone
-/// on here, all of it becomes a new one. What cannot be taken over is reported on standard error.
+/// Importing the same thing again changes nothing. If it has grown since, what is new is added to its
+/// session, or, if that session has gone on here, all of it becomes a new one. What cannot be taken over as it
+/// is, is reported on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -47,8 +42,12 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         failures: Vec::new(),
         progress: Progress::new(),
     };
+    let mut done = Ok(());
     for path in &args.paths {
-        import.path(path, out).await?;
+        done = import.path(path, out).await;
+        if done.is_err() {
+            break;
+        }
     }
     import.progress.clear();
     let Import {
@@ -58,6 +57,8 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         out.json(&report)?;
     }
     out.flush()?;
+    // What stopped all of it comes before what went wrong with one.
+    done?;
     match failures.len() {
         0 => Ok(()),
         1 => failures.pop().map_or(Ok(()), Err),
@@ -134,14 +135,14 @@ impl Import<'_> {
             );
         } else if folder.others > 0 {
             warn(&format!(
-                "{}: {} other files were passed over",
+                "{}: {} passed over",
                 path.display(),
-                folder.others
+                counted(folder.others, "other file")
             ));
         }
         for (file, failure) in folder.broken {
             // The folder was named, not this file: the rest can be imported, and that is no failure.
-            self.problem(&file.display().to_string(), failure.message());
+            self.broken(&file, &failure);
         }
         for file in folder.files {
             if !self.is_own_store(&file) {
@@ -154,7 +155,11 @@ impl Import<'_> {
     async fn file(&mut self, path: &Path, out: &mut Output) -> Result<(), Failure> {
         if self.is_own_store(path) {
             let message = format!("{} is the store that would be imported into", path.display());
-            self.failed(path, Failure::new("same_store", message));
+            let failure = Failure::new("same_store", message);
+            self.failed(
+                path,
+                failure.with_hint("`--store` names another one to import into"),
+            );
             return Ok(());
         }
         let mut source = match Source::open(path, self.format).await {
@@ -184,11 +189,16 @@ impl Import<'_> {
         let line = match outcome {
             Outcome::New(id, events) => {
                 self.imported(arrival, id, events, false);
-                format!("{} with {events} events, from {source}", called(id, arrival))
+                format!(
+                    "{} with {}, from {source}",
+                    called(id, arrival),
+                    counted(events as u64, "event")
+                )
             }
             Outcome::Continued(id, events) => {
                 self.imported(arrival, id, events, true);
-                format!("{} has {events} new events, from {source}", called(id, arrival))
+                let events = counted(events as u64, "new event");
+                format!("{} has {events}, from {source}", called(id, arrival))
             }
             Outcome::Unchanged(id) => {
                 self.report.unchanged.push(Known {
@@ -230,12 +240,24 @@ impl Import<'_> {
         });
     }
 
+    /// Notes a file that cannot be imported.
+    fn broken(&mut self, file: &Path, failure: &Failure) {
+        self.progress.clear();
+        warn(failure.message());
+        self.note(file, failure);
+    }
+
+    /// Notes a path that cannot be imported, although it was named.
     fn failed(&mut self, path: &Path, failure: Failure) {
+        self.note(path, &failure);
+        self.failures.push(failure);
+    }
+
+    fn note(&mut self, path: &Path, failure: &Failure) {
         self.report.problems.push(Problem {
             source: path.display().to_string(),
             message: failure.message().to_owned(),
         });
-        self.failures.push(failure);
     }
 
     fn is_own_store(&self, path: &Path) -> bool {

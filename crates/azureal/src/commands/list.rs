@@ -29,7 +29,7 @@ Examples:
 )]
 pub(crate) struct Args {
     /// List the sessions of all worktrees
-    #[arg(short, long)]
+    #[arg(long)]
     all: bool,
     /// List at most N sessions
     #[arg(short = 'n', long = "limit", value_name = "N")]

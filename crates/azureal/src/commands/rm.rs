@@ -4,7 +4,7 @@ use azureal_core::{SessionRecord, visible_line};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, counted};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
 
@@ -38,18 +38,24 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     if !args.yes {
         confirm(&records)?;
     }
+    let mut deleted = Vec::new();
+    let mut done = Ok(());
     for record in &records {
-        place.store.delete(record.id).await?;
+        done = place.store.delete(record.id).await;
+        if done.is_err() {
+            break;
+        }
+        deleted.push(record.id.to_string());
         if !out.is_json() {
             out.line(&format!("deleted {}", called(record)))?;
-            out.flush()?;
         }
     }
+    // What is gone is told also when the next one would not go.
     if out.is_json() {
-        let ids: Vec<String> = records.iter().map(|record| record.id.to_string()).collect();
-        out.json(&json!({ "deleted": ids }))?;
+        out.json(&json!({ "deleted": deleted }))?;
     }
-    Ok(())
+    out.flush()?;
+    Ok(done?)
 }
 
 /// Asks whether these may go; an error is a no.
@@ -65,9 +71,9 @@ fn confirm(records: &[SessionRecord]) -> Result<(), Failure> {
     let mut question = String::new();
     for record in records {
         question.push_str(&format!(
-            "{}: {} messages. {}\n",
+            "{}: {}. {}\n",
             called(record),
-            record.counts.messages,
+            counted(record.counts.messages, "message"),
             visible_line(record.counts.preview_text())
         ));
     }

@@ -3,7 +3,7 @@ use azureal_core::{SessionRecord, visible_line};
 use super::SessionArg;
 use crate::event_line::EventLine;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, counted};
 use crate::pages::{Damaged, Range, each_page};
 use crate::place::Place;
 use crate::resolve::{has_name, resolve};
@@ -83,7 +83,7 @@ fn header(record: &SessionRecord, out: &Output) -> String {
     if !record.created_at.is_empty() {
         parts.push(visible_line(&record.created_at).into_owned());
     }
-    parts.push(format!("{} messages", record.counts.messages));
+    parts.push(counted(record.counts.messages, "message"));
     if record.duration_ms > 0 {
         parts.push(duration(record.duration_ms));
     }

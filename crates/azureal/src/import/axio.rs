@@ -68,7 +68,7 @@ impl Conversation {
         match message.read::<Message>() {
             Ok(message) => {
                 if message.provenance.is_some_and(|raw| raw.get() != "null") {
-                    self.without_form("provenance of a message");
+                    self.without_form("provenance of a message, left out");
                 }
                 self.add(position, &message.role, message.content.as_ref());
             }
@@ -87,7 +87,7 @@ impl Conversation {
     /// Notes that a message could not be read.
     pub(super) fn left_out(&mut self, position: u64, why: &str) {
         self.problems.push(format!(
-            "message {position} was left out, because it cannot be read: {why}"
+            "the message at position {position} was left out, because it cannot be read: {why}"
         ));
     }
 
@@ -99,7 +99,7 @@ impl Conversation {
     /// Returns the texts of the events, and what is to be said of them.
     pub(super) fn finish(mut self) -> (Vec<String>, Vec<String>) {
         for (what, count) in &self.without_form {
-            self.problems.push(format!("{count} × {what}"));
+            self.problems.push(format!("{what} ({count}×)"));
         }
         let texts = self.events.iter().map(azureal_core::Event::to_json).collect();
         (texts, self.problems)

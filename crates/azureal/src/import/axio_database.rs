@@ -125,7 +125,7 @@ impl Source {
                 .get_ref("provenance")
                 .is_ok_and(|value| value != ValueRef::Null)
             {
-                conversation.without_form("provenance of a message");
+                conversation.without_form("provenance of a message, left out");
             }
         }
         Ok(())

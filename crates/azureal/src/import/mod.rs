@@ -31,13 +31,13 @@ use recognise::Content;
 pub(crate) enum Format {
     /// Find out from the content
     Auto,
-    /// Another store of azureal
+    /// Another store of azureal, or of the program whose format it shares (`.azs`)
     Azs,
     /// What `azureal export --format json` wrote
     Json,
-    /// A conversation of cllm
+    /// A conversation of cllm (`~/.cllm/conversations/*.json`)
     Cllm,
-    /// A list of messages or a database of axio
+    /// A list of messages of axio as JSON, or its SQLite database
     Axio,
 }
 

@@ -91,8 +91,7 @@ struct Probe {
 
 #[derive(Deserialize)]
 struct MessageProbe {
-    #[expect(dead_code, reason = "it only has to be there")]
-    role: IgnoredAny,
+    role: Option<IgnoredAny>,
 }
 
 /// Recognises a JSON text.
@@ -104,13 +103,15 @@ pub(super) fn of_text(path: &Path, text: &str) -> Result<Recognised, Failure> {
     match text.trim_start().bytes().next() {
         Some(b'[') => {
             let messages: Vec<MessageProbe> = parse(path, text)?;
-            if messages.is_empty() {
-                return Err(Failure::new(
+            match messages.first() {
+                // Later ones may be broken, and are reported then.
+                Some(first) if first.role.is_some() => Ok(recognised(Format::Axio, None)),
+                Some(_) => Err(unknown(path)),
+                None => Err(Failure::new(
                     NOT_RECOGNISED,
                     format!("{} is a list without any message", path.display()),
-                ));
+                )),
             }
-            Ok(recognised(Format::Axio, None))
         }
         Some(b'{') => {
             let probe: Probe = parse(path, text)?;
