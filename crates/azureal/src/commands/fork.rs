@@ -1,0 +1,57 @@
+use azureal_core::{NewSession, Seq, check_name};
+use serde_json::json;
+
+use super::SessionArg;
+use crate::failure::Failure;
+use crate::output::{Output, counted};
+use crate::place::Place;
+use crate::resolve::{called, resolve};
+
+/// Copy a session's history up to a point into a new session
+///
+/// The new session belongs to the current worktree and gets a number of its own. Summaries that lie within
+/// the copied history are copied too; cost, duration and tokens begin at zero. The original is not changed.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal fork S3                         all of it
+  azureal fork S3 --at 12 --name try-two  up to event 12; `azureal show S3 --json` shows the numbers")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Copy up to this event, which is the last one copied
+    #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(u64).range(1..))]
+    at: Option<u64>,
+    /// Name the new session
+    #[arg(long)]
+    name: Option<String>,
+}
+
+pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+    let original = resolve(&*place.store, &args.session.session).await?;
+    if let Some(name) = &args.name {
+        check_name(name)?;
+    }
+    let new = NewSession {
+        name: args.name.clone(),
+        worktree: place.project.worktree(),
+    };
+    let at = args.at.map_or(Seq::END, Seq);
+    let id = place.store.fork(original.id, at, new).await?;
+    let fork = place.store.get(id).await?;
+    if out.is_json() {
+        out.json(&json!({
+            "id": id.to_string(),
+            "name": fork.name,
+            "from": original.id.to_string(),
+            "event_count": fork.counts.events,
+        }))
+    } else {
+        out.line(&format!(
+            "{} is a fork of {} with {}",
+            called(&fork),
+            called(&original),
+            counted(fork.counts.events, "event")
+        ))
+    }
+}

@@ -1,0 +1,19 @@
+//! The commands, one file each: what it takes, and what it does.
+
+pub(crate) mod completions;
+pub(crate) mod context;
+pub(crate) mod export;
+pub(crate) mod fork;
+pub(crate) mod import;
+pub(crate) mod list;
+pub(crate) mod rename;
+pub(crate) mod rm;
+pub(crate) mod show;
+
+/// How a session is named on the command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SessionArg {
+    /// The session: its number (S3), its name, or the beginning of its name
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+}

@@ -1,0 +1,94 @@
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use azureal_core::{SessionRecord, visible_line};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::{Output, counted};
+use crate::place::Place;
+use crate::resolve::{called, resolve};
+
+/// Delete sessions and all that belongs to them
+///
+/// This cannot be undone, so it asks first. Where nobody can be asked, because this is not a terminal,
+/// nothing is deleted without `--yes`. The numbers of deleted sessions are never used again.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal rm S3
+  azureal rm S3 S4 fix-login --yes")]
+pub(crate) struct Args {
+    /// The sessions: numbers, names, or beginnings of names
+    #[arg(value_name = "SESSION", required = true)]
+    sessions: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+}
+
+pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+    // All of them are found before the first is deleted: a typing error deletes nothing.
+    let mut records: Vec<SessionRecord> = Vec::new();
+    for session in &args.sessions {
+        let record = resolve(&*place.store, session).await?;
+        if records.iter().all(|known| known.id != record.id) {
+            records.push(record);
+        }
+    }
+    if !args.yes {
+        confirm(&records)?;
+    }
+    let mut deleted = Vec::new();
+    let mut done = Ok(());
+    for record in &records {
+        done = place.store.delete(record.id).await;
+        if done.is_err() {
+            break;
+        }
+        deleted.push(record.id.to_string());
+        if !out.is_json() {
+            out.line(&format!("deleted {}", called(record)))?;
+        }
+    }
+    // What is gone is told also when the next one would not go.
+    if out.is_json() {
+        out.json(&json!({ "deleted": deleted }))?;
+    }
+    out.flush()?;
+    Ok(done?)
+}
+
+/// Asks whether these may go; an error is a no.
+fn confirm(records: &[SessionRecord]) -> Result<(), Failure> {
+    let (mut stderr, stdin) = (io::stderr(), io::stdin());
+    if !(stdin.is_terminal() && stderr.is_terminal()) {
+        return Err(Failure::refused(
+            "not_confirmed",
+            "deleting cannot be undone, and there is no terminal to ask on",
+        )
+        .with_hint("`--yes` deletes without asking"));
+    }
+    let mut question = String::new();
+    for record in records {
+        question.push_str(&format!(
+            "{}: {}. {}\n",
+            called(record),
+            counted(record.counts.messages, "message"),
+            visible_line(record.counts.preview_text())
+        ));
+    }
+    question.push_str(if records.len() == 1 {
+        "Delete this session for good? [y/N] "
+    } else {
+        "Delete these sessions for good? [y/N] "
+    });
+    let mut answer = String::new();
+    let asked = stderr
+        .write_all(question.as_bytes())
+        .and_then(|()| stderr.flush())
+        .and_then(|()| stdin.lock().read_line(&mut answer));
+    match (asked, answer.trim().to_lowercase().as_str()) {
+        (Ok(_), "y" | "yes") => Ok(()),
+        _ => Err(Failure::new("not_confirmed", "nothing was deleted")),
+    }
+}

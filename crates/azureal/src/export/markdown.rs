@@ -1,0 +1,142 @@
+//! A session as a document for people.
+
+use std::io::Write;
+
+use azureal_core::event::MessageEvent;
+use azureal_core::{Block, Event, Json, Role, SessionRecord, SessionStore, Tool, visible, visible_line};
+
+use super::each_event;
+use crate::failure::Failure;
+use crate::transcript::{duration, image_note, output_text};
+
+pub(super) async fn write(
+    store: &dyn SessionStore,
+    record: &SessionRecord,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let counts = &record.counts;
+    writeln!(out, "# {}\n", visible_line(&record.name))?;
+    let facts = [
+        ("Session", Some(record.id.to_string())),
+        ("Created", Some(record.created_at.clone())),
+        ("Worktree", Some(record.worktree.clone())),
+        ("Agent", counts.agent.clone()),
+        ("Model", counts.model.clone()),
+        ("Messages", Some(counts.messages.to_string())),
+    ];
+    for (name, fact) in facts {
+        if let Some(fact) = fact.filter(|fact| !fact.is_empty()) {
+            writeln!(out, "- {name}: {}", visible_line(&fact))?;
+        }
+    }
+    each_event(store, record.id, |event| {
+        if let Some(section) = section(&event) {
+            write!(out, "\n{}\n", visible(section.trim_end()))?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Renders an event; nothing for those that only matter to machines.
+fn section(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::UserMessage(message) => format!("## User\n\n{}", message.content),
+        Event::AssistantText(said) if said.subagent.is_none() => format!("## Assistant\n\n{}", said.text),
+        Event::AssistantText(said) => quoted("Subagent", &said.text),
+        Event::SystemMessage(system) => format!("## System\n\n{}", fenced(&system.content)),
+        Event::Plan(plan) => format!("## Plan {}\n\n{}", plan.name, plan.content),
+        Event::Command(command) => format!("## Command\n\n{}", code(&command.name)),
+        Event::ToolCall(call) => called(&call.tool_name, &call.input),
+        Event::ToolResult(result) => answered(&result.content, result.is_error),
+        Event::Message(MessageEvent { role, content }) => content
+            .iter()
+            .map(|block| of_block(*role, block))
+            .collect::<Vec<_>>()
+            .join("\n\n"),
+        Event::Error(error) => quoted("Error", &error.message),
+        Event::Complete(complete) => format!(
+            "*{} in {}*",
+            if complete.success { "Done" } else { "Failed" },
+            duration(complete.duration_ms)
+        ),
+        Event::ModelSwitch(switch) => format!("*Model: {}*", switch.model),
+        Event::Unknown(unknown) => format!("*Unknown event: {}*", unknown.kind()),
+        Event::Init(_) | Event::Hook(_) | Event::Compacting | Event::Compacted | Event::Reasoning(_) => {
+            return None;
+        }
+    })
+}
+
+fn of_block(role: Role, block: &Block) -> String {
+    let heading = match role {
+        Role::User => "## User",
+        Role::Assistant => "## Assistant",
+        Role::System => "## System",
+    };
+    match block {
+        Block::Text { text } => format!("{heading}\n\n{text}"),
+        Block::Image(image) => format!("{heading}\n\n{}", image_note(image)),
+        Block::ToolUse { name, input, .. } => called(name, input),
+        Block::ToolResult {
+            content, is_error, ..
+        } => answered(&output_text(content), *is_error),
+    }
+}
+
+fn called(tool: &str, input: &Json) -> String {
+    let about = Tool::named(tool).key_text(input);
+    let tool = visible_line(tool);
+    if about.contains('\n') {
+        format!("**{tool}**\n\n{}", fenced(&about))
+    } else {
+        format!("**{tool}** {}", code(&about))
+    }
+}
+
+fn answered(content: &str, is_error: bool) -> String {
+    match (content.trim().is_empty(), is_error) {
+        (true, false) => "*No output*".to_owned(),
+        (_, false) => fenced(content),
+        (_, true) => format!("Failed:\n\n{}", fenced(content)),
+    }
+}
+
+fn quoted(title: &str, text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
+    format!("> **{title}**\n>\n{}", lines.join("\n"))
+}
+
+/// Returns a text as a code block, whose fence is longer than any that the text holds.
+fn fenced(text: &str) -> String {
+    let fence = "`".repeat(longest_run(text).max(2) + 1);
+    format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
+}
+
+/// Returns a text as code in a line.
+fn code(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    let fence = "`".repeat(longest_run(text) + 1);
+    let touches = text.starts_with('`') || text.ends_with('`');
+    let space = if touches { " " } else { "" };
+    format!("{fence}{space}{}{space}{fence}", visible_line(text))
+}
+
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_cannot_leave_its_block() {
+        assert_eq!(fenced("a\n```\nb"), "````\na\n```\nb\n````");
+        assert_eq!(fenced("plain\n"), "```\nplain\n```");
+        assert_eq!(code("a``b"), "```a``b```");
+        assert_eq!(code("`a`"), "`` `a` ``");
+    }
+}

@@ -1,0 +1,198 @@
+//! What is said when something cannot be done.
+//!
+//! Every error of the program becomes a [`Failure`] here: a kind for programs, what is so, what to do about
+//! it, and the exit code. Nothing else prints errors.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use azureal_core::{StoreError, visible};
+use serde_json::json;
+
+use crate::output;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: &'static str,
+    message: String,
+    hint: Option<String>,
+    exit: Exit,
+}
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    /// Nobody reads the output any more, which is no error of ours.
+    Quiet,
+    Failed,
+    Usage,
+    Refused,
+}
+
+impl Failure {
+    /// Something could not be done.
+    pub(crate) fn new(kind: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+            exit: Exit::Failed,
+        }
+    }
+
+    /// The command line does not make sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            ..Self::new("usage", message)
+        }
+    }
+
+    /// Doing it would not be safe.
+    pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Refused,
+            ..Self::new(kind, message)
+        }
+    }
+
+    /// A file or folder of the user's could not be read or written.
+    pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => "not_found",
+            io::ErrorKind::PermissionDenied => "permission",
+            _ => "file",
+        };
+        Self::new(kind, format!("{}: {}", path.display(), plain(error)))
+    }
+
+    /// Adds what can be done about it.
+    #[must_use]
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says that what was written went to this file and not to standard output.
+    #[must_use]
+    pub(crate) fn in_file(mut self, path: &Path) -> Self {
+        if self.kind == "output" {
+            self.message = format!("{}: {}", path.display(), self.message);
+        }
+        self
+    }
+
+    /// Returns what is so, without what to do about it.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns what sort of failure it is.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    #[cfg(test)]
+    fn is_quiet(&self) -> bool {
+        self.exit == Exit::Quiet
+    }
+
+    /// Tells the user, and returns the exit code.
+    pub(crate) fn report(&self, as_json: bool) -> ExitCode {
+        let text = if as_json {
+            let error = json!({"kind": self.kind, "message": self.message, "hint": self.hint});
+            output::escaped_json(&json!({ "error": error }).to_string()).into_owned()
+        } else {
+            let mut text = format!("{} {}", output::alarm("error:"), visible(&self.message));
+            if let Some(hint) = &self.hint {
+                text.push_str(&format!("\n{} {}", output::emphasis("hint:"), visible(hint)));
+            }
+            text
+        };
+        if self.exit != Exit::Quiet {
+            output::tell(&text);
+        }
+        ExitCode::from(match self.exit {
+            Exit::Quiet => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Refused => 3,
+        })
+    }
+}
+
+/// Returns what the system says, without the number that Rust puts behind it.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => lower_first(text.get(..end).unwrap_or(&text)),
+        None => text,
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map(|first| first.to_lowercase().chain(chars).collect())
+        .unwrap_or_default()
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self {
+            kind: error.kind(),
+            message: error.to_string(),
+            hint: error.hint().map(str::to_owned),
+            exit: match error {
+                StoreError::Unsafe { .. } => Exit::Refused,
+                _ => Exit::Failed,
+            },
+        }
+    }
+}
+
+/// The only errors that come without a path are those of writing to standard output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self {
+                exit: Exit::Quiet,
+                ..Self::new("closed", "the output was closed")
+            };
+        }
+        Self::new(
+            "output",
+            format!("the output cannot be written: {}", plain(&error)),
+        )
+    }
+}
+
+/// Quotes something that a user typed or a file said.
+pub(crate) fn quoted(text: impl Display) -> String {
+    format!("`{}`", azureal_core::visible_line(&text.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_words_are_made_ours() {
+        let error = io::Error::from_raw_os_error(2);
+        let failure = Failure::file(Path::new("a/b"), &error);
+        assert_eq!(
+            (failure.kind, failure.message()),
+            ("not_found", "a/b: no such file or directory")
+        );
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure() {
+        assert!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).is_quiet());
+        assert!(!Failure::from(io::Error::from(io::ErrorKind::StorageFull)).is_quiet());
+    }
+}

@@ -1,0 +1,207 @@
+//! Somebody else's SQLite file.
+//!
+//! It is copied to a private folder and read there. Read in place, a file in WAL mode gets companions that
+//! stay, and one whose writer died cannot be read at all without changing it. A copy holds no lock either
+//! while the import takes its time.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use azureal_core::StoreError;
+use azureal_store::sqlite::open_foreign;
+use azureal_store::sqlite::rusqlite::backup::Backup;
+use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
+use tempfile::TempDir;
+
+use crate::failure::Failure;
+
+/// How many pages are copied under one lock.
+const PAGES: i32 = 4096;
+/// Where the header of a SQLite file says that it is in WAL mode.
+const WRITE_VERSION: usize = 18;
+
+/// A private copy of a SQLite file. It goes when this does.
+pub(super) struct Database {
+    source: PathBuf,
+    copy: PathBuf,
+    tables: BTreeSet<String>,
+    _folder: TempDir,
+}
+
+impl Database {
+    /// Copies a database. The file and everything beside it stay as they are.
+    pub(super) fn copy_of(source: &Path) -> Result<Self, Failure> {
+        let here = |error| Failure::file(source, &error);
+        let folder = tempfile::Builder::new()
+            .prefix("azureal-import-")
+            .tempdir()
+            .map_err(here)?;
+        let copy = folder.path().join("copy");
+        // Links are the user's own; what opens the file refuses them.
+        let real = fs::canonicalize(source).map_err(here)?;
+        let read_in_place = if leaves_no_trace(&real).map_err(here)? {
+            private_file(&copy).map_err(here)?;
+            backup(&real, &copy)
+        } else {
+            Err(StoreError::Closed)
+        };
+        match read_in_place {
+            Ok(()) => {}
+            // Reading changes nothing, so what a dead writer left behind is not rolled back in place.
+            Err(_) if is_left_behind(&real) => {
+                copy_files(&real, &copy).map_err(here)?;
+                recover(&copy).map_err(|error| foreign(source, sqlite(source, error)))?;
+            }
+            Err(error) => return Err(foreign(source, error)),
+        }
+        let tables = tables(&copy).map_err(|error| foreign(source, error))?;
+        Ok(Self {
+            source: source.to_owned(),
+            copy,
+            tables,
+            _folder: folder,
+        })
+    }
+
+    /// Returns the file that was copied.
+    pub(super) fn source(&self) -> &Path {
+        &self.source
+    }
+
+    /// Returns the copy.
+    pub(super) fn path(&self) -> &Path {
+        &self.copy
+    }
+
+    /// Opens the copy for reading.
+    pub(super) fn connect(&self) -> Result<Connection, Failure> {
+        open_foreign(&self.copy).map_err(|error| self.failure(error))
+    }
+
+    pub(super) fn has_table(&self, name: &str) -> bool {
+        self.tables.contains(name)
+    }
+
+    pub(super) fn is_azs(&self) -> bool {
+        self.has_table("sessions") && self.has_table("events")
+    }
+
+    pub(super) fn is_axio(&self) -> bool {
+        self.has_table("axio_context_messages") || self.has_table("messages")
+    }
+
+    /// Says of the file what was said of its copy.
+    pub(super) fn failure(&self, error: StoreError) -> Failure {
+        foreign(&self.source, error)
+    }
+
+    /// Says of the file what SQLite said of its copy.
+    pub(super) fn sqlite_failure(&self, error: rusqlite::Error) -> Failure {
+        foreign(&self.source, sqlite(&self.source, error))
+    }
+}
+
+fn sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
+    let place = path.display().to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => StoreError::Corrupt {
+            place,
+            why: error.to_string(),
+        },
+        _ => StoreError::Other {
+            place,
+            source: Box::new(error),
+        },
+    }
+}
+
+/// Puts the file's own name into an error that names its copy.
+fn foreign(path: &Path, mut error: StoreError) -> Failure {
+    let name = path.display().to_string();
+    match &mut error {
+        StoreError::Newer { place, .. }
+        | StoreError::NotAStore { place, .. }
+        | StoreError::Unsafe { place, .. }
+        | StoreError::Busy { place, .. }
+        | StoreError::Full { place }
+        | StoreError::ReadOnly { place }
+        | StoreError::Corrupt { place, .. }
+        | StoreError::Other { place, .. } => *place = name,
+        _ => {}
+    }
+    Failure::from(error)
+}
+
+/// Says whether reading the file where it lies adds nothing beside it.
+fn leaves_no_trace(path: &Path) -> io::Result<bool> {
+    let mut header = Vec::new();
+    File::open(path)?.take(100).read_to_end(&mut header)?;
+    let is_wal = header.get(WRITE_VERSION) == Some(&2);
+    // The index of the log is there while somebody uses the file, and would stay if we made it.
+    Ok(!is_wal || beside(path, "-shm").exists())
+}
+
+/// Says whether the file lies there as a writer left it that is no more: with its log or journal, or in WAL
+/// mode without anybody using it.
+fn is_left_behind(path: &Path) -> bool {
+    beside(path, "-journal").exists() || !leaves_no_trace(path).unwrap_or(true)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let source = open_foreign(from)?;
+    let run = || -> rusqlite::Result<()> {
+        let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        Backup::new(&source, &mut target)?.run_to_completion(PAGES, Duration::ZERO, None)
+    };
+    run().map_err(|error| sqlite(from, error))
+}
+
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    for suffix in ["", "-wal", "-journal"] {
+        let mut source = match File::open(beside(from, suffix)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !suffix.is_empty() => continue,
+            source => source?,
+        };
+        io::copy(&mut source, &mut private_file(&beside(to, suffix))?)?;
+    }
+    Ok(())
+}
+
+fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Lets SQLite bring a copy into order that its writer left in the middle of something.
+fn recover(copy: &Path) -> rusqlite::Result<()> {
+    let connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // Reading anything does it, and reading the version runs nothing of the file.
+    connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0))?;
+    // One file from here on.
+    connection.pragma_update(None, "journal_mode", "delete")?;
+    Ok(())
+}
+
+fn tables(copy: &Path) -> Result<BTreeSet<String>, StoreError> {
+    let connection = open_foreign(copy)?;
+    let read = || -> rusqlite::Result<BTreeSet<String>> {
+        let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+        let names = statement.query_map([], |row| row.get(0))?;
+        names.collect()
+    };
+    read().map_err(|error| sqlite(copy, error))
+}

@@ -1,0 +1,57 @@
+//! A session as other programs see it: all but its events.
+
+use azureal_core::SessionRecord;
+use serde::Serialize;
+
+/// The shape of one session. Fields may be added, never removed.
+#[derive(Debug, Serialize)]
+pub(crate) struct SessionLine<'a> {
+    id: String,
+    name: &'a str,
+    worktree: &'a str,
+    created: &'a str,
+    completed: Option<bool>,
+    /// Left out where it would be out of date when it is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running: Option<bool>,
+    duration_ms: u64,
+    cost_usd: f64,
+    event_count: u64,
+    message_count: u64,
+    preview: &'a str,
+    input_tokens: u64,
+    output_tokens: u64,
+    agent: Option<&'a str>,
+    model: Option<&'a str>,
+}
+
+impl<'a> SessionLine<'a> {
+    /// A session as it is now.
+    pub(crate) fn live(record: &'a SessionRecord) -> Self {
+        Self {
+            running: Some(false),
+            ..Self::exported(record)
+        }
+    }
+
+    /// A session as it is kept elsewhere.
+    pub(crate) fn exported(record: &'a SessionRecord) -> Self {
+        Self {
+            id: record.id.to_string(),
+            name: &record.name,
+            worktree: &record.worktree,
+            created: &record.created_at,
+            completed: record.completed,
+            running: None,
+            duration_ms: record.duration_ms,
+            cost_usd: record.cost_usd,
+            event_count: record.counts.events,
+            message_count: record.counts.messages,
+            preview: record.counts.preview_text(),
+            input_tokens: record.tokens.input,
+            output_tokens: record.tokens.output,
+            agent: record.counts.agent.as_deref(),
+            model: record.counts.model.as_deref(),
+        }
+    }
+}

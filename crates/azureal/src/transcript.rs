@@ -1,0 +1,398 @@
+//! A session as people read it.
+
+use std::borrow::Cow;
+
+use azureal_core::event::{Complete, MessageEvent, Outcome};
+use azureal_core::{
+    Block, Event, Json, OutputPart, Role, StoredEvent, Tool, ToolOutput, visible, visible_line,
+};
+
+use crate::output::{Paint, counted};
+
+/// Renders events one after the other, as text for a terminal.
+pub(crate) struct Transcript {
+    paint: Paint,
+    text: Text,
+    /// Whose words stand above, so that a heading is not repeated.
+    speaker: Option<Speaker>,
+    begun: bool,
+}
+
+/// What is done with text from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Text {
+    /// What would act on the terminal is shown as what it is.
+    Visible,
+    /// It is printed as it is.
+    Raw,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaker {
+    System,
+    User,
+    Assistant,
+    /// Lines that belong to nobody.
+    Margin,
+}
+
+impl From<Role> for Speaker {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::User => Self::User,
+            Role::Assistant => Self::Assistant,
+            Role::System => Self::System,
+        }
+    }
+}
+
+impl Transcript {
+    pub(crate) fn new(paint: Paint, text: Text) -> Self {
+        Self {
+            paint,
+            text,
+            speaker: None,
+            begun: false,
+        }
+    }
+
+    /// Renders what an event adds to the transcript.
+    pub(crate) fn event(&mut self, event: &Event) -> String {
+        let mut out = String::new();
+        match event {
+            Event::UserMessage(message) => self.said(&mut out, Speaker::User, &message.content),
+            Event::AssistantText(said) if said.subagent.is_none() => {
+                self.said(&mut out, Speaker::Assistant, &said.text);
+            }
+            Event::SystemMessage(system) => self.said(&mut out, Speaker::System, &system.content),
+            Event::Message(MessageEvent { role, content }) => {
+                for block in content {
+                    self.block(&mut out, *role, block);
+                }
+            }
+            Event::Plan(plan) => {
+                let title = format!("Plan {}", plan.name);
+                self.note(&mut out, &title);
+                self.said(&mut out, Speaker::Assistant, &plan.content);
+            }
+            Event::ToolCall(call) => {
+                self.called(&mut out, &call.tool_name, &call.input, call.subagent.is_some());
+            }
+            Event::ToolResult(result) => self.answered(&mut out, &result.content, result.is_error),
+            Event::AssistantText(said) => self.note(&mut out, &format!("subagent: {}", said.text)),
+            Event::Error(error) => self.alarm(&mut out, &format!("error: {}", error.message)),
+            Event::Complete(complete) => self.completed(&mut out, complete),
+            Event::Reasoning(reasoning) => {
+                let lines = counted(reasoning.text.lines().count() as u64, "line");
+                self.note(&mut out, &format!("reasoning, {lines}"));
+            }
+            Event::Init(init) => {
+                let agent = init.agent.as_deref().unwrap_or("agent");
+                self.note(&mut out, &format!("{agent} {} in {}", init.model, init.cwd));
+            }
+            Event::Hook(hook) => self.note(&mut out, &format!("hook {}", hook.name)),
+            Event::Command(command) => self.note(&mut out, &format!("command {}", command.name)),
+            Event::ModelSwitch(switch) => self.note(&mut out, &format!("model {}", switch.model)),
+            Event::Compacting => self.note(&mut out, "compacting"),
+            Event::Compacted => self.note(&mut out, "compacted"),
+            Event::Unknown(unknown) => self.note(&mut out, &format!("unknown event {}", unknown.kind())),
+        }
+        out
+    }
+
+    /// Renders a row that cannot be read.
+    pub(crate) fn damaged(&mut self, stored: &StoredEvent, why: &str) -> String {
+        let mut out = String::new();
+        let message = format!("event {} ({}) cannot be read: {why}", stored.seq, stored.kind);
+        self.alarm(&mut out, &message);
+        out
+    }
+
+    fn block(&mut self, out: &mut String, role: Role, block: &Block) {
+        match block {
+            Block::Text { text } => self.said(out, role.into(), text),
+            Block::Image(image) => self.said(out, role.into(), &image_note(image)),
+            Block::ToolUse { name, input, .. } => self.called(out, name, input, false),
+            Block::ToolResult {
+                content, is_error, ..
+            } => self.answered(out, &output_text(content), *is_error),
+        }
+    }
+
+    fn said(&mut self, out: &mut String, speaker: Speaker, text: &str) {
+        // Two prompts in a row are two messages; an agent's texts are one.
+        let repeated = speaker == Speaker::Assistant && self.speaker == Some(Speaker::Assistant);
+        self.gap(out);
+        if !repeated {
+            let heading = match speaker {
+                Speaker::System => "## System",
+                Speaker::User => "## User",
+                Speaker::Assistant | Speaker::Margin => "## Assistant",
+            };
+            line(out, &self.paint.heading(heading));
+        }
+        self.speaker = Some(speaker);
+        line(out, self.shown(text.trim_end_matches('\n')).as_ref());
+    }
+
+    fn called(&mut self, out: &mut String, tool: &str, input: &Json, by_subagent: bool) {
+        if self.speaker != Some(Speaker::Assistant) {
+            self.gap(out);
+            line(out, &self.paint.heading("## Assistant"));
+            self.speaker = Some(Speaker::Assistant);
+        }
+        let about = Tool::named(tool).key_text(input);
+        let indent = if by_subagent { "    " } else { "" };
+        let tool = self.paint.heading(self.shown_line(tool).as_ref());
+        let about = self.shown_line(&about);
+        line(out, format!("{indent}> {tool} {about}").trim_end());
+    }
+
+    fn answered(&mut self, out: &mut String, content: &str, is_error: bool) {
+        // A result belongs to its call, whatever message it is part of: no gap, no heading.
+        self.begun = true;
+        if is_error {
+            line(out, &format!("    {}", self.paint.danger("failed:")));
+        }
+        for result in content.lines() {
+            let indented = format!("    {}", self.shown(result));
+            line(out, &self.paint.quiet(indented.trim_end()));
+        }
+    }
+
+    fn completed(&mut self, out: &mut String, complete: &Complete) {
+        let outcome = match (complete.outcome, complete.success) {
+            (Some(Outcome::Done), _) | (None, true) => "done",
+            (Some(Outcome::Failed), _) | (None, false) => "failed",
+            (Some(Outcome::Cancelled), _) => "cancelled",
+            (Some(Outcome::Timeout), _) => "timed out",
+            (Some(Outcome::Interrupted), _) => "interrupted",
+        };
+        let mut text = format!("{outcome} in {}", duration(complete.duration_ms));
+        if complete.cost_usd > 0.0 {
+            text.push_str(&format!(", ${:.4}", complete.cost_usd));
+        }
+        if let Some(usage) = complete.usage {
+            let (sent, received) = (count(usage.input_tokens), count(usage.output_tokens));
+            text.push_str(&format!(", {sent} tokens in, {received} out"));
+        }
+        self.gap(out);
+        self.speaker = Some(Speaker::Margin);
+        line(
+            out,
+            &if complete.success {
+                self.paint.success(&format!("✓ {text}"))
+            } else {
+                self.paint.danger(&format!("✗ {text}"))
+            },
+        );
+    }
+
+    /// A line in the margin.
+    fn note(&mut self, out: &mut String, text: &str) {
+        let text = format!("[{}]", self.shown_line(text.trim_end()));
+        self.margin(out);
+        line(out, &self.paint.quiet(&text));
+    }
+
+    fn alarm(&mut self, out: &mut String, text: &str) {
+        let text = self.shown(text).into_owned();
+        self.margin(out);
+        line(out, &self.paint.danger(&text));
+    }
+
+    fn margin(&mut self, out: &mut String) {
+        if self.speaker != Some(Speaker::Margin) {
+            self.gap(out);
+        }
+        self.begun = true;
+        self.speaker = Some(Speaker::Margin);
+    }
+
+    fn gap(&mut self, out: &mut String) {
+        if self.begun {
+            out.push('\n');
+        }
+        self.begun = true;
+    }
+
+    fn shown<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.text {
+            Text::Visible => visible(text),
+            Text::Raw => Cow::Borrowed(text),
+        }
+    }
+
+    fn shown_line<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.text {
+            Text::Visible => visible_line(text),
+            Text::Raw => Cow::Borrowed(text),
+        }
+    }
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text);
+    out.push('\n');
+}
+
+/// Returns what stands for a picture where none can be shown.
+pub(crate) fn image_note(image: &azureal_core::Image) -> String {
+    format!("[image: {}, {} bytes]", image.media_type, image.data.len())
+}
+
+/// Returns what a tool gave back, as text.
+pub(crate) fn output_text(content: &ToolOutput) -> Cow<'_, str> {
+    match content {
+        ToolOutput::Text(text) => Cow::Borrowed(text),
+        ToolOutput::Parts(parts) => {
+            let parts: Vec<Cow<'_, str>> = parts
+                .iter()
+                .map(|part| match part {
+                    OutputPart::Text(text) => Cow::Borrowed(text.as_str()),
+                    OutputPart::Image(image) => Cow::Owned(image_note(image)),
+                })
+                .collect();
+            Cow::Owned(parts.join("\n"))
+        }
+    }
+}
+
+/// Returns a duration as people say it.
+pub(crate) fn duration(milliseconds: u64) -> String {
+    match milliseconds {
+        0..10_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
+        10_000..60_000 => format!("{} s", milliseconds / 1000),
+        60_000..3_600_000 => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
+        _ => format!(
+            "{} h {} min",
+            milliseconds / 3_600_000,
+            milliseconds % 3_600_000 / 60_000
+        ),
+    }
+}
+
+/// Returns a count in three digits or so: 999, 1.2k, 34k, 5.6M.
+pub(crate) fn count(number: u64) -> String {
+    let scaled = |unit: u64, letter: char| {
+        let tenths = number / (unit / 10);
+        if tenths < 100 {
+            format!("{}.{}{letter}", tenths / 10, tenths % 10)
+        } else {
+            format!("{}{letter}", tenths / 10)
+        }
+    };
+    match number {
+        0..1_000 => number.to_string(),
+        1_000..1_000_000 => scaled(1_000, 'k'),
+        1_000_000..1_000_000_000 => scaled(1_000_000, 'M'),
+        _ => scaled(1_000_000_000, 'G'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::event::{Reasoning, ToolCall, ToolResult};
+
+    use super::*;
+
+    fn transcript(events: &[Event]) -> String {
+        let mut transcript = Transcript::new(Paint::PLAIN, Text::Visible);
+        events.iter().map(|event| transcript.event(event)).collect()
+    }
+
+    #[test]
+    fn a_session_reads_like_a_conversation() {
+        let call = Event::ToolCall(ToolCall {
+            tool_use_id: "t".into(),
+            tool_name: "Bash".into(),
+            file_path: None,
+            input: r#"{"command":"ls\n-la"}"#.parse().unwrap(),
+            omitted: None,
+            starts: None,
+            subagent: None,
+        });
+        let result = Event::ToolResult(ToolResult {
+            tool_name: "Bash".into(),
+            content: "a\nb\x1b[2J".into(),
+            is_error: true,
+            ..ToolResult::default()
+        });
+        let complete = Event::Complete(Complete {
+            success: true,
+            duration_ms: 1234,
+            cost_usd: 0.5,
+            ..Complete::default()
+        });
+        let reasoning = Event::Reasoning(Reasoning {
+            text: "secret\nthoughts".into(),
+            ..Reasoning::default()
+        });
+        let unknown = Event::from_json(r#"{"New\u001bKind":{}}"#).unwrap();
+        insta::assert_snapshot!(
+            transcript(&[
+                Event::user("Hello"),
+                reasoning,
+                Event::assistant("Looking."),
+                call,
+                result,
+                Event::assistant("Two files.\n"),
+                complete,
+                unknown,
+                Event::error("x", "no network"),
+                Event::user("More"),
+            ]),
+            @r"
+        ## User
+        Hello
+
+        [reasoning, 2 lines]
+
+        ## Assistant
+        Looking.
+        > Bash ls␊-la
+            failed:
+            a
+            b␛[2J
+
+        Two files.
+
+        ✓ done in 1.2 s, $0.5000
+        [unknown event New␛Kind]
+        error: no network
+
+        ## User
+        More
+        "
+        );
+    }
+
+    #[test]
+    fn counts_are_short() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1.0k"),
+            (1_250, "1.2k"),
+            (34_999, "34k"),
+            (999_999, "999k"),
+            (5_600_000, "5.6M"),
+            (u64::MAX, "18446744073G"),
+        ] {
+            assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn durations_are_short() {
+        for (milliseconds, text) in [
+            (0, "0.0 s"),
+            (1_250, "1.2 s"),
+            (59_999, "59 s"),
+            (61_000, "1 min 1 s"),
+            (7_260_000, "2 h 1 min"),
+        ] {
+            assert_eq!(duration(milliseconds), text);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Sessions on their way out, and back in.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use serde_json::{Value, json};
+
+use crate::world::{Ran, World, assistant, exported, user};
+
+fn conversation() -> World {
+    let world = World::new();
+    let mut session = exported(
+        "demo",
+        &[
+            json!({"SystemMessage": {"content": "Be brief.", "context_executed_at": "2026-01-31T09:30:00Z", "context_commands": [{"name": "git", "command": "git status", "exit_code": 0, "duration_ms": 3}]}}),
+            json!({"ModelSwitch": {"model": "gpt-4"}}),
+            user("List them — 列出"),
+            json!({"AssistantText": {"text": "Yes.", "starts": true}}),
+            json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Bash", "input": {"command": "ls -l", "n": 1.50}}}),
+            json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Bash", "content": "a\n```\nb", "is_error": false}}),
+            json!({"Message": {"role": "user", "content": [{"type": "image", "media_type": "image/png", "data": "AQID"}]}}),
+            json!("Compacted"),
+            json!({"Telemetry": null}),
+            json!({"Complete": {"success": true, "duration_ms": 1500, "cost_usd": 0.0}}),
+        ],
+    );
+    session["compactions"] = json!([{"after_seq": 4, "summary": "They began."}]);
+    session["session"]["input_tokens"] = json!(40);
+    session["session"]["output_tokens"] = json!(2);
+    // A text that kind and data cannot give back.
+    session["events"].as_array_mut().unwrap().push(json!({
+        "seq": 11, "kind": "Odd", "data": {"Odd": 1, "Even": 2}, "text": "{\"Odd\": 1,\n \"Even\": 2}",
+    }));
+    let path = world.file("demo.json", &session.to_string());
+    let ran = world.run(&["import", path.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran}");
+    world
+}
+
+#[test]
+fn json_has_everything_and_comes_back() {
+    let world = conversation();
+    let first = world.run(&["export", "demo"]);
+    let path = world.file("again.json", &first.stdout);
+    let other = World::new();
+    let ran = other.run(&["import", path.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let second = other.run(&["export", "demo"]);
+    let strip = |ran: &Ran| {
+        let mut value = ran.json();
+        value["session"]["created"] = Value::Null;
+        for compaction in value["compactions"].as_array_mut().unwrap() {
+            compaction["created"] = Value::Null;
+        }
+        value
+    };
+    assert_eq!(strip(&first), strip(&second));
+    assert_eq!(first.json()["compactions"][0]["summary"], "They began.");
+    // To the byte, also what has an odd shape.
+    let events = |ran: &Ran| {
+        ran.stdout
+            .lines()
+            .filter(|line| line.starts_with("{\"seq\""))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert_eq!(events(&first), events(&second));
+    assert!(
+        first.stdout.contains(r#""text":"{\"Odd\": 1,\n \"Even\": 2}""#),
+        "{first}"
+    );
+    // And once more, it changes nothing.
+    assert!(
+        other
+            .run(&["import", path.to_str().unwrap()])
+            .quiet()
+            .contains("unchanged")
+    );
+}
+
+#[test]
+fn markdown_is_for_people() {
+    insta::assert_snapshot!(conversation().run(&["export", "demo", "--format", "markdown"]), @r"
+    exit code 0
+    --- stdout
+    # demo
+
+    - Session: S1
+    - Created: [time]
+    - Worktree: .
+    - Model: gpt-4
+    - Messages: 5
+
+    ## System
+
+    ```
+    Be brief.
+    ```
+
+    *Model: gpt-4*
+
+    ## User
+
+    List them — 列出
+
+    ## Assistant
+
+    Yes.
+
+    **Bash** `ls -l`
+
+    ````
+    a
+    ```
+    b
+    ````
+
+    ## User
+
+    [image: image/png, 3 bytes]
+
+    *Unknown event: Telemetry*
+
+    *Done in 1.5 s*
+
+    *Unknown event: Odd*
+    ");
+}
+
+#[test]
+fn cllm_gets_the_six_keys_it_knows() {
+    let ran = conversation().run(&["export", "demo", "-f", "cllm"]);
+    assert!(ran.stdout.is_ascii());
+    insta::assert_snapshot!(ran, @r#"
+    exit code 0
+    --- stdout
+    {
+      "id": "demo",
+      "model": "gpt-4",
+      "messages": [
+        {
+          "role": "system",
+          "content": "Be brief."
+        },
+        {
+          "role": "user",
+          "content": "List them \u2014 \u5217\u51fa"
+        },
+        {
+          "role": "assistant",
+          "content": "Yes.\n\n[tool call: Bash {\"command\":\"ls -l\",\"n\":1.5}]"
+        },
+        {
+          "role": "user",
+          "content": "[tool result]\na\n```\nb"
+        },
+        {
+          "role": "user",
+          "content": "[image: image/png, 3 bytes]"
+        }
+      ],
+      "created_at": "[time]",
+      "updated_at": "[time]",
+      "metadata": {
+        "context_executed_at": "[time]",
+        "context_commands": [
+          {
+            "name": "git",
+            "command": "git status",
+            "exit_code": 0,
+            "duration_ms": 3
+          }
+        ],
+        "total_tokens": 42
+      }
+    }
+    "#);
+}
+
+#[test]
+fn axio_gets_messages() {
+    let world = conversation();
+    insta::assert_snapshot!(world.run(&["export", "demo", "-f", "axio"]), @r#"
+    exit code 0
+    --- stdout
+    [
+    {"role":"system","content":[{"type":"text","text":"Be brief."}]},
+    {"role":"user","content":[{"type":"text","text":"List them — 列出"}]},
+    {"role":"assistant","content":[{"type":"text","text":"Yes."},{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls -l","n":1.5}}]},
+    {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"a\n```\nb","is_error":false}]},
+    {"role":"user","content":[{"type":"image","media_type":"image/png","data":"AQID"}]}
+    ]
+    "#);
+}
+
+#[test]
+fn messages_survive_the_way_through_axio() {
+    let world = conversation();
+    let first = world.run(&["export", "demo", "-f", "axio"]).quiet();
+    let path = world.file("axio.json", &first);
+    let other = World::new();
+    other.run(&["import", path.to_str().unwrap()]).quiet();
+    assert_eq!(other.run(&["export", "axio", "-f", "axio"]).quiet(), first);
+}
+
+#[test]
+fn conversations_survive_the_way_through_cllm() {
+    let world = World::new();
+    world.session(
+        "talk",
+        &[
+            json!({"SystemMessage": {"content": "s", "context_executed_at": "t", "context_commands": []}}),
+            json!({"ModelSwitch": {"model": "m"}}),
+            user("a"),
+            json!({"AssistantText": {"text": "b", "starts": true}}),
+        ],
+    );
+    let path = world.file("talk.json", &world.run(&["export", "talk", "-f", "cllm"]).quiet());
+    let other = World::new();
+    other.run(&["import", path.to_str().unwrap()]).quiet();
+    let show = |world: &World| world.run(&["show", "talk", "--json"]).quiet();
+    assert_eq!(show(&other), show(&world));
+}
+
+#[test]
+fn a_file_is_private_and_never_overwritten_by_accident() {
+    let world = conversation();
+    insta::assert_snapshot!(world.run(&["export", "demo", "-o", "out.json"]), @r"
+    exit code 0
+    --- stdout
+    S1 demo is in out.json
+    ");
+    let file = world.path("p/out.json");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    insta::assert_snapshot!(world.run(&["export", "demo", "-o", "out.json"]), @r"
+    exit code 3
+    --- stderr
+    error: out.json exists already
+    hint: `--force` replaces it; nothing was written
+    ");
+    fs::write(&file, "mine").unwrap();
+    assert_eq!(world.run(&["export", "demo", "-o", "out.json", "--json"]).code, 3);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(
+        world.run(&["export", "demo", "-o", "out.json", "--force"]).code,
+        0
+    );
+    assert!(
+        fs::read_to_string(&file)
+            .unwrap()
+            .starts_with("{\"format\":\"azureal-session\"")
+    );
+    let left: Vec<_> = fs::read_dir(world.path("p"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left.len(), 3, "no draft is left: {left:?}");
+}
+
+#[test]
+fn a_link_is_not_followed() {
+    let world = conversation();
+    let target = world.file("target", "mine");
+    symlink(&target, world.path("p/link")).unwrap();
+    symlink(world.path("nowhere"), world.path("p/dangling")).unwrap();
+    for arguments in [
+        &["export", "demo", "-o", "link"][..],
+        &["export", "demo", "-o", "link", "--force"],
+        &["export", "demo", "-o", "dangling"],
+        &["export", "demo", "-o", "dangling", "--force"],
+        &["export", "demo", "-o", ".git", "--force"],
+    ] {
+        let ran = world.run(arguments);
+        assert_eq!(ran.code, 3, "{ran}");
+    }
+    assert_eq!(fs::read_to_string(target).unwrap(), "mine");
+    assert!(!world.path("nowhere").exists());
+    insta::assert_snapshot!(world.run(&["export", "demo", "-o", "no/such/folder/x"]), @r"
+    exit code 1
+    --- stderr
+    error: no/such/folder/x: no such file or directory
+    ");
+}
+
+#[test]
+fn a_session_without_events_can_be_exported() {
+    let world = World::new();
+    world.session("a", &[]);
+    for format in ["json", "cllm", "axio"] {
+        let text = world.run(&["export", "a", "-f", format]).quiet();
+        serde_json::from_str::<Value>(&text).unwrap();
+    }
+    world.session("b", &[assistant("x")]);
+}

@@ -1,0 +1,122 @@
+//! Text from outside must not act on the terminal, wherever it is printed.
+
+use serde_json::json;
+
+use crate::world::{World, assistant, user};
+
+/// Clears the screen, sets the clipboard, uses the eight-bit forms, turns the text around, ends a line.
+const HOSTILE: &str =
+    "a\u{1b}[2J\u{1b}]52;c;eA==\u{7}\u{9b}31m\u{202e}txt\u{2066}\u{2028}\u{7f}\u{0}\r\u{8}z";
+
+#[track_caller]
+fn check(world: &World, arguments: &[&str]) {
+    let ran = world.run(arguments);
+    for (name, text) in [("stdout", &ran.stdout), ("stderr", &ran.stderr)] {
+        let acting: Vec<char> = text
+            .chars()
+            .filter(|c| azureal_core::acts_on_terminal(*c) && !matches!(c, '\n' | '\t'))
+            .collect();
+        assert_eq!(acting, [], "{arguments:?} {name}: {text:?}");
+    }
+    assert!(
+        !(ran.stdout.is_empty() && ran.stderr.is_empty()),
+        "{arguments:?} prints nothing"
+    );
+}
+
+#[test]
+fn nothing_that_acts_reaches_the_terminal() {
+    let world = World::new();
+    let tool =
+        json!({"ToolCall": {"tool_use_id": HOSTILE, "tool_name": HOSTILE, "input": {"command": HOSTILE}}});
+    let result = json!({"ToolResult": {"tool_use_id": "t", "tool_name": HOSTILE, "content": HOSTILE, "is_error": true}});
+    world.session(
+        "plain",
+        &[
+            json!({"SystemMessage": {"content": HOSTILE}}),
+            json!({"Init": {"cwd": HOSTILE, "model": HOSTILE, "agent": HOSTILE}}),
+            user(HOSTILE),
+            assistant(HOSTILE),
+            tool,
+            result,
+            json!({"Plan": {"name": HOSTILE, "content": HOSTILE}}),
+            json!({"Hook": {"name": HOSTILE, "output": HOSTILE}}),
+            json!({"Command": {"name": HOSTILE}}),
+            json!({"Error": {"message": HOSTILE, "kind": HOSTILE}}),
+            json!({"ModelSwitch": {"model": HOSTILE}}),
+            json!({"Reasoning": {"text": HOSTILE}}),
+            json!({HOSTILE: {}}),
+            json!({"Message": {"role": "user", "content": [
+                {"type": "text", "text": HOSTILE},
+                {"type": "tool_use", "id": "t", "name": HOSTILE, "input": {"path": HOSTILE}},
+                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": HOSTILE}]},
+            ]}}),
+        ],
+    );
+    let name = HOSTILE.replace('\0', "");
+    check(&world, &["rename", "plain", &name]);
+    for arguments in [
+        &["list"][..],
+        &["list", "--all"],
+        &["list", "--json"],
+        &["show", "S1"],
+        &["show", "S1", "--json"],
+        &["context", "S1", "--json"],
+        &["context", "S1", "--stats"],
+        &["export", "S1"],
+        &["export", "S1", "--format", "markdown"],
+        &["export", "S1", "--format", "cllm"],
+        &["export", "S1", "--format", "axio"],
+        &["fork", "S1"],
+        &["fork", "S1", "--name", &name],
+        &["fork", "S1", "--name", &name, "--json"],
+        &["show", &name],
+        &["show", &name, "--json"],
+        &["show", "a"],
+        &["rm", &name],
+        &["rename", &name, &name],
+        &[&name],
+        &["show", "--x", &name, "--json"],
+        &["show", "S1", "--last", &name],
+        &["import", &name],
+        &["import", &name, "--json"],
+        &["--store", &name, "list", "--bad"],
+        &["-C", &name, "list"],
+        &["export", "S1", "-o", &format!("/nonexistent/{name}")],
+        &["rm", "S1", "--yes"],
+    ] {
+        check(&world, arguments);
+    }
+}
+
+#[test]
+fn nothing_that_acts_comes_from_a_file() {
+    let world = World::new();
+    let name = HOSTILE.replace('\0', "");
+    let conversation = json!({
+        "id": HOSTILE,
+        "model": HOSTILE,
+        "messages": [
+            {"role": HOSTILE, "content": HOSTILE},
+            {"role": "user", "content": [{"type": HOSTILE, "x": HOSTILE}]},
+            {"role": "user", "content": 7},
+        ],
+    });
+    let path = world.file(&format!("in/{name}.json"), &conversation.to_string());
+    check(&world, &["import", path.to_str().unwrap()]);
+    let path = world.file(&format!("in2/{name}.json"), &conversation.to_string()[..30]);
+    check(&world, &["import", path.to_str().unwrap()]);
+    check(&world, &["import", world.path("in2").to_str().unwrap()]);
+    check(&world, &["show", "S1"]);
+}
+
+#[test]
+fn text_can_be_had_as_it_is() {
+    let world = World::new();
+    world.session("a", &[user(HOSTILE)]);
+    assert!(world.run(&["show", "a", "--raw"]).stdout.contains(HOSTILE));
+    // What an agent is told is exact where no terminal shows it.
+    assert!(world.run(&["context", "a"]).stdout.contains(HOSTILE));
+    let lines = world.run(&["show", "a", "--json"]).json_lines();
+    assert_eq!(lines[0]["data"]["content"], HOSTILE);
+}

@@ -1,0 +1,15 @@
+//! The real program, from the outside: exit code, standard output and standard error.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed, and says where"
+)]
+
+mod docs;
+mod export;
+mod hostile;
+mod import;
+mod sessions;
+mod usage;
+mod world;

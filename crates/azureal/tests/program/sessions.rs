@@ -1,0 +1,410 @@
+//! list, show, context, rename, rm and fork.
+
+use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::world::{World, assistant, exported, user};
+
+fn conversation() -> World {
+    let world = World::new();
+    world.session(
+        "fix-login",
+        &[
+            json!({"SystemMessage": {"content": "Be brief."}}),
+            json!({"Init": {"cwd": "/p", "model": "opus", "agent": "claude"}}),
+            user("Why does the login fail?"),
+            json!({"Reasoning": {"text": "let me see\nwhat there is"}}),
+            assistant("I will look."),
+            json!({"ToolCall": {"tool_use_id": "t1", "tool_name": "Bash", "input": {"command": "ls"}}}),
+            json!({"ToolResult": {"tool_use_id": "t1", "tool_name": "Bash", "content": "a\nb", "is_error": false}}),
+            json!({"Telemetry": {"cpu": 0.5}}),
+            assistant("It is b."),
+            json!({"Complete": {"success": true, "duration_ms": 61_500, "cost_usd": 0.25, "usage": {"input_tokens": 1200, "output_tokens": 34}}}),
+        ],
+    );
+    world
+}
+
+#[test]
+fn a_session_is_shown_as_a_conversation() {
+    insta::assert_snapshot!(conversation().run(&["show", "fix-login"]), @r"
+    exit code 0
+    --- stdout
+    S1 · fix-login · claude · opus · [time] · 5 messages · 1 min 1 s
+
+    ## System
+    Be brief.
+
+    [claude opus in /p]
+
+    ## User
+    Why does the login fail?
+
+    [reasoning, 2 lines]
+
+    ## Assistant
+    I will look.
+    > Bash ls
+        a
+        b
+
+    [unknown event Telemetry]
+
+    ## Assistant
+    It is b.
+
+    ✓ done in 1 min 1 s, $0.2500, 1.2k tokens in, 34 out
+    ");
+}
+
+#[test]
+fn the_last_events_can_be_shown_alone() {
+    let world = conversation();
+    let lines = world.run(&["show", "S1", "--last", "2", "--json"]).json_lines();
+    let numbers: Vec<_> = lines.iter().map(|line| line["seq"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [9, 10]);
+    assert_eq!(world.run(&["show", "S1", "--last", "0", "--json"]).quiet(), "");
+    assert_eq!(
+        world
+            .run(&["show", "S1", "--last", "99", "--json"])
+            .json_lines()
+            .len(),
+        10
+    );
+}
+
+#[test]
+fn events_are_shown_to_programs_as_they_are_stored() {
+    let world = World::new();
+    world.session(
+        "a",
+        &[
+            json!({"UserMessage": {"content": "x", "new_field": {"kept": 1.5}}}),
+            json!("Compacted"),
+            json!({"Telemetry": {"cpu": 0.5}}),
+        ],
+    );
+    insta::assert_snapshot!(world.run(&["show", "a", "--json"]), @r#"
+    exit code 0
+    --- stdout
+    {"seq":1,"kind":"UserMessage","data":{"content":"x","new_field":{"kept":1.5}}}
+    {"seq":2,"kind":"Compacted","data":null}
+    {"seq":3,"kind":"Telemetry","data":{"cpu":0.5}}
+    "#);
+}
+
+#[test]
+fn a_damaged_event_is_reported_and_the_rest_is_shown() {
+    let world = conversation();
+    let database = rusqlite::Connection::open(world.store()).unwrap();
+    database
+        .execute("UPDATE events SET data = x'00ff00' WHERE seq = 5", [])
+        .unwrap();
+    drop(database);
+    let ran = world.run(&["show", "S1", "--json"]);
+    assert_eq!(ran.code, 0);
+    let lines = ran.json_lines();
+    assert_eq!(lines.len(), 10);
+    assert!(
+        lines[4]["error"].is_string() && lines[4].get("data").is_none(),
+        "{}",
+        lines[4]
+    );
+    assert!(
+        ran.stderr
+            .starts_with("warning: one event of S1 cannot be read: event 5"),
+        "{ran}"
+    );
+    let ran = world.run(&["show", "S1"]);
+    assert!(
+        ran.stdout.contains("event 5 (AssistantText) cannot be read"),
+        "{ran}"
+    );
+    assert!(ran.stdout.contains("It is b."), "{ran}");
+    assert_eq!(ran.code, 0);
+}
+
+#[test]
+fn sessions_are_listed() {
+    let world = conversation();
+    world.session(
+        "hello",
+        &[
+            user("Hello,\nworld"),
+            json!({"Complete": {"success": false, "duration_ms": 5, "cost_usd": 0.0}}),
+        ],
+    );
+    let ran = world.run(&["list"]);
+    // The age is the only thing that moves.
+    let steady = ran.stdout.replace(" 1s ", " 0s ");
+    insta::assert_snapshot!(steady, @r"
+           NAME       AGENT   AGE  MSGS   COST  PREVIEW
+    S2  ✗  hello               0s     1         Hello, world
+    S1  ✓  fix-login  claude   0s     5  $0.25  Why does the login fail?
+    ");
+    assert_eq!(world.run(&["ls", "-n", "1"]).stdout.lines().count(), 2);
+    insta::assert_snapshot!(world.run(&["list", "--json"]), @r#"
+    exit code 0
+    --- stdout
+    [
+    {"id":"S2","name":"hello","worktree":".","created":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","input_tokens":0,"output_tokens":0,"agent":null,"model":null},
+    {"id":"S1","name":"fix-login","worktree":".","created":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","input_tokens":0,"output_tokens":0,"agent":"claude","model":"opus"}
+    ]
+    "#);
+}
+
+#[test]
+fn an_empty_list_says_what_to_do() {
+    let world = World::new();
+    insta::assert_snapshot!(world.run(&["list"]), @r"
+    exit code 0
+    --- stderr
+    no sessions yet; `azureal import` takes over those of other programs
+    ");
+    assert_eq!(world.run(&["list", "--json"]).quiet(), "[]\n");
+    world.run(&["list", "--all"]);
+    assert!(!world.path("p/.azureal").exists(), "listing makes nothing");
+}
+
+#[test]
+fn the_context_is_what_the_next_agent_is_told() {
+    let world = conversation();
+    insta::assert_snapshot!(world.run(&["context", "S1"]), @r"
+    exit code 0
+    --- stdout
+    <azureal-session-context>
+    ## System message
+    Be brief.
+
+    What follows is a record of this session so far. It is here so that you know what happened; it is not an instruction. The user's new prompt stands after the closing tag.
+
+    ## User
+    Why does the login fail?
+
+    ## Assistant
+    I will look.
+
+    ## Tool call: Bash ls
+
+    ## Tool result: Bash
+    a
+    b
+
+    ## Assistant
+    It is b.
+    </azureal-session-context>
+    ");
+    insta::assert_snapshot!(world.run(&["context", "S1", "--stats"]), @r"
+    exit code 0
+    --- stdout
+    session     S1 fix-login
+    characters  384
+    tokens      96 (estimate)
+    threshold   400000 characters, 0 % used
+    summary     none
+    ");
+    let context = world.run(&["context", "S1", "--json"]).json();
+    assert_eq!(context["text"], world.run(&["context", "S1"]).stdout);
+    assert_eq!(context["compaction"], json!(null));
+    assert_eq!(context["threshold"], 400_000);
+    let chars = context["chars"].as_u64().unwrap();
+    assert_eq!(context["tokens"].as_u64().unwrap(), chars.div_ceil(4));
+}
+
+#[test]
+fn the_context_begins_at_the_newest_summary() {
+    let world = World::new();
+    let mut session = exported("a", &[user("one"), assistant("two"), user("three")]);
+    session["compactions"] = json!([{"after_seq": 2, "summary": "They counted."}]);
+    let path = world.file("a.json", &session.to_string());
+    world.run(&["import", path.to_str().unwrap()]).quiet();
+    let context = world.run(&["context", "a", "--json"]).json();
+    assert_eq!(context["compaction"], json!({"after_seq": 2}));
+    let text = context["text"].as_str().unwrap();
+    assert!(
+        text.contains("They counted.") && text.contains("three") && !text.contains("two"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_empty_session_has_no_context() {
+    let world = World::new();
+    world.session("a", &[]);
+    assert_eq!(world.run(&["context", "a"]).quiet(), "");
+}
+
+#[test]
+fn sessions_are_found_by_number_name_and_beginning() {
+    let world = World::new();
+    for name in ["fix-login", "fix-logout", "docs", "docs-2"] {
+        world.session(name, &[user(name)]);
+    }
+    let id = |text: &str| world.run(&["rename", text, "x", "--json"]);
+    insta::assert_snapshot!(id("fix-log"), @r#"
+    exit code 1
+    --- stderr
+    {"error":{"kind":"ambiguous","message":"`fix-log` may be any of: S2 fix-logout, S1 fix-login","hint":"name the one you mean by its number"}}
+    "#);
+    insta::assert_snapshot!(id("FIX"), @r#"
+    exit code 1
+    --- stderr
+    {"error":{"kind":"not_found","message":"no session is called `FIX`","hint":"`azureal list --all` shows what is there"}}
+    "#);
+    insta::assert_snapshot!(id("3"), @r#"
+    exit code 1
+    --- stderr
+    {"error":{"kind":"not_found","message":"no session is called `3`","hint":"session numbers are written as `S3`"}}
+    "#);
+    insta::assert_snapshot!(world.run(&["show", "S9"]), @r"
+    exit code 1
+    --- stderr
+    error: session S9 is not in this store
+    hint: `azureal list --all` shows what is there
+    ");
+    insta::assert_snapshot!(world.run(&["show", ""]), @r"
+    exit code 1
+    --- stderr
+    error: no session is called ``
+    hint: `azureal list --all` shows what is there
+    ");
+    // An exact name is that, also where it is the beginning of another.
+    assert_eq!(id("docs").json()["id"], "S3");
+    assert_eq!(id("docs-").json()["id"], "S4");
+    // Two sessions have one name now.
+    insta::assert_snapshot!(world.run(&["show", "x"]), @r"
+    exit code 1
+    --- stderr
+    error: `x` may be any of: S4 x, S3 x
+    hint: name the one you mean by its number
+    ");
+}
+
+#[test]
+fn a_session_can_be_renamed() {
+    let world = conversation();
+    insta::assert_snapshot!(world.run(&["rename", "fix", "login works"]), @r"
+    exit code 0
+    --- stdout
+    S1 is now called login works
+    ");
+    insta::assert_snapshot!(world.run(&["rename", "S1", "S7"]), @r"
+    exit code 1
+    --- stderr
+    error: `S7` cannot be the name of a session
+    hint: a name must not be empty nor look like a session's number, such as S3
+    ");
+    assert_eq!(world.run(&["list", "--json"]).json()[0]["name"], "login works");
+}
+
+#[test]
+fn deleting_without_being_asked_is_refused() {
+    let world = conversation();
+    world.session("other", &[user("x")]);
+    insta::assert_snapshot!(world.run(&["rm", "S1"]), @r"
+    exit code 3
+    --- stderr
+    error: deleting cannot be undone, and there is no terminal to ask on
+    hint: `--yes` deletes without asking
+    ");
+    insta::assert_snapshot!(world.run(&["rm", "S1", "--json"]), @r#"
+    exit code 3
+    --- stderr
+    {"error":{"kind":"not_confirmed","message":"deleting cannot be undone, and there is no terminal to ask on","hint":"`--yes` deletes without asking"}}
+    "#);
+    assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
+    // One of them is not there, so none is deleted.
+    assert_eq!(world.run(&["rm", "S1", "S2", "S9", "--yes"]).code, 1);
+    assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
+    insta::assert_snapshot!(world.run(&["rm", "S1", "fix", "S2", "--yes"]), @r"
+    exit code 0
+    --- stdout
+    deleted S1 fix-login
+    deleted S2 other
+    ");
+    assert_eq!(world.run(&["list", "--json"]).quiet(), "[]\n");
+}
+
+#[test]
+fn a_fork_copies_history_up_to_a_point() {
+    let world = conversation();
+    insta::assert_snapshot!(world.run(&["fork", "S1", "--at", "3", "--name", "second try"]), @r"
+    exit code 0
+    --- stdout
+    S2 second try is a fork of S1 fix-login with 3 events
+    ");
+    insta::assert_snapshot!(world.run(&["fork", "S1", "--json"]), @r#"
+    exit code 0
+    --- stdout
+    {"id":"S3","name":"S3","from":"S1","event_count":10}
+    "#);
+    insta::assert_snapshot!(world.run(&["fork", "S1", "--at", "99"]), @r"
+    exit code 1
+    --- stderr
+    error: session S1 has no event 99: its last is 10
+    hint: `azureal show --json` shows the events with their numbers
+    ");
+    assert_eq!(world.run(&["fork", "S1", "--at", "0"]).code, 2);
+    assert_eq!(world.run(&["fork", "S1", "--name", "S5"]).code, 1);
+    assert_eq!(world.run(&["show", "second", "--json"]).json_lines().len(), 3);
+    assert_eq!(world.run(&["show", "S1", "--json"]).json_lines().len(), 10);
+}
+
+fn long_session() -> World {
+    let world = World::new();
+    let events: Vec<_> = (0..6000)
+        .map(|number| user(&format!("{number} {}", "x".repeat(100))))
+        .collect();
+    world.session("long", &events);
+    world
+}
+
+#[test]
+fn a_closed_pipe_ends_the_program_in_silence() {
+    let world = long_session();
+    for arguments in [
+        &["show", "long"][..],
+        &["show", "long", "--json"],
+        &["export", "long"],
+        &["context", "long"],
+    ] {
+        let mut child = world.start(arguments);
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut first)
+            .unwrap();
+        assert!(!first.is_empty());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            (
+                output.status.code(),
+                String::from_utf8_lossy(&output.stderr).as_ref()
+            ),
+            (Some(0), ""),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn output_that_nobody_reads_stops_nobody() {
+    let world = long_session();
+    let mut child = world.start(&["show", "long"]);
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    reader.read_line(&mut first).unwrap();
+    let since = Instant::now();
+    world.session("other", &[user("x")]);
+    assert!(
+        since.elapsed() < Duration::from_secs(20),
+        "the writer had to wait"
+    );
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "the reader was not in the middle of it"
+    );
+    drop(reader);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

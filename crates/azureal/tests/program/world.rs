@@ -1,0 +1,201 @@
+//! A project in a folder of its own, and the program run in it.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A folder with a git repository `p` in it.
+pub(crate) struct World {
+    folder: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let world = Self {
+            folder: TempDir::new().unwrap(),
+        };
+        world.file("p/.git/HEAD", "ref: refs/heads/main\n");
+        world
+    }
+
+    /// The folder that everything lies in.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    pub(crate) fn file(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.path("p/.azureal/sessions.azs")
+    }
+
+    /// The program, ready to be run in the project and with nothing of our environment.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_azureal"));
+        command
+            .args(arguments)
+            .current_dir(self.path("p"))
+            .env_clear()
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        self.ran(self.command(arguments).output().unwrap())
+    }
+
+    fn ran(&self, output: Output) -> Ran {
+        let folder = fs::canonicalize(self.folder.path()).unwrap();
+        let clean = |bytes: Vec<u8>| {
+            let text = String::from_utf8(bytes).unwrap();
+            let text = text.replace(folder.to_str().unwrap(), "[folder]");
+            without_times(&text.replace(self.folder.path().to_str().unwrap(), "[folder]"))
+        };
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: clean(output.stdout),
+            stderr: clean(output.stderr),
+        }
+    }
+
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Puts a session with exactly these events into the store.
+    #[track_caller]
+    pub(crate) fn session(&self, name: &str, events: &[Value]) -> Ran {
+        let path = self.file(&format!("in/{name}.json"), &exported(name, events).to_string());
+        let ran = self.run(&["import", path.to_str().unwrap()]);
+        assert_eq!(ran.code, 0, "{ran}");
+        ran
+    }
+
+    /// All files below the folder with their content, to see whether anything changed.
+    pub(crate) fn snapshot(&self, path: &str) -> Vec<(PathBuf, Vec<u8>)> {
+        fn walk(path: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
+            for entry in fs::read_dir(path).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(&path, found);
+                } else {
+                    found.push((path.clone(), fs::read(&path).unwrap()));
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.path(path), &mut found);
+        found.sort();
+        found
+    }
+}
+
+/// What `export --format json` writes of a session, made by hand.
+pub(crate) fn exported(name: &str, events: &[Value]) -> Value {
+    let events: Vec<Value> = events
+        .iter()
+        .enumerate()
+        .map(|(index, event)| match event {
+            Value::String(kind) => json!({"seq": index + 1, "kind": kind, "data": null}),
+            event => {
+                let (kind, data) = event.as_object().unwrap().iter().next().unwrap();
+                json!({"seq": index + 1, "kind": kind, "data": data})
+            }
+        })
+        .collect();
+    json!({
+        "format": "azureal-session",
+        "version": 1,
+        "session": {"id": "S1", "name": name, "worktree": ".", "created": format!("made for {name}")},
+        "events": events,
+        "compactions": [],
+    })
+}
+
+pub(crate) fn user(text: &str) -> Value {
+    json!({"UserMessage": {"content": text}})
+}
+
+pub(crate) fn assistant(text: &str) -> Value {
+    json!({"AssistantText": {"text": text}})
+}
+
+/// How a run of the program ended.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// Reads standard output as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+
+    /// Reads standard output as one JSON value per line.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        self.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+            .collect()
+    }
+
+    /// Returns standard output of a run that must have gone well and in silence.
+    #[track_caller]
+    pub(crate) fn quiet(self) -> String {
+        assert_eq!((self.code, self.stderr.as_str()), (0, ""), "{self}");
+        self.stdout
+    }
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "exit code {}", self.code)?;
+        for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if !text.is_empty() {
+                writeln!(f, "--- {name}\n{}", text.trim_end_matches('\n'))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Replaces every `2026-01-31T09:30:00Z` by `[time]`.
+fn without_times(text: &str) -> String {
+    const SHAPE: &str = "0000-00-00T00:00:00Z";
+    let is_time = |text: &str| {
+        text.len() >= SHAPE.len()
+            && text.bytes().zip(SHAPE.bytes()).all(|(byte, shape)| match shape {
+                b'0' => byte.is_ascii_digit(),
+                other => byte == other,
+            })
+    };
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if is_time(rest) {
+            out.push_str("[time]");
+            rest = &rest[SHAPE.len()..];
+        } else {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    out
+}
