@@ -59,12 +59,7 @@ struct Global {
     store: Option<OsString>,
 
     /// Do everything as if started in DIR
-    #[arg(
-        short = 'C',
-        global = true,
-        value_name = "DIR",
-        help_heading = "Global options"
-    )]
+    #[arg(short = 'C', global = true, value_name = "DIR", help_heading = "Global options")]
     directory: Option<PathBuf>,
 
     /// Print for programs, as JSON
@@ -158,27 +153,17 @@ fn in_our_words(text: &str) -> (String, String) {
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let hints: Vec<String> = rest
         .lines()
-        .map(|line| {
-            line.trim()
-                .trim_start_matches("tip: ")
-                .replacen("Usage: ", "usage: ", 1)
-        })
+        .map(|line| line.trim().trim_start_matches("tip: ").replacen("Usage: ", "usage: ", 1))
         .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
         .collect();
-    let hint = if hints.is_empty() {
-        "`azureal --help` shows how it is used".to_owned()
-    } else {
-        hints.join("\n")
-    };
+    let hint =
+        if hints.is_empty() { "`azureal --help` shows how it is used".to_owned() } else { hints.join("\n") };
     (message.trim_end().to_owned(), hint)
 }
 
 /// Says whether JSON was asked for on a command line that cannot be read as a whole.
 fn asks_for_json(arguments: &[OsString]) -> bool {
-    arguments
-        .iter()
-        .take_while(|argument| *argument != "--")
-        .any(|argument| argument == "--json")
+    arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
 #[cfg(test)]

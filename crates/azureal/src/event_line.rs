@@ -36,11 +36,7 @@ impl<'a> EventLine<'a> {
             },
             Err(damage) => Content::Error(damage.to_string()),
         };
-        Self {
-            seq: stored.seq.0,
-            kind: &stored.kind,
-            content,
-        }
+        Self { seq: stored.seq.0, kind: &stored.kind, content }
     }
 
     /// Returns why the event cannot be read, if it cannot.
@@ -128,9 +124,7 @@ impl ReadLine {
         if let Some(error) = self.error {
             return Err(error);
         }
-        Ok(self
-            .text
-            .unwrap_or_else(|| event_text(&self.kind, self.data.as_deref())))
+        Ok(self.text.unwrap_or_else(|| event_text(&self.kind, self.data.as_deref())))
     }
 }
 
@@ -157,10 +151,7 @@ mod tests {
             r#"{"seq":7,"kind":"K","data":{"b":1.50,"a":12345678901234567890}}"#,
         );
         check(Ok(r#""K""#), r#"{"seq":7,"kind":"K","data":null}"#);
-        check(
-            Ok(r#"{"K":1,"L":2}"#),
-            r#"{"seq":7,"kind":"K","data":{"K":1,"L":2}}"#,
-        );
+        check(Ok(r#"{"K":1,"L":2}"#), r#"{"seq":7,"kind":"K","data":{"K":1,"L":2}}"#);
         check(Ok("{}"), r#"{"seq":7,"kind":"K","data":{}}"#);
         check(Err("bad frame"), r#"{"seq":7,"kind":"K","error":"bad frame"}"#);
     }
@@ -173,9 +164,7 @@ mod tests {
                 kind: azureal_core::Event::from_json(text).unwrap().kind().to_owned(),
                 json: Ok(text.to_owned()),
             };
-            let Content::Data(data) = EventLine::of(&stored).content else {
-                panic!("{text}")
-            };
+            let Content::Data(data) = EventLine::of(&stored).content else { panic!("{text}") };
             assert_eq!(event_text(&stored.kind, data), text);
         }
     }

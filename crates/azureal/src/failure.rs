@@ -35,28 +35,17 @@ enum Exit {
 impl Failure {
     /// Something could not be done.
     pub(crate) fn new(kind: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            hint: None,
-            exit: Exit::Failed,
-        }
+        Self { kind, message: message.into(), hint: None, exit: Exit::Failed }
     }
 
     /// The command line does not make sense.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Usage,
-            ..Self::new("usage", message)
-        }
+        Self { exit: Exit::Usage, ..Self::new("usage", message) }
     }
 
     /// Doing it would not be safe.
     pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Refused,
-            ..Self::new(kind, message)
-        }
+        Self { exit: Exit::Refused, ..Self::new(kind, message) }
     }
 
     /// A file or folder of the user's could not be read or written.
@@ -135,10 +124,7 @@ fn plain(error: &io::Error) -> String {
 
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars
-        .next()
-        .map(|first| first.to_lowercase().chain(chars).collect())
-        .unwrap_or_default()
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 impl From<StoreError> for Failure {
@@ -159,15 +145,9 @@ impl From<StoreError> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self {
-                exit: Exit::Quiet,
-                ..Self::new("closed", "the output was closed")
-            };
+            return Self { exit: Exit::Quiet, ..Self::new("closed", "the output was closed") };
         }
-        Self::new(
-            "output",
-            format!("the output cannot be written: {}", plain(&error)),
-        )
+        Self::new("output", format!("the output cannot be written: {}", plain(&error)))
     }
 }
 
@@ -184,10 +164,7 @@ mod tests {
     fn the_systems_words_are_made_ours() {
         let error = io::Error::from_raw_os_error(2);
         let failure = Failure::file(Path::new("a/b"), &error);
-        assert_eq!(
-            (failure.kind, failure.message()),
-            ("not_found", "a/b: no such file or directory")
-        );
+        assert_eq!((failure.kind, failure.message()), ("not_found", "a/b: no such file or directory"));
     }
 
     #[test]

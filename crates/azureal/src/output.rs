@@ -49,9 +49,7 @@ impl Output {
 
     /// Returns how styled text is to be written.
     pub(crate) fn paint(&self) -> Paint {
-        Paint {
-            on: AutoStream::choice(&io::stdout()) != ColorChoice::Never,
-        }
+        Paint { on: AutoStream::choice(&io::stdout()) != ColorChoice::Never }
     }
 
     /// Returns how wide a line may be; any width when it is not a terminal that shows it.
@@ -160,11 +158,7 @@ impl Paint {
     }
 
     fn styled(self, style: Style, text: &str) -> String {
-        if self.on && !text.is_empty() {
-            format!("{style}{text}{style:#}")
-        } else {
-            text.to_owned()
-        }
+        if self.on && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 
     /// A heading.
@@ -189,9 +183,7 @@ impl Paint {
 }
 
 fn on_stderr() -> Paint {
-    Paint {
-        on: AutoStream::choice(&io::stderr()) != ColorChoice::Never,
-    }
+    Paint { on: AutoStream::choice(&io::stderr()) != ColorChoice::Never }
 }
 
 /// Marks a word of a message on standard error as bad news.
@@ -212,11 +204,7 @@ pub(crate) fn tell(line: &str) {
 
 /// Tells of something that the user should know and that stopped nothing.
 pub(crate) fn warn(message: &str) {
-    tell(&format!(
-        "{} {}",
-        emphasis("warning:"),
-        azureal_core::visible(message)
-    ));
+    tell(&format!("{} {}", emphasis("warning:"), azureal_core::visible(message)));
 }
 
 #[cfg(test)]

@@ -70,8 +70,7 @@ pub(crate) struct Damaged {
 impl Damaged {
     pub(crate) fn note(&mut self, stored: &StoredEvent, why: &str) {
         self.count += 1;
-        self.first
-            .get_or_insert_with(|| format!("event {} ({}): {why}", stored.seq, stored.kind));
+        self.first.get_or_insert_with(|| format!("event {} ({}): {why}", stored.seq, stored.kind));
     }
 
     /// Tells of them on standard error.

@@ -34,11 +34,7 @@ impl Place {
             Some(path) => Arc::new(SqliteStore::open(path, SqliteOptions::default())?),
             None => Arc::new(MemoryStore::default()),
         };
-        Ok(Self {
-            store,
-            project,
-            store_file: file,
-        })
+        Ok(Self { store, project, store_file: file })
     }
 }
 
@@ -64,11 +60,10 @@ impl StoreChoice {
                 format!("stores at {scheme}:// are not supported by this build yet"),
             )
             .with_hint("name a file, or leave `--store` and AZUREAL_STORE out for the project's own")),
-            Some((scheme, _)) if !scheme.contains('/') => Err(Failure::usage(format!(
-                "{} is not a kind of store",
-                quoted(format_args!("{scheme}://"))
-            ))
-            .with_hint("a store is a file or `memory:`")),
+            Some((scheme, _)) if !scheme.contains('/') => {
+                Err(Failure::usage(format!("{} is not a kind of store", quoted(format_args!("{scheme}://"))))
+                    .with_hint("a store is a file or `memory:`"))
+            }
             _ => Ok(Self::File(choice.to_owned())),
         }
     }
@@ -93,11 +88,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_repeated() {
-        for url in [
-            "postgres://u:secret@h/d",
-            "redis://:secret@h",
-            "mysql://u:secret@h",
-        ] {
+        for url in ["postgres://u:secret@h/d", "redis://:secret@h", "mysql://u:secret@h"] {
             let failure = StoreChoice::of(Path::new(url)).unwrap_err();
             assert!(!failure.message().contains("secret"), "{}", failure.message());
         }

@@ -29,10 +29,7 @@ impl Project {
     pub(crate) fn around(directory: &Path) -> Self {
         // Where that fails, what is there can still be named.
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-        directory
-            .ancestors()
-            .find_map(in_git)
-            .unwrap_or_else(|| outside_git(&directory))
+        directory.ancestors().find_map(in_git).unwrap_or_else(|| outside_git(&directory))
     }
 
     /// Returns where the project's store is, whether it exists or not.
@@ -72,9 +69,7 @@ fn in_git(top: &Path) -> Option<Project> {
         });
     }
     let git_dir = pointer(&dot_git, "gitdir:");
-    let main = git_dir
-        .as_deref()
-        .and_then(|git_dir| main_worktree(&dot_git, git_dir));
+    let main = git_dir.as_deref().and_then(|git_dir| main_worktree(&dot_git, git_dir));
     Some(Project {
         // A submodule is a project of its own, and so is whatever only pretends to be a linked worktree.
         root: main.unwrap_or_else(|| top.to_owned()),
@@ -131,15 +126,8 @@ fn read_start(file: &Path) -> Option<String> {
 
 /// Outside git the store that is nearest above counts, and else a new one here.
 fn outside_git(directory: &Path) -> Project {
-    let root = directory
-        .ancestors()
-        .find(|folder| folder.join(STORE).is_file())
-        .unwrap_or(directory);
-    Project {
-        root: root.to_owned(),
-        worktree: root.to_owned(),
-        branch: None,
-    }
+    let root = directory.ancestors().find(|folder| folder.join(STORE).is_file()).unwrap_or(directory);
+    Project { root: root.to_owned(), worktree: root.to_owned(), branch: None }
 }
 
 /// Returns `path` as seen from `base`; both are absolute.
@@ -152,11 +140,7 @@ fn relative(base: &Path, path: &Path) -> String {
     }
     let up = base.map(|_| Component::ParentDir);
     let parts: PathBuf = up.chain(path).collect();
-    if parts.as_os_str().is_empty() {
-        ".".to_owned()
-    } else {
-        parts.to_string_lossy().into_owned()
-    }
+    if parts.as_os_str().is_empty() { ".".to_owned() } else { parts.to_string_lossy().into_owned() }
 }
 
 #[cfg(test)]
@@ -174,10 +158,7 @@ mod tests {
     impl Tree {
         fn new() -> Self {
             let folder = TempDir::new().unwrap();
-            Self {
-                top: fs::canonicalize(folder.path()).unwrap(),
-                _folder: folder,
-            }
+            Self { top: fs::canonicalize(folder.path()).unwrap(), _folder: folder }
         }
 
         fn path(&self, path: &str) -> PathBuf {
@@ -201,13 +182,10 @@ mod tests {
             let name = Path::new(top).file_name().unwrap().to_str().unwrap();
             let git_dir = format!("{common}/worktrees/{name}");
             let back = self.path(top).join(".git");
-            self.file(
-                &format!("{top}/.git"),
-                &format!("gitdir: {}\n", self.path(&git_dir).display()),
-            )
-            .file(&format!("{git_dir}/commondir"), "../..\n")
-            .file(&format!("{git_dir}/gitdir"), &format!("{}\n", back.display()))
-            .file(&format!("{git_dir}/HEAD"), &format!("ref: refs/heads/{branch}\n"))
+            self.file(&format!("{top}/.git"), &format!("gitdir: {}\n", self.path(&git_dir).display()))
+                .file(&format!("{git_dir}/commondir"), "../..\n")
+                .file(&format!("{git_dir}/gitdir"), &format!("{}\n", back.display()))
+                .file(&format!("{git_dir}/HEAD"), &format!("ref: refs/heads/{branch}\n"))
         }
 
         #[track_caller]
@@ -222,8 +200,7 @@ mod tests {
     #[test]
     fn the_main_worktree_is_the_root() {
         let tree = Tree::new();
-        tree.file("p/.git/HEAD", "ref: refs/heads/feat/x\n")
-            .folder("p/src/deep");
+        tree.file("p/.git/HEAD", "ref: refs/heads/feat/x\n").folder("p/src/deep");
         tree.check("p/src/deep", "p", ".", &[".", "feat/x"]);
         tree.check("p", "p", ".", &[".", "feat/x"]);
         tree.file("p/.git/HEAD", "0123456789abcdef\n");
@@ -237,12 +214,7 @@ mod tests {
             .linked("trees/feat", "p/.git", "feature")
             .linked("p/inside", "p/.git", "inner")
             .folder("trees/feat/src");
-        tree.check(
-            "trees/feat/src",
-            "p",
-            "../trees/feat",
-            &["../trees/feat", "feature"],
-        );
+        tree.check("trees/feat/src", "p", "../trees/feat", &["../trees/feat", "feature"]);
         tree.check("p/inside", "p", "inside", &["inside", "inner"]);
         let filter = Project::around(&tree.path("trees/feat")).worktree_filter();
         assert!(filter.matches("/elsewhere/feat"));
@@ -270,8 +242,7 @@ mod tests {
     #[test]
     fn a_bare_repository_gathers_its_worktrees() {
         let tree = Tree::new();
-        tree.linked("p/main", "p/.bare", "main")
-            .linked("w", "q.git", "dev");
+        tree.linked("p/main", "p/.bare", "main").linked("w", "q.git", "dev");
         tree.check("p/main", "p", "main", &["main", "main"]);
         tree.check("w", "q.git", "../w", &["../w", "dev"]);
     }
@@ -280,8 +251,7 @@ mod tests {
     fn a_forged_pointer_leads_nowhere() {
         let tree = Tree::new();
         // The victim's repository has a worktree of its own.
-        tree.file("victim/.git/HEAD", "ref: refs/heads/main\n")
-            .linked("w", "victim/.git", "w");
+        tree.file("victim/.git/HEAD", "ref: refs/heads/main\n").linked("w", "victim/.git", "w");
         // One that claims to be that worktree: it does not point back.
         tree.file("bad1/.git", "gitdir: ../victim/.git/worktrees/w\n");
         tree.check("bad1", "bad1", ".", &[".", "w"]);
@@ -300,9 +270,7 @@ mod tests {
     #[test]
     fn outside_git_the_nearest_store_counts() {
         let tree = Tree::new();
-        tree.file("a/.azureal/sessions.azs", "")
-            .folder("a/b/c")
-            .folder("d/.git");
+        tree.file("a/.azureal/sessions.azs", "").folder("a/b/c").folder("d/.git");
         tree.check("a/b/c", "a", ".", &["."]);
         // An empty `.git` is no repository.
         tree.check("d", "d", ".", &["."]);

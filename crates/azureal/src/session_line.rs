@@ -28,10 +28,7 @@ pub(crate) struct SessionLine<'a> {
 impl<'a> SessionLine<'a> {
     /// A session as it is now.
     pub(crate) fn live(record: &'a SessionRecord) -> Self {
-        Self {
-            running: Some(false),
-            ..Self::exported(record)
-        }
+        Self { running: Some(false), ..Self::exported(record) }
     }
 
     /// A session as it is kept elsewhere.

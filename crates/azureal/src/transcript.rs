@@ -48,12 +48,7 @@ impl From<Role> for Speaker {
 
 impl Transcript {
     pub(crate) fn new(paint: Paint, text: Text) -> Self {
-        Self {
-            paint,
-            text,
-            speaker: None,
-            begun: false,
-        }
+        Self { paint, text, speaker: None, begun: false }
     }
 
     /// Renders what an event adds to the transcript.
@@ -113,9 +108,9 @@ impl Transcript {
             Block::Text { text } => self.said(out, role.into(), text),
             Block::Image(image) => self.said(out, role.into(), &image_note(image)),
             Block::ToolUse { name, input, .. } => self.called(out, name, input, false),
-            Block::ToolResult {
-                content, is_error, ..
-            } => self.answered(out, &output_text(content), *is_error),
+            Block::ToolResult { content, is_error, .. } => {
+                self.answered(out, &output_text(content), *is_error)
+            }
         }
     }
 
@@ -264,11 +259,7 @@ pub(crate) fn duration(milliseconds: u64) -> String {
         0..10_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
         10_000..60_000 => format!("{} s", milliseconds / 1000),
         60_000..3_600_000 => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
-        _ => format!(
-            "{} h {} min",
-            milliseconds / 3_600_000,
-            milliseconds % 3_600_000 / 60_000
-        ),
+        _ => format!("{} h {} min", milliseconds / 3_600_000, milliseconds % 3_600_000 / 60_000),
     }
 }
 
@@ -324,10 +315,8 @@ mod tests {
             cost_usd: 0.5,
             ..Complete::default()
         });
-        let reasoning = Event::Reasoning(Reasoning {
-            text: "secret\nthoughts".into(),
-            ..Reasoning::default()
-        });
+        let reasoning =
+            Event::Reasoning(Reasoning { text: "secret\nthoughts".into(), ..Reasoning::default() });
         let unknown = Event::from_json(r#"{"New\u001bKind":{}}"#).unwrap();
         insta::assert_snapshot!(
             transcript(&[

@@ -53,11 +53,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         return out.json(&shape);
     }
     if args.stats {
-        let Stats {
-            chars,
-            tokens,
-            percent,
-        } = stats;
+        let Stats { chars, tokens, percent } = stats;
         out.line(&format!("session     {}", called(&record)))?;
         out.line(&format!("characters  {chars}"))?;
         out.line(&format!("tokens      {tokens} (estimate)"))?;
@@ -67,11 +63,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
             None => "summary     none".to_owned(),
         });
     }
-    if out.is_terminal() {
-        out.line(&visible(&text))
-    } else {
-        Ok(out.write_all(text.as_bytes())?)
-    }
+    if out.is_terminal() { out.line(&visible(&text)) } else { Ok(out.write_all(text.as_bytes())?) }
 }
 
 /// How large a context is.
@@ -85,10 +77,6 @@ struct Stats {
 impl Stats {
     fn of(text: &str) -> Self {
         let chars = text.chars().count() as u64;
-        Self {
-            chars,
-            tokens: chars.div_ceil(4),
-            percent: chars.saturating_mul(100) / THRESHOLD,
-        }
+        Self { chars, tokens: chars.div_ceil(4), percent: chars.saturating_mul(100) / THRESHOLD }
     }
 }

@@ -42,17 +42,10 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else {
         return args.format.write(&*place.store, &record, out).await;
     };
-    let existing = if args.force {
-        Existing::Replace
-    } else {
-        Existing::Keep
-    };
+    let existing = if args.force { Existing::Replace } else { Existing::Keep };
     check(path, existing)?;
     let mut file = BufWriter::new(draft_beside(path)?);
-    args.format
-        .write(&*place.store, &record, &mut file)
-        .await
-        .map_err(|failure| failure.in_file(path))?;
+    args.format.write(&*place.store, &record, &mut file).await.map_err(|failure| failure.in_file(path))?;
     finish(file, path, existing)?;
     let shown = path.to_string_lossy();
     if out.is_json() {
@@ -75,11 +68,10 @@ fn check(path: &Path, existing: Existing) -> Result<(), Failure> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::file(path, &error)),
-        Ok(metadata) if !metadata.is_file() => Err(Failure::refused(
-            "exists",
-            format!("{shown} exists and is not a plain file"),
-        )
-        .with_hint("name another file with `-o`")),
+        Ok(metadata) if !metadata.is_file() => {
+            Err(Failure::refused("exists", format!("{shown} exists and is not a plain file"))
+                .with_hint("name another file with `-o`"))
+        }
         Ok(_) if existing == Existing::Keep => Err(already_there(path)),
         Ok(_) => Ok(()),
     }
@@ -103,9 +95,7 @@ fn draft_beside(path: &Path) -> Result<NamedTempFile, Failure> {
 fn finish(mut file: BufWriter<NamedTempFile>, path: &Path, existing: Existing) -> Result<(), Failure> {
     let synced = file.flush().and_then(|()| file.get_ref().as_file().sync_all());
     synced.map_err(|error| Failure::file(path, &error))?;
-    let draft = file
-        .into_inner()
-        .map_err(|error| Failure::file(path, error.error()))?;
+    let draft = file.into_inner().map_err(|error| Failure::file(path, error.error()))?;
     let named = match existing {
         Existing::Keep => draft.persist_noclobber(path),
         Existing::Replace => draft.persist(path),

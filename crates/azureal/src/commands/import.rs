@@ -50,9 +50,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         }
     }
     import.progress.clear();
-    let Import {
-        report, mut failures, ..
-    } = import;
+    let Import { report, mut failures, .. } = import;
     if out.is_json() {
         out.json(&report)?;
     }
@@ -66,10 +64,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
             for failure in &failures {
                 warn(failure.message());
             }
-            Err(Failure::new(
-                "import",
-                format!("{count} things could not be imported"),
-            ))
+            Err(Failure::new("import", format!("{count} things could not be imported")))
         }
     }
 }
@@ -129,16 +124,9 @@ impl Import<'_> {
         if folder.files.is_empty() {
             let message = format!("{} holds nothing that can be imported", path.display());
             let failure = Failure::new("not_recognised", message);
-            self.failed(
-                path,
-                failure.with_hint("`azureal import --help` lists what can be"),
-            );
+            self.failed(path, failure.with_hint("`azureal import --help` lists what can be"));
         } else if folder.others > 0 {
-            warn(&format!(
-                "{}: {} passed over",
-                path.display(),
-                counted(folder.others, "other file")
-            ));
+            warn(&format!("{}: {} passed over", path.display(), counted(folder.others, "other file")));
         }
         for (file, failure) in folder.broken {
             // The folder was named, not this file: the rest can be imported, and that is no failure.
@@ -156,10 +144,7 @@ impl Import<'_> {
         if self.is_own_store(path) {
             let message = format!("{} is the store that would be imported into", path.display());
             let failure = Failure::new("same_store", message);
-            self.failed(
-                path,
-                failure.with_hint("`--store` names another one to import into"),
-            );
+            self.failed(path, failure.with_hint("`--store` names another one to import into"));
             return Ok(());
         }
         let mut source = match Source::open(path, self.format).await {
@@ -189,11 +174,7 @@ impl Import<'_> {
         let line = match outcome {
             Outcome::New(id, events) => {
                 self.imported(arrival, id, events, false);
-                format!(
-                    "{} with {}, from {source}",
-                    called(id, arrival),
-                    counted(events as u64, "event")
-                )
+                format!("{} with {}, from {source}", called(id, arrival), counted(events as u64, "event"))
             }
             Outcome::Continued(id, events) => {
                 self.imported(arrival, id, events, true);
@@ -201,10 +182,7 @@ impl Import<'_> {
                 format!("{} has {events}, from {source}", called(id, arrival))
             }
             Outcome::Unchanged(id) => {
-                self.report.unchanged.push(Known {
-                    id: id.to_string(),
-                    source: arrival.source.clone(),
-                });
+                self.report.unchanged.push(Known { id: id.to_string(), source: arrival.source.clone() });
                 format!("{id} is unchanged, from {source}")
             }
         };
@@ -234,10 +212,7 @@ impl Import<'_> {
     fn problem(&mut self, source: &str, message: &str) {
         self.progress.clear();
         warn(&format!("{source}: {message}"));
-        self.report.problems.push(Problem {
-            source: source.to_owned(),
-            message: message.to_owned(),
-        });
+        self.report.problems.push(Problem { source: source.to_owned(), message: message.to_owned() });
     }
 
     /// Notes a file that cannot be imported.
@@ -254,10 +229,9 @@ impl Import<'_> {
     }
 
     fn note(&mut self, path: &Path, failure: &Failure) {
-        self.report.problems.push(Problem {
-            source: path.display().to_string(),
-            message: failure.message().to_owned(),
-        });
+        self.report
+            .problems
+            .push(Problem { source: path.display().to_string(), message: failure.message().to_owned() });
     }
 
     fn is_own_store(&self, path: &Path) -> bool {
@@ -285,12 +259,7 @@ struct Progress {
 
 impl Progress {
     fn new() -> Self {
-        Self {
-            terminal: io::stderr().is_terminal(),
-            since: Instant::now(),
-            shown: None,
-            count: 0,
-        }
+        Self { terminal: io::stderr().is_terminal(), since: Instant::now(), shown: None, count: 0 }
     }
 
     fn tick(&mut self) {

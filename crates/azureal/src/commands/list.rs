@@ -41,10 +41,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         None if out.is_terminal() && !out.is_json() => Some(ON_A_TERMINAL),
         limit => limit,
     };
-    let query = ListQuery {
-        worktree: (!args.all).then(|| place.project.worktree_filter()),
-        limit,
-    };
+    let query = ListQuery { worktree: (!args.all).then(|| place.project.worktree_filter()), limit };
     let records = place.store.list(&query).await?;
     if out.is_json() {
         return write_json(&records, out);
@@ -66,10 +63,7 @@ async fn tell_why_empty(place: &Place, limit: Option<usize>) -> Result<(), Failu
     if limit == Some(0) {
         return Ok(());
     }
-    let any = ListQuery {
-        worktree: None,
-        limit: Some(1),
-    };
+    let any = ListQuery { worktree: None, limit: Some(1) };
     tell(if place.store.list(&any).await?.is_empty() {
         "no sessions yet; `azureal import` takes over those of other programs"
     } else {
@@ -119,17 +113,13 @@ impl Table {
         let mut columns = vec![
             column("", Align::Left, &|record| record.id.to_string()),
             column("", Align::Left, &|record| badge(record).to_owned()),
-            column("NAME", Align::Left, &|record| {
-                text(if has_name(record) { &record.name } else { "" })
-            }),
+            column("NAME", Align::Left, &|record| text(if has_name(record) { &record.name } else { "" })),
         ];
         if all_worktrees {
             columns.push(column("WORKTREE", Align::Left, &|record| text(&record.worktree)));
         }
         columns.extend([
-            column("AGENT", Align::Left, &|record| {
-                text(record.counts.agent.as_deref().unwrap_or(""))
-            }),
+            column("AGENT", Align::Left, &|record| text(record.counts.agent.as_deref().unwrap_or(""))),
             column("AGE", Align::Right, &|record| age(&record.created_at, now)),
             column("MSGS", Align::Right, &|record| record.counts.messages.to_string()),
             column("TOKENS", Align::Right, &|record| match record
@@ -141,17 +131,11 @@ impl Table {
                 tokens => count(tokens),
             }),
             column("COST", Align::Right, &|record| cost(record.cost_usd)),
-            column("PREVIEW", Align::Left, &|record| {
-                one_line(record.counts.preview_text())
-            }),
+            column("PREVIEW", Align::Left, &|record| one_line(record.counts.preview_text())),
         ]);
         // A column that has nothing in it is not worth its space.
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
-        Self {
-            columns,
-            badges: records.iter().map(badge).collect(),
-            width,
-        }
+        Self { columns, badges: records.iter().map(badge).collect(), width }
     }
 
     fn render(&self, paint: Paint) -> String {
@@ -159,10 +143,7 @@ impl Table {
         let mut out = paint.quiet(&self.row(titles));
         out.push('\n');
         for (index, badge) in self.badges.iter().enumerate() {
-            let cells = self
-                .columns
-                .iter()
-                .map(|column| column.cells.get(index).map_or("", String::as_str));
+            let cells = self.columns.iter().map(|column| column.cells.get(index).map_or("", String::as_str));
             let row = self.row(cells);
             let painted = match *badge {
                 DONE => row.replacen(DONE, &paint.success(DONE), 1),
@@ -235,11 +216,7 @@ fn shortened(text: &str, width: usize) -> String {
 }
 
 fn cost(dollars: f64) -> String {
-    if dollars > 0.0 {
-        format!("${dollars:.2}")
-    } else {
-        String::new()
-    }
+    if dollars > 0.0 { format!("${dollars:.2}") } else { String::new() }
 }
 
 /// Returns how long ago that was: 5s, 12m, 3h, 4d, 6w, 2y. Nothing for a time that cannot be read.
@@ -248,22 +225,13 @@ fn age(created_at: &str, now: Timestamp) -> String {
         return String::new();
     };
     let seconds = now.as_second().saturating_sub(created.as_second()).max(0);
-    const UNITS: [(i64, char); 6] = [
-        (365 * 86_400, 'y'),
-        (14 * 86_400, 'w'),
-        (86_400, 'd'),
-        (3_600, 'h'),
-        (60, 'm'),
-        (0, 's'),
-    ];
-    UNITS
-        .iter()
-        .find(|(from, _)| seconds >= *from)
-        .map_or_else(String::new, |(from, letter)| match letter {
-            // Two weeks are counted in weeks, one is counted in days.
-            'w' => format!("{}w", seconds / (7 * 86_400)),
-            _ => format!("{}{letter}", seconds / (*from).max(1)),
-        })
+    const UNITS: [(i64, char); 6] =
+        [(365 * 86_400, 'y'), (14 * 86_400, 'w'), (86_400, 'd'), (3_600, 'h'), (60, 'm'), (0, 's')];
+    UNITS.iter().find(|(from, _)| seconds >= *from).map_or_else(String::new, |(from, letter)| match letter {
+        // Two weeks are counted in weeks, one is counted in days.
+        'w' => format!("{}w", seconds / (7 * 86_400)),
+        _ => format!("{}{letter}", seconds / (*from).max(1)),
+    })
 }
 
 #[cfg(test)]
@@ -295,10 +263,7 @@ mod tests {
         let mut first = record(12, "fix-login\u{1b}[31m");
         first.completed = Some(true);
         first.cost_usd = 0.126;
-        first.tokens = Tokens {
-            input: 1200,
-            output: 34,
-        };
+        first.tokens = Tokens { input: 1200, output: 34 };
         first.counts.messages = 4;
         first.counts.agent = Some("claude".into());
         first.counts.preview = Some("修复登录页面的错误\nand then some more of it".into());

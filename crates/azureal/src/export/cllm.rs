@@ -36,17 +36,11 @@ pub(super) async fn write(
     if tokens > 0 {
         metadata.insert("total_tokens".to_owned(), tokens.into());
     }
-    let messages: Vec<Value> = fold
-        .finish()
-        .iter()
-        .map(|message| json!({"role": message.role, "content": flat(message)}))
-        .collect();
+    let messages: Vec<Value> =
+        fold.finish().iter().map(|message| json!({"role": message.role, "content": flat(message)})).collect();
     // A store that keeps no times has no better answer.
-    let created_at = if record.created_at.is_empty() {
-        Timestamp::now().to_string()
-    } else {
-        record.created_at.clone()
-    };
+    let created_at =
+        if record.created_at.is_empty() { Timestamp::now().to_string() } else { record.created_at.clone() };
     let conversation = json!({
         "id": conversation_id(record),
         "model": record.counts.model.as_deref().unwrap_or(""),
@@ -72,15 +66,8 @@ fn keep_record(system: &SystemMessage, metadata: &mut Map<String, Value>) {
 /// Returns an id that cllm takes: its name if that is of the right characters, else its number.
 fn conversation_id(record: &SessionRecord) -> String {
     let usable = !record.name.is_empty()
-        && record
-            .name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    if usable {
-        record.name.clone()
-    } else {
-        record.id.to_string()
-    }
+        && record.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    if usable { record.name.clone() } else { record.id.to_string() }
 }
 
 /// Returns the blocks of a message as one text: cllm knows nothing else.
@@ -92,9 +79,7 @@ fn flat(message: &Message) -> String {
             Block::Text { text } => text.clone(),
             Block::Image(image) => image_note(image),
             Block::ToolUse { name, input, .. } => format!("[tool call: {name} {}]", input.as_str()),
-            Block::ToolResult {
-                content, is_error, ..
-            } => {
+            Block::ToolResult { content, is_error, .. } => {
                 let heading = if *is_error { "tool error" } else { "tool result" };
                 format!("[{heading}]\n{}", output_text(content))
             }

@@ -40,10 +40,7 @@ pub(super) async fn write(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let session = to_json(&SessionLine::exported(record))?;
-    write!(
-        out,
-        "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\n\"session\":{session},\n\"events\":["
-    )?;
+    write!(out, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\n\"session\":{session},\n\"events\":[")?;
     let mut damaged = Damaged::default();
     let mut separator = "\n";
     each_page(store, record.id, Range::All, |page| {

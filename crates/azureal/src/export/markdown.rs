@@ -49,11 +49,9 @@ fn section(event: &Event) -> Option<String> {
         Event::Command(command) => format!("## Command\n\n{}", code(&command.name)),
         Event::ToolCall(call) => called(&call.tool_name, &call.input),
         Event::ToolResult(result) => answered(&result.content, result.is_error),
-        Event::Message(MessageEvent { role, content }) => content
-            .iter()
-            .map(|block| of_block(*role, block))
-            .collect::<Vec<_>>()
-            .join("\n\n"),
+        Event::Message(MessageEvent { role, content }) => {
+            content.iter().map(|block| of_block(*role, block)).collect::<Vec<_>>().join("\n\n")
+        }
         Event::Error(error) => quoted("Error", &error.message),
         Event::Complete(complete) => format!(
             "*{} in {}*",
@@ -78,9 +76,7 @@ fn of_block(role: Role, block: &Block) -> String {
         Block::Text { text } => format!("{heading}\n\n{text}"),
         Block::Image(image) => format!("{heading}\n\n{}", image_note(image)),
         Block::ToolUse { name, input, .. } => called(name, input),
-        Block::ToolResult {
-            content, is_error, ..
-        } => answered(&output_text(content), *is_error),
+        Block::ToolResult { content, is_error, .. } => answered(&output_text(content), *is_error),
     }
 }
 

@@ -55,10 +55,7 @@ async fn each_event(
         for stored in &page {
             take(stored.event().unwrap_or_else(|damage| {
                 damaged.note(stored, &damage.to_string());
-                Event::error(
-                    "damaged",
-                    format!("event {} cannot be read: {damage}", stored.seq),
-                )
+                Event::error("damaged", format!("event {} cannot be read: {damage}", stored.seq))
             }))?;
         }
         Ok(())

@@ -59,30 +59,11 @@ pub(crate) async fn arrive(
         };
         match compare(store, &name, arrival, &note).await? {
             Found::Nothing => {
-                return create(
-                    store,
-                    worktree,
-                    arrival,
-                    NewMark {
-                        name,
-                        note: text(&note)?,
-                    },
-                )
-                .await;
+                return create(store, worktree, arrival, NewMark { name, note: text(&note)? }).await;
             }
             Found::All(id) => return Ok(Outcome::Unchanged(id)),
             Found::Beginning(id, old) => {
-                return go_on(
-                    store,
-                    id,
-                    arrival,
-                    &old,
-                    NewMark {
-                        name,
-                        note: text(&note)?,
-                    },
-                )
-                .await;
+                return go_on(store, id, arrival, &old, NewMark { name, note: text(&note)? }).await;
             }
             Found::Another => copy += 1,
         }
@@ -126,17 +107,10 @@ async fn compare(
         let is_there = stored_hash(store, id, note.events).await? == Some(note.hash.clone());
         return Ok(if is_there { Found::All(id) } else { Found::Another });
     }
-    let is_beginning = arrival
-        .events
-        .get(..old.events)
-        .is_some_and(|beginning| hash(beginning) == old.hash);
+    let is_beginning = arrival.events.get(..old.events).is_some_and(|beginning| hash(beginning) == old.hash);
     let untouched = record.counts.events == old.events as u64
         && stored_hash(store, id, old.events).await?.as_ref() == Some(&old.hash);
-    Ok(if is_beginning && untouched {
-        Found::Beginning(id, old)
-    } else {
-        Found::Another
-    })
+    Ok(if is_beginning && untouched { Found::Beginning(id, old) } else { Found::Another })
 }
 
 async fn create(
@@ -146,10 +120,7 @@ async fn create(
     mark: NewMark,
 ) -> Result<Outcome, Failure> {
     if let Some(name) = arrival.name.take_if(|name| check_name(name).is_err()) {
-        let problem = format!(
-            "{} cannot be the name of a session; it has none now",
-            quoted(&name)
-        );
+        let problem = format!("{} cannot be the name of a session; it has none now", quoted(&name));
         arrival.problems.push(problem);
     }
     let new = NewSession {
@@ -157,11 +128,7 @@ async fn create(
         worktree: arrival.worktree.clone().unwrap_or_else(|| worktree.to_owned()),
     };
     let id = store.create(new).await?;
-    let turn = Turn {
-        events: new_events(&arrival.events)?,
-        tokens: arrival.tokens,
-        mark: Some(mark),
-    };
+    let turn = Turn { events: new_events(&arrival.events)?, tokens: arrival.tokens, mark: Some(mark) };
     if let Err(error) = store.append(id, turn).await {
         // An import is whole or not at all. If this fails too, an empty session is left, and the next
         // import does not mind it.
@@ -276,10 +243,7 @@ mod tests {
             worktree: None,
             events: texts.iter().map(|text| Event::user(*text).to_json()).collect(),
             compactions: Vec::new(),
-            tokens: Tokens {
-                input: texts.len() as u64 * 10,
-                output: 0,
-            },
+            tokens: Tokens { input: texts.len() as u64 * 10, output: 0 },
             problems: Vec::new(),
         }
     }

@@ -28,14 +28,8 @@ struct Tables {
 }
 
 const TABLES: [Tables; 2] = [
-    Tables {
-        messages: "axio_context_messages",
-        tokens: "axio_context_tokens",
-    },
-    Tables {
-        messages: "messages",
-        tokens: "context_tokens",
-    },
+    Tables { messages: "axio_context_messages", tokens: "axio_context_tokens" },
+    Tables { messages: "messages", tokens: "context_tokens" },
 ];
 
 /// The columns without which a table is not axio's.
@@ -70,11 +64,7 @@ impl Source {
         if sessions.is_empty() {
             return Err(super::recognise::unknown(database.source()));
         }
-        Ok(Self {
-            connection,
-            sessions: sessions.into_iter(),
-            database,
-        })
+        Ok(Self { connection, sessions: sessions.into_iter(), database })
     }
 
     pub(super) fn next(&mut self) -> Option<Result<Arrival, Failure>> {
@@ -86,9 +76,7 @@ impl Source {
         let mut conversation = Conversation::default();
         self.read_messages(session, &mut conversation)
             .map_err(|error| self.database.sqlite_failure(error))?;
-        let tokens = self
-            .read_tokens(session)
-            .map_err(|error| self.database.sqlite_failure(error))?;
+        let tokens = self.read_tokens(session).map_err(|error| self.database.sqlite_failure(error))?;
         let (events, problems) = conversation.finish();
         Ok(Arrival {
             source: format!("{} {}", self.database.source().display(), session.id),
@@ -103,10 +91,8 @@ impl Source {
     }
 
     fn read_messages(&self, session: &Session, conversation: &mut Conversation) -> rusqlite::Result<()> {
-        let sql = format!(
-            "SELECT * FROM {} WHERE session_id = ?1 ORDER BY position",
-            session.tables.messages
-        );
+        let sql =
+            format!("SELECT * FROM {} WHERE session_id = ?1 ORDER BY position", session.tables.messages);
         let mut statement = self.connection.prepare(&sql)?;
         let mut rows = statement.query([&session.id])?;
         while let Some(row) = rows.next()? {
@@ -121,10 +107,7 @@ impl Source {
                 Err(why) => conversation.left_out(position as u64, &why),
             }
             // A column that only newer files have.
-            if row
-                .get_ref("provenance")
-                .is_ok_and(|value| value != ValueRef::Null)
-            {
+            if row.get_ref("provenance").is_ok_and(|value| value != ValueRef::Null) {
                 conversation.without_form("provenance of a message, left out");
             }
         }
@@ -170,13 +153,8 @@ fn sessions_in(connection: &Connection, tables: Tables) -> rusqlite::Result<Vec<
         tables.messages
     );
     let mut statement = connection.prepare(&sql)?;
-    let sessions = statement.query_map([], |row| {
-        Ok(Session {
-            tables,
-            id: row.get(0)?,
-            created_at: row.get(1)?,
-        })
-    })?;
+    let sessions =
+        statement.query_map([], |row| Ok(Session { tables, id: row.get(0)?, created_at: row.get(1)? }))?;
     sessions.collect()
 }
 
@@ -196,9 +174,7 @@ fn unpacked(content: &str) -> Result<String, String> {
         let bytes = BASE64.decode(packed).map_err(|error| error.to_string())?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(bytes.as_slice()).take(LARGEST_MESSAGE + 1);
-        reader
-            .read_to_string(&mut text)
-            .map_err(|error| error.to_string())?;
+        reader.read_to_string(&mut text).map_err(|error| error.to_string())?;
         if text.len() as u64 > LARGEST_MESSAGE {
             return Err(format!("it is larger than {LARGEST_MESSAGE} bytes"));
         }

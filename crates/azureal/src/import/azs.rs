@@ -26,16 +26,9 @@ impl Source {
     pub(super) async fn open(database: Database) -> Result<Self, Failure> {
         let store = SqliteStore::open(database.path(), SqliteOptions::default())
             .map_err(|error| database.failure(error))?;
-        let mut records = store
-            .list(&ListQuery::default())
-            .await
-            .map_err(|error| database.failure(error))?;
+        let mut records = store.list(&ListQuery::default()).await.map_err(|error| database.failure(error))?;
         records.sort_by_key(|record| record.id);
-        Ok(Self {
-            store,
-            records: records.into_iter(),
-            database,
-        })
+        Ok(Self { store, records: records.into_iter(), database })
     }
 
     pub(super) async fn next(&mut self) -> Option<Result<Arrival, Failure>> {
@@ -59,11 +52,8 @@ impl Source {
                 kept.add(stored.seq.0, &stored.kind, text);
             }
         }
-        let compactions = self
-            .store
-            .compactions(record.id)
-            .await
-            .map_err(|error| self.database.failure(error))?;
+        let compactions =
+            self.store.compactions(record.id).await.map_err(|error| self.database.failure(error))?;
         Ok(Arrival {
             source: format!("{} {}", self.database.source().display(), record.id),
             origin: origin(&record.id.to_string(), &record.created_at),

@@ -41,12 +41,7 @@ struct Compaction {
 }
 
 pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
-    let Exported {
-        version,
-        session,
-        events,
-        compactions,
-    } = parse(path, text)?;
+    let Exported { version, session, events, compactions } = parse(path, text)?;
     if version > VERSION {
         return Err(Failure::new(
             "newer",
@@ -69,16 +64,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         worktree: Some(session.worktree).filter(|worktree| !worktree.is_empty()),
         compactions: compactions
             .into_iter()
-            .map(|compaction| Summary {
-                covers: kept.up_to(compaction.after_seq),
-                text: compaction.summary,
-            })
+            .map(|compaction| Summary { covers: kept.up_to(compaction.after_seq), text: compaction.summary })
             .collect(),
         events: kept.texts,
-        tokens: Tokens {
-            input: session.input_tokens,
-            output: session.output_tokens,
-        },
+        tokens: Tokens { input: session.input_tokens, output: session.output_tokens },
         problems: kept.problems,
     })
 }

@@ -20,9 +20,7 @@ pub(super) fn events_of(
     let mut blocks = Vec::new();
     let known = role.parse::<Role>();
     if known.is_err() {
-        report(&format!(
-            "message of the unknown role `{role}`, kept as the user's"
-        ));
+        report(&format!("message of the unknown role `{role}`, kept as the user's"));
         blocks.push(Block::text(format!("[role: {role}]")));
     }
     let mut is_only_reasoning = false;
@@ -65,10 +63,8 @@ enum Part {
 
 fn read(part: &Json, report: &mut dyn FnMut(&str)) -> Part {
     if let Ok(block) = part.read::<Block>() {
-        let signed = part
-            .fields()
-            .get("signature")
-            .is_some_and(|raw| raw.get() != "\"\"" && raw.get() != "null");
+        let signed =
+            part.fields().get("signature").is_some_and(|raw| raw.get() != "\"\"" && raw.get() != "null");
         if signed {
             report("provider's signature, left out");
         }
@@ -78,10 +74,7 @@ fn read(part: &Json, report: &mut dyn FnMut(&str)) -> Part {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or("");
     let block = match kind {
         "reasoning" | "thinking" => {
-            let text = value
-                .get("text")
-                .or_else(|| value.get("thinking"))
-                .and_then(Value::as_str);
+            let text = value.get("text").or_else(|| value.get("thinking")).and_then(Value::as_str);
             if let Some(text) = text.filter(|text| !text.is_empty()) {
                 report("reasoning block, kept apart from the messages");
                 return Part::Reasoning(text.to_owned());
@@ -118,11 +111,7 @@ fn tool_result(value: &Value, report: &mut dyn FnMut(&str)) -> Option<Block> {
     };
     Some(Block::ToolResult {
         tool_use_id: value.get("tool_use_id")?.as_str()?.to_owned(),
-        content: if parts.is_empty() {
-            ToolOutput::Text(String::new())
-        } else {
-            ToolOutput::Parts(parts)
-        },
+        content: if parts.is_empty() { ToolOutput::Text(String::new()) } else { ToolOutput::Parts(parts) },
         is_error: value.get("is_error").and_then(Value::as_bool).unwrap_or(false),
     })
 }
@@ -152,10 +141,7 @@ fn abridged(value: &Value) -> Value {
             Value::String(format!("{start}… ({} characters)", text.chars().count()))
         }
         Value::Array(values) => values.iter().map(abridged).collect(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| (name.clone(), abridged(value)))
-            .collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), abridged(value))).collect(),
         other => other.clone(),
     }
 }
@@ -178,9 +164,7 @@ mod tests {
         let content = r#"[{"type":"text","text":"a"},{"type":"tool_use","id":"t","name":"Bash","input":{"n":12345678901234567890123}}]"#;
         let (events, reports) = read_message("assistant", content);
         assert_eq!(reports, [""; 0]);
-        let Block::ToolUse { input, .. } = &fold(events)[0].content[1] else {
-            panic!()
-        };
+        let Block::ToolUse { input, .. } = &fold(events)[0].content[1] else { panic!() };
         assert_eq!(input.as_str(), r#"{"n":12345678901234567890123}"#);
         let (events, _) = read_message("user", r#""plain""#);
         assert_eq!(events, [Event::user("plain")]);
@@ -188,10 +172,7 @@ mod tests {
 
     #[test]
     fn pictures_of_both_shapes_are_read() {
-        let expected = [Message::new(
-            Role::User,
-            [Block::image(MediaType::Png, [1, 2, 3])],
-        )];
+        let expected = [Message::new(Role::User, [Block::image(MediaType::Png, [1, 2, 3])])];
         for content in [
             r#"[{"type":"image","media_type":"image/png","data":"AQID"}]"#,
             r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AQID"}}]"#,
@@ -221,42 +202,27 @@ mod tests {
         assert_eq!(events[0].kind(), "Reasoning");
         let messages = fold(events);
         let text = messages[0].first_text().unwrap();
-        assert!(
-            text.starts_with("[audio block: ") && text.contains("(5000 characters)"),
-            "{text}"
-        );
+        assert!(text.starts_with("[audio block: ") && text.contains("(5000 characters)"), "{text}");
         assert!(text.len() < 300);
 
         let (events, reports) = read_message("tool", r#""out""#);
         assert_eq!(reports.len(), 1);
-        assert_eq!(
-            fold(events)[0].content,
-            [Block::text("[role: tool]"), Block::text("out")]
-        );
+        assert_eq!(fold(events)[0].content, [Block::text("[role: tool]"), Block::text("out")]);
     }
 
     #[test]
     fn results_may_lack_what_others_do_not_write() {
-        let (events, _) = read_message(
-            "user",
-            r#"[{"type":"tool_result","tool_use_id":"t","content":null}]"#,
-        );
+        let (events, _) =
+            read_message("user", r#"[{"type":"tool_result","tool_use_id":"t","content":null}]"#);
         assert_eq!(fold(events)[0].content, [Block::tool_result("t", "")]);
         let (events, reports) = read_message(
             "user",
             r#"[{"type":"tool_result","tool_use_id":"t","content":[{"type":"video"}]}]"#,
         );
         assert_eq!(reports.len(), 1);
-        let Block::ToolResult {
-            content: ToolOutput::Parts(parts),
-            ..
-        } = &fold(events)[0].content[0]
-        else {
+        let Block::ToolResult { content: ToolOutput::Parts(parts), .. } = &fold(events)[0].content[0] else {
             panic!()
         };
-        assert_eq!(
-            parts,
-            &[OutputPart::Text(r#"[video block: {"type":"video"}]"#.into())]
-        );
+        assert_eq!(parts, &[OutputPart::Text(r#"[video block: {"type":"video"}]"#.into())]);
     }
 }

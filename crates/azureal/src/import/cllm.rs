@@ -38,14 +38,9 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         conversation.without_form(&format!("record of context commands that cannot be read: {why}"));
     }
     // The system message stays the first event.
-    let at = usize::from(matches!(
-        conversation.events.first(),
-        Some(Event::SystemMessage(_))
-    ));
+    let at = usize::from(matches!(conversation.events.first(), Some(Event::SystemMessage(_))));
     if let Some(model) = stored.model.filter(|model| !model.is_empty()) {
-        conversation
-            .events
-            .insert(at, Event::ModelSwitch(ModelSwitch { model }));
+        conversation.events.insert(at, Event::ModelSwitch(ModelSwitch { model }));
     }
     let (events, problems) = conversation.finish();
     Ok(Arrival {

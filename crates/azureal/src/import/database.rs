@@ -36,10 +36,7 @@ impl Database {
     /// Copies a database. The file and everything beside it stay as they are.
     pub(super) fn copy_of(source: &Path) -> Result<Self, Failure> {
         let here = |error| Failure::file(source, &error);
-        let folder = tempfile::Builder::new()
-            .prefix("azureal-import-")
-            .tempdir()
-            .map_err(here)?;
+        let folder = tempfile::Builder::new().prefix("azureal-import-").tempdir().map_err(here)?;
         let copy = folder.path().join("copy");
         // Links are the user's own; what opens the file refuses them.
         let real = fs::canonicalize(source).map_err(here)?;
@@ -59,12 +56,7 @@ impl Database {
             Err(error) => return Err(foreign(source, error)),
         }
         let tables = tables(&copy).map_err(|error| foreign(source, error))?;
-        Ok(Self {
-            source: source.to_owned(),
-            copy,
-            tables,
-            _folder: folder,
-        })
+        Ok(Self { source: source.to_owned(), copy, tables, _folder: folder })
     }
 
     /// Returns the file that was copied.
@@ -108,14 +100,10 @@ impl Database {
 fn sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
     let place = path.display().to_string();
     match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => StoreError::Corrupt {
-            place,
-            why: error.to_string(),
-        },
-        _ => StoreError::Other {
-            place,
-            source: Box::new(error),
-        },
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Corrupt { place, why: error.to_string() }
+        }
+        _ => StoreError::Other { place, source: Box::new(error) },
     }
 }
 
@@ -178,12 +166,7 @@ fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn private_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 /// Lets SQLite bring a copy into order that its writer left in the middle of something.

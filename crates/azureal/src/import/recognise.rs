@@ -30,26 +30,17 @@ impl Content {
         let failed = |error| Failure::file(path, &error);
         // A pipe or a device might never end.
         if !fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(Failure::new(
-                NOT_RECOGNISED,
-                format!("{} is not a plain file", path.display()),
-            ));
+            return Err(Failure::new(NOT_RECOGNISED, format!("{} is not a plain file", path.display())));
         }
         let mut file = File::open(path).map_err(failed)?;
         let mut bytes = Vec::new();
         let start = SQLITE.len() as u64;
-        file.by_ref()
-            .take(start)
-            .read_to_end(&mut bytes)
-            .map_err(failed)?;
+        file.by_ref().take(start).read_to_end(&mut bytes).map_err(failed)?;
         if bytes == SQLITE {
             return Ok(Self::Database);
         }
         if bytes.is_empty() {
-            return Err(Failure::new(
-                NOT_RECOGNISED,
-                format!("{} is empty", path.display()),
-            ));
+            return Err(Failure::new(NOT_RECOGNISED, format!("{} is empty", path.display())));
         }
         if !bytes.iter().any(|byte| matches!(byte, b'{' | b'[')) {
             return Err(unknown(path));
@@ -65,11 +56,8 @@ impl Content {
 
 /// The answer when a file is none of ours.
 pub(super) fn unknown(path: &Path) -> Failure {
-    Failure::new(
-        NOT_RECOGNISED,
-        format!("{} is in none of the formats that import knows", path.display()),
-    )
-    .with_hint("`azureal import --help` lists them")
+    Failure::new(NOT_RECOGNISED, format!("{} is in none of the formats that import knows", path.display()))
+        .with_hint("`azureal import --help` lists them")
 }
 
 /// What a text was recognised as.
@@ -136,11 +124,10 @@ pub(super) fn of_text(path: &Path, text: &str) -> Result<Recognised, Failure> {
 pub(super) fn parse<'a, T: Deserialize<'a>>(path: &Path, text: &'a str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| match error.classify() {
         Category::Data => unknown(path),
-        Category::Eof => Failure::new(
-            "broken",
-            format!("{} ends in the middle of its JSON: {error}", path.display()),
-        )
-        .with_hint("nothing of it was imported; get a whole copy of the file"),
+        Category::Eof => {
+            Failure::new("broken", format!("{} ends in the middle of its JSON: {error}", path.display()))
+                .with_hint("nothing of it was imported; get a whole copy of the file")
+        }
         Category::Syntax | Category::Io => {
             Failure::new(NOT_RECOGNISED, format!("{} is not JSON: {error}", path.display()))
                 .with_hint("`azureal import --help` lists the formats that it knows")
@@ -191,11 +178,7 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_their_content() {
-        let of = |text: &str| {
-            of_text(Path::new("f"), text)
-                .map(|recognised| recognised.format)
-                .ok()
-        };
+        let of = |text: &str| of_text(Path::new("f"), text).map(|recognised| recognised.format).ok();
         for (text, expected) in [
             (r#"{"format":"azureal-session","version":1}"#, Some(Format::Json)),
             (r#"{"id":"a","model":"m","messages":[]}"#, Some(Format::Cllm)),

@@ -58,24 +58,12 @@ fn json_has_everything_and_comes_back() {
     assert_eq!(first.json()["compactions"][0]["summary"], "They began.");
     // To the byte, also what has an odd shape.
     let events = |ran: &Ran| {
-        ran.stdout
-            .lines()
-            .filter(|line| line.starts_with("{\"seq\""))
-            .collect::<Vec<_>>()
-            .join("\n")
+        ran.stdout.lines().filter(|line| line.starts_with("{\"seq\"")).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(events(&first), events(&second));
-    assert!(
-        first.stdout.contains(r#""text":"{\"Odd\": 1,\n \"Even\": 2}""#),
-        "{first}"
-    );
+    assert!(first.stdout.contains(r#""text":"{\"Odd\": 1,\n \"Even\": 2}""#), "{first}");
     // And once more, it changes nothing.
-    assert!(
-        other
-            .run(&["import", path.to_str().unwrap()])
-            .quiet()
-            .contains("unchanged")
-    );
+    assert!(other.run(&["import", path.to_str().unwrap()]).quiet().contains("unchanged"));
 }
 
 #[test]
@@ -241,19 +229,10 @@ fn a_file_is_private_and_never_overwritten_by_accident() {
     fs::write(&file, "mine").unwrap();
     assert_eq!(world.run(&["export", "demo", "-o", "out.json", "--json"]).code, 3);
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
-    assert_eq!(
-        world.run(&["export", "demo", "-o", "out.json", "--force"]).code,
-        0
-    );
-    assert!(
-        fs::read_to_string(&file)
-            .unwrap()
-            .starts_with("{\"format\":\"azureal-session\"")
-    );
-    let left: Vec<_> = fs::read_dir(world.path("p"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    assert_eq!(world.run(&["export", "demo", "-o", "out.json", "--force"]).code, 0);
+    assert!(fs::read_to_string(&file).unwrap().starts_with("{\"format\":\"azureal-session\""));
+    let left: Vec<_> =
+        fs::read_dir(world.path("p")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 3, "no draft is left: {left:?}");
 }
 

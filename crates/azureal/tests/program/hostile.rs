@@ -18,10 +18,7 @@ fn check(world: &World, arguments: &[&str]) {
             .collect();
         assert_eq!(acting, [], "{arguments:?} {name}: {text:?}");
     }
-    assert!(
-        !(ran.stdout.is_empty() && ran.stderr.is_empty()),
-        "{arguments:?} prints nothing"
-    );
+    assert!(!(ran.stdout.is_empty() && ran.stderr.is_empty()), "{arguments:?} prints nothing");
 }
 
 #[test]

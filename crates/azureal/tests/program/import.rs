@@ -30,12 +30,7 @@ const CLLM: &str = r#"{
 }"#;
 
 fn count(world: &World) -> usize {
-    world
-        .run(&["list", "--all", "--json"])
-        .json()
-        .as_array()
-        .unwrap()
-        .len()
+    world.run(&["list", "--all", "--json"]).json().as_array().unwrap().len()
 }
 
 /// Imports twice, and says what came of it the first time; the second time nothing may change.
@@ -80,10 +75,7 @@ fn a_conversation_that_has_grown_goes_on() {
     let path = world.file("c.json", CLLM);
     let path = path.to_str().unwrap();
     world.run(&["import", path]).quiet();
-    conversation["messages"]
-        .as_array_mut()
-        .unwrap()
-        .push(json!({"role": "user", "content": "More"}));
+    conversation["messages"].as_array_mut().unwrap().push(json!({"role": "user", "content": "More"}));
     conversation["metadata"]["total_tokens"] = json!(50);
     world.file("c.json", &conversation.to_string());
     insta::assert_snapshot!(world.run(&["import", path]), @r"
@@ -92,39 +84,21 @@ fn a_conversation_that_has_grown_goes_on() {
     S1 conv-1a2b3c4d has 1 new event, from [folder]/c.json
     ");
     let list = world.run(&["list", "--json"]).json();
-    assert_eq!(
-        (list.as_array().unwrap().len(), &list[0]["input_tokens"]),
-        (1, &json!(50))
-    );
+    assert_eq!((list.as_array().unwrap().len(), &list[0]["input_tokens"]), (1, &json!(50)));
     // A moved file is the same conversation.
     fs::rename(path, world.path("moved.json")).unwrap();
-    assert!(
-        world
-            .run(&["import", world.path("moved.json").to_str().unwrap()])
-            .quiet()
-            .contains("unchanged")
-    );
+    assert!(world.run(&["import", world.path("moved.json").to_str().unwrap()]).quiet().contains("unchanged"));
     // One that was rewritten is another.
     conversation["messages"][1]["content"] = json!("Good day");
     world.file("c.json", &conversation.to_string());
-    assert!(
-        world
-            .run(&["import", path])
-            .quiet()
-            .starts_with("S2 conv-1a2b3c4d with 5 events")
-    );
+    assert!(world.run(&["import", path]).quiet().starts_with("S2 conv-1a2b3c4d with 5 events"));
     assert_eq!(count(&world), 2);
     import_twice(&world, "c.json");
     import_twice(&world, "moved.json");
     assert_eq!(count(&world), 2);
     // What was deleted can be had again.
     world.run(&["rm", "S1", "--yes"]).quiet();
-    assert!(
-        world
-            .run(&["import", world.path("moved.json").to_str().unwrap()])
-            .quiet()
-            .starts_with("S3 ")
-    );
+    assert!(world.run(&["import", world.path("moved.json").to_str().unwrap()]).quiet().starts_with("S3 "));
 }
 
 #[test]
@@ -249,31 +223,11 @@ fn an_axio_database() {
     let world = World::new();
     fs::create_dir(world.path("db")).unwrap();
     let table = "axio_context_messages";
-    let connection = axio(
-        &world,
-        "db/axio.db",
-        table,
-        "axio_context_tokens",
-        "provenance TEXT,",
-    );
+    let connection = axio(&world, "db/axio.db", table, "axio_context_tokens", "provenance TEXT,");
     let long = format!(r#"[{{"type": "text", "text": "{}"}}]"#, "long ".repeat(200));
-    add(
-        &connection,
-        table,
-        "one",
-        0,
-        "user",
-        r#"plain:[{"type": "text", "text": "Hello"}]"#,
-    );
+    add(&connection, table, "one", 0, "user", r#"plain:[{"type": "text", "text": "Hello"}]"#);
     add(&connection, table, "one", 1, "assistant", &gzip(&long));
-    add(
-        &connection,
-        table,
-        "two",
-        0,
-        "user",
-        r#"[{"type": "text", "text": "raw"}]"#,
-    );
+    add(&connection, table, "two", 0, "user", r#"[{"type": "text", "text": "raw"}]"#);
     add(&connection, table, "two", 1, "assistant", "gzip:broken");
     add(
         &connection,
@@ -304,16 +258,8 @@ fn an_axio_database() {
     ");
     assert_eq!(world.snapshot("db"), before, "the source is as it was, and alone");
     let one = world.run(&["list", "--json"]).json();
-    let one = one
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|session| session["name"] == "one")
-        .unwrap();
-    assert_eq!(
-        (&one["input_tokens"], &one["output_tokens"]),
-        (&json!(105), &json!(21))
-    );
+    let one = one.as_array().unwrap().iter().find(|session| session["name"] == "one").unwrap();
+    assert_eq!((&one["input_tokens"], &one["output_tokens"]), (&json!(105), &json!(21)));
     assert_eq!(one["message_count"], 2);
 }
 
@@ -322,14 +268,7 @@ fn an_older_axio_database_in_use() {
     let world = World::new();
     fs::create_dir(world.path("db")).unwrap();
     let connection = axio(&world, "db/axio.db", "messages", "context_tokens", "");
-    add(
-        &connection,
-        "messages",
-        "one",
-        0,
-        "user",
-        r#"[{"type": "text", "text": "Hello"}]"#,
-    );
+    add(&connection, "messages", "one", 0, "user", r#"[{"type": "text", "text": "Hello"}]"#);
     // What was written is in the log only, while the connection is open.
     assert!(world.path("db/axio.db-wal").exists());
     insta::assert_snapshot!(import_twice(&world, "db/axio.db"), @r"
@@ -337,21 +276,9 @@ fn an_older_axio_database_in_use() {
     --- stdout
     S1 one with 1 event, from [folder]/db/axio.db one
     ");
-    add(
-        &connection,
-        "messages",
-        "one",
-        1,
-        "assistant",
-        r#"[{"type": "text", "text": "Hi"}]"#,
-    );
+    add(&connection, "messages", "one", 1, "assistant", r#"[{"type": "text", "text": "Hi"}]"#);
     let path = world.path("db/axio.db");
-    assert!(
-        world
-            .run(&["import", path.to_str().unwrap()])
-            .quiet()
-            .contains("S1 one has 1 new event,")
-    );
+    assert!(world.run(&["import", path.to_str().unwrap()]).quiet().contains("S1 one has 1 new event,"));
 }
 
 #[test]
@@ -359,12 +286,7 @@ fn another_store() {
     let other = World::new();
     let mut session = exported(
         "first",
-        &[
-            user("one"),
-            assistant("two"),
-            json!("Compacted"),
-            json!({"Telemetry": {"a": 1.50}}),
-        ],
+        &[user("one"), assistant("two"), json!("Compacted"), json!({"Telemetry": {"a": 1.50}})],
     );
     session["compactions"] = json!([{"after_seq": 2, "summary": "sum"}]);
     session["session"]["input_tokens"] = json!(9);
@@ -375,10 +297,7 @@ fn another_store() {
     other.run(&["fork", "first"]).quiet();
     Connection::open(other.store())
         .unwrap()
-        .execute(
-            "UPDATE events SET data = x'00' WHERE session_id = 2 AND seq = 2",
-            [],
-        )
+        .execute("UPDATE events SET data = x'00' WHERE session_id = 2 AND seq = 2", [])
         .unwrap();
     let before = other.snapshot("p/.azureal");
 
@@ -396,36 +315,20 @@ fn another_store() {
     --- stderr
     warning: [folder]/in/a.azs S2: event 2 (UserMessage) was left out, because it cannot be read: not an event: expected value at line 1 column 1
     ");
-    assert_eq!(
-        (other.snapshot("p/.azureal"), world.snapshot("in")),
-        (before, copied)
-    );
+    assert_eq!((other.snapshot("p/.azureal"), world.snapshot("in")), (before, copied));
     // To the byte.
     let show = |world: &World| world.run(&["show", "first", "--json"]).quiet();
     assert_eq!(show(&world), show(&other));
-    assert_eq!(
-        world.run(&["context", "first"]).quiet(),
-        other.run(&["context", "first"]).quiet()
-    );
+    assert_eq!(world.run(&["context", "first"]).quiet(), other.run(&["context", "first"]).quiet());
     assert_eq!(world.run(&["show", "second", "--json"]).json_lines().len(), 2);
     let first = world.run(&["list", "--json"]).json();
-    let first = first
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|session| session["name"] == "first")
-        .unwrap();
+    let first = first.as_array().unwrap().iter().find(|session| session["name"] == "first").unwrap();
     assert_eq!(first["input_tokens"], 9);
     // What was exported from there is the same session.
     let exported = other.run(&["export", "first", "-o", "first.json"]);
     assert_eq!(exported.code, 0);
     let path = other.path("p/first.json");
-    assert!(
-        world
-            .run(&["import", path.to_str().unwrap()])
-            .quiet()
-            .contains("unchanged")
-    );
+    assert!(world.run(&["import", path.to_str().unwrap()]).quiet().contains("unchanged"));
 }
 
 #[test]
@@ -447,25 +350,14 @@ fn a_source_whose_writer_died_is_read_and_left_alone() {
     fs::create_dir(world.path("live")).unwrap();
     fs::create_dir(world.path("dead")).unwrap();
     let connection = axio(&world, "live/axio.db", "messages", "context_tokens", "");
-    add(
-        &connection,
-        "messages",
-        "one",
-        0,
-        "user",
-        r#"[{"type": "text", "text": "Hello"}]"#,
-    );
+    add(&connection, "messages", "one", 0, "user", r#"[{"type": "text", "text": "Hello"}]"#);
     for suffix in ["", "-wal"] {
         let from = world.path(&format!("live/axio.db{suffix}"));
         fs::copy(from, world.path(&format!("dead/axio.db{suffix}"))).unwrap();
     }
     drop(connection);
     let before = world.snapshot("dead");
-    assert!(
-        import_twice(&world, "dead/axio.db")
-            .quiet()
-            .contains("S1 one with 1 event,")
-    );
+    assert!(import_twice(&world, "dead/axio.db").quiet().contains("S1 one with 1 event,"));
     assert_eq!(world.snapshot("dead"), before);
 }
 
@@ -475,9 +367,7 @@ fn half_of_a_transaction_is_not_imported() {
     fs::create_dir(world.path("live")).unwrap();
     fs::create_dir(world.path("dead")).unwrap();
     let connection = axio(&world, "live/axio.db", "messages", "context_tokens", "");
-    connection
-        .execute_batch("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 2;")
-        .unwrap();
+    connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 2;").unwrap();
     let content = format!(r#"[{{"type": "text", "text": "{}"}}]"#, "long ".repeat(2000));
     add(&connection, "messages", "one", 0, "user", &content);
     connection.execute_batch("BEGIN").unwrap();
@@ -491,11 +381,7 @@ fn half_of_a_transaction_is_not_imported() {
     }
     drop(connection);
     let before = world.snapshot("dead");
-    assert!(
-        import_twice(&world, "dead/axio.db")
-            .quiet()
-            .contains("S1 one with 1 event,")
-    );
+    assert!(import_twice(&world, "dead/axio.db").quiet().contains("S1 one with 1 event,"));
     assert_eq!(world.snapshot("dead"), before);
 }
 
@@ -570,20 +456,14 @@ fn what_cannot_be_imported_says_why() {
     --- stderr
     {"error":{"kind":"not_recognised","message":"[folder]/nothing holds nothing that can be imported","hint":"`azureal import --help` lists what can be"}}
     "#);
-    Connection::open(world.path("in/foreign.db"))
-        .unwrap()
-        .execute_batch("CREATE TABLE t (x)")
-        .unwrap();
+    Connection::open(world.path("in/foreign.db")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
     insta::assert_snapshot!(world.run(&["import", world.path("in/foreign.db").to_str().unwrap()]), @r"
     exit code 1
     --- stderr
     error: [folder]/in/foreign.db is in none of the formats that import knows
     hint: `azureal import --help` lists them
     ");
-    assert!(
-        !world.path("p/.azureal").exists(),
-        "nothing was imported, so nothing was made"
-    );
+    assert!(!world.path("p/.azureal").exists(), "nothing was imported, so nothing was made");
 }
 
 #[test]
@@ -617,10 +497,7 @@ fn a_format_can_be_asked_for() {
 #[test]
 fn names_that_cannot_be_names_are_left_out() {
     let world = World::new();
-    world.file(
-        "c.json",
-        r#"{"id":"S7","model":"","messages":[{"role":"user","content":"x"}]}"#,
-    );
+    world.file("c.json", r#"{"id":"S7","model":"","messages":[{"role":"user","content":"x"}]}"#);
     insta::assert_snapshot!(import_twice(&world, "c.json"), @r"
     exit code 0
     --- stdout

@@ -66,13 +66,7 @@ fn the_last_events_can_be_shown_alone() {
     let numbers: Vec<_> = lines.iter().map(|line| line["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [9, 10]);
     assert_eq!(world.run(&["show", "S1", "--last", "0", "--json"]).quiet(), "");
-    assert_eq!(
-        world
-            .run(&["show", "S1", "--last", "99", "--json"])
-            .json_lines()
-            .len(),
-        10
-    );
+    assert_eq!(world.run(&["show", "S1", "--last", "99", "--json"]).json_lines().len(), 10);
 }
 
 #[test]
@@ -99,29 +93,16 @@ fn events_are_shown_to_programs_as_they_are_stored() {
 fn a_damaged_event_is_reported_and_the_rest_is_shown() {
     let world = conversation();
     let database = rusqlite::Connection::open(world.store()).unwrap();
-    database
-        .execute("UPDATE events SET data = x'00ff00' WHERE seq = 5", [])
-        .unwrap();
+    database.execute("UPDATE events SET data = x'00ff00' WHERE seq = 5", []).unwrap();
     drop(database);
     let ran = world.run(&["show", "S1", "--json"]);
     assert_eq!(ran.code, 0);
     let lines = ran.json_lines();
     assert_eq!(lines.len(), 10);
-    assert!(
-        lines[4]["error"].is_string() && lines[4].get("data").is_none(),
-        "{}",
-        lines[4]
-    );
-    assert!(
-        ran.stderr
-            .starts_with("warning: one event of S1 cannot be read: event 5"),
-        "{ran}"
-    );
+    assert!(lines[4]["error"].is_string() && lines[4].get("data").is_none(), "{}", lines[4]);
+    assert!(ran.stderr.starts_with("warning: one event of S1 cannot be read: event 5"), "{ran}");
     let ran = world.run(&["show", "S1"]);
-    assert!(
-        ran.stdout.contains("event 5 (AssistantText) cannot be read"),
-        "{ran}"
-    );
+    assert!(ran.stdout.contains("event 5 (AssistantText) cannot be read"), "{ran}");
     assert!(ran.stdout.contains("It is b."), "{ran}");
     assert_eq!(ran.code, 0);
 }
@@ -131,10 +112,7 @@ fn sessions_are_listed() {
     let world = conversation();
     world.session(
         "hello",
-        &[
-            user("Hello,\nworld"),
-            json!({"Complete": {"success": false, "duration_ms": 5, "cost_usd": 0.0}}),
-        ],
+        &[user("Hello,\nworld"), json!({"Complete": {"success": false, "duration_ms": 5, "cost_usd": 0.0}})],
     );
     let ran = world.run(&["list"]);
     // The age is the only thing that moves.
@@ -223,10 +201,7 @@ fn the_context_begins_at_the_newest_summary() {
     let context = world.run(&["context", "a", "--json"]).json();
     assert_eq!(context["compaction"], json!({"after_seq": 2}));
     let text = context["text"].as_str().unwrap();
-    assert!(
-        text.contains("They counted.") && text.contains("three") && !text.contains("two"),
-        "{text}"
-    );
+    assert!(text.contains("They counted.") && text.contains("three") && !text.contains("two"), "{text}");
 }
 
 #[test]
@@ -354,9 +329,7 @@ fn a_fork_copies_history_up_to_a_point() {
 
 fn long_session() -> World {
     let world = World::new();
-    let events: Vec<_> = (0..6000)
-        .map(|number| user(&format!("{number} {}", "x".repeat(100))))
-        .collect();
+    let events: Vec<_> = (0..6000).map(|number| user(&format!("{number} {}", "x".repeat(100)))).collect();
     world.session("long", &events);
     world
 }
@@ -364,24 +337,16 @@ fn long_session() -> World {
 #[test]
 fn a_closed_pipe_ends_the_program_in_silence() {
     let world = long_session();
-    for arguments in [
-        &["show", "long"][..],
-        &["show", "long", "--json"],
-        &["export", "long"],
-        &["context", "long"],
-    ] {
+    for arguments in
+        [&["show", "long"][..], &["show", "long", "--json"], &["export", "long"], &["context", "long"]]
+    {
         let mut child = world.start(arguments);
         let mut first = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut first)
-            .unwrap();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
         assert!(!first.is_empty());
         let output = child.wait_with_output().unwrap();
         assert_eq!(
-            (
-                output.status.code(),
-                String::from_utf8_lossy(&output.stderr).as_ref()
-            ),
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
             (Some(0), ""),
             "{arguments:?}"
         );
@@ -397,14 +362,8 @@ fn output_that_nobody_reads_stops_nobody() {
     reader.read_line(&mut first).unwrap();
     let since = Instant::now();
     world.session("other", &[user("x")]);
-    assert!(
-        since.elapsed() < Duration::from_secs(20),
-        "the writer had to wait"
-    );
-    assert!(
-        child.try_wait().unwrap().is_none(),
-        "the reader was not in the middle of it"
-    );
+    assert!(since.elapsed() < Duration::from_secs(20), "the writer had to wait");
+    assert!(child.try_wait().unwrap().is_none(), "the reader was not in the middle of it");
     drop(reader);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -8,10 +8,7 @@ use crate::world::{World, user};
 fn without_a_command_there_is_help() {
     let world = World::new();
     let text = world.run(&[]).quiet();
-    assert!(
-        text.starts_with("One conversation, any agent\n\nUsage: azureal"),
-        "{text}"
-    );
+    assert!(text.starts_with("One conversation, any agent\n\nUsage: azureal"), "{text}");
     assert!(world.run(&["--version"]).quiet().starts_with("azureal 0."));
     assert!(!world.path("p/.azureal").exists());
 }
@@ -72,13 +69,7 @@ fn stores_that_are_not_supported_say_so() {
 fn the_store_can_be_chosen() {
     let world = World::new();
     world.session("here", &[user("hello")]);
-    let list = |store: &str| {
-        world
-            .command(&["list", "--json"])
-            .env("AZUREAL_STORE", store)
-            .output()
-            .unwrap()
-    };
+    let list = |store: &str| world.command(&["list", "--json"]).env("AZUREAL_STORE", store).output().unwrap();
     assert_eq!(list("memory:").stdout, b"[]\n");
     assert_eq!(list("other.azs").stdout, b"[]\n");
     // An empty variable is none.
@@ -133,17 +124,10 @@ fn worktrees_share_the_store_and_list_their_own() {
     world.file("p/.git/worktrees/w/HEAD", "ref: refs/heads/feature\n");
     let dot_git = world.file("w/.git", &format!("gitdir: {}\n", git_dir.display()));
     fs::write(git_dir.join("gitdir"), dot_git.to_str().unwrap()).unwrap();
-    world.file(
-        "c.json",
-        r#"{"id":"from-w","model":"m","messages":[{"role":"user","content":"x"}]}"#,
-    );
+    world.file("c.json", r#"{"id":"from-w","model":"m","messages":[{"role":"user","content":"x"}]}"#);
 
     let in_w = |arguments: &[&str]| {
-        let output = world
-            .command(arguments)
-            .current_dir(world.path("w"))
-            .output()
-            .unwrap();
+        let output = world.command(arguments).current_dir(world.path("w")).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     in_w(&["import", "../c.json"]);
@@ -154,16 +138,9 @@ fn worktrees_share_the_store_and_list_their_own() {
         "{own}"
     );
     let all = in_w(&["list", "--all"]);
-    assert!(
-        all.contains("from-w") && all.contains("main-one") && all.contains("WORKTREE"),
-        "{all}"
-    );
+    assert!(all.contains("from-w") && all.contains("main-one") && all.contains("WORKTREE"), "{all}");
     assert!(!world.run(&["list"]).stdout.contains("from-w"));
-    let other = world
-        .command(&["list"])
-        .current_dir(world.path("w"))
-        .output()
-        .unwrap();
+    let other = world.command(&["list"]).current_dir(world.path("w")).output().unwrap();
     assert_eq!(other.status.code(), Some(0));
 }
 
@@ -183,9 +160,6 @@ fn nothing_is_coloured_where_nobody_sees_it() {
     world.session("a", &[user("hello")]);
     for arguments in [&["list"][..], &["show", "a"], &["--help"], &["show", "zzz"]] {
         let ran = world.run(arguments);
-        assert!(
-            !ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'),
-            "{ran}"
-        );
+        assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{ran}");
     }
 }

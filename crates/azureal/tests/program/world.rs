@@ -15,9 +15,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let world = Self {
-            folder: TempDir::new().unwrap(),
-        };
+        let world = Self { folder: TempDir::new().unwrap() };
         world.file("p/.git/HEAD", "ref: refs/heads/main\n");
         world
     }
@@ -41,11 +39,7 @@ impl World {
     /// The program, ready to be run in the project and with nothing of our environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_azureal"));
-        command
-            .args(arguments)
-            .current_dir(self.path("p"))
-            .env_clear()
-            .stdin(Stdio::null());
+        command.args(arguments).current_dir(self.path("p")).env_clear().stdin(Stdio::null());
         command
     }
 
@@ -68,11 +62,7 @@ impl World {
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Child {
-        self.command(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
+        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// Puts a session with exactly these events into the store.
