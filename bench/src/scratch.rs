@@ -71,7 +71,7 @@ pub(crate) fn fresh(name: &str, journal: Journal) -> Result<(PathBuf, SqliteStor
 
 /// Says what a session of the benchmark is made with.
 pub(crate) fn session() -> NewSession {
-    NewSession { name: None, worktree: ".".into() }
+    NewSession { name: None, worktree: ".".into(), ..NewSession::default() }
 }
 
 /// Makes a turn of these messages, nothing shortened.

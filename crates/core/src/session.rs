@@ -105,6 +105,8 @@ pub struct NewSession {
     pub name: Option<String>,
     /// The worktree it belongs to, relative to the project root (`.` for the main one).
     pub worktree: String,
+    /// When it was made, as `2026-01-31T09:30:00Z`, if that was not just now: a session from elsewhere.
+    pub created_at: Option<String>,
 }
 
 /// A session as it is listed: all but its events.

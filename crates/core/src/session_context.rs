@@ -64,7 +64,11 @@ impl<S: SessionStore + ?Sized> SessionContext<S> {
         match &self.address {
             Address::Number(id) => Ok(*id),
             Address::Name(name) => {
-                let new = NewSession { name: Some(name.clone()), worktree: self.worktree.clone() };
+                let new = NewSession {
+                    name: Some(name.clone()),
+                    worktree: self.worktree.clone(),
+                    ..NewSession::default()
+                };
                 self.store.find_or_create(new).await
             }
         }
@@ -102,7 +106,7 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
     async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
         // A session that has not been made yet is made now, so that the fork lives in the same store.
         let id = self.number_or_create().await?;
-        let new = NewSession { name: None, worktree: self.worktree.clone() };
+        let new = NewSession { name: None, worktree: self.worktree.clone(), ..NewSession::default() };
         let fork = self.store.fork(id, Seq::END, new).await?;
         let fork = Self::open(Arc::clone(&self.store), &fork.to_string())?;
         Ok(Box::new(fork.in_worktree(self.worktree.clone())))

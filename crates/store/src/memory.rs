@@ -49,6 +49,7 @@ struct State {
 struct Session {
     name: Option<String>,
     worktree: String,
+    created_at: String,
     /// What [`State::activity`] was when it was active last.
     active: u64,
     completed: Option<bool>,
@@ -106,6 +107,7 @@ impl State {
         let session = Session {
             name: new.name,
             worktree: new.worktree,
+            created_at: new.created_at.unwrap_or_default(),
             active: self.next_activity(),
             ..Session::default()
         };
@@ -144,7 +146,7 @@ impl Session {
             id,
             name: self.called(id),
             worktree: self.worktree.clone(),
-            created_at: String::new(),
+            created_at: self.created_at.clone(),
             completed: self.completed,
             duration_ms: self.duration_ms,
             cost_usd: self.cost_usd,

@@ -51,7 +51,11 @@ fn appending_worker(path: &Path) {
         Ok(store) => store,
         Err(error) => return say(format!("unopened {}", error.kind())),
     };
-    let id = match wait(store.find_or_create(NewSession { name: Some("s".into()), worktree: ".".into() })) {
+    let id = match wait(store.find_or_create(NewSession {
+        name: Some("s".into()),
+        worktree: ".".into(),
+        ..NewSession::default()
+    })) {
         Ok(id) => id,
         Err(error) => return say(format!("unmade {}", error.kind())),
     };
@@ -180,7 +184,12 @@ fn check_after_kill(project: &Project, said: &Said) {
     assert!(turns.starts_with(&said.acknowledged), "{turns:?} {}", said.all);
     assert!(turns.len() <= said.acknowledged.len() + 1, "{turns:?} {}", said.all);
     let store = project.store();
-    let id = wait(store.find_or_create(NewSession { name: Some("s".into()), worktree: ".".into() })).unwrap();
+    let id = wait(store.find_or_create(NewSession {
+        name: Some("s".into()),
+        worktree: ".".into(),
+        ..NewSession::default()
+    }))
+    .unwrap();
     wait(store.append(id, turn(9))).unwrap();
     drop(store);
     assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
@@ -197,9 +206,19 @@ fn a_kill_at_any_call_of_an_append_loses_nothing() {
     let with_history = || {
         let project = Project::new();
         let store = project.store();
-        let id = wait(store.create(NewSession { name: Some("other".into()), worktree: ".".into() })).unwrap();
+        let id = wait(store.create(NewSession {
+            name: Some("other".into()),
+            worktree: ".".into(),
+            ..NewSession::default()
+        }))
+        .unwrap();
         append(&store, id, (0..200).map(|number| Event::user(noise(number))));
-        wait(store.create(NewSession { name: Some("s".into()), worktree: ".".into() })).unwrap();
+        wait(store.create(NewSession {
+            name: Some("s".into()),
+            worktree: ".".into(),
+            ..NewSession::default()
+        }))
+        .unwrap();
         project
     };
     let test = "a_kill_at_any_call_of_an_append_loses_nothing";
@@ -232,7 +251,12 @@ fn a_write_or_sync_that_fails_is_an_error_and_the_next_turn_is_stored() {
     }
     let with_session = || {
         let project = Project::new();
-        wait(project.store().create(NewSession { name: Some("s".into()), worktree: ".".into() })).unwrap();
+        wait(project.store().create(NewSession {
+            name: Some("s".into()),
+            worktree: ".".into(),
+            ..NewSession::default()
+        }))
+        .unwrap();
         project
     };
     let test = "a_write_or_sync_that_fails_is_an_error_and_the_next_turn_is_stored";
@@ -304,7 +328,12 @@ fn a_full_disk_is_said_and_writing_goes_on_when_there_is_room() {
 fn the_check_finds_half_a_turn() {
     let project = Project::new();
     let store = project.store();
-    let id = wait(store.create(NewSession { name: Some("s".into()), worktree: ".".into() })).unwrap();
+    let id = wait(store.create(NewSession {
+        name: Some("s".into()),
+        worktree: ".".into(),
+        ..NewSession::default()
+    }))
+    .unwrap();
     let half = Turn { events: turn(0).events.into_iter().take(EVENTS - 1).collect(), ..Turn::default() };
     wait(store.append(id, half)).unwrap();
     drop(store);

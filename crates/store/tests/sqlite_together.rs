@@ -83,7 +83,7 @@ fn text_of(event: &Event) -> String {
 fn processes_that_start_at_once_make_one_store_and_one_session_of_a_name() {
     if let Some((_, path)) = scratch::role() {
         let store = SqliteStore::open(path, SqliteOptions::default()).unwrap();
-        let new = NewSession { name: Some("shared".into()), worktree: ".".into() };
+        let new = NewSession { name: Some("shared".into()), worktree: ".".into(), ..NewSession::default() };
         let id = wait(store.find_or_create(new)).unwrap();
         wait(store.append(id, Turn::verbatim([Event::user("here")]))).unwrap();
         wait(store.create(NewSession::default())).unwrap();

@@ -139,11 +139,18 @@ fn operation() -> impl Strategy<Value = Operation> {
     };
     let worktree = || select(&[".", "../feat", "/old/feat", "/old/feat/"][..]).prop_map(str::to_owned);
     let new = move || {
-        (proptest::option::of(any_name()), worktree())
-            .prop_map(|(name, worktree)| NewSession { name, worktree })
+        (proptest::option::of(any_name()), worktree()).prop_map(|(name, worktree)| NewSession {
+            name,
+            worktree,
+            ..NewSession::default()
+        })
     };
     let usable = move || {
-        (proptest::option::of(name()), worktree()).prop_map(|(name, worktree)| NewSession { name, worktree })
+        (proptest::option::of(name()), worktree()).prop_map(|(name, worktree)| NewSession {
+            name,
+            worktree,
+            ..NewSession::default()
+        })
     };
     let tokens = || (0..1000_u64, 0..1000_u64).prop_map(|(input, output)| Tokens { input, output });
     let seq = || {

@@ -32,7 +32,8 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     if let Some(name) = &args.name {
         check_name(name)?;
     }
-    let new = NewSession { name: args.name.clone(), worktree: place.project.worktree() };
+    let new =
+        NewSession { name: args.name.clone(), worktree: place.project.worktree(), ..NewSession::default() };
     let at = args.at.map_or(Seq::END, Seq);
     let id = place.store.fork(original.id, at, new).await?;
     let fork = place.store.get(id).await?;

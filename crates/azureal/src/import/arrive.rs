@@ -126,6 +126,7 @@ async fn create(
     let new = NewSession {
         name: arrival.name.clone(),
         worktree: arrival.worktree.clone().unwrap_or_else(|| worktree.to_owned()),
+        ..NewSession::default()
     };
     let id = store.create(new).await?;
     let turn = Turn { events: new_events(&arrival.events)?, tokens: arrival.tokens, mark: Some(mark) };

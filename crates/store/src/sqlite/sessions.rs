@@ -22,10 +22,11 @@ pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<Sessio
     if let Some(name) = &new.name {
         check_name(name)?;
     }
+    let created_at = new.created_at.clone().unwrap_or_else(now);
     let tick = counts::next_tick(connection)?;
     connection
         .prepare_cached("INSERT INTO sessions (name, worktree, created, active) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![new.name.as_deref().unwrap_or(""), new.worktree, now(), tick])?;
+        .execute(params![new.name.as_deref().unwrap_or(""), new.worktree, created_at, tick])?;
     let id = session_id(connection.last_insert_rowid())?;
     if new.name.is_none() {
         connection

@@ -105,7 +105,7 @@ fn azureal_store_zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn new_session(store: &SqliteStore) -> SessionId {
-    wait(store.create(NewSession { name: None, worktree: ".".into() })).unwrap()
+    wait(store.create(NewSession { name: None, worktree: ".".into(), ..NewSession::default() })).unwrap()
 }
 
 pub fn append(store: &SqliteStore, id: SessionId, events: impl IntoIterator<Item = Event>) -> Seq {

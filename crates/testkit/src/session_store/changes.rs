@@ -86,7 +86,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
     let before = store.get(id).await.unwrap();
 
     for at in (0..=length).map(Seq).chain([Seq::END]) {
-        let new = NewSession { name: Some(format!("fork at {at}")), worktree: "../fork".to_owned() };
+        let new = NewSession { worktree: "../fork".to_owned(), ..named(&format!("fork at {at}")) };
         let fork = store.fork(id, at, new).await.unwrap();
         let kept = at.0.min(length);
         assert_eq!(

@@ -33,6 +33,7 @@ crate::contract::contract! {
     sessions {
         a_number_is_never_used_twice,
         a_new_session_is_empty,
+        a_session_from_elsewhere_keeps_the_time_it_was_made,
         a_session_without_a_name_is_called_by_its_number,
         sessions_of_one_name_are_found_by_activity,
         a_name_is_compared_to_the_byte,
@@ -99,7 +100,7 @@ pub(crate) use log::odd_texts;
 type Store = Arc<dyn SessionStore>;
 
 fn unnamed() -> NewSession {
-    NewSession { name: None, worktree: ".".to_owned() }
+    NewSession { name: None, worktree: ".".to_owned(), ..NewSession::default() }
 }
 
 fn named(name: &str) -> NewSession {

@@ -32,7 +32,7 @@ pub(super) async fn a_number_is_never_used_twice(store: Store) {
 }
 
 pub(super) async fn a_new_session_is_empty(store: Store) {
-    let new = NewSession { name: Some("a name".to_owned()), worktree: "../feat".to_owned() };
+    let new = NewSession { worktree: "../feat".to_owned(), ..named("a name") };
     let id = store.create(new).await.unwrap();
     let record = store.get(id).await.unwrap();
     let created_at = record.created_at.clone();
@@ -56,6 +56,12 @@ pub(super) async fn a_new_session_is_empty(store: Store) {
     assert_eq!(store.list(&ListQuery::default()).await.unwrap(), [expected]);
     assert_eq!(read_all(&store, id).await, []);
     assert_eq!(store.compactions(id).await.unwrap(), []);
+}
+
+pub(super) async fn a_session_from_elsewhere_keeps_the_time_it_was_made(store: Store) {
+    let new = NewSession { created_at: Some("2024-02-29T12:00:00Z".to_owned()), ..unnamed() };
+    let id = store.create(new).await.unwrap();
+    assert_eq!(store.get(id).await.unwrap().created_at, "2024-02-29T12:00:00Z");
 }
 
 pub(super) async fn a_session_without_a_name_is_called_by_its_number(store: Store) {
@@ -185,7 +191,7 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
 pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
     let mut made = Vec::new();
     for worktree in [".", "../feat", "feat-branch", "/old/place/feat", "/old/place/other"] {
-        let new = NewSession { name: None, worktree: worktree.to_owned() };
+        let new = NewSession { name: None, worktree: worktree.to_owned(), ..NewSession::default() };
         made.push(store.create(new).await.unwrap());
     }
     let [main, path, branch, absolute, other] = made[..] else { unreachable!() };
