@@ -109,7 +109,7 @@ impl Transcript {
             Block::Image(image) => self.said(out, role.into(), &image_note(image)),
             Block::ToolUse { name, input, .. } => self.called(out, name, input, false),
             Block::ToolResult { content, is_error, .. } => {
-                self.answered(out, &output_text(content), *is_error)
+                self.answered(out, &output_text(content), *is_error);
             }
         }
     }

@@ -332,6 +332,51 @@ fn another_store() {
 }
 
 #[test]
+fn a_store_of_the_original_program() {
+    let world = World::new();
+    fs::create_dir(world.path("in")).unwrap();
+    let connection = Connection::open(world.path("in/sessions.azs")).unwrap();
+    connection
+        .execute_batch(
+            r#"CREATE TABLE sessions (id INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT '',
+                 worktree TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT (datetime('now')),
+                 completed INTEGER, duration_ms INTEGER, cost_usd REAL,
+                 last_claude_uuid TEXT NOT NULL DEFAULT '');
+               CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT,
+                 session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE, seq INTEGER NOT NULL,
+                 kind TEXT NOT NULL, data TEXT NOT NULL, char_len INTEGER NOT NULL DEFAULT 0,
+                 UNIQUE(session_id, seq));
+               CREATE TABLE compactions (id INTEGER PRIMARY KEY AUTOINCREMENT,
+                 session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
+                 after_seq INTEGER NOT NULL, summary TEXT NOT NULL,
+                 created TEXT NOT NULL DEFAULT (datetime('now')));
+               CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+               INSERT INTO meta VALUES ('schema_version', '3');
+               INSERT INTO sessions (id, name, worktree, created) VALUES
+                 (4, '', 'main', '2026-01-31 09:30:00'), (2, 'first', '', '2026-01-30 09:30:00');
+               -- It stores plain JSON where it cannot compress.
+               INSERT INTO events (session_id, seq, kind, data, char_len) VALUES
+                 (4, 1, 'UserMessage', CAST('{"UserMessage":{"content":"Hello"}}' AS BLOB), 5),
+                 (4, 2, 'AssistantText', CAST('{"AssistantText":{"text":"Hi"}}' AS BLOB), 2),
+                 (2, 1, 'UserMessage', CAST('{"UserMessage":{"content":"Before"}}' AS BLOB), 6);
+               INSERT INTO compactions (session_id, after_seq, summary) VALUES (4, 1, 'They met.');"#,
+        )
+        .unwrap();
+    drop(connection);
+    let before = world.snapshot("in");
+    insta::assert_snapshot!(import_twice(&world, "in/sessions.azs"), @r"
+    exit code 0
+    --- stdout
+    S1 first with 1 event, from [folder]/in/sessions.azs S2
+    S2 with 2 events, from [folder]/in/sessions.azs S4
+    ");
+    assert_eq!(world.snapshot("in"), before);
+    // A branch's name is one of the forms that a worktree has had; without any, it is the current one.
+    assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
+    assert_eq!(world.run(&["context", "S2", "--json"]).json()["compaction"], json!({"after_seq": 1}));
+}
+
+#[test]
 fn a_store_is_not_imported_into_itself() {
     let world = World::new();
     world.session("a", &[user("x")]);
