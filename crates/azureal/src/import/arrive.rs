@@ -8,6 +8,7 @@
 
 use azureal_core::{
     NewEvent, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, check_name,
+    normal_timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +114,12 @@ async fn compare(
     Ok(if is_beginning && untouched { Found::Beginning(id, old) } else { Found::Another })
 }
 
+/// Brings a time of another program into the form that is stored; nothing if it is no time.
+fn to_the_second(time: &str) -> Option<String> {
+    let time: jiff::Timestamp = normal_timestamp(time).parse().ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
 async fn create(
     store: &dyn SessionStore,
     worktree: &str,
@@ -123,10 +130,11 @@ async fn create(
         let problem = format!("{} cannot be the name of a session; it has none now", quoted(&name));
         arrival.problems.push(problem);
     }
+    let created_at = arrival.created_at.as_deref().and_then(to_the_second);
     let new = NewSession {
+        created_at,
         name: arrival.name.clone(),
         worktree: arrival.worktree.clone().unwrap_or_else(|| worktree.to_owned()),
-        ..NewSession::default()
     };
     let id = store.create(new).await?;
     let turn = Turn { events: new_events(&arrival.events)?, tokens: arrival.tokens, mark: Some(mark) };
@@ -242,6 +250,7 @@ mod tests {
             origin: "test:1".into(),
             name: Some("n".into()),
             worktree: None,
+            created_at: None,
             events: texts.iter().map(|text| Event::user(*text).to_json()).collect(),
             compactions: Vec::new(),
             tokens: Tokens { input: texts.len() as u64 * 10, output: 0 },

@@ -46,6 +46,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         origin: format!("axio-list:{hash}"),
         name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
         worktree: None,
+        created_at: None,
         events,
         compactions: Vec::new(),
         tokens: Tokens::default(),

@@ -83,6 +83,7 @@ impl Source {
             origin: format!("axio:{}@{}", session.id, session.created_at),
             name: Some(session.id.clone()),
             worktree: None,
+            created_at: Some(session.created_at.clone()),
             events,
             compactions: Vec::new(),
             tokens,

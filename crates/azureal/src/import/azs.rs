@@ -58,6 +58,7 @@ impl Source {
             source: format!("{} {}", self.database.source().display(), record.id),
             origin: origin(&record.id.to_string(), &record.created_at),
             name: has_name(record).then(|| record.name.clone()),
+            created_at: Some(record.created_at.clone()),
             worktree: Some(record.worktree.clone()).filter(|worktree| !worktree.is_empty()),
             compactions: compactions
                 .into_iter()

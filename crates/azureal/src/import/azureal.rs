@@ -61,6 +61,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         source: path.display().to_string(),
         origin: origin(&session.id, &session.created),
         name: Some(session.name).filter(|name| *name != session.id),
+        created_at: Some(session.created.clone()),
         worktree: Some(session.worktree).filter(|worktree| !worktree.is_empty()),
         compactions: compactions
             .into_iter()

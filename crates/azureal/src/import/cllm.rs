@@ -45,7 +45,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
     let (events, problems) = conversation.finish();
     Ok(Arrival {
         source: path.display().to_string(),
-        origin: format!("cllm:{}@{}", stored.id, stored.created_at.unwrap_or_default()),
+        origin: format!("cllm:{}@{}", stored.id, stored.created_at.as_deref().unwrap_or("")),
+        created_at: stored.created_at,
         name: Some(stored.id),
         worktree: None,
         events,

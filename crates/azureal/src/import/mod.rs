@@ -52,6 +52,8 @@ pub(crate) struct Arrival {
     pub(crate) name: Option<String>,
     /// The worktree it belonged to, in azureal's own formats.
     worktree: Option<String>,
+    /// When it was made, as its source says it.
+    created_at: Option<String>,
     /// The texts of its events; each of them can be read.
     events: Vec<String>,
     compactions: Vec<Summary>,
