@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use azureal_core::{Message, NewSession, SessionId, SessionStore, Turn, events_of_message};
 use azureal_store::SqliteStore;
-use azureal_store::sqlite::{Journal, SqliteOptions};
+use azureal_store::sqlite::{Journal, SqliteOptions, Work};
 use futures_executor::block_on;
 
 /// Returns the file of this name among the data.
@@ -57,7 +57,8 @@ pub(crate) fn size(path: &Path) -> u64 {
 
 /// Opens a store.
 pub(crate) fn open(path: &Path, journal: Journal) -> Result<SqliteStore> {
-    Ok(SqliteStore::open(path, SqliteOptions { journal })?)
+    // As the program's own commands do: they do one thing after the other.
+    Ok(SqliteStore::open(path, SqliteOptions { journal, work: Work::WhereCalled })?)
 }
 
 /// Removes what is there and opens a store with one session.

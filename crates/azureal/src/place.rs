@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use azureal_core::SessionStore;
-use azureal_store::sqlite::SqliteOptions;
+use azureal_store::sqlite::{SqliteOptions, Work};
 use azureal_store::{MemoryStore, SqliteStore};
 
 use crate::failure::{Failure, quoted};
@@ -31,7 +31,11 @@ impl Place {
             None => Some(project.store_path()),
         };
         let store: Arc<dyn SessionStore> = match &file {
-            Some(path) => Arc::new(SqliteStore::open(path, SqliteOptions::default())?),
+            Some(path) => {
+                // These commands do one thing after the other, so nobody is kept waiting.
+                let options = SqliteOptions { work: Work::WhereCalled, ..SqliteOptions::default() };
+                Arc::new(SqliteStore::open(path, options)?)
+            }
             None => Arc::new(MemoryStore::default()),
         };
         Ok(Self { store, project, store_file: file })

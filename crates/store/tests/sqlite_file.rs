@@ -438,7 +438,10 @@ fn a_page_of_large_events_is_cut_and_the_next_goes_on() {
 #[test]
 fn a_write_ahead_log_is_gone_when_the_last_one_closes() {
     let project = Project::new();
-    let wal = || SqliteStore::open(project.path(), SqliteOptions { journal: Journal::Wal }).unwrap();
+    let wal = || {
+        SqliteStore::open(project.path(), SqliteOptions { journal: Journal::Wal, ..SqliteOptions::default() })
+            .unwrap()
+    };
     let id = new_session(&project.store());
     let first = wal();
     append(&first, id, talk("x"));

@@ -58,7 +58,7 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
         }
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LARGEST_EVENT as i32 * 2)?;
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-        connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0;")?;
+        connection.execute_batch("PRAGMA cell_size_check = ON;")?;
         connection.set_prepared_statement_cache_capacity(32);
         Ok(connection)
     };
@@ -70,8 +70,8 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
 /// A store that was used in WAL mode goes back to DELETE when the last one closes it. While others hold
 /// it SQLite refuses, and the last of them does it.
 pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
-    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-    if mode == "wal" {
+    let has_log = connection.path().is_some_and(|path| Path::new(&format!("{path}-wal")).exists());
+    if has_log {
         connection.busy_timeout(Duration::ZERO)?;
         match connection.pragma_update(None, "journal_mode", "delete") {
             Err(error) if error.sqlite_error_code() != Some(rusqlite::ErrorCode::DatabaseBusy) => {

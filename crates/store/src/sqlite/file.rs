@@ -85,6 +85,7 @@ impl StoreFile {
                 self.check_file(&companion, &metadata)?;
             }
         }
+        self.make_private(&metadata);
         Ok(Some((self.real_path()?, Identity { device: metadata.dev(), inode: metadata.ino() })))
     }
 
@@ -95,21 +96,24 @@ impl StoreFile {
     }
 
     /// Takes from others what they should not have: older files were made with wider modes.
-    pub(super) fn make_private(&self) {
+    fn make_private(&self, metadata: &fs::Metadata) {
         // Not being allowed to is no reason to refuse: the file may be another's that is shared on purpose.
+        let is_wide = |metadata: &fs::Metadata| metadata.mode() & 0o077 != 0;
         let narrow = |path: &Path, mode: u32| -> io::Result<()> {
             let file = OpenOptions::new()
                 .read(true)
                 .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
                 .open(path)?;
             let metadata = file.metadata()?;
-            if metadata.mode() & 0o077 != 0 && metadata.uid() == rustix::process::geteuid().as_raw() {
+            if is_wide(&metadata) && metadata.uid() == rustix::process::geteuid().as_raw() {
                 file.set_permissions(Permissions::from_mode(mode))?;
             }
             Ok(())
         };
-        drop(narrow(&self.path, 0o600));
-        if self.lies_in_our_folder() {
+        if is_wide(metadata) {
+            drop(narrow(&self.path, 0o600));
+        }
+        if self.lies_in_our_folder() && fs::metadata(self.folder()).is_ok_and(|folder| is_wide(&folder)) {
             drop(narrow(self.folder(), 0o700));
         }
     }

@@ -37,6 +37,19 @@ use worker::Worker;
 pub struct SqliteOptions {
     /// How changes are made safe.
     pub journal: Journal,
+    /// Where the work is done.
+    pub work: Work,
+}
+
+/// Where the work of a store is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Work {
+    /// On a thread of the store's own: no call blocks, whatever the runtime.
+    #[default]
+    OnOwnThread,
+    /// Where it is called, which blocks: for programs that do one thing after the other. Saves two changes of
+    /// threads with every call.
+    WhereCalled,
 }
 
 /// How changes to the file are made safe.
@@ -79,13 +92,13 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the store in this file. One that is not there is made with its first session, not before.
     ///
-    /// This reads the file's header and brings an older file up to date; it blocks for so long. Every other
-    /// call leaves that to a thread of the store's own.
+    /// This reads the file's header and brings an older file up to date, and blocks for so long, wherever the
+    /// other calls do their work.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path = path.into();
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
-        let worker = Worker::start(database).map_err(|error| error::from_io(&path, error))?;
+        let worker = Worker::start(database, options.work).map_err(|error| error::from_io(&path, error))?;
         Ok(Self { worker })
     }
 
@@ -296,7 +309,6 @@ impl Database {
         let Some((path, identity)) = self.file.look()? else {
             return Ok(false);
         };
-        self.file.make_private();
         let mut connection = connection::open(&path, self.options.journal)?;
         let columns = schema::prepare(&path, &mut connection, &mut self.codec)?;
         self.open = Some(Open { connection, columns, identity });

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use azureal_core::StoreError;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::codec::Codec;
 use super::{counts, error};
@@ -115,7 +115,11 @@ pub(super) fn prepare(
     connection: &mut Connection,
     codec: &mut Codec,
 ) -> Result<SessionColumns, StoreError> {
-    if standing(path, connection)? == Standing::Older {
+    // One snapshot for both questions: taking and leaving the lock costs more than they do.
+    let snapshot = connection.unchecked_transaction().map_err(|error| error::from_sqlite(path, error))?;
+    let standing = standing(path, &snapshot)?;
+    drop(snapshot);
+    if standing == Standing::Older {
         match upgrade(path, connection, codec) {
             Ok(()) => {}
             Err(StoreError::ReadOnly { .. }) => {
@@ -131,37 +135,38 @@ pub(super) fn prepare(
 fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError> {
     let place = || path.display().to_string();
     let sqlite = |error| error::from_sqlite(path, error);
-    let mut tables = connection
-        .prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('sessions', 'events', 'compactions', 'meta')")
+    let tables: u32 = connection
+        .query_row(
+            "SELECT count(*) FROM sqlite_schema
+             WHERE type = 'table' AND name IN ('sessions', 'events', 'compactions', 'meta')",
+            [],
+            |row| row.get(0),
+        )
         .map_err(sqlite)?;
-    let count: u32 = tables.query_row([], |row| row.get(0)).map_err(sqlite)?;
-    if count != 4 {
-        return Err(StoreError::NotAStore {
-            place: place(),
-            why: "it is an SQLite file of another kind".to_owned(),
-        });
+    if tables != 4 {
+        let why = "it is an SQLite file of another kind".to_owned();
+        return Err(StoreError::NotAStore { place: place(), why });
     }
-    let mut version = connection.prepare("SELECT value FROM meta WHERE key = ?1").map_err(sqlite)?;
-    let mut version = |key: &str| -> Result<Option<String>, StoreError> {
-        version.query_row([key], |row| row.get(0)).optional().map_err(sqlite)
-    };
-    let mut known = |key: &'static str, known: u32| -> Result<Option<u32>, StoreError> {
-        let Some(found) = version(key)? else {
-            return Ok(None);
-        };
-        match found.parse::<u32>() {
+    let (schema_version, format): (Option<String>, Option<String>) = connection
+        .query_row(
+            "SELECT (SELECT value FROM meta WHERE key = 'schema_version'),
+                    (SELECT value FROM meta WHERE key = 'azureal_format')",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .map_err(sqlite)?;
+    let check = |what: &'static str, found: Option<String>, known: u32| match found {
+        None => Ok(None),
+        Some(found) => match found.parse::<u32>() {
             Ok(number) if number <= known => Ok(Some(number)),
             // A version that is no number is none that we know.
-            Ok(_) | Err(_) => Err(StoreError::Newer { place: place(), what: key, found, known }),
-        }
+            Ok(_) | Err(_) => Err(StoreError::Newer { place: place(), what, found, known }),
+        },
     };
-    let schema_version = known("schema_version", SCHEMA_VERSION)?;
-    let format = known("azureal_format", FORMAT)?;
-    Ok(if schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) {
-        Standing::Ours
-    } else {
-        Standing::Older
-    })
+    let schema_version = check("schema_version", schema_version, SCHEMA_VERSION)?;
+    let format = check("azureal_format", format, FORMAT)?;
+    let is_ours = schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT);
+    Ok(if is_ours { Standing::Ours } else { Standing::Older })
 }
 
 /// Adds what an older file lacks, in one transaction.

@@ -1,7 +1,9 @@
-//! The thread that a store's connection lives on.
+//! Where the work of a store is done.
 //!
-//! SQLite blocks, and the seam promises that nobody who waits for it does. One thread per store is also all
-//! that a database with one writer can use. It needs no particular runtime: any executor can wait for it.
+//! SQLite blocks. A program with a runtime must not be blocked by it, so by default the connection lives on a
+//! thread of its own; one per store is all that a database with one writer can use, and any executor can
+//! wait for it. A program that does one thing after the other has nothing to gain from that, and pays for two
+//! changes of threads with every call: it may have the work done where it calls.
 
 use std::sync::mpsc;
 use std::sync::{Mutex, PoisonError};
@@ -10,28 +12,57 @@ use std::thread::JoinHandle;
 use azureal_core::StoreError;
 use futures_channel::oneshot;
 
+use super::Work;
+
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// Runs jobs on a value that lives on a thread of its own, one after the other.
-pub(super) struct Worker<T> {
-    jobs: Mutex<Option<mpsc::Sender<Job<T>>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+/// Runs jobs on a value, one after the other.
+pub(super) enum Worker<T> {
+    OnOwnThread(Thread<T>),
+    WhereCalled(Mutex<T>),
 }
 
 impl<T: Send + 'static> Worker<T> {
+    pub(super) fn start(value: T, work: Work) -> std::io::Result<Self> {
+        Ok(match work {
+            Work::OnOwnThread => Self::OnOwnThread(Thread::start(value)?),
+            Work::WhereCalled => Self::WhereCalled(Mutex::new(value)),
+        })
+    }
+
+    /// Runs a job and returns what it gives. A job that has begun runs to its end even if nobody waits for it
+    /// any more.
+    pub(super) async fn run<R: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut T) -> R + Send + 'static,
+    ) -> Result<R, StoreError> {
+        match self {
+            Self::OnOwnThread(thread) => thread.run(job).await,
+            // A job that panicked has left a transaction that SQLite rolls back: the value is sound.
+            Self::WhereCalled(value) => Ok(job(&mut value.lock().unwrap_or_else(PoisonError::into_inner))),
+        }
+    }
+}
+
+/// A thread and the value that lives on it.
+pub(super) struct Thread<T> {
+    jobs: Mutex<Option<mpsc::Sender<Job<T>>>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl<T: Send + 'static> Thread<T> {
     /// Moves `value` to a thread, where it is dropped when there are no more jobs.
-    pub(super) fn start(mut value: T) -> std::io::Result<Self> {
+    fn start(mut value: T) -> std::io::Result<Self> {
         let (sender, jobs) = mpsc::channel::<Job<T>>();
-        let thread = std::thread::Builder::new().name("azureal-store".to_owned()).spawn(move || {
+        let handle = std::thread::Builder::new().name("azureal-store".to_owned()).spawn(move || {
             for job in jobs {
                 job(&mut value);
             }
         })?;
-        Ok(Self { jobs: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { jobs: Mutex::new(Some(sender)), handle: Some(handle) })
     }
 
-    /// Runs a job and returns what it gives. The job runs to its end even if nobody waits for it any more.
-    pub(super) async fn run<R: Send + 'static>(
+    async fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut T) -> R + Send + 'static,
     ) -> Result<R, StoreError> {
@@ -51,12 +82,13 @@ impl<T: Send + 'static> Worker<T> {
     }
 }
 
-impl<T> Drop for Worker<T> {
+impl<T> Drop for Thread<T> {
     /// Waits until all jobs are done and the file is closed: whoever drops a store may move its file.
     fn drop(&mut self) {
         drop(self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            drop(thread.join());
+        if let Some(handle) = self.handle.take() {
+            // A thread that panicked has said so itself, and its jobs were answered with `Closed`.
+            drop(handle.join());
         }
     }
 }
