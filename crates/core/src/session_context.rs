@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
-const PAGE: usize = 1000;
+const PAGE: usize = 400;
 
 /// A session of any [`SessionStore`], as a [`ContextStore`].
 ///

@@ -33,14 +33,17 @@ impl Codec {
         self.compressor.compress(json.as_bytes())
     }
 
-    /// Unpacks a row's payload, at most [`LARGEST_EVENT`] bytes of it.
-    pub(super) fn unpack(&mut self, payload: Payload) -> Result<String, Damage> {
-        let bytes = match payload {
-            Payload::Text(text) => return Ok(text),
-            Payload::Bytes(bytes) if bytes.starts_with(&MAGIC) => self.unpack_frame(&bytes)?,
-            // The original program stores the JSON itself where compressing fails.
-            Payload::Bytes(bytes) => bytes,
-            Payload::Other(what) => return Err(Damage(format!("its data is {what}"))),
+    /// Unpacks what stands in the `data` column, at most [`LARGEST_EVENT`] bytes of it.
+    pub(super) fn unpack(&mut self, data: ValueRef<'_>) -> Result<String, Damage> {
+        let bytes = match data {
+            ValueRef::Blob(bytes) if bytes.starts_with(&MAGIC) => self.unpack_frame(bytes)?,
+            // The first versions of the original program stored the JSON itself, and later ones do so where
+            // compressing fails.
+            ValueRef::Blob(bytes) | ValueRef::Text(bytes) => bytes.to_vec(),
+            ValueRef::Null => return Err(Damage("its data is missing".to_owned())),
+            ValueRef::Integer(_) | ValueRef::Real(_) => {
+                return Err(Damage("its data is a number".to_owned()));
+            }
         };
         String::from_utf8(bytes).map_err(|_| Damage("its text is not UTF-8".to_owned()))
     }
@@ -81,28 +84,6 @@ fn too_large() -> Damage {
     Damage(format!("it would unpack to more than {} MiB", LARGEST_EVENT >> 20))
 }
 
-/// What stands in the `data` column.
-pub(super) enum Payload {
-    Bytes(Vec<u8>),
-    /// The first versions of the original program stored plain JSON.
-    Text(String),
-    Other(&'static str),
-}
-
-impl From<ValueRef<'_>> for Payload {
-    fn from(value: ValueRef<'_>) -> Self {
-        match value {
-            ValueRef::Blob(bytes) => Self::Bytes(bytes.to_vec()),
-            ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) => Self::Text(text.to_owned()),
-                Err(_) => Self::Bytes(bytes.to_vec()),
-            },
-            ValueRef::Null => Self::Other("missing"),
-            ValueRef::Integer(_) | ValueRef::Real(_) => Self::Other("a number"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,11 +93,11 @@ mod tests {
         let mut codec = Codec::new().unwrap();
         let json = r#"{"UserMessage":{"content":"hello hello hello hello"}}"#;
         let packed = codec.pack(json).unwrap();
-        assert_eq!(codec.unpack(Payload::Bytes(packed.clone())).unwrap(), json);
+        assert_eq!(codec.unpack(ValueRef::Blob(&packed)).unwrap(), json);
         for at in 0..packed.len() {
             let mut altered = packed.clone();
             altered[at] ^= 1;
-            let unpacked = codec.unpack(Payload::Bytes(altered));
+            let unpacked = codec.unpack(ValueRef::Blob(&altered));
             assert_ne!(unpacked.as_deref(), Ok(json), "bit {at}");
         }
     }
@@ -125,9 +106,9 @@ mod tests {
     fn frames_without_a_size_and_plain_json_are_read() {
         let mut codec = Codec::new().unwrap();
         let streamed = zstd::stream::encode_all(&b"\"Compacted\""[..], 3).unwrap();
-        assert_eq!(codec.unpack(Payload::Bytes(streamed)).unwrap(), "\"Compacted\"");
-        assert_eq!(codec.unpack(Payload::Bytes(b"\"Compacted\"".to_vec())).unwrap(), "\"Compacted\"");
-        assert_eq!(codec.unpack(Payload::Text("\"Compacted\"".into())).unwrap(), "\"Compacted\"");
+        assert_eq!(codec.unpack(ValueRef::Blob(&streamed)).unwrap(), "\"Compacted\"");
+        assert_eq!(codec.unpack(ValueRef::Blob(b"\"Compacted\"")).unwrap(), "\"Compacted\"");
+        assert_eq!(codec.unpack(ValueRef::Text(b"\"Compacted\"")).unwrap(), "\"Compacted\"");
     }
 
     #[test]
@@ -138,7 +119,7 @@ mod tests {
         let streamed = zstd::stream::encode_all(&zeros[..], 3).unwrap();
         for bomb in [sized, streamed] {
             assert!(bomb.len() < 16 << 10);
-            let damage = codec.unpack(Payload::Bytes(bomb)).unwrap_err();
+            let damage = codec.unpack(ValueRef::Blob(&bomb)).unwrap_err();
             assert!(damage.0.contains("more than 64 MiB"), "{damage}");
         }
     }

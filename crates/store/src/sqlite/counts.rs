@@ -14,7 +14,7 @@ use azureal_core::fold::Open;
 use azureal_core::{Counts, Seq, Tally};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::codec::{Codec, Payload};
+use super::codec::Codec;
 use super::events;
 
 /// A session whose counts have been brought up to date.
@@ -25,39 +25,57 @@ pub(super) struct Recounted {
     pub(super) last_event: Option<i64>,
 }
 
-/// Says whether every session is counted to its last event and stands on the clock.
-pub(super) fn are_current(connection: &Connection) -> rusqlite::Result<bool> {
-    Ok(last_counted(connection)? == last_event(connection)? && !has_unclocked(connection)?)
+/// How far the counting is, and how far the clock.
+struct Progress {
+    /// The greatest id that was counted.
+    counted: Option<i64>,
+    /// The greatest id that there is.
+    last: Option<i64>,
+    /// Whether there are sessions that do not stand on the clock.
+    has_unclocked: bool,
+    /// Where the newest session stands on the clock.
+    newest: Option<i64>,
 }
 
-fn last_event(connection: &Connection) -> rusqlite::Result<Option<i64>> {
-    connection.prepare_cached("SELECT max(id) FROM events")?.query_row([], |row| row.get(0))
+impl Progress {
+    fn is_complete(&self) -> bool {
+        self.counted == self.last && !self.has_unclocked
+    }
 }
 
-fn last_counted(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+/// Each of these is one look at the end of an index.
+fn progress(connection: &Connection) -> rusqlite::Result<Progress> {
     connection
         .prepare_cached(
-            "SELECT last_event FROM sessions WHERE last_event IS NOT NULL ORDER BY active DESC LIMIT 1",
+            "SELECT (SELECT last_event FROM sessions WHERE last_event IS NOT NULL ORDER BY active DESC LIMIT 1),
+                    (SELECT max(id) FROM events),
+                    EXISTS (SELECT 1 FROM sessions WHERE active IS NULL),
+                    (SELECT max(active) FROM sessions)",
         )?
-        .query_row([], |row| row.get(0))
-        .optional()
+        .query_row([], |row| {
+            Ok(Progress {
+                counted: row.get(0)?,
+                last: row.get(1)?,
+                has_unclocked: row.get(2)?,
+                newest: row.get(3)?,
+            })
+        })
 }
 
-fn has_unclocked(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.prepare_cached("SELECT 1 FROM sessions WHERE active IS NULL LIMIT 1")?.exists([])
+/// Says whether every session is counted to its last event and stands on the clock.
+pub(super) fn are_current(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(progress(connection)?.is_complete())
 }
 
 /// Returns the next tick of the clock.
 pub(super) fn next_tick(connection: &Connection) -> rusqlite::Result<i64> {
-    connection
-        .prepare_cached("SELECT ifnull(max(active), 0) + 1 FROM sessions")?
-        .query_row([], |row| row.get(0))
+    Ok(progress(connection)?.newest.map_or(1, |newest| newest + 1))
 }
 
 /// Counts what others have appended, in the order in which they were active.
 pub(super) fn recount(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<Vec<Recounted>> {
     // Sessions with events that nobody counted, and those that the original program made.
-    let counted = last_counted(connection)?.unwrap_or(0);
+    let counted = progress(connection)?.counted.unwrap_or(0);
     let mut behind = connection.prepare(
         "SELECT session_id, max(id) AS last FROM events WHERE id > ?1 GROUP BY session_id
          UNION ALL
@@ -95,16 +113,20 @@ pub(super) fn recount_all(connection: &Connection, codec: &mut Codec) -> rusqlit
         .collect()
 }
 
-/// Counts what others have appended and stores it. Part of every transaction that appends.
-pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<()> {
-    if are_current(connection)? {
-        return Ok(());
-    }
+/// Counts what others have appended and stores it. Part of every transaction that appends. Returns where the
+/// newest session stands on the clock.
+pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<Option<i64>> {
+    let Progress { newest, .. } = match progress(connection)? {
+        progress if progress.is_complete() => return Ok(progress.newest),
+        progress => progress,
+    };
+    let mut newest = newest;
     for Recounted { session, tally, last_event } in recount(connection, codec)? {
-        let tick = next_tick(connection)?;
+        let tick = newest.map_or(1, |newest| newest + 1);
         write(connection, session, &tally, last_event, Some(tick))?;
+        newest = Some(tick);
     }
-    Ok(())
+    Ok(newest)
 }
 
 /// Counts the events of a session from where `tally` ends, at most up to `until`.
@@ -121,7 +143,7 @@ pub(super) fn count_rest(
     let mut rows = rest.query(params![session, events::integer(tally.through), events::integer(until)])?;
     while let Some(row) = rows.next()? {
         let seq = events::seq(row.get(0)?);
-        let json = codec.unpack(Payload::from(row.get_ref(1)?));
+        let json = codec.unpack(row.get_ref(1)?);
         let event = json.ok().and_then(|json| azureal_core::Event::from_json(&json).ok());
         tally.add(seq, event.as_ref());
     }

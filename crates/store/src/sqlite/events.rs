@@ -1,9 +1,10 @@
 //! Events: appending a turn, reading pages, forking, clearing.
 
 use azureal_core::{Appended, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Tally, Turn};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::codec::{Codec, LARGEST_EVENT, Payload};
+use super::codec::{Codec, LARGEST_EVENT};
 use super::error::Fault;
 use super::{counts, marks, sessions};
 
@@ -45,7 +46,7 @@ pub(super) fn append(
 
     let session = i64::from(id.number());
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    counts::catch_up(&transaction, codec)?;
+    let newest = counts::catch_up(&transaction, codec)?;
     let mut state = counts::state(&transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
     let before = last_seq(&transaction, session)?;
     let mut last = before;
@@ -58,16 +59,16 @@ pub(super) fn append(
             insert.execute(params![session, integer(last), row.kind, row.data, row.char_len])?;
         }
     }
-    if !rows.is_empty() {
+    if rows.is_empty() {
+        sessions::add_tokens(&transaction, session, turn.tokens)?;
+    } else {
         turn.count_into(&mut state.tally, before);
-        let last_event = Some(transaction.last_insert_rowid());
+        let last_event = transaction.last_insert_rowid();
         // The session at the front of the list stays there: one page less to write.
-        let tick = counts::next_tick(&transaction)?;
-        let tick = (state.active != Some(tick - 1)).then_some(tick);
-        counts::write(&transaction, session, &state.tally, last_event, tick)?;
-        sessions::add_totals(&transaction, session, turn.totals())?;
+        let tick = (state.active != newest).then(|| newest.map_or(1, |newest| newest + 1));
+        counts::write(&transaction, session, &state.tally, Some(last_event), tick)?;
+        sessions::add_totals(&transaction, session, turn.totals(), turn.tokens)?;
     }
-    sessions::add_tokens(&transaction, session, turn.tokens)?;
     if let Some(mark) = &turn.mark {
         marks::set(&transaction, id, mark)?;
     }
@@ -103,27 +104,25 @@ pub(super) fn read(
         ),
     };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    // The rows are taken first and unpacked afterwards: while a statement is open no other program can write.
-    let rows = connection
-        .prepare_cached(sql)?
-        .query_map(params![session, integer(bound), limit], |row| {
-            let kind =
-                String::from_utf8_lossy(row.get_ref(1)?.as_bytes_or_null()?.unwrap_or(b"")).into_owned();
-            Ok((seq(row.get(0)?), kind, Payload::from(row.get_ref(2)?)))
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    if rows.is_empty() && !sessions::exists(connection, session)? {
-        return Err(StoreError::NoSuchSession(id).into());
-    }
+    // Unpacked where they lie, without a copy. Nobody can commit meanwhile, so pages are small.
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![session, integer(bound), limit])?;
     let mut size = 0;
-    let mut events = Vec::with_capacity(rows.len());
-    for (seq, kind, payload) in rows {
-        let json = codec.unpack(payload);
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        let kind = match row.get_ref(1)? {
+            ValueRef::Text(kind) | ValueRef::Blob(kind) => String::from_utf8_lossy(kind).into_owned(),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => String::new(),
+        };
+        let json = codec.unpack(row.get_ref(2)?);
         size += json.as_ref().map_or(0, String::len);
-        events.push(StoredEvent { seq, kind, json });
+        events.push(StoredEvent { seq: seq(row.get(0)?), kind, json });
         if size > LARGEST_PAGE {
             break;
         }
+    }
+    if events.is_empty() && !sessions::exists(connection, session)? {
+        return Err(StoreError::NoSuchSession(id).into());
     }
     if matches!(page, Page::Before(..)) {
         events.reverse();

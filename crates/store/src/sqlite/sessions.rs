@@ -118,21 +118,32 @@ pub(super) fn delete(connection: &mut Connection, id: SessionId) -> Result<(), F
 }
 
 /// Adds what a turn took to the totals of its session.
-pub(super) fn add_totals(connection: &Connection, session: i64, totals: TurnTotals) -> rusqlite::Result<()> {
+pub(super) fn add_totals(
+    connection: &Connection,
+    session: i64,
+    totals: TurnTotals,
+    tokens: Tokens,
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "UPDATE sessions SET completed = ?2, duration_ms = ifnull(duration_ms, 0) + ?3,
-                    cost_usd = ifnull(cost_usd, 0) + ?4 WHERE id = ?1",
+                    cost_usd = ifnull(cost_usd, 0) + ?4, tokens_in = ifnull(tokens_in, 0) + ?5,
+                    tokens_out = ifnull(tokens_out, 0) + ?6
+             WHERE id = ?1",
         )?
-        .execute(params![session, totals.completed, signed(totals.duration_ms), totals.cost_usd])?;
+        .execute(params![
+            session,
+            totals.completed,
+            signed(totals.duration_ms),
+            totals.cost_usd,
+            signed(tokens.input),
+            signed(tokens.output)
+        ])?;
     Ok(())
 }
 
 /// Adds tokens to the totals of a session; says how many sessions there were to add to.
 pub(super) fn add_tokens(connection: &Connection, session: i64, tokens: Tokens) -> rusqlite::Result<usize> {
-    if tokens == Tokens::default() {
-        return Ok(usize::from(exists(connection, session)?));
-    }
     connection
         .prepare_cached(
             "UPDATE sessions SET tokens_in = ifnull(tokens_in, 0) + ?2,
