@@ -9,9 +9,11 @@
 //! - [`build_context`] says what the next agent is told, [`build_context_prompt`] puts it in front of a
 //!   prompt and [`strip_context`] takes it off.
 //! - [`compact_event`] says what of an event is kept.
+//! - [`agent::Agent`] is a program that answers prompts, described without running it.
 //! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
 //!   session of any database a conversation.
 
+pub mod agent;
 mod block;
 mod compact_event;
 mod context;

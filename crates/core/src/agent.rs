@@ -1,0 +1,152 @@
+//! What an agent promises: a program that answers one prompt, described without running it.
+//!
+//! An agent says what to run and reads what was printed. It starts nothing, waits for nothing and keeps
+//! nothing: the same description serves a turn that runs now, one whose output was found after a crash, and a
+//! test that feeds it a recording.
+
+use std::time::Duration;
+
+use crate::event::{Outcome, Usage};
+use crate::{ContextFrame, Event};
+
+/// A program that answers one prompt and exits.
+pub trait Agent: Send + Sync {
+    /// Returns the name that it is chosen by, such as `claude`.
+    fn name(&self) -> &'static str;
+
+    /// Returns the program that is run.
+    fn program(&self) -> Program;
+
+    /// Says whether the agent answers for this model, so that a model's name is enough to choose it.
+    fn answers_for(&self, model: &str) -> bool;
+
+    /// Says what to run for a turn, and what to write to its standard input.
+    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError>;
+
+    /// Makes a reader for the output of one run.
+    fn parser(&self) -> Box<dyn AgentParser>;
+}
+
+/// Which program an agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// One of this name, found on the path.
+    Named(&'static str),
+    /// Our own: the agent is built in.
+    Ourselves,
+}
+
+/// What is asked of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TurnRequest {
+    /// The history, this turn's context and the prompt.
+    pub frame: ContextFrame,
+    /// The model; the agent's own choice without one.
+    pub model: Option<String>,
+    /// What the agent may do; its own safe default without one, never a bypass.
+    pub permission: Option<Permission>,
+    /// Whether the directory that it runs in belongs to a git repository.
+    pub in_git: bool,
+}
+
+/// What an agent may do, in one vocabulary for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Look.
+    Read,
+    /// Look, and change files of the project.
+    Edit,
+    /// Everything, without asking.
+    All,
+}
+
+/// How to run a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentCommand {
+    /// Its arguments. Never a prompt: an argument is limited in length and visible to everybody.
+    pub args: Vec<String>,
+    /// What is set in its environment, besides what it inherits.
+    pub env: Vec<(String, String)>,
+    /// What it is given on standard input, which is then closed.
+    pub stdin: Vec<u8>,
+}
+
+/// Reads the output of one run.
+///
+/// The same lines give the same outputs, however they were cut into pieces on the way here. A line that
+/// cannot be read becomes an event that says so; the stream goes on.
+pub trait AgentParser: Send {
+    /// Reads one whole line, without its line break.
+    fn line(&mut self, line: &[u8]) -> Vec<AgentOutput>;
+
+    /// Reads how the run ended. The last output is the one [`Event::Complete`] of the run.
+    fn end(&mut self, ending: &Ending) -> Vec<AgentOutput>;
+}
+
+/// What a line of output says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentOutput {
+    /// A fact, to be stored.
+    Event(Event),
+    /// Text as it is being written. Shown, and replaced by the finished [`Event::AssistantText`].
+    Delta(String),
+    /// Tokens so far, as the provider counts them.
+    Usage(Usage),
+    /// Something worth showing and not worth storing, such as a retry.
+    Notice(String),
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// How the program exited; nothing if nobody saw it.
+    pub exit: Option<Exit>,
+    /// The end of what it wrote to standard error.
+    pub stderr: String,
+    /// A last line without its line break: evidence, never an event.
+    pub fragment: Vec<u8>,
+    /// How long it ran.
+    pub duration: Duration,
+    /// Why we ended it, if we did: [`Outcome::Cancelled`] or [`Outcome::Timeout`].
+    pub stopped: Option<Outcome>,
+}
+
+/// How a program exited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Why an agent cannot be asked this.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentError {
+    /// The prompt with its context is longer than the agent takes.
+    #[error("{agent} takes at most {limit} characters, and this prompt with its history has {found}")]
+    TooLong {
+        /// The agent.
+        agent: &'static str,
+        /// What it takes.
+        limit: usize,
+        /// What there is.
+        found: usize,
+    },
+    /// The agent refuses to run where there is no git repository.
+    #[error("{agent} does not run outside a git repository, unless it may only read")]
+    NeedsGit {
+        /// The agent.
+        agent: &'static str,
+    },
+}
+
+impl AgentError {
+    /// Returns what a person can do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::TooLong { .. } => "compact the session with `azureal compact`, or use another agent",
+            Self::NeedsGit { .. } => "run `git init`, or use `--permission read`",
+        }
+    }
+}
