@@ -1,0 +1,427 @@
+//! Spools: what an agent prints, kept in a file from its first byte, and who owns it.
+//!
+//! The program's standard output is a file, so that nothing is lost when we are slow or die. Beside it lies a
+//! header that says whose turn it is. Whoever runs the turn, or stores it after a crash, holds a lock on the
+//! header: a locked spool is somebody's, one that is not is an orphan, and the system frees the lock of a
+//! process that dies. Header and output go only when the turn is in the store.
+//!
+//! The header is a file of JSON lines that only grows: first the turn as it was asked for, then the process
+//! once there is one, then how it ended. A header that stops early says how far the turn had come.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use azureal_core::SessionId;
+use azureal_core::agent::{Ending, Exit};
+use azureal_core::event::Outcome;
+use serde::{Deserialize, Serialize};
+
+/// The folder that spools lie in.
+#[derive(Debug, Clone)]
+pub struct Spools {
+    folder: PathBuf,
+}
+
+/// A turn as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledTurn {
+    /// Names the run: in the spool, in the environment of its processes, and in the store until it is stored.
+    pub run: String,
+    /// The number of the session that it belongs to.
+    pub session: u32,
+    /// The prompt as it was typed.
+    pub prompt: String,
+    /// The agent that answers.
+    pub agent: String,
+    /// The model that was asked for.
+    pub model: Option<String>,
+    /// The directory that it runs in.
+    pub directory: PathBuf,
+    /// When it was asked for.
+    pub started_at: String,
+}
+
+impl SpooledTurn {
+    /// Returns the session that it belongs to.
+    pub fn session_id(&self) -> Option<SessionId> {
+        SessionId::new(self.session)
+    }
+}
+
+/// The process of a turn: its number, and when it began, because numbers are used again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledProcess {
+    /// Its number.
+    pub pid: u32,
+    /// When it began, in the system's own words.
+    pub began: String,
+}
+
+/// How a turn's process ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledEnding {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+    stderr: String,
+    duration_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stopped: Option<Outcome>,
+}
+
+impl From<&Ending> for SpooledEnding {
+    fn from(ending: &Ending) -> Self {
+        let (code, signal) = match ending.exit {
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        Self {
+            code,
+            signal,
+            stderr: ending.stderr.clone(),
+            duration_ms: u64::try_from(ending.duration.as_millis()).unwrap_or(u64::MAX),
+            stopped: ending.stopped,
+        }
+    }
+}
+
+impl From<SpooledEnding> for Ending {
+    fn from(ending: SpooledEnding) -> Self {
+        Self {
+            exit: ending.code.map(Exit::Code).or(ending.signal.map(Exit::Signal)),
+            stderr: ending.stderr,
+            fragment: Vec::new(),
+            duration: Duration::from_millis(ending.duration_ms),
+            stopped: ending.stopped,
+        }
+    }
+}
+
+/// A line of a header.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum HeaderLine {
+    Turn(SpooledTurn),
+    Process(SpooledProcess),
+    Ended(SpooledEnding),
+}
+
+/// A spool that is ours: nobody else touches it while we hold this.
+#[derive(Debug)]
+pub struct Spool {
+    /// Locked as long as it is open.
+    header: File,
+    header_path: PathBuf,
+    output_path: PathBuf,
+    turn: SpooledTurn,
+    process: Option<SpooledProcess>,
+    ended: Option<SpooledEnding>,
+}
+
+/// A spool that lies in the folder.
+#[derive(Debug)]
+pub enum Found {
+    /// Nobody owned it; now we do.
+    Orphan(Box<Spool>),
+    /// Somebody else runs or stores it.
+    Owned(SpooledTurn, Option<SpooledProcess>),
+    /// Its header cannot be read. It is left where it is.
+    Unreadable(PathBuf),
+}
+
+/// What can go wrong with spools.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct SpoolError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
+    let path = path.to_owned();
+    move |source| SpoolError { path, source }
+}
+
+const HEADER: &str = "turn";
+const OUTPUT: &str = "jsonl";
+const UNFINISHED: &str = "new";
+
+impl Spools {
+    /// Uses this folder, which is made with the first spool.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Makes the spool of a new turn, and owns it.
+    pub fn begin(&self, turn: SpooledTurn) -> Result<Spool, SpoolError> {
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(at(&self.folder)(error)),
+            Ok(()) | Err(_) => {}
+        }
+        let path = |kind: &str| self.folder.join(format!("{}.{kind}", turn.run));
+        let (unfinished, header_path, output_path) = (path(UNFINISHED), path(HEADER), path(OUTPUT));
+        private_file(&output_path).map_err(at(&output_path))?;
+        let header = private_file(&unfinished).map_err(at(&unfinished))?;
+        // Locked before it has its name: nobody can find it without an owner.
+        header.lock().map_err(at(&unfinished))?;
+        let mut spool = Spool { header, header_path, output_path, turn, process: None, ended: None };
+        spool.write(&HeaderLine::Turn(spool.turn.clone()))?;
+        fs::rename(&unfinished, &spool.header_path).map_err(at(&unfinished))?;
+        Ok(spool)
+    }
+
+    /// Finds every spool, the oldest first, and owns those that nobody else does.
+    pub fn find(&self) -> Result<Vec<Found>, SpoolError> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(at(&self.folder)(error)),
+        };
+        let mut headers = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(at(&self.folder))?.path();
+            if path.extension().is_some_and(|extension| extension == HEADER) {
+                let made = fs::symlink_metadata(&path).map(|metadata| metadata.mtime()).unwrap_or(0);
+                headers.push((made, path));
+            }
+        }
+        headers.sort();
+        headers.into_iter().filter_map(|(_, path)| self.look_at(&path).transpose()).collect()
+    }
+
+    fn look_at(&self, header_path: &Path) -> Result<Option<Found>, SpoolError> {
+        let mut header = match OpenOptions::new().read(true).append(true).open(header_path) {
+            Ok(header) => header,
+            // Its owner was faster.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(at(header_path)(error)),
+        };
+        let is_ours = match header.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(error)) => return Err(at(header_path)(error)),
+        };
+        if is_ours && !is_same(&header, header_path) {
+            // The owner stored it and removed it between our two steps.
+            return Ok(None);
+        }
+        let mut text = String::new();
+        if header.read_to_string(&mut text).is_err() {
+            return Ok(Some(Found::Unreadable(header_path.to_owned())));
+        }
+        let (mut turn, mut process, mut ended) = (None, None, None);
+        // A line that was cut by a crash is the last one, and not yet a fact.
+        for line in text.lines().map_while(|line| serde_json::from_str(line).ok()) {
+            match line {
+                HeaderLine::Turn(line) => turn = Some(line),
+                HeaderLine::Process(line) => process = Some(line),
+                HeaderLine::Ended(line) => ended = Some(line),
+            }
+        }
+        let Some(turn) = turn else { return Ok(Some(Found::Unreadable(header_path.to_owned()))) };
+        if !is_ours {
+            return Ok(Some(Found::Owned(turn, process)));
+        }
+        let output_path = header_path.with_extension(OUTPUT);
+        let header_path = header_path.to_owned();
+        let spool = Spool { header, header_path, output_path, turn, process, ended };
+        Ok(Some(Found::Orphan(Box::new(spool))))
+    }
+}
+
+impl Spool {
+    /// Returns the turn.
+    pub fn turn(&self) -> &SpooledTurn {
+        &self.turn
+    }
+
+    /// Returns the process, if one was started.
+    pub fn process(&self) -> Option<&SpooledProcess> {
+        self.process.as_ref()
+    }
+
+    /// Returns how the process ended, if somebody saw it.
+    pub fn ended(&self) -> Option<Ending> {
+        self.ended.clone().map(Ending::from)
+    }
+
+    /// Returns where the output lies.
+    pub fn output_path(&self) -> &Path {
+        &self.output_path
+    }
+
+    /// Opens the output for the process that is to write it.
+    pub fn output(&self) -> Result<File, SpoolError> {
+        OpenOptions::new().append(true).open(&self.output_path).map_err(at(&self.output_path))
+    }
+
+    /// Notes which process runs the turn.
+    pub fn note_process(&mut self, process: SpooledProcess) -> Result<(), SpoolError> {
+        self.process = Some(process.clone());
+        self.write(&HeaderLine::Process(process))
+    }
+
+    /// Notes how the process ended.
+    pub fn note_ended(&mut self, ending: &Ending) -> Result<(), SpoolError> {
+        let ended = SpooledEnding::from(ending);
+        self.ended = Some(ended.clone());
+        self.write(&HeaderLine::Ended(ended))
+    }
+
+    /// Removes the spool: the turn is in the store.
+    ///
+    /// The output goes first. If we die in between, the header alone is found, and the store says that the
+    /// turn is there.
+    pub fn remove(self) -> Result<(), SpoolError> {
+        for path in [&self.output_path, &self.header_path] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(path)(error)),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, line: &HeaderLine) -> Result<(), SpoolError> {
+        let mut text = serde_json::to_string(line).map_err(|error| at(&self.header_path)(error.into()))?;
+        text.push('\n');
+        self.header.write_all(text.as_bytes()).map_err(at(&self.header_path))
+    }
+}
+
+/// Makes a file that only we can read, and that was not there.
+fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Says whether a path still leads to an open file.
+fn is_same(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(run: &str) -> SpooledTurn {
+        SpooledTurn {
+            run: run.into(),
+            session: 3,
+            prompt: "do \"it\"\nnow".into(),
+            agent: "claude".into(),
+            model: None,
+            directory: "/p".into(),
+            started_at: "2026-01-31T09:30:00Z".into(),
+        }
+    }
+
+    fn ending() -> Ending {
+        Ending {
+            exit: Some(Exit::Signal(9)),
+            stderr: "ouch".into(),
+            duration: Duration::from_millis(1500),
+            stopped: Some(Outcome::Cancelled),
+            ..Ending::default()
+        }
+    }
+
+    #[test]
+    fn a_spool_that_is_let_go_is_found_with_all_that_was_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        assert!(spools.find().unwrap().is_empty());
+        let mut spool = spools.begin(turn("a")).unwrap();
+        spool.output().unwrap().write_all(b"line\n").unwrap();
+        let process = SpooledProcess { pid: 7, began: "123".into() };
+        spool.note_process(process.clone()).unwrap();
+
+        // Another process sees whose it is, and leaves it alone.
+        assert!(matches!(&spools.find().unwrap()[..], [Found::Owned(found, Some(_))] if *found == turn("a")));
+        spool.note_ended(&ending()).unwrap();
+        drop(spool);
+        let mut found = spools.find().unwrap();
+        let Some(Found::Orphan(spool)) = found.pop() else { panic!("{found:?}") };
+        assert_eq!(
+            (spool.turn(), spool.process(), spool.ended()),
+            (&turn("a"), Some(&process), Some(ending()))
+        );
+        assert_eq!(fs::read(spool.output_path()).unwrap(), b"line\n");
+        spool.remove().unwrap();
+        assert_eq!(fs::read_dir(folder.path().join("spool")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn spools_are_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let spool = spools.begin(turn("a")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&folder.path().join("spool")), 0o700);
+        assert_eq!((mode(spool.output_path()), mode(&spool.header_path)), (0o600, 0o600));
+        assert!(spools.begin(turn("a")).is_err(), "a run has one spool");
+    }
+
+    #[test]
+    fn a_header_that_was_cut_says_what_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path());
+        let mut spool = spools.begin(turn("a")).unwrap();
+        spool.note_process(SpooledProcess { pid: 7, began: "1".into() }).unwrap();
+        let path = spool.header_path.clone();
+        drop(spool);
+        let whole = fs::read(&path).unwrap();
+        let first_line = whole.iter().position(|byte| *byte == b'\n').unwrap();
+        for cut in 0..=whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let found = spools.find().unwrap().pop().unwrap();
+            match found {
+                Found::Unreadable(_) => assert!(cut < first_line),
+                Found::Orphan(spool) => {
+                    assert!(cut >= first_line);
+                    assert_eq!(spool.turn(), &turn("a"));
+                    assert_eq!(spool.process().is_some(), cut >= whole.len() - 1, "{cut}");
+                }
+                Found::Owned(..) => panic!("nobody owns it"),
+            }
+        }
+    }
+
+    #[test]
+    fn one_of_many_who_look_at_once_gets_an_orphan() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path());
+        for round in 0..50 {
+            drop(spools.begin(turn(&round.to_string())).unwrap());
+            let barrier = std::sync::Barrier::new(4);
+            let stored: usize = std::thread::scope(|scope| {
+                let seekers: Vec<_> = (0..4)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            barrier.wait();
+                            let mut stored = 0;
+                            for found in spools.find().unwrap() {
+                                if let Found::Orphan(spool) = found {
+                                    stored += 1;
+                                    spool.remove().unwrap();
+                                }
+                            }
+                            stored
+                        })
+                    })
+                    .collect();
+                seekers.into_iter().map(|seeker| seeker.join().unwrap()).sum()
+            });
+            assert_eq!(stored, 1);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! A turn as a machine: inputs in, effects out as data.
+//!
+//! Everything that can happen to the turns of one session in one process stands here as a pair of state and
+//! input: a prompt while an agent runs, a cancel while it starts, an agent that dies. Nothing here waits,
+//! spawns or stores; the driver does what the effects say and feeds back what came of it.
+
+use azureal_core::ContextFrame;
+use azureal_core::agent::AgentOutput;
+use azureal_core::event::Outcome;
+
+/// Where the turns of a session stand.
+///
+/// Prompts that came while a turn was running wait in `staged`, in their order: none is lost to a later one.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Turn {
+    /// Nothing runs.
+    #[default]
+    Idle,
+    /// The context of a prompt is being gathered.
+    Gathering {
+        /// The prompt.
+        prompt: String,
+        /// What comes after it.
+        staged: Vec<String>,
+        /// Why it is to end before it has begun.
+        stop: Option<Outcome>,
+    },
+    /// The agent's program is being started.
+    Starting {
+        /// What comes after it.
+        staged: Vec<String>,
+        /// Why it is to end as soon as it runs.
+        stop: Option<Outcome>,
+    },
+    /// The agent answers.
+    Running {
+        /// What comes after it.
+        staged: Vec<String>,
+    },
+    /// The agent has been asked to stop.
+    Stopping {
+        /// What comes after it.
+        staged: Vec<String>,
+    },
+    /// What the agent printed is being stored.
+    Storing {
+        /// What comes after it.
+        staged: Vec<String>,
+    },
+}
+
+/// What can happen.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The person sends a prompt.
+    Submit(String),
+    /// The person cancels.
+    Cancel,
+    /// The turn has taken longer than it may.
+    TimeUp,
+    /// The context is there.
+    Gathered(ContextFrame),
+    /// The context cannot be had, and so the turn not begin.
+    NotGathered(String),
+    /// The program runs.
+    Started,
+    /// The program does not run.
+    NotStarted(String),
+    /// The program printed something.
+    Printed(AgentOutput),
+    /// The program has ended.
+    Exited,
+    /// The turn is in the store.
+    Stored,
+    /// The turn is not in the store; what was printed is kept.
+    NotStored(String),
+}
+
+/// What must now be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Keep the prompt as it was typed, and gather its context.
+    Gather(String),
+    /// Start the agent.
+    Start(ContextFrame),
+    /// Show this to whoever watches.
+    Publish(AgentOutput),
+    /// Stop the agent's program, and say later that this is why.
+    Stop(Outcome),
+    /// Store what the agent printed, together with how it ended.
+    Ingest,
+    /// Store that this turn ended before the agent ran, and why.
+    IngestUnstarted(Outcome, String),
+    /// Tell the person.
+    Tell(String),
+    /// Nothing: this input means nothing in this state. Logged, never silent.
+    Ignored(Input),
+}
+
+impl Turn {
+    /// Moves on by one input and says what must now be done.
+    pub fn step(&mut self, input: Input) -> Vec<Effect> {
+        let (next, effects) = match (std::mem::take(self), input) {
+            (Self::Idle, Input::Submit(prompt)) => Self::begin(prompt, Vec::new()),
+
+            // A new prompt replaces what runs: that is stopped and stored, then this one is sent.
+            (Self::Gathering { prompt, mut staged, stop }, Input::Submit(next)) => {
+                staged.push(next);
+                (Self::Gathering { prompt, staged, stop: stop.or(Some(Outcome::Cancelled)) }, vec![])
+            }
+            (Self::Starting { mut staged, stop }, Input::Submit(next)) => {
+                staged.push(next);
+                (Self::Starting { staged, stop: stop.or(Some(Outcome::Cancelled)) }, vec![])
+            }
+            (Self::Running { mut staged }, Input::Submit(next)) => {
+                staged.push(next);
+                (Self::Stopping { staged }, vec![Effect::Stop(Outcome::Cancelled)])
+            }
+            (Self::Stopping { mut staged }, Input::Submit(next)) => {
+                staged.push(next);
+                (Self::Stopping { staged }, vec![])
+            }
+            (Self::Storing { mut staged }, Input::Submit(next)) => {
+                staged.push(next);
+                (Self::Storing { staged }, vec![])
+            }
+
+            // A cancel also takes back what was waiting: the person wants quiet.
+            (Self::Gathering { prompt, stop, .. }, input @ (Input::Cancel | Input::TimeUp)) => {
+                let stop = stop.or(why(&input));
+                (Self::Gathering { prompt, staged: Vec::new(), stop }, vec![])
+            }
+            (Self::Starting { stop, .. }, input @ (Input::Cancel | Input::TimeUp)) => {
+                (Self::Starting { staged: Vec::new(), stop: stop.or(why(&input)) }, vec![])
+            }
+            (Self::Running { .. }, Input::Cancel) => {
+                (Self::Stopping { staged: Vec::new() }, vec![Effect::Stop(Outcome::Cancelled)])
+            }
+            (Self::Running { staged }, Input::TimeUp) => {
+                (Self::Stopping { staged }, vec![Effect::Stop(Outcome::Timeout)])
+            }
+            (Self::Stopping { .. }, Input::Cancel) => (Self::Stopping { staged: Vec::new() }, vec![]),
+
+            (Self::Gathering { staged, stop: None, .. }, Input::Gathered(frame)) => {
+                (Self::Starting { staged, stop: None }, vec![Effect::Start(frame)])
+            }
+            (Self::Gathering { staged, stop: Some(stop), .. }, Input::Gathered(_)) => {
+                let told = Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned());
+                (Self::Storing { staged }, vec![told])
+            }
+            (Self::Gathering { staged, .. }, Input::NotGathered(why))
+            | (Self::Starting { staged, .. }, Input::NotStarted(why)) => {
+                (Self::Storing { staged }, vec![Effect::IngestUnstarted(Outcome::Failed, why)])
+            }
+            (Self::Starting { staged, stop: None }, Input::Started) => (Self::Running { staged }, vec![]),
+            (Self::Starting { staged, stop: Some(stop) }, Input::Started) => {
+                (Self::Stopping { staged }, vec![Effect::Stop(stop)])
+            }
+
+            // What is printed while it stops is still part of the turn.
+            (state @ (Self::Running { .. } | Self::Stopping { .. }), Input::Printed(output)) => {
+                (state, vec![Effect::Publish(output)])
+            }
+            (Self::Running { staged } | Self::Stopping { staged }, Input::Exited) => {
+                (Self::Storing { staged }, vec![Effect::Ingest])
+            }
+            (Self::Storing { staged }, Input::Stored) => Self::after(staged, vec![]),
+            (Self::Storing { staged }, Input::NotStored(why)) => {
+                // The next turn would be told a history without this one, so what waits is not sent.
+                let mut effects = vec![Effect::Tell(why)];
+                effects.extend(staged.into_iter().map(|prompt| Effect::Tell(format!("not sent: {prompt}"))));
+                (Self::Idle, effects)
+            }
+
+            (state, input) => (state, vec![Effect::Ignored(input)]),
+        };
+        *self = next;
+        effects
+    }
+
+    /// Says whether an agent's program may be running.
+    pub fn is_active(&self) -> bool {
+        !matches!(self, Self::Idle)
+    }
+
+    fn begin(prompt: String, staged: Vec<String>) -> (Self, Vec<Effect>) {
+        (Self::Gathering { prompt: prompt.clone(), staged, stop: None }, vec![Effect::Gather(prompt)])
+    }
+
+    /// Goes on with what waits, if anything does.
+    fn after(mut staged: Vec<String>, effects: Vec<Effect>) -> (Self, Vec<Effect>) {
+        if staged.is_empty() {
+            return (Self::Idle, effects);
+        }
+        let prompt = staged.remove(0);
+        Self::begin(prompt, staged)
+    }
+}
+
+fn why(input: &Input) -> Option<Outcome> {
+    match input {
+        Input::Cancel => Some(Outcome::Cancelled),
+        Input::TimeUp => Some(Outcome::Timeout),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::Event;
+
+    use super::*;
+
+    /// Feeds inputs and returns the effects of each.
+    fn play(inputs: Vec<Input>) -> (Turn, Vec<Vec<Effect>>) {
+        let mut turn = Turn::default();
+        let effects = inputs.into_iter().map(|input| turn.step(input)).collect();
+        (turn, effects)
+    }
+
+    fn submit(prompt: &str) -> Input {
+        Input::Submit(prompt.to_owned())
+    }
+
+    fn frame(prompt: &str) -> ContextFrame {
+        ContextFrame::new("", "", prompt)
+    }
+
+    fn printed(text: &str) -> AgentOutput {
+        AgentOutput::Event(Event::assistant(text))
+    }
+
+    #[test]
+    fn a_turn_goes_its_way() {
+        let (turn, effects) = play(vec![
+            submit("a"),
+            Input::Gathered(frame("a")),
+            Input::Started,
+            Input::Printed(printed("x")),
+            Input::Exited,
+            Input::Stored,
+        ]);
+        assert_eq!(turn, Turn::Idle);
+        assert_eq!(
+            effects,
+            [
+                vec![Effect::Gather("a".into())],
+                vec![Effect::Start(frame("a"))],
+                vec![],
+                vec![Effect::Publish(printed("x"))],
+                vec![Effect::Ingest],
+                vec![],
+            ]
+        );
+    }
+
+    #[test]
+    fn a_prompt_while_an_agent_runs_stops_it_and_is_sent_once_that_is_stored() {
+        let (turn, effects) = play(vec![
+            submit("a"),
+            Input::Gathered(frame("a")),
+            Input::Started,
+            submit("b"),
+            Input::Printed(printed("half")),
+            submit("c"),
+            Input::Exited,
+            Input::Stored,
+        ]);
+        assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
+        assert_eq!(effects[4], [Effect::Publish(printed("half"))]);
+        assert_eq!(effects[5], []);
+        assert_eq!(effects[6], [Effect::Ingest]);
+        assert_eq!(effects[7], [Effect::Gather("b".into())]);
+        assert_eq!(turn, Turn::Gathering { prompt: "b".into(), staged: vec!["c".into()], stop: None });
+    }
+
+    #[test]
+    fn a_cancel_before_the_agent_runs_is_kept_until_it_can_be_done() {
+        let (_, effects) = play(vec![submit("a"), Input::Cancel, Input::Gathered(frame("a"))]);
+        assert!(matches!(&effects[2][..], [Effect::IngestUnstarted(Outcome::Cancelled, _)]));
+        let (turn, effects) =
+            play(vec![submit("a"), Input::Gathered(frame("a")), Input::Cancel, Input::Started]);
+        assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
+        assert_eq!(turn, Turn::Stopping { staged: vec![] });
+    }
+
+    #[test]
+    fn a_cancel_takes_back_what_waits() {
+        let (turn, _) = play(vec![
+            submit("a"),
+            Input::Gathered(frame("a")),
+            Input::Started,
+            submit("b"),
+            Input::Cancel,
+            Input::Exited,
+            Input::Stored,
+        ]);
+        assert_eq!(turn, Turn::Idle);
+    }
+
+    #[test]
+    fn time_up_stops_and_what_waits_is_sent() {
+        let (turn, effects) = play(vec![
+            submit("a"),
+            Input::Gathered(frame("a")),
+            Input::Started,
+            Input::TimeUp,
+            submit("b"),
+            Input::Exited,
+            Input::Stored,
+        ]);
+        assert_eq!(effects[3], [Effect::Stop(Outcome::Timeout)]);
+        assert!(matches!(turn, Turn::Gathering { prompt, .. } if prompt == "b"));
+    }
+
+    #[test]
+    fn what_cannot_begin_is_stored_with_the_reason() {
+        for input in [Input::NotGathered("why".into()), Input::NotStarted("why".into())] {
+            let mut inputs = vec![submit("a")];
+            if matches!(input, Input::NotStarted(_)) {
+                inputs.push(Input::Gathered(frame("a")));
+            }
+            inputs.push(input);
+            let (turn, effects) = play(inputs);
+            assert_eq!(effects.last().unwrap()[..], [Effect::IngestUnstarted(Outcome::Failed, "why".into())]);
+            assert_eq!(turn, Turn::Storing { staged: vec![] });
+        }
+    }
+
+    #[test]
+    fn what_waits_is_not_sent_when_the_turn_before_is_not_stored() {
+        let (turn, effects) = play(vec![
+            submit("a"),
+            Input::Gathered(frame("a")),
+            Input::Started,
+            submit("b"),
+            Input::Exited,
+            Input::NotStored("full".into()),
+        ]);
+        assert_eq!(turn, Turn::Idle);
+        assert_eq!(effects[5], [Effect::Tell("full".into()), Effect::Tell("not sent: b".into())]);
+    }
+
+    #[test]
+    fn what_means_nothing_is_said_and_changes_nothing() {
+        for input in [Input::Exited, Input::Cancel, Input::Stored, Input::TimeUp, Input::Started] {
+            let mut turn = Turn::Idle;
+            assert_eq!(turn.step(input.clone()), [Effect::Ignored(input)]);
+            assert_eq!(turn, Turn::Idle);
+        }
+    }
+
+    /// Whatever happens in whatever order, a prompt that was sent is gathered, told as not sent, or taken back
+    /// by a cancel; and a program that was started is ingested.
+    #[test]
+    fn no_prompt_and_no_output_is_lost_in_any_order() {
+        let inputs = || {
+            vec![
+                submit("p"),
+                Input::Cancel,
+                Input::TimeUp,
+                Input::Gathered(frame("p")),
+                Input::NotGathered("g".into()),
+                Input::Started,
+                Input::NotStarted("s".into()),
+                Input::Exited,
+                Input::Stored,
+                Input::NotStored("n".into()),
+            ]
+        };
+        let mut state = 12345_u64;
+        for _ in 0..20_000 {
+            let (mut turn, mut submitted, mut settled, mut started, mut ingested) =
+                (Turn::default(), 0, 0, 0, 0);
+            let mut cancelled = false;
+            for _ in 0..12 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let choices = inputs();
+                let input = choices[(state >> 33) as usize % choices.len()].clone();
+                let is_submit = matches!(input, Input::Submit(_));
+                cancelled |= matches!(input, Input::Cancel | Input::TimeUp);
+                submitted += usize::from(is_submit);
+                for effect in turn.step(input) {
+                    match effect {
+                        Effect::Gather(_) => settled += 1,
+                        Effect::Tell(text) if text.starts_with("not sent") => settled += 1,
+                        Effect::Start(_) => started += 1,
+                        Effect::Ingest => ingested += 1,
+                        Effect::IngestUnstarted(..)
+                            if matches!(turn, Turn::Storing { .. }) && started > ingested =>
+                        {
+                            ingested += 1;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            let waiting = match &turn {
+                Turn::Idle => 0,
+                Turn::Gathering { staged, .. }
+                | Turn::Starting { staged, .. }
+                | Turn::Running { staged }
+                | Turn::Stopping { staged }
+                | Turn::Storing { staged } => staged.len(),
+            };
+            if !cancelled {
+                assert_eq!(submitted, settled + waiting, "{turn:?}");
+            }
+            let in_flight =
+                matches!(turn, Turn::Starting { .. } | Turn::Running { .. } | Turn::Stopping { .. });
+            assert_eq!(started, ingested + usize::from(in_flight), "{turn:?}");
+        }
+    }
+}
