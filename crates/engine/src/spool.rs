@@ -144,7 +144,7 @@ pub struct SpoolError {
     pub source: io::Error,
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
+pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
     let path = path.to_owned();
     move |source| SpoolError { path, source }
 }
@@ -161,10 +161,7 @@ impl Spools {
 
     /// Makes the spool of a new turn, and owns it.
     pub fn begin(&self, turn: SpooledTurn) -> Result<Spool, SpoolError> {
-        match DirBuilder::new().mode(0o700).create(&self.folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(at(&self.folder)(error)),
-            Ok(()) | Err(_) => {}
-        }
+        self.make_folder()?;
         let path = |kind: &str| self.folder.join(format!("{}.{kind}", turn.run));
         let (unfinished, header_path, output_path) = (path(UNFINISHED), path(HEADER), path(OUTPUT));
         private_file(&output_path).map_err(at(&output_path))?;
@@ -175,6 +172,17 @@ impl Spools {
         spool.write(&HeaderLine::Turn(spool.turn.clone()))?;
         fs::rename(&unfinished, &spool.header_path).map_err(at(&unfinished))?;
         Ok(spool)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn make_folder(&self) -> Result<(), SpoolError> {
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(at(&self.folder)(error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Finds every spool, the oldest first, and owns those that nobody else does.

@@ -3,9 +3,11 @@
 //! Everything that can happen to the turns of one session in one process stands here as a pair of state and
 //! input: a prompt while an agent runs, a cancel while it starts, an agent that dies. Nothing here waits,
 //! spawns or stores; the driver does what the effects say and feeds back what came of it.
+//!
+//! What the agent prints is no input: it goes to the spool, and whoever watches reads it there at a pace of
+//! their own. So nobody who watches can slow a turn down, and nothing that they miss is lost.
 
 use azureal_core::ContextFrame;
-use azureal_core::agent::AgentOutput;
 use azureal_core::event::Outcome;
 
 /// Where the turns of a session stand.
@@ -66,8 +68,6 @@ pub enum Input {
     Started,
     /// The program does not run.
     NotStarted(String),
-    /// The program printed something.
-    Printed(AgentOutput),
     /// The program has ended.
     Exited,
     /// The turn is in the store.
@@ -83,8 +83,6 @@ pub enum Effect {
     Gather(String),
     /// Start the agent.
     Start(ContextFrame),
-    /// Show this to whoever watches.
-    Publish(AgentOutput),
     /// Stop the agent's program, and say later that this is why.
     Stop(Outcome),
     /// Store what the agent printed, together with how it ended.
@@ -157,10 +155,6 @@ impl Turn {
                 (Self::Stopping { staged }, vec![Effect::Stop(stop)])
             }
 
-            // What is printed while it stops is still part of the turn.
-            (state @ (Self::Running { .. } | Self::Stopping { .. }), Input::Printed(output)) => {
-                (state, vec![Effect::Publish(output)])
-            }
             (Self::Running { staged } | Self::Stopping { staged }, Input::Exited) => {
                 (Self::Storing { staged }, vec![Effect::Ingest])
             }
@@ -207,8 +201,6 @@ fn why(input: &Input) -> Option<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::Event;
-
     use super::*;
 
     /// Feeds inputs and returns the effects of each.
@@ -226,17 +218,12 @@ mod tests {
         ContextFrame::new("", "", prompt)
     }
 
-    fn printed(text: &str) -> AgentOutput {
-        AgentOutput::Event(Event::assistant(text))
-    }
-
     #[test]
     fn a_turn_goes_its_way() {
         let (turn, effects) = play(vec![
             submit("a"),
             Input::Gathered(frame("a")),
             Input::Started,
-            Input::Printed(printed("x")),
             Input::Exited,
             Input::Stored,
         ]);
@@ -247,7 +234,6 @@ mod tests {
                 vec![Effect::Gather("a".into())],
                 vec![Effect::Start(frame("a"))],
                 vec![],
-                vec![Effect::Publish(printed("x"))],
                 vec![Effect::Ingest],
                 vec![],
             ]
@@ -261,16 +247,14 @@ mod tests {
             Input::Gathered(frame("a")),
             Input::Started,
             submit("b"),
-            Input::Printed(printed("half")),
             submit("c"),
             Input::Exited,
             Input::Stored,
         ]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
-        assert_eq!(effects[4], [Effect::Publish(printed("half"))]);
-        assert_eq!(effects[5], []);
-        assert_eq!(effects[6], [Effect::Ingest]);
-        assert_eq!(effects[7], [Effect::Gather("b".into())]);
+        assert_eq!(effects[4], []);
+        assert_eq!(effects[5], [Effect::Ingest]);
+        assert_eq!(effects[6], [Effect::Gather("b".into())]);
         assert_eq!(turn, Turn::Gathering { prompt: "b".into(), staged: vec!["c".into()], stop: None });
     }
 
