@@ -106,6 +106,13 @@ pub trait SessionStore: Send + Sync {
     /// Removes a mark; says whether there was one.
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError>;
 
+    /// Notes the agent's own name of a run whose events are not in the store yet, so that they can be looked
+    /// for after a crash; nothing takes the note off. It goes with its session.
+    async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError>;
+
+    /// Returns the sessions that have such a note, with it, by their number.
+    async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError>;
+
     /// Lets go of the store. Handles that are used afterwards answer [`StoreError::Closed`], to this call too.
     async fn close(&self) -> Result<(), StoreError>;
 }

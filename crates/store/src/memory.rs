@@ -57,6 +57,7 @@ struct Session {
     cost_usd: f64,
     tokens: Tokens,
     tally: Tally,
+    noted_run: Option<String>,
     /// The event at index 0 is number 1.
     events: Vec<Text>,
     compactions: BTreeMap<Seq, String>,
@@ -368,6 +369,17 @@ impl SessionStore for MemoryStore {
 
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
         Ok(self.open()?.marks.remove(name).is_some())
+    }
+
+    async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
+        self.open()?.session_mut(id)?.noted_run = run.map(str::to_owned);
+        Ok(())
+    }
+
+    async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
+        let state = self.open()?;
+        let noted = state.sessions.iter().filter_map(|(id, session)| Some((*id, session.noted_run.clone()?)));
+        Ok(noted.collect())
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -252,6 +252,25 @@ impl SessionStore for SqliteStore {
         self.run(move |open, _| Ok(marks::remove(&open.connection, &name)?), || Ok(false)).await
     }
 
+    async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
+        let run = run.unwrap_or("").to_owned();
+        self.change(id, move |open, _| sessions::note_run(&open.connection, id, &run)).await
+    }
+
+    async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
+        self.run(
+            |open, _| {
+                if open.columns.are_complete() {
+                    sessions::noted_runs(&open.connection)
+                } else {
+                    Ok(Vec::new())
+                }
+            },
+            || Ok(Vec::new()),
+        )
+        .await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.worker.run(Database::close).await?
     }

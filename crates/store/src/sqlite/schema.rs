@@ -78,6 +78,7 @@ CREATE TABLE IF NOT EXISTS meta (
 const OUR_INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS idx_sessions_active ON sessions(active);
 CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
+CREATE INDEX IF NOT EXISTS idx_sessions_run ON sessions(last_claude_uuid) WHERE last_claude_uuid <> '';
 ";
 
 /// Makes the tables in a new file.

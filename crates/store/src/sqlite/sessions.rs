@@ -164,6 +164,25 @@ pub(super) fn add_tokens_to(connection: &Connection, id: SessionId, tokens: Toke
     changed(id, rows)
 }
 
+/// Notes a run in the column that the original program has for it; empty is none.
+pub(super) fn note_run(connection: &Connection, id: SessionId, run: &str) -> Result<(), Fault> {
+    let rows = connection
+        .prepare_cached("UPDATE sessions SET last_claude_uuid = ?2 WHERE id = ?1")?
+        .execute(params![id.number(), run])?;
+    changed(id, rows)
+}
+
+pub(super) fn noted_runs(connection: &Connection) -> Result<Vec<(SessionId, String)>, Fault> {
+    connection
+        .prepare_cached("SELECT id, last_claude_uuid FROM sessions WHERE last_claude_uuid <> '' ORDER BY id")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .map(|row| {
+            let (id, run) = row?;
+            Ok((session_id(id)?, run))
+        })
+        .collect()
+}
+
 /// SQLite has signed integers; totals that large do not occur.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

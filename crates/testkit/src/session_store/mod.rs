@@ -45,6 +45,7 @@ crate::contract::contract! {
         a_list_is_cut_to_its_limit_and_worktree,
         a_session_that_is_not_there_is_an_error_everywhere,
         a_deleted_session_leaves_nothing,
+        a_run_that_is_not_stored_yet_is_noted,
         a_closed_store_says_so_everywhere,
     }
     log {

@@ -271,6 +271,23 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
     assert_eq!(texts(&store, kept).await.len(), 2, "another session was touched");
 }
 
+pub(super) async fn a_run_that_is_not_stored_yet_is_noted(store: Store) {
+    let [a, b] = [session_of_prompts(&store, 1).await, session_of_prompts(&store, 1).await];
+    let before = store.list(&ListQuery::default()).await.unwrap();
+    store.note_run(a, Some("run-a")).await.unwrap();
+    store.note_run(b, Some("run-b")).await.unwrap();
+    store.note_run(a, Some("run-c")).await.unwrap();
+    let noted = |id, run: &str| (id, run.to_owned());
+    assert_eq!(store.noted_runs().await.unwrap(), [noted(a, "run-c"), noted(b, "run-b")]);
+    assert_eq!(store.list(&ListQuery::default()).await.unwrap(), before, "a note is no activity");
+    store.note_run(a, None).await.unwrap();
+    store.note_run(a, None).await.unwrap();
+    assert_eq!(store.noted_runs().await.unwrap(), [noted(b, "run-b")]);
+    store.delete(b).await.unwrap();
+    assert_eq!(store.noted_runs().await.unwrap(), []);
+    assert_no_such_session(&store.note_run(b, Some("run")).await, b);
+}
+
 pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     let id = session_of_prompts(&store, 1).await;
     store.close().await.unwrap();
@@ -292,5 +309,7 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.remove_compaction(id, Seq(1)).await);
     assert_closed(&store.mark("mark").await);
     assert_closed(&store.remove_mark("mark").await);
+    assert_closed(&store.note_run(id, None).await);
+    assert_closed(&store.noted_runs().await);
     assert_closed(&store.close().await);
 }
