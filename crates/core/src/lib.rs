@@ -45,8 +45,8 @@ pub use session::{
 };
 pub use session_context::{SessionContext, read_context, read_history};
 pub use session_store::{
-    Appended, Damage, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError, StoredEvent, Turn,
-    WorktreeFilter, append_events, check_name,
+    Appended, Damage, LARGEST_EVENT, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError,
+    StoredEvent, Turn, WorktreeFilter, append_events, check_name,
 };
 pub use tool::Tool;
 pub use visible::{acts_on_terminal, visible, visible_line};

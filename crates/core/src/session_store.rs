@@ -34,6 +34,18 @@ pub trait SessionStore: Send + Sync {
     /// A name that [`check_name`] refuses is [`StoreError::UnusableName`], here as everywhere.
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError>;
 
+    /// Makes a session with its first turn and the summaries over it, whole or not at all: a history from
+    /// elsewhere. Unless the turn's mark is set already: then that is the error, and nothing changes. So
+    /// however many bring the same history at once, it arrives once.
+    ///
+    /// A summary must end at an event of the turn, or it is [`StoreError::NoSuchEvent`].
+    async fn create_with(
+        &self,
+        new: NewSession,
+        turn: Turn,
+        compactions: Vec<Compaction>,
+    ) -> Result<SessionId, StoreError>;
+
     /// Returns the session of this name that was active last, and makes it if there is none.
     ///
     /// However many do this at once for one new name, one session is made. A name is needed in `new`;
@@ -57,7 +69,8 @@ pub trait SessionStore: Send + Sync {
     /// Deletes a session and all that belongs to it: events, compactions, and the marks that its turns set.
     async fn delete(&self, id: SessionId) -> Result<(), StoreError>;
 
-    /// Appends a turn, whole or not at all, after everything that is there, and says where it stands.
+    /// Appends a turn, whole or not at all, after everything that is there, and says where it stands. One that
+    /// holds an event larger than [`LARGEST_EVENT`] is [`StoreError::TooLarge`].
     /// When this returns, it is as durable as the store can make it.
     ///
     /// Events are numbered from 1, without gaps. [`Turn::count_into`] says what they do to the counts and
@@ -73,8 +86,8 @@ pub trait SessionStore: Send + Sync {
     /// No lock is held when this returns.
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// Removes the events and compactions of a session, and what was counted over them. The session, its
-    /// totals and its marks stay. The next event is number 1 again.
+    /// Removes the events and compactions of a session, what was counted over them, and how its last turn
+    /// ended. The session, its totals and its marks stay. The next event is number 1 again.
     async fn clear(&self, id: SessionId) -> Result<(), StoreError>;
 
     /// Makes a new session of the events up to `at` and of the compactions that lie within them.
@@ -126,7 +139,14 @@ pub struct Turn {
     pub tokens: Tokens,
     /// A mark to be set with it, so that a thing that is done once is never done twice.
     pub mark: Option<NewMark>,
+    /// The last event that the session must have, or the turn is not appended: [`StoreError::Moved`].
+    pub after: Option<Seq>,
+    /// What it does to the session's totals, where its events do not say it.
+    pub totals: Option<TurnTotals>,
 }
+
+/// The most that the text of one event may hold, in bytes: 64 MiB. Larger ones are refused.
+pub const LARGEST_EVENT: usize = 64 << 20;
 
 impl Turn {
     /// Makes a turn of these events, exactly as they are.
@@ -141,7 +161,13 @@ impl Turn {
 
     /// Returns what the turn does to the totals of its session.
     pub fn totals(&self) -> TurnTotals {
-        TurnTotals::of(self.events.iter().map(|new| &new.event))
+        self.totals.unwrap_or_else(|| TurnTotals::of(self.events.iter().map(|new| &new.event)))
+    }
+
+    /// Says whether every event is of a size that can be stored, and read again.
+    pub fn check_sizes(&self) -> Result<(), StoreError> {
+        let largest = self.events.iter().map(|new| new.json().len()).max().unwrap_or(0);
+        if largest > LARGEST_EVENT { Err(StoreError::TooLarge { bytes: largest }) } else { Ok(()) }
     }
 
     /// Counts the turn's events, which begin after `after`.
@@ -318,6 +344,31 @@ pub enum StoreError {
         /// The last event there is.
         last: Seq,
     },
+    /// The session has gone on since it was looked at.
+    #[error("session {session} has gone on meanwhile: its last event is {last}, not {expected}")]
+    Moved {
+        /// The session.
+        session: SessionId,
+        /// The last event that it should have had.
+        expected: Seq,
+        /// The last event that it has.
+        last: Seq,
+    },
+    /// Somebody was faster: this has been done.
+    #[error("this is in session {} already", .0.session)]
+    Marked(Mark),
+    /// An event is larger than [`LARGEST_EVENT`].
+    #[error("an event of {bytes} bytes is larger than the {} MiB that one may have", LARGEST_EVENT >> 20)]
+    TooLarge {
+        /// How large it is.
+        bytes: usize,
+    },
+    /// The store cannot be read.
+    #[error("{place} cannot be read")]
+    Unreadable {
+        /// The store.
+        place: String,
+    },
     /// The name cannot be told from a session's number, or is empty.
     #[error("`{0}` cannot be the name of a session")]
     UnusableName(String),
@@ -400,6 +451,9 @@ impl StoreError {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NoSuchSession(_) | Self::NoSuchEvent { .. } => "not_found",
+            Self::Moved { .. } | Self::Marked(_) => "conflict",
+            Self::TooLarge { .. } => "too_large",
+            Self::Unreadable { .. } => "unreadable",
             Self::UnusableName(_) => "unusable_name",
             Self::Corrupt { .. } => "damaged",
             Self::Newer { .. } => "newer",
@@ -419,6 +473,9 @@ impl StoreError {
         match self {
             Self::NoSuchSession(_) => Some("`azureal list --all` shows what is there"),
             Self::NoSuchEvent { .. } => Some("`azureal show --json` shows the events with their numbers"),
+            Self::Moved { .. } | Self::Marked(_) => Some("look at it again; nothing was changed"),
+            Self::TooLarge { .. } => Some("split the text; nothing was stored"),
+            Self::Unreadable { .. } => Some("check the permissions of the file and its folder"),
             Self::UnusableName(_) => {
                 Some("a name must not be empty nor look like a session's number, such as S3")
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
-    Appended, Compaction, Event, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
+    Appended, Compaction, Event, ListQuery, Mark, NewMark, NewSession, Page, Seq, SessionId, SessionRecord,
     SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
 };
 
@@ -237,6 +237,36 @@ impl SessionStore for MemoryStore {
         self.open()?.create(new)
     }
 
+    async fn create_with(
+        &self,
+        new: NewSession,
+        mut turn: Turn,
+        compactions: Vec<Compaction>,
+    ) -> Result<SessionId, StoreError> {
+        turn.check_sizes()?;
+        let mut state = self.open()?;
+        if let Some(mark) = turn.mark.as_ref().and_then(|mark| state.marks.get(&mark.name)) {
+            return Err(StoreError::Marked(mark.clone()));
+        }
+        // Checked before anything is made. The number is the next one, should it be refused.
+        let (last, next) = (Seq(turn.events.len() as u64), state.last_number.saturating_add(1));
+        for Compaction { after_seq, .. } in &compactions {
+            if *after_seq == Seq::START || *after_seq > last {
+                let session = SessionId::new(next).ok_or(StoreError::Closed)?;
+                return Err(no_such_event(session, *after_seq, last));
+            }
+        }
+        let mark = turn.mark.take();
+        let id = state.create(new)?;
+        let session = state.session_mut(id)?;
+        session.append(turn);
+        session.compactions.extend(compactions.into_iter().map(|one| (one.after_seq, one.summary)));
+        if let Some(NewMark { name, note }) = mark {
+            state.marks.insert(name, Mark { session: id, note });
+        }
+        Ok(id)
+    }
+
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         let mut state = self.open()?;
         let name = new.name.as_deref().unwrap_or("");
@@ -285,7 +315,12 @@ impl SessionStore for MemoryStore {
     }
 
     async fn append(&self, id: SessionId, mut turn: Turn) -> Result<Appended, StoreError> {
+        turn.check_sizes()?;
         let mut state = self.open()?;
+        let last = state.session(id)?.last();
+        if let Some(expected) = turn.after.filter(|expected| *expected != last) {
+            return Err(StoreError::Moved { session: id, expected, last });
+        }
         let mark = turn.mark.take();
         let is_empty = turn.events.is_empty();
         let appended = state.session_mut(id)?.append(turn);
@@ -310,6 +345,7 @@ impl SessionStore for MemoryStore {
         session.events.clear();
         session.compactions.clear();
         session.tally = Tally::default();
+        session.completed = None;
         Ok(())
     }
 

@@ -312,7 +312,7 @@ impl Side {
             }
             Operation::Append(session, events, tokens, mark) => {
                 let mark = mark.map(|(name, note)| NewMark { name, note });
-                let turn = Turn { events, tokens, mark };
+                let turn = Turn { events, tokens, mark, ..Turn::default() };
                 self.say(store.append(self.id(session), turn).await)
             }
             Operation::Read(session, page) => self.say(store.read(self.id(session), page).await),

@@ -1,12 +1,10 @@
 //! What an event looks like in a row: one plain zstd frame over its JSON.
 
-use azureal_core::Damage;
+use azureal_core::{Damage, LARGEST_EVENT};
 use rusqlite::types::ValueRef;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{self, CParameter, DParameter};
 
-/// The most that a stored event may unpack to. Ours are cut long before; this is for hostile files.
-pub(super) const LARGEST_EVENT: usize = 64 << 20;
 /// The window that frames up to [`LARGEST_EVENT`] need, as a power of two.
 const WINDOW_LOG: u32 = 26;
 const LEVEL: i32 = 3;

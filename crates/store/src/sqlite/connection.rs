@@ -5,12 +5,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use azureal_core::StoreError;
+use azureal_core::{LARGEST_EVENT, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
-use super::codec::LARGEST_EVENT;
 use super::{Journal, error};
 
 /// How long we wait for others before we say that the store is busy.

@@ -1,15 +1,17 @@
 //! Events: appending a turn, reading pages, forking, clearing.
 
-use azureal_core::{Appended, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Tally, Turn};
+use azureal_core::{
+    Appended, Compaction, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Tally, Turn,
+};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::codec::{Codec, LARGEST_EVENT};
+use super::codec::Codec;
 use super::error::Fault;
 use super::{counts, marks, sessions};
 
 /// The most that one page unpacks to, so that a page of large events does not fill the memory.
-const LARGEST_PAGE: usize = LARGEST_EVENT;
+const LARGEST_PAGE: usize = azureal_core::LARGEST_EVENT;
 
 /// Returns a place as SQLite's integer.
 pub(super) fn integer(seq: Seq) -> i64 {
@@ -28,51 +30,90 @@ struct NewRow<'a> {
     char_len: i64,
 }
 
+/// Makes the rows of a turn.
+fn pack<'a>(codec: &mut Codec, turn: &'a Turn) -> Result<Vec<NewRow<'a>>, Fault> {
+    turn.check_sizes()?;
+    let rows = turn.events.iter().map(|new| {
+        let json = new.json();
+        let char_len = json.chars().count().cast_signed() as i64;
+        Ok(NewRow { kind: new.event().kind(), data: codec.pack(&json)?, char_len })
+    });
+    Ok(rows.collect::<std::io::Result<_>>()?)
+}
+
 pub(super) fn append(
     connection: &mut Connection,
     codec: &mut Codec,
     id: SessionId,
     turn: &Turn,
 ) -> Result<Appended, Fault> {
-    let rows = turn
-        .events
-        .iter()
-        .map(|new| {
-            let json = new.json();
-            let char_len = json.chars().count().cast_signed() as i64;
-            Ok(NewRow { kind: new.event().kind(), data: codec.pack(&json)?, char_len })
-        })
-        .collect::<std::io::Result<Vec<_>>>()?;
-
-    let session = i64::from(id.number());
+    let rows = pack(codec, turn)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let newest = counts::catch_up(&transaction, codec)?;
-    let mut state = counts::state(&transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
-    let before = last_seq(&transaction, session)?;
-    let mut last = before;
+    let appended = append_rows(&transaction, id, turn, &rows, newest)?;
+    transaction.commit()?;
+    Ok(appended)
+}
+
+pub(super) fn create_with(
+    connection: &mut Connection,
+    codec: &mut Codec,
+    new: &NewSession,
+    turn: &Turn,
+    compactions: &[Compaction],
+) -> Result<SessionId, Fault> {
+    let rows = pack(codec, turn)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if let Some(mark) = &turn.mark
+        && let Some(mark) = marks::get(&transaction, &mark.name)?
     {
-        let mut insert = transaction.prepare_cached(
-            "INSERT INTO events (session_id, seq, kind, data, char_len) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
-        for row in &rows {
-            last = last.next();
-            insert.execute(params![session, integer(last), row.kind, row.data, row.char_len])?;
-        }
+        return Err(StoreError::Marked(mark).into());
+    }
+    counts::catch_up(&transaction, codec)?;
+    let id = sessions::insert(&transaction, new)?;
+    let newest = Some(counts::next_tick(&transaction)? - 1);
+    append_rows(&transaction, id, turn, &rows, newest)?;
+    for compaction in compactions {
+        sessions::insert_compaction(&transaction, id, compaction)?;
+    }
+    transaction.commit()?;
+    Ok(id)
+}
+
+fn append_rows(
+    transaction: &Connection,
+    id: SessionId,
+    turn: &Turn,
+    rows: &[NewRow<'_>],
+    newest: Option<i64>,
+) -> Result<Appended, Fault> {
+    let session = i64::from(id.number());
+    let mut state = counts::state(transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
+    let before = last_seq(transaction, session)?;
+    if let Some(expected) = turn.after.filter(|expected| *expected != before) {
+        return Err(StoreError::Moved { session: id, expected, last: before }.into());
+    }
+    let mut last = before;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO events (session_id, seq, kind, data, char_len) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for row in rows {
+        last = last.next();
+        insert.execute(params![session, integer(last), row.kind, row.data, row.char_len])?;
     }
     if rows.is_empty() {
-        sessions::add_tokens(&transaction, session, turn.tokens)?;
+        sessions::add_tokens(transaction, session, turn.tokens)?;
     } else {
         turn.count_into(&mut state.tally, before);
         let last_event = transaction.last_insert_rowid();
         // The session at the front of the list stays there: one page less to write.
         let tick = (state.active != newest).then(|| newest.map_or(1, |newest| newest + 1));
-        counts::write(&transaction, session, &state.tally, Some(last_event), tick)?;
-        sessions::add_totals(&transaction, session, turn.totals(), turn.tokens)?;
+        counts::write(transaction, session, &state.tally, Some(last_event), tick)?;
+        sessions::add_totals(transaction, session, turn.totals(), turn.tokens)?;
     }
     if let Some(mark) = &turn.mark {
-        marks::set(&transaction, id, mark)?;
+        marks::set(transaction, id, mark)?;
     }
-    transaction.commit()?;
     Ok(Appended { first: before.next(), last })
 }
 
@@ -186,7 +227,8 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
     transaction.execute("DELETE FROM events WHERE session_id = ?1", [session])?;
     transaction.execute("DELETE FROM compactions WHERE session_id = ?1", [session])?;
     counts::write(&transaction, session, &Tally::default(), None, None)?;
-    transaction.execute("UPDATE sessions SET last_event = NULL WHERE id = ?1", [session])?;
+    transaction
+        .execute("UPDATE sessions SET last_event = NULL, completed = NULL WHERE id = ?1", [session])?;
     transaction.commit()?;
     Ok(())
 }

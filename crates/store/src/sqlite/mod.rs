@@ -127,8 +127,7 @@ impl SqliteStore {
                     open.check_writable()?;
                     job(open, codec, &new)
                 };
-                let why = "it was removed while it was being opened".to_owned();
-                database.run(add, || Err(StoreError::NotAStore { place, why }))
+                database.run(add, || Err(removed(place)))
             })
             .await?
     }
@@ -160,6 +159,15 @@ impl SqliteStore {
 impl SessionStore for SqliteStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         self.make(new, |open, codec, new| sessions::create(&mut open.connection, codec, new)).await
+    }
+
+    async fn create_with(
+        &self,
+        new: NewSession,
+        turn: Turn,
+        compactions: Vec<Compaction>,
+    ) -> Result<SessionId, StoreError> {
+        self.worker.run(move |database| database.create_history(&new, &turn, &compactions)).await?
     }
 
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
@@ -276,6 +284,10 @@ impl SessionStore for SqliteStore {
     }
 }
 
+fn removed(place: String) -> StoreError {
+    StoreError::NotAStore { place, why: "it was removed while it was being opened".to_owned() }
+}
+
 /// What lives on the store's thread.
 struct Database {
     file: StoreFile,
@@ -344,6 +356,34 @@ impl Database {
             Some(open) => job(open, &mut self.codec).map_err(|fault| fault.at(self.file.path())),
             None => absent(),
         }
+    }
+
+    /// Makes a session with its history, and the file if there is none.
+    fn create_history(
+        &mut self,
+        new: &NewSession,
+        turn: &Turn,
+        compactions: &[Compaction],
+    ) -> Result<SessionId, StoreError> {
+        if !self.opened()? {
+            let path = self.path().to_owned();
+            let codec = &mut self.codec;
+            let created = self.file.create(|connection| {
+                events::create_with(connection, codec, new, turn, compactions)
+                    .map_err(|fault| fault.at(&path))
+            })?;
+            if let Some(created) = created {
+                return Ok(created);
+            }
+        }
+        let place = self.path().display().to_string();
+        self.run(
+            |open, codec| {
+                open.check_writable()?;
+                events::create_with(&mut open.connection, codec, new, turn, compactions)
+            },
+            || Err(removed(place)),
+        )
     }
 
     /// Makes the file with this session in it; nothing if the file is there.

@@ -309,17 +309,31 @@ pub(super) fn add_compaction(
     if !exists(&transaction, session)? {
         return Err(StoreError::NoSuchSession(id).into());
     }
-    let last = events::last_seq(&transaction, session)?;
-    if after_seq == Seq::START || after_seq > last {
-        return Err(StoreError::NoSuchEvent { session: id, seq: after_seq, last }.into());
-    }
-    let covered = params![session, events::integer(after_seq)];
-    transaction.execute("DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2", covered)?;
-    transaction.execute(
-        "INSERT INTO compactions (session_id, after_seq, summary, created) VALUES (?1, ?2, ?3, ?4)",
-        params![session, events::integer(after_seq), summary, now()],
-    )?;
+    let compaction = Compaction { after_seq, summary: summary.to_owned(), created_at: now() };
+    insert_compaction(&transaction, id, &compaction)?;
     transaction.commit()?;
+    Ok(())
+}
+
+/// Lays a summary over the events up to a point, inside a transaction.
+pub(super) fn insert_compaction(
+    connection: &Connection,
+    id: SessionId,
+    compaction: &Compaction,
+) -> Result<(), Fault> {
+    let session = i64::from(id.number());
+    let Compaction { after_seq, summary, created_at } = compaction;
+    let last = events::last_seq(connection, session)?;
+    if *after_seq == Seq::START || *after_seq > last {
+        return Err(StoreError::NoSuchEvent { session: id, seq: *after_seq, last }.into());
+    }
+    let covered = params![session, events::integer(*after_seq)];
+    connection.execute("DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2", covered)?;
+    let created_at = if created_at.is_empty() { &now() } else { created_at };
+    connection.execute(
+        "INSERT INTO compactions (session_id, after_seq, summary, created) VALUES (?1, ?2, ?3, ?4)",
+        params![session, events::integer(*after_seq), summary, created_at],
+    )?;
     Ok(())
 }
 

@@ -20,6 +20,50 @@ fn marked(name: &str, note: &str) -> Turn {
     Turn { mark: Some(NewMark { name: name.to_owned(), note: note.to_owned() }), ..prompt("hello") }
 }
 
+pub(super) async fn a_history_from_elsewhere_arrives_whole_and_once(store: Store) {
+    let mark = NewMark { name: "import:a".to_owned(), note: "note".to_owned() };
+    let turn =
+        || Turn { mark: Some(mark.clone()), ..Turn::verbatim([Event::user("a"), Event::assistant("b")]) };
+    let summary = |after_seq| azureal_core::Compaction {
+        after_seq: Seq(after_seq),
+        summary: "we met".to_owned(),
+        created_at: String::new(),
+    };
+    // What does not fit leaves nothing behind, not even a session.
+    let refused = store.create_with(named("mine"), turn(), vec![summary(3)]).await;
+    assert!(matches!(refused, Err(StoreError::NoSuchEvent { .. })), "{refused:?}");
+    assert_eq!(list_ids(&store).await, []);
+    assert_eq!(store.mark("import:a").await.unwrap(), None);
+
+    let id = store.create_with(named("mine"), turn(), vec![summary(1)]).await.unwrap();
+    assert_eq!(texts(&store, id).await.len(), 2);
+    assert_eq!(summaries(&store, id).await.len(), 1);
+    assert_eq!(store.get(id).await.unwrap().counts.messages, 2);
+    let again = store.create_with(named("mine"), turn(), vec![]).await;
+    assert!(matches!(&again, Err(StoreError::Marked(mark)) if mark.session == id), "{again:?}");
+    assert_eq!(list_ids(&store).await, [id]);
+    store.delete(id).await.unwrap();
+    assert!(store.create_with(named("mine"), turn(), vec![]).await.is_ok(), "its mark went with it");
+}
+
+pub(super) async fn a_turn_may_say_what_it_comes_after(store: Store) {
+    let id = session_of_prompts(&store, 2).await;
+    let after = |seq| Turn { after: Some(Seq(seq)), ..Turn::verbatim([Event::user("next")]) };
+    let moved = store.append(id, after(1)).await;
+    assert!(matches!(moved, Err(StoreError::Moved { expected: Seq(1), last: Seq(2), .. })), "{moved:?}");
+    assert_eq!(texts(&store, id).await.len(), 2);
+    assert_eq!(store.append(id, after(2)).await.unwrap().last, Seq(3));
+    assert!(store.append(id, after(2)).await.is_err());
+}
+
+pub(super) async fn what_could_not_be_read_again_is_refused(store: Store) {
+    let id = session_of_prompts(&store, 1).await;
+    let large = Event::user("x".repeat(azureal_core::LARGEST_EVENT));
+    let refused = store.append(id, Turn::verbatim([Event::user("small"), large])).await;
+    assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
+    assert_eq!(texts(&store, id).await.len(), 1, "the whole turn is refused");
+}
+
 pub(super) async fn compactions_are_ordered_by_how_far_they_reach(store: Store) {
     let id = session_of_prompts(&store, 5).await;
     let other = session_of_prompts(&store, 5).await;
@@ -164,7 +208,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     assert_eq!(read_all(&store, id).await, []);
     assert_eq!(summaries(&store, id).await, []);
     assert_eq!(before.counts.agent.as_deref(), Some("claude"));
-    let expected = SessionRecord { counts: Counts::default(), ..before };
+    let expected = SessionRecord { counts: Counts::default(), completed: None, ..before };
     assert_eq!(store.get(id).await.unwrap(), expected);
     store.clear(id).await.unwrap();
     assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");

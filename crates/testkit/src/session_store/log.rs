@@ -156,6 +156,7 @@ pub(super) async fn a_turn_without_events_adds_its_tokens_and_sets_its_mark(stor
         events: Vec::new(),
         tokens: Tokens { input: 3, output: 4 },
         mark: Some(NewMark { name: "empty".to_owned(), note: "nothing to say".to_owned() }),
+        ..Turn::default()
     };
     let appended = store.append(id, turn).await.unwrap();
     assert_eq!((appended.first, appended.last), (Seq(3), Seq(2)));

@@ -252,6 +252,7 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
         events: vec![Event::user("secret").into()],
         tokens: Tokens { input: 1, output: 2 },
         mark: Some(NewMark { name: "done".to_owned(), note: "note".to_owned() }),
+        ..Turn::default()
     };
     store.append(id, turn).await.unwrap();
     store.add_compaction(id, Seq(1), "summary").await.unwrap();
@@ -309,6 +310,7 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.remove_compaction(id, Seq(1)).await);
     assert_closed(&store.mark("mark").await);
     assert_closed(&store.remove_mark("mark").await);
+    assert_closed(&store.create_with(unnamed(), Turn::default(), vec![]).await);
     assert_closed(&store.note_run(id, None).await);
     assert_closed(&store.noted_runs().await);
     assert_closed(&store.close().await);
