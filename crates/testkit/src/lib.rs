@@ -12,6 +12,7 @@
 mod agree;
 mod context_store;
 mod contract;
+pub mod model_server;
 mod session_store;
 
 pub use agree::{Runs, random_operations_agree};
