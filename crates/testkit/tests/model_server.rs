@@ -266,7 +266,6 @@ fn delays_delay() {
         Answer::new().delay(5 * step).pause(5 * step).text_in(["a", "b"]).pace(step).pause(5 * step),
     );
     let start = Instant::now();
-    // Seven events have six gaps.
     let (events, ended) = ask(&server, APIS[0], true).events();
     assert!(ended);
     let least = 15 * step + step * u32::try_from(events.len() - 1).unwrap();
