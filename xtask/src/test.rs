@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::agents;
 use crate::root;
 use crate::tools::{self, Installing, finish};
 
@@ -26,6 +27,11 @@ pub(crate) fn run(installing: Installing) -> Result<()> {
             finish(cargo(&arguments)?)
         })?;
     }
+    let no_agents = match present.npm {
+        true => steps.step("the real agents", agents::ensure)?,
+        // Then it has been said that npm is missing.
+        false => None,
+    };
     steps.step("tests, those in the documentation included", || {
         let mut command = cargo(&["test", "--workspace"])?;
         if ci {
@@ -42,6 +48,7 @@ pub(crate) fn run(installing: Installing) -> Result<()> {
     let unchecked = steps.step("supply chain", || supply_chain(installing))?;
 
     let mut notices = present.notices;
+    notices.extend(no_agents);
     notices.extend(unchecked.map(str::to_owned));
     steps.summary(&notices);
     Ok(())

@@ -76,11 +76,18 @@ const GIT: Tool = Tool {
     source: Source::Apt,
     lost: "the tests that need a repository with worktrees are skipped",
 };
+const NPM: Tool = Tool {
+    name: "npm",
+    probe: &["npm", "--version"],
+    source: Source::Apt,
+    lost: "the tests with the real Claude Code and Codex are skipped",
+};
 
 /// What there is to run the checks with.
 pub(crate) struct Present {
     pub(crate) rustfmt: bool,
     pub(crate) clippy: bool,
+    pub(crate) npm: bool,
     /// What is lost for lack of a program.
     pub(crate) notices: Vec<String>,
 }
@@ -91,7 +98,7 @@ pub(crate) struct Present {
 pub(crate) fn ensure(installing: Installing) -> Result<Present> {
     let is_missing = |tool: &&Tool| !tool.is_present();
     let mut missing: Vec<&Tool> =
-        [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT].into_iter().filter(is_missing).collect();
+        [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM].into_iter().filter(is_missing).collect();
     if !missing.is_empty() && installing == Installing::Allowed {
         // Judged by what is there afterwards: a mirror that is out of date matters only if it kept us
         // from what we need.
@@ -101,7 +108,7 @@ pub(crate) fn ensure(installing: Installing) -> Result<Present> {
         missing.retain(is_missing);
     }
     if missing.is_empty() {
-        println!("rustfmt, clippy, strace, sqlite3 and git are there");
+        println!("rustfmt, clippy, strace, sqlite3, git and npm are there");
     }
     let mut notices = Vec::new();
     for tool in &missing {
@@ -114,7 +121,12 @@ pub(crate) fn ensure(installing: Installing) -> Result<Present> {
         bail!("missing: {}", names.join(", "));
     }
     let is_there = |name: &str| !missing.iter().any(|tool| tool.name == name);
-    Ok(Present { rustfmt: is_there(RUSTFMT.name), clippy: is_there(CLIPPY.name), notices })
+    Ok(Present {
+        rustfmt: is_there(RUSTFMT.name),
+        clippy: is_there(CLIPPY.name),
+        npm: is_there(NPM.name),
+        notices,
+    })
 }
 
 impl Tool {

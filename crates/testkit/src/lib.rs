@@ -12,6 +12,8 @@
 mod agree;
 mod context_store;
 mod contract;
+pub mod model_server;
+pub mod real_agents;
 mod session_store;
 
 pub use agree::{Runs, random_operations_agree};

@@ -1,0 +1,342 @@
+//! What the model says, as a test writes it down.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How many deltas a text is streamed in at most, so that a long one is not a million lines.
+const MOST_DELTAS: usize = 64;
+
+/// One answer of the model: what it says, in order, and what goes wrong on the way.
+///
+/// The same answer serves both APIs. Without any block it is an answer that says nothing.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use azureal_testkit::model_server::{Answer, Place};
+/// use serde_json::json;
+///
+/// let works = Answer::new()
+///     .thinking("I should look first.")
+///     .text("Let me look.")
+///     .tool("Bash", json!({"command": "ls"}));
+/// let breaks_off = Answer::new().text("Once upon a time").cut(Place::InBlock(0));
+/// let refuses = Answer::error(429, "slow down").retry_after(Duration::from_secs(1));
+/// # drop((works, breaks_off, refuses));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    pub(super) blocks: Vec<Block>,
+    pub(super) failure: Option<Failure>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) delay: Duration,
+    pub(super) pace: Duration,
+    pub(super) usage: Usage,
+    pub(super) stop_reason: Option<String>,
+    pub(super) ending: Ending,
+    /// What the next block waits for before it begins; in the end, what the end waits for.
+    pub(super) next: Wait,
+}
+
+/// A part of an answer: a content block of the one API, an output item of the other.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    pub(super) content: Content,
+    pub(super) wait: Wait,
+}
+
+/// What has to be over before the stream goes on.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wait {
+    pub(super) time: Duration,
+    pub(super) gate: Option<Gate>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    Text(Vec<String>),
+    Thinking(Vec<String>),
+    Tool { name: String, input: Value },
+    CustomTool { name: String, input: String },
+    Raw(Value),
+}
+
+/// A status other than 200, instead of an answer.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) status: u16,
+    pub(super) message: String,
+    /// Nothing: what the API in question says for this status.
+    pub(super) body: Option<Value>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) enum Ending {
+    #[default]
+    Whole,
+    Cut(Place),
+    Stall(Place),
+    Error {
+        place: Place,
+        kind: String,
+        message: String,
+    },
+}
+
+/// A place in a stream, where it is cut or stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// After this many events. The Messages API begins with `message_start` and `ping`, the Responses API with
+    /// `response.created` and `response.in_progress`, so 2 is before any block with either.
+    Events(usize),
+    /// In the middle of the block with this index: half of its deltas are sent.
+    InBlock(usize),
+    /// Right after the block with this index is complete.
+    AfterBlock(usize),
+}
+
+/// The tokens that an answer says it has cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of the prompt that came from no cache.
+    pub input: u64,
+    /// Tokens of the answer, reasoning included.
+    pub output: u64,
+    /// Tokens of the prompt that were read from a cache.
+    pub cache_read: u64,
+    /// Tokens of the prompt that were written to a cache; only the Messages API tells.
+    pub cache_write: u64,
+    /// Tokens of reasoning; only the Responses API tells.
+    pub reasoning: u64,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self { input: 100, output: 20, cache_read: 0, cache_write: 0, reasoning: 0 }
+    }
+}
+
+impl Answer {
+    /// An answer that says nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A refusal with this status, in the form that the API has for it.
+    pub fn error(status: u16, message: &str) -> Self {
+        let failure = Failure { status, message: message.into(), body: None };
+        Self { failure: Some(failure), ..Self::default() }
+    }
+
+    /// Says `text`, in deltas of a word or more.
+    pub fn text(self, text: &str) -> Self {
+        self.block(Content::Text(deltas(text)))
+    }
+
+    /// Says a text in exactly these deltas.
+    pub fn text_in<T: Into<String>>(self, deltas: impl IntoIterator<Item = T>) -> Self {
+        self.block(Content::Text(deltas.into_iter().map(Into::into).collect()))
+    }
+
+    /// Thinks aloud: a thinking block, or a reasoning item with this as its summary.
+    pub fn thinking(self, text: &str) -> Self {
+        self.block(Content::Thinking(deltas(text)))
+    }
+
+    /// Calls a tool: `tool_use`, or `function_call` with `input` as its arguments.
+    pub fn tool(self, name: &str, input: Value) -> Self {
+        self.block(Content::Tool { name: name.into(), input })
+    }
+
+    /// Calls a tool that takes text as it stands, as `apply_patch` of Codex does: `custom_tool_call`.
+    ///
+    /// The Messages API has no such thing; there it is a `tool_use` whose input has `text` under `input`.
+    pub fn custom_tool(self, name: &str, text: &str) -> Self {
+        self.block(Content::CustomTool { name: name.into(), input: text.into() })
+    }
+
+    /// Sends a content block or output item as it stands, for what has no method here.
+    pub fn raw(self, block: Value) -> Self {
+        self.block(Content::Raw(block))
+    }
+
+    /// Waits before the next block begins; after the last block, before the end or the cut.
+    pub fn pause(mut self, time: Duration) -> Self {
+        self.next.time += time;
+        self
+    }
+
+    /// Waits, before the next block or the end as [`pause`](Self::pause) does, until the test opens the gate.
+    ///
+    /// An answer that is not streamed does not wait.
+    pub fn hold(mut self, gate: &Gate) -> Self {
+        self.next.gate = Some(gate.clone());
+        self
+    }
+
+    /// Waits before the first byte.
+    pub fn delay(mut self, time: Duration) -> Self {
+        self.delay = time;
+        self
+    }
+
+    /// Waits between any two events of the stream.
+    pub fn pace(mut self, time: Duration) -> Self {
+        self.pace = time;
+        self
+    }
+
+    /// Adds a header to the response.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Asks the client to come back after this time, in whole seconds.
+    pub fn retry_after(self, time: Duration) -> Self {
+        self.header("retry-after", &time.as_secs().to_string())
+    }
+
+    /// Sends this body with a refusal instead of the usual one; without effect on an answer.
+    pub fn body(mut self, body: Value) -> Self {
+        if let Some(failure) = &mut self.failure {
+            failure.body = Some(body);
+        }
+        self
+    }
+
+    /// Says what the answer has cost.
+    pub fn usage(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// Overrides the stop reason of the Messages API, with `max_tokens` for example.
+    ///
+    /// In the Responses API `max_tokens` is an answer that ends with `response.incomplete`.
+    pub fn stop_reason(mut self, reason: &str) -> Self {
+        self.stop_reason = Some(reason.into());
+        self
+    }
+
+    /// Closes the connection there, without the end of the stream.
+    ///
+    /// A client that finds the last events and the end of the connection at once may drop the events. Where
+    /// they matter, [`hold`](Self::hold) the cut until the client has shown them.
+    ///
+    /// Of an answer that is not streamed, half of the body is sent.
+    pub fn cut(mut self, place: Place) -> Self {
+        self.ending = Ending::Cut(place);
+        self
+    }
+
+    /// Sends nothing more from there on and keeps the connection open, until the client closes it or the
+    /// server is dropped. With [`hold`](Self::hold) after it, the gate tells when that has begun.
+    ///
+    /// Of an answer that is not streamed, half of the body is sent.
+    pub fn stall(mut self, place: Place) -> Self {
+        self.ending = Ending::Stall(place);
+        self
+    }
+
+    /// Ends the stream there with an error of this type, `overloaded_error` or `server_is_overloaded` for example.
+    ///
+    /// An answer that is not streamed is sent whole.
+    pub fn error_in_stream(mut self, place: Place, kind: &str, message: &str) -> Self {
+        self.ending = Ending::Error { place, kind: kind.into(), message: message.into() };
+        self
+    }
+
+    fn block(mut self, content: Content) -> Self {
+        let wait = std::mem::take(&mut self.next);
+        self.blocks.push(Block { content, wait });
+        self
+    }
+}
+
+impl From<&str> for Answer {
+    /// A plain text.
+    fn from(text: &str) -> Self {
+        Self::new().text(text)
+    }
+}
+
+/// A place in a stream where the test decides when it goes on. Clones are the same gate.
+#[derive(Debug, Clone, Default)]
+pub struct Gate {
+    inner: Arc<(Mutex<GateState>, Condvar)>,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_reached: bool,
+    is_open: bool,
+}
+
+impl Gate {
+    /// Makes a gate that is closed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets every stream through that waits here, or will.
+    pub fn open(&self) {
+        self.inner.0.lock().unwrap().is_open = true;
+        self.inner.1.notify_all();
+    }
+
+    /// Waits until a stream has got here: what stands before it is sent.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than `within`.
+    #[track_caller]
+    pub fn wait_until_reached(&self, within: Duration) {
+        let (state, changed) = &*self.inner;
+        let state = state.lock().unwrap();
+        let (state, _) = changed.wait_timeout_while(state, within, |state| !state.is_reached).unwrap();
+        assert!(state.is_reached, "no stream has reached the gate within {within:?}");
+    }
+
+    /// Notes that a stream is here and waits for a while; returns whether it may go on.
+    pub(super) fn pass(&self, within: Duration) -> bool {
+        let (state, changed) = &*self.inner;
+        let mut state = state.lock().unwrap();
+        if !state.is_reached {
+            state.is_reached = true;
+            changed.notify_all();
+        }
+        changed.wait_timeout_while(state, within, |state| !state.is_open).unwrap().0.is_open
+    }
+}
+
+/// Splits a text before words, into not too many parts; joined they are the text again.
+pub(super) fn deltas(text: &str) -> Vec<String> {
+    let least = text.len().div_ceil(MOST_DELTAS);
+    let mut deltas: Vec<String> = Vec::new();
+    for word in text.split_inclusive(char::is_whitespace) {
+        match deltas.last_mut() {
+            Some(last) if last.len() < least => last.push_str(word),
+            _ => deltas.push(word.into()),
+        }
+    }
+    deltas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deltas_joined_are_the_text() {
+        for text in ["", " ", "one", "one two\n three  ", "日本 語\u{2028}x", &"word ".repeat(10_000)] {
+            let deltas = deltas(text);
+            assert_eq!(deltas.concat(), text);
+            assert!(deltas.len() <= MOST_DELTAS, "{}", deltas.len());
+            assert!(deltas.iter().all(|delta| !delta.is_empty()));
+        }
+        assert_eq!(deltas("Once upon a"), ["Once ", "upon ", "a"]);
+    }
+}

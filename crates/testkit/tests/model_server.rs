@@ -1,0 +1,344 @@
+//! The model server as a client sees it that speaks plain HTTP.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use azureal_testkit::model_server::{Answer, Gate, ModelServer, Place, Usage};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const APIS: [&str; 2] = ["/v1/messages?beta=true", "/v1/responses"];
+
+/// What came back until the server closed.
+struct Response {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Response {
+    fn parse(bytes: &[u8]) -> Self {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head, body: bytes[end + 4..].to_vec() }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// Returns the events of a stream, and whether it came to its end.
+    fn events(&self) -> (Vec<Value>, bool) {
+        assert!(self.head.contains("text/event-stream"), "{}", self.head);
+        let mut text = Vec::new();
+        let mut rest = self.body.as_slice();
+        let ended = loop {
+            let Some(line) = rest.windows(2).position(|window| window == b"\r\n") else { break false };
+            let size = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+            if size == 0 {
+                break true;
+            }
+            text.extend_from_slice(&rest[line + 2..line + 2 + size]);
+            rest = &rest[line + 2 + size + 2..];
+        };
+        let text = String::from_utf8(text).unwrap();
+        let events = text.split_terminator("\n\n").map(|event| {
+            let (name, data) = event.split_once('\n').unwrap();
+            let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+            assert_eq!(data["type"], name.strip_prefix("event: ").unwrap());
+            data
+        });
+        (events.collect(), ended)
+    }
+
+    /// Returns the text that came in deltas.
+    fn streamed_text(&self) -> String {
+        let (events, _) = self.events();
+        let text = |event: &Value| {
+            let delta = &event["delta"];
+            delta["text"].as_str().or(delta.as_str()).map(str::to_owned)
+        };
+        events.iter().filter_map(text).collect()
+    }
+}
+
+fn connect(server: &ModelServer) -> TcpStream {
+    let stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream
+}
+
+fn send(stream: &mut TcpStream, method: &str, path: &str, headers: &str, body: &str) {
+    let length = body.len();
+    let request = format!("{method} {path} HTTP/1.1\r\n{headers}content-length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+}
+
+fn receive(mut stream: TcpStream) -> Response {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    Response::parse(&bytes)
+}
+
+fn call(server: &ModelServer, method: &str, path: &str, body: &str) -> Response {
+    let mut stream = connect(server);
+    send(&mut stream, method, path, "connection: close\r\nx-api-key: secret\r\n", body);
+    receive(stream)
+}
+
+fn ask(server: &ModelServer, path: &str, stream: bool) -> Response {
+    let body = json!({
+        "model": "some-model", "stream": stream, "messages": [{"role": "user", "content": "Hello"}],
+        "input": [{"type": "message", "role": "user", "content": "Hello"}],
+    });
+    call(server, "POST", path, &body.to_string())
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    let mut kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+fn an_answer_is_streamed_by_the_messages_api() {
+    let server = ModelServer::scripted([Answer::new()
+        .thinking("Hm.")
+        .text("Let me look.")
+        .tool("Bash", json!({"command": "ls -l"}))
+        .usage(Usage { input: 7, output: 3, cache_read: 2, ..Usage::default() })]);
+    let (events, ended) = ask(&server, APIS[0], true).events();
+    assert!(ended);
+    let block = ["content_block_start", "content_block_delta", "content_block_stop"];
+    let blocks = block.repeat(3);
+    let expected =
+        [&["message_start", "ping"], blocks.as_slice(), &["message_delta", "message_stop"]].concat();
+    assert_eq!(kinds(&events), expected);
+    let input: String = events.iter().filter_map(|event| event["delta"]["partial_json"].as_str()).collect();
+    assert_eq!(input, r#"{"command":"ls -l"}"#);
+    assert_eq!(events[0]["message"]["model"], "some-model");
+    let last = &events[events.len() - 2];
+    assert_eq!(last["delta"]["stop_reason"], "tool_use");
+    assert_eq!(last["usage"]["output_tokens"], 3);
+    assert_eq!(last["usage"]["cache_read_input_tokens"], 2);
+}
+
+#[test]
+fn an_answer_is_streamed_by_the_responses_api() {
+    let server = ModelServer::scripted([Answer::new()
+        .text("Let me look.")
+        .tool("exec_command", json!({"cmd": "ls"}))
+        .custom_tool("apply_patch", "*** Begin Patch\n")]);
+    let (events, ended) = ask(&server, APIS[1], true).events();
+    assert!(ended);
+    let done: Vec<&Value> =
+        events.iter().filter(|event| event["type"] == "response.output_item.done").collect();
+    assert_eq!(done[0]["item"]["content"][0]["text"], "Let me look.");
+    assert_eq!(done[1]["item"]["arguments"], r#"{"cmd":"ls"}"#);
+    assert_eq!(done[2]["item"]["input"], "*** Begin Patch\n");
+    let last = &events[events.len() - 1];
+    assert_eq!(last["type"], "response.completed");
+    assert_eq!(last["response"]["usage"]["total_tokens"], 120);
+    assert_eq!(last["response"]["output"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn an_answer_that_is_not_streamed_comes_whole() {
+    let server = ModelServer::always(Answer::new().text_in(["Hel", "lo"]));
+    let message = ask(&server, APIS[0], false).json();
+    assert_eq!(message["content"], json!([{"type": "text", "text": "Hello"}]));
+    assert_eq!(message["stop_reason"], "end_turn");
+    let response = ask(&server, APIS[1], false).json();
+    assert_eq!(response["output"][0]["content"][0]["text"], "Hello");
+}
+
+#[test]
+fn answers_are_given_in_order_and_then_refused() {
+    let server = ModelServer::scripted(["one", "two"]);
+    for path in APIS {
+        assert_eq!(ask(&server, path, true).status, 200);
+    }
+    let over = ask(&server, APIS[0], true);
+    assert_eq!(over.status, 400);
+    assert!(over.json()["error"]["message"].as_str().unwrap().contains("no answer left"));
+    server.push("three");
+    assert_eq!(ask(&server, APIS[1], true).streamed_text(), "three");
+}
+
+#[test]
+fn a_function_answers_by_the_request() {
+    let server = ModelServer::answering(|request| {
+        Answer::from(format!("{} was number {}", request.prompt().unwrap(), request.number).as_str())
+    });
+    for (path, expected) in APIS.into_iter().zip(["Hello was number 1", "Hello was number 2"]) {
+        assert_eq!(ask(&server, path, true).streamed_text(), expected);
+    }
+}
+
+#[test]
+fn an_error_has_the_form_of_its_api() {
+    let refuses = Answer::error(429, "slow down").retry_after(Duration::from_secs(3));
+    let server =
+        ModelServer::scripted([refuses.clone(), refuses, Answer::error(503, "").body(json!({"mine": true}))]);
+    let messages = ask(&server, APIS[0], true);
+    assert_eq!(messages.status, 429);
+    assert!(messages.head.contains("retry-after: 3"), "{}", messages.head);
+    assert_eq!(messages.json()["error"], json!({"type": "rate_limit_error", "message": "slow down"}));
+    assert_eq!(ask(&server, APIS[1], true).json()["error"]["code"], "rate_limit_exceeded");
+    assert_eq!(ask(&server, APIS[1], true).json(), json!({"mine": true}));
+}
+
+#[test]
+fn a_stream_is_cut_where_the_answer_says() {
+    let four = Answer::new().text("one two three four").text("five");
+    let server = ModelServer::answering(move |request| {
+        let place = match request.number {
+            1 | 2 => Place::Events(2),
+            3 | 4 => Place::InBlock(0),
+            5 | 6 => Place::AfterBlock(0),
+            _ => Place::Events(1000),
+        };
+        four.clone().cut(place)
+    });
+    for expected in ["", "one two ", "one two three four", "one two three fourfive"] {
+        for path in APIS {
+            let cut = ask(&server, path, true);
+            assert!(!cut.events().1, "{path}: the stream came to its end");
+            assert_eq!(cut.streamed_text(), expected, "{path}");
+        }
+    }
+}
+
+#[test]
+fn an_error_may_come_in_the_stream() {
+    let broken = Answer::new().text("one two").error_in_stream(Place::InBlock(0), "overloaded", "no");
+    let server = ModelServer::always(broken);
+    let (events, _) = ask(&server, APIS[0], true).events();
+    assert_eq!(events.last().unwrap()["error"]["type"], "overloaded");
+    let (events, _) = ask(&server, APIS[1], true).events();
+    assert_eq!(events.last().unwrap()["response"]["error"]["code"], "overloaded");
+}
+
+#[test]
+fn a_stall_ends_with_the_server() {
+    let gate = Gate::new();
+    let server = ModelServer::always(Answer::new().text("one two").stall(Place::InBlock(0)).hold(&gate));
+    let mut waiting = connect(&server);
+    send(&mut waiting, "POST", APIS[0], "", r#"{"stream": true}"#);
+    gate.wait_until_reached(LIMIT);
+    let idle = connect(&server);
+    let start = Instant::now();
+    drop(server);
+    assert!(start.elapsed() < LIMIT / 4, "{:?}", start.elapsed());
+    let stalled = receive(waiting);
+    assert_eq!((stalled.streamed_text().as_str(), stalled.events().1), ("one ", false));
+    drop(idle);
+}
+
+#[test]
+fn a_stream_waits_at_a_gate_until_it_is_opened() {
+    let gate = Gate::new();
+    let server = ModelServer::always(Answer::new().text("before ").hold(&gate).text("after"));
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| ask(&server, APIS[0], true));
+        gate.wait_until_reached(LIMIT);
+        assert!(!asking.is_finished());
+        gate.open();
+        assert_eq!(asking.join().unwrap().streamed_text(), "before after");
+    });
+}
+
+#[test]
+fn delays_delay() {
+    let step = Duration::from_millis(10);
+    let server = ModelServer::always(
+        Answer::new().delay(5 * step).pause(5 * step).text_in(["a", "b"]).pace(step).pause(5 * step),
+    );
+    let start = Instant::now();
+    let (events, ended) = ask(&server, APIS[0], true).events();
+    assert!(ended);
+    let least = 15 * step + step * u32::try_from(events.len() - 1).unwrap();
+    assert!(start.elapsed() >= least, "{:?} of {least:?}", start.elapsed());
+}
+
+#[test]
+fn probes_are_answered_and_kept_apart() {
+    let server = ModelServer::scripted(["one"]);
+    assert_eq!(call(&server, "HEAD", "/", "").status, 200);
+    assert_eq!(call(&server, "GET", "/v1/models?client_version=1", "").json()["data"], json!([]));
+    assert_eq!(call(&server, "GET", "/nowhere", "").status, 404);
+    assert_eq!(call(&server, "CONNECT", "api.example.com:443", "").status, 404);
+    let count = call(&server, "POST", "/v1/messages/count_tokens", r#"{"messages": []}"#);
+    assert!(count.json()["input_tokens"].as_u64().unwrap() > 0);
+    assert_eq!(server.request_count(), 0);
+
+    ask(&server, APIS[0], true);
+    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.all_requests().len(), 6);
+    let request = &server.requests()[0];
+    assert_eq!((request.number, request.model(), request.prompt()), (1, Some("some-model"), Some("Hello")));
+    assert_eq!(request.header("x-api-key"), None);
+    assert!(!format!("{:?}", server.all_requests()).contains("secret"));
+}
+
+#[test]
+fn a_connection_serves_several_requests_and_chunked_bodies() {
+    let server = ModelServer::always("fine");
+    let mut stream = connect(&server);
+    send(&mut stream, "POST", APIS[0], "", r#"{"model": "a"}"#);
+    let chunked = "POST /v1/messages HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+        6\r\n{\"mode\r\n8;x=y\r\nl\": \"b\"}\r\n0\r\ntrailer: t\r\n\r\n";
+    stream.write_all(chunked.as_bytes()).unwrap();
+    let mut both = String::new();
+    stream.read_to_string(&mut both).unwrap();
+    assert_eq!(both.matches("HTTP/1.1 200 OK").count(), 2);
+    let requests = server.requests();
+    let models: Vec<_> = requests.iter().map(|request| request.model()).collect();
+    assert_eq!(models, [Some("a"), Some("b")]);
+}
+
+#[test]
+fn many_clients_are_served_at_once() {
+    let gate = Gate::new();
+    let server = ModelServer::always(Answer::new().hold(&gate).text("together"));
+    thread::scope(|scope| {
+        let asking: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(&server, APIS[0], true))).collect();
+        server.wait_for_requests(8, LIMIT);
+        gate.open();
+        for asking in asking {
+            assert_eq!(asking.join().unwrap().streamed_text(), "together");
+        }
+    });
+}
+
+#[test]
+fn a_panic_of_the_function_reaches_the_test() {
+    let server = ModelServer::answering(|_| panic!("not what I expected"));
+    let mut stream = connect(&server);
+    send(&mut stream, "POST", APIS[0], "", "{}");
+    let mut nothing = Vec::new();
+    stream.read_to_end(&mut nothing).unwrap();
+    assert!(nothing.is_empty());
+    let panic = catch_unwind(AssertUnwindSafe(|| drop(server))).unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"not what I expected"));
+}
+
+#[test]
+fn waiting_for_requests_that_do_not_come_says_how_many_came() {
+    let server = ModelServer::always("one");
+    let waiting = || server.wait_for_requests(1, Duration::from_millis(10));
+    let panic = catch_unwind(AssertUnwindSafe(waiting)).unwrap_err();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert_eq!(message, "0 of 1 requests arrived within 10ms");
+}
