@@ -81,3 +81,38 @@ impl SpawnError {
         }
     }
 }
+
+/// Why a file can be followed no further.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The file has become shorter than what was read of it.
+    #[error("{} has been cut to {found} bytes, and {read} of it were read", path.display())]
+    Shrunk {
+        /// The file.
+        path: PathBuf,
+        /// How far it had been read.
+        read: u64,
+        /// How long it is now.
+        found: u64,
+    },
+    /// The file cannot be opened or read.
+    #[error("{} cannot be read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl FollowError {
+    /// Returns what the person can do, where there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Shrunk { .. } => {
+                Some("something else writes to that file: what was read before is not lost")
+            }
+            Self::Unreadable { .. } => None,
+        }
+    }
+}

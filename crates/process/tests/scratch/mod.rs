@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_process::{Child, Marker, ProcessIdentity, Spawn, find_marked};
+use azureal_process::{Child, Follow, FollowError, Line, Marker, ProcessIdentity, Spawn, find_marked};
 use tempfile::TempDir;
 
 /// How long a fact may take to become true on a machine that does much else.
@@ -126,6 +126,19 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[track_caller]
 pub fn wait(child: &Child) -> azureal_process::Exit {
     child.wait_timeout(PATIENCE).expect("ends")
+}
+
+/// Reads a file to its end as long as the writer lives.
+pub fn lines(follow: &mut Follow, child: &Child) -> Result<Vec<Line>, FollowError> {
+    let mut lines = Vec::new();
+    while let Some(line) = follow.next_line(|pause| child.wait_timeout(pause).is_some())? {
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+pub fn line(text: impl AsRef<[u8]>) -> Line {
+    Line::Bytes(text.as_ref().to_vec())
 }
 
 /// Returns a number in KiB from what the system says of this process.
