@@ -1,0 +1,260 @@
+//! A child that runs, and the two threads that look after it.
+
+use std::io::{self, PipeWriter, pipe};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child as Process, ChildStderr, ChildStdin, ExitStatus};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+
+use crate::error::SpawnError;
+use crate::excerpt::{Excerpt, Gathering};
+use crate::feed::Feed;
+use crate::identity::{ProcessIdentity, to_pid};
+use crate::marker::Marker;
+use crate::stop::{self, Leader, Patience, StopReport};
+use crate::table;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It has ended and the system does not say how. So it is when this process was started with SIGCHLD ignored.
+    Unknown,
+}
+
+impl Exit {
+    /// Says whether the status was 0.
+    pub fn success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Unknown,
+        }
+    }
+}
+
+/// A program that was [started](crate::Spawn::start).
+///
+/// Clones are handles on the same child; any thread may wait for it while another stops it. Dropping them all
+/// changes nothing for the child: it goes on, and is collected when it ends. Call [`stop`](Self::stop) to end it.
+#[derive(Debug, Clone)]
+pub struct Child {
+    shared: Arc<Shared>,
+    identity: ProcessIdentity,
+    marker: Marker,
+}
+
+impl Child {
+    /// Returns the number of the process, which is that of its group as well.
+    pub fn pid(&self) -> u32 {
+        self.identity.pid
+    }
+
+    /// Returns what the process can be recognised by later, also by another program.
+    pub fn identity(&self) -> &ProcessIdentity {
+        &self.identity
+    }
+
+    /// Returns the marker that it was started with.
+    pub fn marker(&self) -> &Marker {
+        &self.marker
+    }
+
+    /// Waits for the end.
+    ///
+    /// When it is reported, all that the child wrote is in its file and in [`stderr`](Self::stderr). What the child
+    /// started may live on.
+    pub fn wait(&self) -> Exit {
+        let mut exit = self.shared.exit.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(exit) = *exit {
+                return exit;
+            }
+            exit = self.shared.ended.wait(exit).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits for the end, at most `timeout`.
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<Exit> {
+        self.shared.wait_timeout(timeout)
+    }
+
+    /// Returns how the child ended, if it has.
+    pub fn try_wait(&self) -> Option<Exit> {
+        self.shared.wait_timeout(Duration::ZERO)
+    }
+
+    /// Returns what the child has written to standard error so far: its beginning and its end.
+    ///
+    /// Nothing if that goes to a file.
+    pub fn stderr(&self) -> Excerpt {
+        self.shared.gathering.lock().unwrap_or_else(PoisonError::into_inner).excerpt()
+    }
+
+    /// Ends the child and everything that belongs to its run, and returns when it is gone.
+    ///
+    /// See [`stop`](crate::stop) for the order. After a child that ended by itself, it ends what that one left behind.
+    pub fn stop(&self, patience: &Patience) -> StopReport {
+        stop::stop_run(self.shared.as_ref(), &self.identity, &self.marker, patience)
+    }
+}
+
+/// What the handles and the threads share.
+#[derive(Debug)]
+struct Shared {
+    /// The child's number until somebody has collected it. As long as it is locked here, it cannot become another's.
+    uncollected: Mutex<Option<Pid>>,
+    exit: Mutex<Option<Exit>>,
+    ended: Condvar,
+    gathering: Mutex<Gathering>,
+}
+
+impl Shared {
+    fn wait_timeout(&self, timeout: Duration) -> Option<Exit> {
+        let exit = self.exit.lock().unwrap_or_else(PoisonError::into_inner);
+        let (exit, _) = self
+            .ended
+            .wait_timeout_while(exit, timeout, |exit| exit.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        *exit
+    }
+
+    fn uncollected(&self) -> MutexGuard<'_, Option<Pid>> {
+        self.uncollected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the child, collects it, and tells everybody.
+    fn collect(&self, mut process: Process, feed: thread::JoinHandle<()>, feed_end: PipeWriter) {
+        // Only learns of the end. Collecting it there would free the number while somebody is about to signal it.
+        let pid = *self.uncollected();
+        if let Some(pid) = pid {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while waitid(WaitId::Pid(pid), options).is_err_and(|error| error == Errno::INTR) {}
+        }
+        let exit = loop {
+            let mut uncollected = self.uncollected();
+            match process.try_wait() {
+                Ok(Some(status)) => {
+                    *uncollected = None;
+                    break Exit::of(status);
+                }
+                Ok(None) => {}
+                Err(_) => {
+                    *uncollected = None;
+                    break Exit::Unknown;
+                }
+            }
+            drop(uncollected);
+            // Where the system could not be asked to wait.
+            thread::sleep(Duration::from_millis(10));
+        };
+        drop(feed_end);
+        // A feed that panicked has nothing more to say, and the child has ended all the same.
+        let _ = feed.join();
+        *self.exit.lock().unwrap_or_else(PoisonError::into_inner) = Some(exit);
+        self.ended.notify_all();
+    }
+}
+
+impl Leader for Shared {
+    fn signal(&self, signal: Signal) {
+        let uncollected = self.uncollected();
+        let Some(pid) = *uncollected else {
+            return;
+        };
+        // It can only have ended on its own, which is what is wanted.
+        let _ = kill_process(pid, signal);
+        let entry = table::look(pid.as_raw_nonzero().get().unsigned_abs());
+        if entry.is_ok_and(|entry| entry.is_some_and(|entry| entry.stopped)) {
+            let _ = kill_process(pid, Signal::CONT);
+        }
+    }
+
+    fn kill_group(&self) {
+        let uncollected = self.uncollected();
+        if let Some(pid) = *uncollected {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    fn ended_within(&self, timeout: Duration) -> bool {
+        self.wait_timeout(timeout).is_some()
+    }
+}
+
+/// The threads of a child that is about to be started.
+///
+/// Dropped without one, they end.
+pub(crate) struct Helpers {
+    shared: Arc<Shared>,
+    marker: Marker,
+    to_feed: Sender<Streams>,
+    to_collector: Sender<Process>,
+}
+
+struct Streams {
+    input: Vec<u8>,
+    stdin: Option<ChildStdin>,
+    stderr: Option<ChildStderr>,
+}
+
+impl Helpers {
+    pub(crate) fn start(stderr_limit: usize, marker: Marker) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            uncollected: Mutex::new(None),
+            exit: Mutex::new(None),
+            ended: Condvar::new(),
+            gathering: Mutex::new(Gathering::new(stderr_limit)),
+        });
+        let (ended, feed_end) = pipe()?;
+        let (to_feed, streams) = channel::<Streams>();
+        let of_feed = Arc::clone(&shared);
+        let feed = thread::Builder::new().name("child-feed".to_owned()).spawn(move || {
+            if let Ok(Streams { input, stdin, stderr }) = streams.recv() {
+                Feed { input, stdin, stderr, gathering: &of_feed.gathering, ended: &ended }.run();
+            }
+        })?;
+        let (to_collector, process) = channel();
+        let of_collector = Arc::clone(&shared);
+        thread::Builder::new().name("child-collector".to_owned()).spawn(move || {
+            if let Ok(process) = process.recv() {
+                of_collector.collect(process, feed, feed_end);
+            }
+        })?;
+        Ok(Self { shared, marker, to_feed, to_collector })
+    }
+
+    /// Hands the child over to the threads.
+    pub(crate) fn take(self, mut process: Process, input: Vec<u8>) -> Result<Child, SpawnError> {
+        let pid = process.id();
+        // Nobody has collected it yet, so whatever has its number is the child.
+        let found = table::look(pid).and_then(|entry| entry.ok_or_else(|| io::ErrorKind::NotFound.into()));
+        let identity = match found {
+            Ok(entry) => entry.identity,
+            Err(source) => {
+                // Whatever these say: there is nothing else that could be done to it.
+                let _ = process.kill();
+                let _ = process.wait();
+                return Err(SpawnError::Unidentified { source });
+            }
+        };
+        *self.shared.uncollected() = to_pid(pid);
+        let streams = Streams { input, stdin: process.stdin.take(), stderr: process.stderr.take() };
+        // They wait for exactly this.
+        let _ = self.to_feed.send(streams);
+        let _ = self.to_collector.send(process);
+        Ok(Child { shared: self.shared, identity, marker: self.marker })
+    }
+}

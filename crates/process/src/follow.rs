@@ -1,0 +1,250 @@
+//! Reading a file line by line while somebody writes it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use memchr::memchr;
+
+use crate::error::FollowError;
+
+/// How long a line may be unless told otherwise: 64 MiB.
+pub const LINE_LIMIT: u64 = 64 * 1024 * 1024;
+
+/// How much is read at a time.
+const PIECE: usize = 64 * 1024;
+/// The pauses between two looks at a file that does not grow: short while something has just come, longer after.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(15);
+
+/// A line of a file, without its newline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// Its bytes, as they are: not necessarily UTF-8, perhaps with a carriage return.
+    Bytes(Vec<u8>),
+    /// It is longer than the limit and was skipped.
+    Oversized {
+        /// How long it is.
+        bytes: u64,
+    },
+}
+
+/// Reads a growing file line by line.
+///
+/// A line is given once it is whole, which is when its newline is there; never a part of one. What is not whole yet
+/// stays in the file: memory holds one piece of the file and the line that is given, however long a line
+/// grows.
+///
+/// The file that was opened is followed to its end, also when it is renamed, deleted or replaced meanwhile.
+/// If it is cut, that is an error. A file that is cut and grows again beyond what was read, between two looks, cannot
+/// be told from one that only grew.
+///
+/// Looking at a file that does not grow costs two system calls, at most 15 ms apart while
+/// [`next_line`](Self::next_line) waits. Watching it by inotify would save those, and bring a second way in for
+/// systems that have none.
+#[derive(Debug)]
+pub struct Follow {
+    path: PathBuf,
+    file: File,
+    limit: u64,
+    /// Where the next line begins.
+    line_start: u64,
+    /// How far there is no newline after `line_start`. Up to here it has been looked at.
+    scanned: u64,
+    /// A piece of the file, and where it begins.
+    piece: Box<[u8]>,
+    piece_start: u64,
+    piece_length: usize,
+    grew_at: Instant,
+}
+
+impl Follow {
+    /// Opens a file to be read from `offset`, which is where a line begins.
+    ///
+    /// # Errors
+    ///
+    /// The file is not there or cannot be read, or is shorter than `offset`.
+    pub fn open(path: impl AsRef<Path>, offset: u64) -> Result<Self, FollowError> {
+        let path = path.as_ref().to_owned();
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(source) => return Err(FollowError::Unreadable { path, source }),
+        };
+        let follow = Self {
+            path,
+            file,
+            limit: LINE_LIMIT,
+            line_start: offset,
+            scanned: offset,
+            piece: vec![0; PIECE].into(),
+            piece_start: offset,
+            piece_length: 0,
+            grew_at: Instant::now(),
+        };
+        follow.check_length()?;
+        Ok(follow)
+    }
+
+    /// Gives lines of up to `bytes` bytes, instead of [`LINE_LIMIT`].
+    #[must_use]
+    pub fn with_limit(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// Returns where the next line begins: after all lines that were given. Another one can be opened there.
+    pub fn offset(&self) -> u64 {
+        self.line_start
+    }
+
+    /// Returns the next line if it is whole, without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// The file was cut, or cannot be read.
+    pub fn try_line(&mut self) -> Result<Option<Line>, FollowError> {
+        loop {
+            if let Some(end) = self.scan() {
+                let line = self.take(self.line_start, end)?;
+                self.line_start = end + 1;
+                return Ok(Some(line));
+            }
+            if !self.read_piece()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Returns the next line, waiting until it is whole; nothing when the writer has ended and
+    /// there are no more.
+    ///
+    /// `writer_ended` waits for as long as it is told, or until the writer has ended, and says whether it has; what
+    /// that one wrote until then is still given. So the end is noticed at once:
+    ///
+    /// ```
+    /// # use azureal_process::{Child, Follow, FollowError, Line, ProcessIdentity};
+    /// # fn child(mut follow: Follow, child: Child) -> Result<Option<Line>, FollowError> {
+    /// follow.next_line(|pause| child.wait_timeout(pause).is_some())
+    /// # }
+    /// # fn found(mut follow: Follow, identity: ProcessIdentity) -> Result<Option<Line>, FollowError> {
+    /// # let _ =
+    /// follow.next_line(|pause| identity.wait_timeout(pause)) // somebody else's child
+    /// # ;
+    /// # let _ =
+    /// follow.next_line(|_| true) // a file that is finished
+    /// # ;
+    /// # Ok(None) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The file was cut, or cannot be read.
+    pub fn next_line(
+        &mut self,
+        mut writer_ended: impl FnMut(Duration) -> bool,
+    ) -> Result<Option<Line>, FollowError> {
+        let mut ended = false;
+        loop {
+            if let Some(line) = self.try_line()? {
+                return Ok(Some(line));
+            }
+            if ended {
+                return Ok(None);
+            }
+            // An eighth of the silence so far: nothing to be felt, and hardly a look when it is long.
+            let pause = (self.grew_at.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            ended = writer_ended(pause);
+        }
+    }
+
+    /// Returns what was read after the last newline, if anything.
+    ///
+    /// To be asked for when the writer has ended and there are no more lines: it is what was cut off, and evidence
+    /// rather than a line.
+    ///
+    /// # Errors
+    ///
+    /// The file was cut, or cannot be read.
+    pub fn remaining_fragment(&mut self) -> Result<Option<Line>, FollowError> {
+        if self.scanned == self.line_start {
+            return Ok(None);
+        }
+        self.take(self.line_start, self.scanned).map(Some)
+    }
+
+    /// Looks for the next newline in the piece at hand; returns where it is.
+    fn scan(&mut self) -> Option<u64> {
+        let skip = usize::try_from(self.scanned - self.piece_start).ok()?;
+        let unscanned = self.piece.get(skip..self.piece_length)?;
+        match memchr(b'\n', unscanned) {
+            Some(at) => {
+                let end = self.scanned + at as u64;
+                self.scanned = end + 1;
+                Some(end)
+            }
+            None => {
+                self.scanned += unscanned.len() as u64;
+                None
+            }
+        }
+    }
+
+    /// Reads the piece after what was scanned; says whether there is one.
+    fn read_piece(&mut self) -> Result<bool, FollowError> {
+        self.piece_start = self.scanned;
+        self.piece_length = 0;
+        self.piece_length = loop {
+            match self.file.read_at(&mut self.piece, self.scanned) {
+                Ok(length) => break length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(self.unreadable(source)),
+            }
+        };
+        if self.piece_length == 0 {
+            self.check_length()?;
+            return Ok(false);
+        }
+        self.grew_at = Instant::now();
+        Ok(true)
+    }
+
+    /// Returns what stands between two places, unless it is too long to be held.
+    fn take(&self, start: u64, end: u64) -> Result<Line, FollowError> {
+        let bytes = end - start;
+        if bytes > self.limit {
+            return Ok(Line::Oversized { bytes });
+        }
+        let in_piece = start.checked_sub(self.piece_start).and_then(|skip| {
+            let skip = usize::try_from(skip).ok()?;
+            self.piece.get(..self.piece_length)?.get(skip..skip + usize::try_from(bytes).ok()?)
+        });
+        if let Some(line) = in_piece {
+            return Ok(Line::Bytes(line.to_vec()));
+        }
+        let length = usize::try_from(bytes).map_err(|error| self.unreadable(io::Error::other(error)))?;
+        let mut line = vec![0; length];
+        match self.file.read_exact_at(&mut line, start) {
+            Ok(()) => Ok(Line::Bytes(line)),
+            Err(source) => {
+                // It was cut after it had been looked at.
+                self.check_length()?;
+                Err(self.unreadable(source))
+            }
+        }
+    }
+
+    /// Returns how long the file is; an error if that is less than was read.
+    fn check_length(&self) -> Result<u64, FollowError> {
+        let found = self.file.metadata().map_err(|source| self.unreadable(source))?.len();
+        if found < self.scanned {
+            return Err(FollowError::Shrunk { path: self.path.clone(), read: self.scanned, found });
+        }
+        Ok(found)
+    }
+
+    fn unreadable(&self, source: io::Error) -> FollowError {
+        FollowError::Unreadable { path: self.path.clone(), source }
+    }
+}

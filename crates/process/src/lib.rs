@@ -1,0 +1,85 @@
+//! Runs a program that writes lines, and ends it so that nothing is left.
+//!
+//! | | |
+//! |---|---|
+//! | [`Spawn`] | starts a [`Child`] in a process group of its own: input fed and closed, output to a file |
+//! | [`Follow`] | reads that file line by line while it grows, with a bound |
+//! | [`Child::stop`], [`stop`] | interrupts, terminates, kills, and then ends whatever the run left behind |
+//! | [`ProcessIdentity`] | a process that can be recognised later, also by another program |
+//! | [`Marker`], [`find_marked`] | the variable in the environment by which a run's processes are found |
+//!
+//! The room knows nothing of agents, sessions or lines' meaning. What it does is decided by how coding agents
+//! behave:
+//!
+//! - **The child's standard output is a file, never a pipe.** Some agents exit without writing what a pipe did
+//!   not take. A file also outlives us: when this program dies, the agent goes on and its file is followed
+//!   by the next one.
+//! - **The input goes through standard input**, whatever its size: arguments are limited and everybody can
+//!   read them. It is closed after it, because agents wait for its end.
+//! - **Ending only the child leaves its tools alive.** They run in sessions of their own, where no signal to a group
+//!   reaches them. The interrupt comes first since it makes agents clean up; what still lives
+//!   after that is found by the marker.
+//!
+//! # Blocking
+//!
+//! Everything here blocks or returns at once; there is no async runtime. A [`Child`] costs two threads while it
+//! runs: one that feeds it and one that waits for it, so that there is never a zombie, even of a child that
+//! nobody waits for. An async caller puts [`Follow::next_line`], [`Child::wait`] and [`Child::stop`] on
+//! threads for blocking work; a [`Child`] can be cloned for that.
+//!
+//! # Limits
+//!
+//! Linux and macOS. Elsewhere than on Linux, processes are found by `ps`, which does not show the
+//! environment of programs that belong to the system: there a process is only found if it is a descendant of the
+//! child, or in its group, at the moment of stopping. Everywhere, one that has
+//! left the family *and* cleared its environment is not found.
+//!
+//! # Example
+//!
+//! ```
+//! use azureal_process::{Exit, Follow, Line, Marker, Spawn};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let spool = folder.path().join("run.jsonl");
+//! let output = std::fs::File::options().create(true).append(true).open(&spool)?;
+//!
+//! let marker = Marker::new("AZUREAL_RUN_ID", "run-7f3a")?;
+//! let mut spawn = Spawn::new("/bin/sh", folder.path(), output, marker);
+//! spawn.args = vec!["-c".into(), "cat; echo done".into()];
+//! spawn.stdin = b"hello\n".to_vec();
+//! let child = spawn.start()?;
+//!
+//! let mut lines = Vec::new();
+//! let mut follow = Follow::open(&spool, 0)?;
+//! while let Some(line) = follow.next_line(|pause| child.wait_timeout(pause).is_some())? {
+//!     lines.push(line);
+//! }
+//! assert_eq!(lines, [Line::Bytes(b"hello".to_vec()), Line::Bytes(b"done".to_vec())]);
+//! assert_eq!(child.wait(), Exit::Code(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#[cfg(not(unix))]
+compile_error!(
+    "azureal-process is not supported on this system yet: it needs the signals and process groups of Unix"
+);
+
+mod child;
+mod error;
+mod excerpt;
+mod feed;
+mod follow;
+mod identity;
+mod marker;
+mod spawn;
+mod stop;
+mod table;
+
+pub use child::{Child, Exit};
+pub use error::{FollowError, SpawnError};
+pub use excerpt::Excerpt;
+pub use follow::{Follow, LINE_LIMIT, Line};
+pub use identity::ProcessIdentity;
+pub use marker::{InvalidMarker, Marker, find_marked};
+pub use spawn::{STDERR_LIMIT, Spawn, Stderr};
+pub use stop::{Patience, StopReport, Stopped, stop};

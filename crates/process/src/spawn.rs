@@ -1,0 +1,149 @@
+//! What to run, and starting it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Access, access};
+
+use crate::child::{Child, Helpers};
+use crate::error::SpawnError;
+use crate::marker::Marker;
+
+/// How much of standard error is kept unless told otherwise: 64 KiB.
+pub const STDERR_LIMIT: usize = 64 * 1024;
+
+/// A program to start, with everything that it is given.
+///
+/// The child gets this process's environment with the changes given here, and a process group of its own: Ctrl-C
+/// in a terminal does not reach it.
+///
+/// Signals that this process *ignores*, the child ignores as well, until it says otherwise. A program
+/// that was put into the background by a shell script ignores SIGINT, for example; then it takes SIGTERM to stop a
+/// simple child.
+#[derive(Debug)]
+pub struct Spawn {
+    /// A name is looked for in `PATH`; a path is taken from [`directory`](Self::directory).
+    pub program: PathBuf,
+    /// Visible to everybody on the machine and of limited length: no place for prompts or keys.
+    pub args: Vec<OsString>,
+    /// Variables to set.
+    pub env: Vec<(OsString, OsString)>,
+    /// Variables not to hand on.
+    pub env_remove: Vec<OsString>,
+    /// The folder to run in.
+    pub directory: PathBuf,
+    /// Written to the child's standard input, which is a pipe and is closed after it.
+    pub stdin: Vec<u8>,
+    /// The child's standard output itself. Opened for append, so that several writers do not overwrite each other.
+    pub stdout: File,
+    /// Where standard error goes.
+    pub stderr: Stderr,
+    /// By what the run's processes are found later.
+    pub marker: Marker,
+}
+
+/// Where a child's standard error goes.
+#[derive(Debug)]
+pub enum Stderr {
+    /// Into memory: the beginning and the end, together at most this many bytes. See [`Child::stderr`].
+    ///
+    /// The other end of the pipe goes when this process does. A child that outlives it and then
+    /// writes to standard error gets an error, and not every program survives that.
+    Keep(usize),
+    /// Into a file that is there after both; [`Excerpt::of_file`](crate::Excerpt::of_file) reads its ends. Nothing
+    /// limits how long it grows.
+    File(File),
+}
+
+impl Spawn {
+    /// Describes a run without arguments and with nothing to read.
+    pub fn new(
+        program: impl Into<PathBuf>,
+        directory: impl Into<PathBuf>,
+        stdout: File,
+        marker: Marker,
+    ) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            env_remove: Vec::new(),
+            directory: directory.into(),
+            stdin: Vec::new(),
+            stdout,
+            stderr: Stderr::Keep(STDERR_LIMIT),
+            marker,
+        }
+    }
+
+    /// Starts the program and returns at once.
+    ///
+    /// # Errors
+    ///
+    /// The program does not run. Then there is no process and no thread left.
+    pub fn start(self) -> Result<Child, SpawnError> {
+        self.check_directory()?;
+        let program = self.program;
+        let mut command = Command::new(&program);
+        command.args(self.args).envs(self.env);
+        for name in self.env_remove {
+            command.env_remove(name);
+        }
+        let (stderr, limit) = match self.stderr {
+            Stderr::Keep(limit) => (Stdio::piped(), limit),
+            Stderr::File(file) => (file.into(), 0),
+        };
+        command
+            .env(self.marker.key(), self.marker.value())
+            .current_dir(&self.directory)
+            .stdin(Stdio::piped())
+            .stdout(self.stdout)
+            .stderr(stderr)
+            .process_group(0);
+        // Before the child, so that there is never one that nobody collects.
+        let helpers = Helpers::start(limit, self.marker)
+            .map_err(|source| SpawnError::Other { program: program.clone(), source })?;
+        match command.spawn() {
+            Ok(process) => helpers.take(process, self.stdin),
+            Err(error) => Err(explain(program, &self.directory, error)),
+        }
+    }
+
+    /// Looks at the folder first: the error of a program that is not there is the same.
+    fn check_directory(&self) -> Result<(), SpawnError> {
+        let directory = &self.directory;
+        let not_entered = |source| SpawnError::DirectoryNotEntered { directory: directory.clone(), source };
+        match fs::metadata(directory) {
+            Ok(metadata) if !metadata.is_dir() => {
+                Err(not_entered(io::Error::from(rustix::io::Errno::NOTDIR)))
+            }
+            Ok(_) => access(directory, Access::EXEC_OK).map_err(|error| not_entered(error.into())),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(SpawnError::DirectoryNotFound { directory: directory.clone() })
+            }
+            Err(error) => Err(not_entered(error)),
+        }
+    }
+}
+
+fn explain(program: PathBuf, directory: &std::path::Path, error: io::Error) -> SpawnError {
+    let no_exec = error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error());
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            let is_path = program.as_os_str().as_encoded_bytes().contains(&b'/');
+            if is_path && directory.join(&program).is_file() {
+                SpawnError::InterpreterNotFound { program }
+            } else {
+                SpawnError::ProgramNotFound { program }
+            }
+        }
+        ErrorKind::PermissionDenied => SpawnError::NotExecutable { program, source: error },
+        _ if no_exec => SpawnError::NotExecutable { program, source: error },
+        ErrorKind::ArgumentListTooLong => SpawnError::ArgumentsTooLong { program },
+        _ => SpawnError::Other { program, source: error },
+    }
+}

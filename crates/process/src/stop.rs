@@ -1,0 +1,259 @@
+//! Ending a run so that nothing of it is left.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process_group};
+
+use crate::identity::{ProcessIdentity, to_pid};
+use crate::marker::Marker;
+use crate::table::{self, Entry};
+
+/// The pauses between two looks for what a run left behind.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long each step of [`stop`] waits before the next, harder one.
+///
+/// By default the whole takes at most three seconds, unless something cannot even be killed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patience {
+    /// For the child to end after SIGINT. Agents clean up in that time: 2 s.
+    pub interrupt: Duration,
+    /// For the child to end after SIGTERM: 500 ms.
+    pub terminate: Duration,
+    /// For what the child left behind to end after SIGTERM: 250 ms.
+    pub strays: Duration,
+    /// For what was killed to be gone, which takes long only when it hangs in the kernel: 2 s.
+    pub kill: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            interrupt: Duration::from_secs(2),
+            terminate: Duration::from_millis(500),
+            strays: Duration::from_millis(250),
+            kill: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What it took to end a run's first process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Nothing: it had ended before.
+    Already,
+    /// SIGINT, to it alone.
+    Interrupted,
+    /// SIGTERM, to it and to its direct children.
+    Terminated,
+    /// SIGKILL, to it and to its group.
+    Killed,
+}
+
+/// What [`stop`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopReport {
+    /// How the run's first process ended.
+    pub stopped: Stopped,
+    /// How many other processes were still there after it, and were ended.
+    pub strays: usize,
+    /// What lives on though it was killed: what hangs in the kernel, or belongs to somebody else. Usually empty.
+    pub survivors: Vec<ProcessIdentity>,
+}
+
+/// Ends a run that is not a child of this process, such as one that was found after a crash.
+///
+/// For one's own child there is [`Child::stop`](crate::Child::stop), which does the same. It returns when everything
+/// is gone, or has been killed for as long as `patience` says. In this order:
+///
+/// 1. SIGINT to the run's first process alone. Agents then end their tools and write what they still have.
+/// 2. SIGTERM to it and to its direct children: below a wrapper it is the child that matters.
+/// 3. SIGKILL to it and to its process group.
+/// 4. Whatever else belongs to the run: SIGTERM, then SIGKILL until nothing is left. That is every
+///    process that carries `marker`, and all that were seen to descend from the first process or to be in its group.
+///
+/// A step is skipped when the first process has ended before it; the last never is. Stopped processes are continued,
+/// or they would not notice a signal. A process is signalled only if its number *and* start are right,
+/// so never one that happens to have got the number since. This process itself is never signalled, even if
+/// it runs inside the run.
+pub fn stop(identity: &ProcessIdentity, marker: &Marker, patience: &Patience) -> StopReport {
+    stop_run(identity, identity, marker, patience)
+}
+
+/// The first process of a run, as far as stopping it goes: a child of ours or somebody else's.
+pub(crate) trait Leader {
+    /// Sends a signal, and wakes it if it is stopped.
+    fn signal(&self, signal: Signal);
+    /// Kills its whole group at once, without a gap through which a process that forks could slip.
+    fn kill_group(&self);
+    /// Waits for its end; says whether it has ended.
+    fn ended_within(&self, timeout: Duration) -> bool;
+}
+
+impl Leader for ProcessIdentity {
+    fn signal(&self, signal: Signal) {
+        self.signal_and_wake(signal);
+    }
+
+    fn kill_group(&self) {
+        // While its first process is there, the number of a group cannot be another's.
+        let leads = self.entry().is_ok_and(|entry| entry.is_some_and(|entry| entry.group == self.pid));
+        if let Some(pid) = to_pid(self.pid).filter(|_| leads) {
+            // Nobody left in it, or not ours: both show when one looks for survivors.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    fn ended_within(&self, timeout: Duration) -> bool {
+        self.wait_timeout(timeout)
+    }
+}
+
+pub(crate) fn stop_run(
+    leader: &dyn Leader,
+    identity: &ProcessIdentity,
+    marker: &Marker,
+    patience: &Patience,
+) -> StopReport {
+    let mut family = Family { leader: identity, marker, known: BTreeSet::new() };
+    let stopped = stop_leader(leader, &mut family, patience);
+    let mut report = family.end_strays(patience);
+    report.stopped = stopped;
+    if !leader.ended_within(Duration::ZERO) {
+        report.survivors.insert(0, identity.clone());
+    }
+    report
+}
+
+fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, patience: &Patience) -> Stopped {
+    if leader.ended_within(Duration::ZERO) {
+        return Stopped::Already;
+    }
+    // Each time before a signal: once a parent has ended, nothing says any more whose child a process was.
+    family.look();
+    leader.signal(Signal::INT);
+    if leader.ended_within(patience.interrupt) {
+        return Stopped::Interrupted;
+    }
+    let children = family.look().children;
+    leader.signal(Signal::TERM);
+    for child in children {
+        child.signal_and_wake(Signal::TERM);
+    }
+    if leader.ended_within(patience.terminate) {
+        return Stopped::Terminated;
+    }
+    family.look();
+    leader.kill_group();
+    leader.signal(Signal::KILL);
+    leader.ended_within(patience.kill);
+    Stopped::Killed
+}
+
+/// What one look at the processes shows.
+#[derive(Default)]
+struct Seen {
+    /// Direct children of the leader.
+    children: Vec<ProcessIdentity>,
+    /// All members that run.
+    running: BTreeSet<ProcessIdentity>,
+}
+
+/// The processes of a run.
+struct Family<'a> {
+    leader: &'a ProcessIdentity,
+    marker: &'a Marker,
+    /// All that were seen to descend from the leader or to be in its group, whatever became of them.
+    known: BTreeSet<ProcessIdentity>,
+}
+
+impl Family<'_> {
+    /// Looks at all processes, and for members that are not known yet.
+    fn look(&mut self) -> Seen {
+        let entries = table::all();
+        let leader_is_there = entries.iter().any(|entry| entry.identity == *self.leader);
+        let mut pids: BTreeSet<u32> = entries
+            .iter()
+            .filter(|entry| entry.identity == *self.leader || self.known.contains(&entry.identity))
+            .map(|entry| entry.identity.pid)
+            .collect();
+        let is_other = |entry: &Entry| entry.runs && !self.is_apart(&entry.identity);
+        let others: Vec<&Entry> = entries.iter().filter(|entry| is_other(entry)).collect();
+        // Parents may stand after their children.
+        loop {
+            let before = pids.len();
+            for entry in &others {
+                let in_group = leader_is_there && entry.group == self.leader.pid;
+                if in_group || pids.contains(&entry.parent) {
+                    pids.insert(entry.identity.pid);
+                }
+            }
+            if pids.len() == before {
+                break;
+            }
+        }
+        let mut seen = Seen::default();
+        for member in others.into_iter().filter(|entry| pids.contains(&entry.identity.pid)) {
+            if leader_is_there && member.parent == self.leader.pid {
+                seen.children.push(member.identity.clone());
+            }
+            seen.running.insert(member.identity.clone());
+        }
+        self.known.extend(seen.running.iter().cloned());
+        seen
+    }
+
+    /// Says whether a process is none that could have been left behind: the leader, or this one.
+    fn is_apart(&self, identity: &ProcessIdentity) -> bool {
+        identity == self.leader || identity.pid == std::process::id()
+    }
+
+    /// Calls `meet` with every member that runs and with whatever else carries the marker, as soon as it is
+    /// found; returns them.
+    fn strays(&mut self, mut meet: impl FnMut(&ProcessIdentity)) -> BTreeSet<ProcessIdentity> {
+        let mut strays = BTreeSet::new();
+        for marked in table::marked(self.marker).filter(|marked| !self.is_apart(marked)) {
+            meet(&marked);
+            strays.insert(marked);
+        }
+        for member in self.look().running {
+            meet(&member);
+            strays.insert(member);
+        }
+        strays
+    }
+
+    fn end_strays(&mut self, patience: &Patience) -> StopReport {
+        let kill_at = Instant::now() + patience.strays;
+        let give_up_at = kill_at + patience.kill;
+        let mut met = BTreeSet::new();
+        let mut pause = SHORTEST_PAUSE;
+        let mut empty_looks = 0;
+        let survivors = loop {
+            let kill = Instant::now() >= kill_at;
+            let strays = self.strays(|stray| {
+                let is_new = met.insert(stray.clone());
+                if kill {
+                    stray.signal(Signal::KILL);
+                } else if is_new {
+                    stray.signal_and_wake(Signal::TERM);
+                }
+            });
+            empty_looks = if strays.is_empty() { empty_looks + 1 } else { 0 };
+            // A process carries no marker for a moment while it becomes another program, so that one look is not
+            // enough; and where there was one that starts others, not even two.
+            let enough = if met.is_empty() { 2 } else { 3 };
+            if empty_looks == enough || Instant::now() >= give_up_at {
+                break strays;
+            }
+            thread::sleep(pause);
+            // One that is always about to start the next must be met before it has.
+            pause = if kill { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        };
+        let survivors: Vec<ProcessIdentity> = survivors.into_iter().collect();
+        StopReport { stopped: Stopped::Already, strays: met.len() - survivors.len(), survivors }
+    }
+}
