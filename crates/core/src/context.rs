@@ -211,7 +211,14 @@ pub(crate) fn system_text(event: &Event) -> Option<Cow<'_, str>> {
     match event {
         Event::SystemMessage(SystemMessage { content, .. }) => Some(Cow::Borrowed(content)),
         Event::Message(MessageEvent { role: Role::System, content }) => {
-            let texts: Vec<&str> = content.iter().filter_map(Block::as_text).collect();
+            let texts: Vec<Cow<'_, str>> = content
+                .iter()
+                .filter_map(|block| match block {
+                    Block::Text { text } => Some(Cow::Borrowed(text.as_str())),
+                    Block::Image(image) => Some(Cow::Owned(describe(image))),
+                    Block::ToolUse { .. } | Block::ToolResult { .. } => None,
+                })
+                .collect();
             (!texts.is_empty()).then(|| Cow::Owned(texts.join("\n\n")))
         }
         _ => None,
@@ -224,7 +231,14 @@ fn push_line(out: &mut String, text: &str) {
         if index > 0 {
             out.push_str("\\n");
         }
-        out.push_str(line.trim_end_matches('\r'));
+        // Other characters that begin a line somewhere are only white space here.
+        let breaks = ['\r', '\u{000B}', '\u{000C}', '\u{0085}', '\u{2028}', '\u{2029}'];
+        for (index, part) in line.trim_end_matches('\r').split(breaks).enumerate() {
+            if index > 0 {
+                out.push(' ');
+            }
+            out.push_str(part);
+        }
     }
 }
 

@@ -199,8 +199,8 @@ pub struct Complete {
     /// What it cost; 0.0 when that is not known.
     #[serde(serialize_with = "finite")]
     pub cost_usd: f64,
-    /// How the turn ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// How the turn ended; nothing where that is not said, or said in a word that this build does not know.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_outcome")]
     pub outcome: Option<Outcome>,
     /// What the provider counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -348,6 +348,12 @@ fn is_zero(count: &u64) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(if number.is_finite() { *number } else { 0.0 })
+}
+
+/// Reads an outcome; a word that is not known must not make the whole event unreadable.
+fn known_outcome<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Outcome>, D::Error> {
+    let word = Option::<Json>::deserialize(deserializer)?;
+    Ok(word.and_then(|word| word.read().ok()))
 }
 
 /// A text that is not an event.
@@ -605,6 +611,17 @@ mod tests {
             ["", "{}", "1", "[]", "{\"UserMessage\":", r#"{"UserMessage":{"content":1}}"#, "nul", "{} {}"]
         {
             assert!(Event::from_json(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_that_is_not_known_leaves_the_rest_readable() {
+        for outcome in [r#""paused""#, "7", "null"] {
+            let json = format!(
+                r#"{{"Complete":{{"success":true,"duration_ms":5,"cost_usd":0.5,"outcome":{outcome}}}}}"#
+            );
+            let Event::Complete(complete) = Event::from_json(&json).unwrap() else { panic!("{json}") };
+            assert_eq!((complete.success, complete.duration_ms, complete.outcome), (true, 5, None));
         }
     }
 

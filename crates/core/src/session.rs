@@ -170,7 +170,9 @@ impl Tally {
     pub fn add(&mut self, seq: Seq, event: Option<&Event>) {
         self.through = seq;
         self.counts.events += 1;
-        let Some(event) = event else { return };
+        // What cannot be read is told as an error in its place, so it counts as one.
+        let damaged = Event::error("", "");
+        let event = event.unwrap_or(&damaged);
         self.counts.look_for_agent(event);
         let before = self.open;
         match self.open.place(event) {

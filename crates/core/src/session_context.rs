@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures_util::future;
 
 use crate::context::system_text;
+use crate::fold::{Open, Place};
 use crate::{
     ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Message, NewSession, Page, Role, Seq,
     SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent, Tokens, Turn, check_name,
@@ -14,6 +15,9 @@ use crate::{
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
 const PAGE: usize = 400;
+
+/// How many events are looked at for a session's system message, which is its first message.
+const BEGINNING: usize = 16;
 
 /// A session of any [`SessionStore`], as a [`ContextStore`].
 ///
@@ -197,9 +201,16 @@ async fn read_opening<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Res
     let Some(newest) = store.compactions(id).await?.pop() else {
         return Ok(Opening { system: None, summary: None, after: Seq::START });
     };
-    let first = store.read(id, Page::After(Seq::START, 1)).await?.pop();
-    let system = first.and_then(|first| first.event().ok()).filter(is_system);
+    // The session's own system message is its first message, though an agent's start may stand before it.
+    let beginning = store.read(id, Page::After(Seq::START, BEGINNING)).await?;
+    let first = beginning.iter().filter_map(|stored| stored.event().ok()).find(is_message);
+    let system = first.filter(is_system);
     Ok(Opening { system, summary: Some(newest.summary), after: newest.after_seq })
+}
+
+/// Says whether an event is part of a message.
+fn is_message(event: &Event) -> bool {
+    Open::default().place(event) != Place::Nowhere
 }
 
 /// Says whether an event is a system message, in either of the forms in which one is stored.

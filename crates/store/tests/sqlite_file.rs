@@ -491,3 +491,183 @@ fn tokens_of_a_turn_are_added_with_it() {
     wait(store.append(id, turn)).unwrap();
     assert_eq!(wait(store.get(id)).unwrap().tokens, Tokens { input: 20, output: 6 });
 }
+
+#[test]
+fn nothing_of_a_hostile_file_runs_while_it_is_brought_up_to_date() {
+    let project = Project::new();
+    let original = project.original();
+    let session = original_session(&original, "main");
+    original_append(&original, session, &talk("precious"));
+    // Names, types and defaults that end where SQL would begin, if any of them became SQL.
+    original
+        .execute_batch(
+            "ALTER TABLE sessions ADD COLUMN x TEXT DEFAULT (1 --
+             );
+             ALTER TABLE sessions ADD COLUMN \"
+)); DELETE FROM events; INSERT INTO meta VALUES('pwned','yes'); COMMIT; --\" TEXT;
+             CREATE TABLE sessions_numbered (left_over);",
+        )
+        .unwrap();
+    drop(original);
+    let store = project.store();
+    assert_eq!(read_all(&store, SessionId::new(1).unwrap()).len(), 2);
+    let pwned: i64 = project
+        .raw()
+        .query_row("SELECT count(*) FROM meta WHERE key = 'pwned'", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(pwned, 0);
+}
+
+#[test]
+fn events_that_were_left_behind_go_to_no_new_session() {
+    let project = Project::new();
+    let original = project.original();
+    for _ in 0..2 {
+        original_append(&original, original_session(&original, "main"), &talk("old"));
+    }
+    original.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM sessions WHERE id = 2;").unwrap();
+    drop(original);
+    let store = project.store();
+    let id = new_session(&store);
+    assert_eq!(id.to_string(), "S3");
+    assert_eq!(read_all(&store, id), []);
+}
+
+#[test]
+fn a_column_that_somebody_dropped_comes_back() {
+    let project = Project::new();
+    let store = project.store();
+    append(&store, new_session(&store), talk("hello"));
+    drop(store);
+    project.raw().execute_batch("ALTER TABLE sessions DROP COLUMN preview;").unwrap();
+    let listed = wait(project.store().list(&ListQuery::default())).unwrap();
+    assert_eq!((listed.len(), listed[0].counts.messages), (1, 2));
+}
+
+#[test]
+fn a_refused_file_is_not_touched_by_a_store_that_would_use_a_log() {
+    for sql in ["UPDATE meta SET value = '4' WHERE key = 'schema_version'", "DROP TABLE events"] {
+        let project = Project::new();
+        let store = project.store();
+        append(&store, new_session(&store), talk("x"));
+        drop(store);
+        project.raw().execute_batch(sql).unwrap();
+        std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
+        let before = std::fs::read(project.path()).unwrap();
+        let options = SqliteOptions { journal: Journal::Wal, ..SqliteOptions::default() };
+        assert!(SqliteStore::open(project.path(), options).is_err());
+        assert!(std::fs::read(project.path()).unwrap() == before, "{sql}");
+        assert_eq!(std::fs::metadata(project.path()).unwrap().mode() & 0o777, 0o644, "{sql}");
+    }
+}
+
+#[test]
+fn numbers_that_grow_too_large_stop_there() {
+    let project = Project::new();
+    let store = project.store();
+    let id = new_session(&store);
+    let complete = Event::Complete(azureal_core::event::Complete {
+        duration_ms: u64::MAX,
+        cost_usd: f64::MAX,
+        ..Default::default()
+    });
+    for _ in 0..3 {
+        wait(store.add_tokens(id, Tokens { input: u64::MAX, output: 1 })).unwrap();
+        append(&store, id, [complete.clone()]);
+    }
+    let listed = wait(store.list(&ListQuery::default())).unwrap();
+    assert_eq!((listed[0].tokens.input, listed[0].duration_ms), (i64::MAX as u64, i64::MAX as u64));
+    assert!(listed[0].cost_usd.is_finite());
+}
+
+#[test]
+fn one_odd_row_does_not_keep_the_others_from_being_listed() {
+    let project = Project::new();
+    let store = project.store();
+    for _ in 0..3 {
+        append(&store, new_session(&store), talk("x"));
+    }
+    project
+        .raw()
+        .execute_batch(
+            "UPDATE sessions SET worktree = x'ff00', cost_usd = 'much', duration_ms = 1e30, name = 7 WHERE id = 1;
+             INSERT INTO sessions (id, name, active) VALUES (99999999999, 'too large', 99);",
+        )
+        .unwrap();
+    let listed = wait(store.list(&ListQuery::default())).unwrap();
+    assert_eq!(listed.len(), 3);
+    assert_eq!((listed[2].name.as_str(), listed[2].cost_usd), ("7", 0.0));
+}
+
+#[test]
+fn a_damaged_row_counts_as_the_message_that_stands_for_it() {
+    let project = Project::new();
+    let original = project.original();
+    let session = original_session(&original, "main");
+    original_append(&original, session, &[Event::user("a"), Event::assistant("b"), Event::assistant("c")]);
+    original.execute("UPDATE events SET data = x'00' WHERE seq = 2", []).unwrap();
+    drop(original);
+    let store = project.store();
+    let id = SessionId::new(1).unwrap();
+    let history = wait(azureal_core::read_history(&store, id)).unwrap();
+    assert_eq!(wait(store.get(id)).unwrap().counts.messages, history.len() as u64);
+}
+
+#[test]
+fn opening_a_store_a_second_time_keeps_the_locks_of_the_first() {
+    let project = Project::new();
+    let store = project.store();
+    append(&store, new_session(&store), talk("x"));
+    let holder = project.raw();
+    holder.execute_batch("BEGIN IMMEDIATE; INSERT INTO meta VALUES ('k', 'v');").unwrap();
+    std::fs::set_permissions(project.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let locks = || {
+        let inode = std::fs::metadata(project.path()).unwrap().ino();
+        let all = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        all.lines().filter(|line| line.contains(&format!(":{inode} "))).count()
+    };
+    let before = locks();
+    let second = project.store();
+    assert_eq!(locks(), before);
+    assert_eq!(std::fs::metadata(project.path()).unwrap().mode() & 0o777, 0o600);
+    drop(second);
+}
+
+#[test]
+fn a_store_of_the_original_program_is_hidden_from_git_too() {
+    let project = Project::new();
+    drop(project.original());
+    let ignore = project.path().with_file_name(".gitignore");
+    drop(project.store());
+    assert!(std::fs::read_to_string(&ignore).unwrap().contains("!azufig.toml"));
+    // What a killed process left empty is written again, what a person wrote stays.
+    std::fs::write(&ignore, "").unwrap();
+    drop(project.store());
+    assert!(!std::fs::read_to_string(&ignore).unwrap().is_empty());
+    std::fs::write(&ignore, "mine\n").unwrap();
+    drop(project.store());
+    assert_eq!(std::fs::read_to_string(&ignore).unwrap(), "mine\n");
+    assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
+}
+
+#[test]
+fn the_system_message_stays_though_an_agent_began_before_it() {
+    let project = Project::new();
+    let store = project.store();
+    let id = new_session(&store);
+    let event = |json: &str| Event::from_json(json).unwrap();
+    append(
+        &store,
+        id,
+        [
+            event(r#"{"Init":{"cwd":"/","model":"m"}}"#),
+            event(r#"{"SystemMessage":{"content":"be kind"}}"#),
+            Event::user("a"),
+            Event::assistant("b"),
+        ],
+    );
+    wait(store.add_compaction(id, Seq(3), "we met")).unwrap();
+    let context = wait(read_context(&store, id)).unwrap();
+    assert_eq!(context.matches("be kind").count(), 1, "{context}");
+    assert!(context.starts_with("## System message\nbe kind"), "{context}");
+}

@@ -15,8 +15,8 @@ use super::{Journal, error};
 /// How long we wait for others before we say that the store is busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Opens the file for reading and writing, or for reading where that is all there is.
-pub(super) fn open(path: &Path, journal: Journal) -> Result<Connection, StoreError> {
+/// Opens the file for reading and writing, or for reading where that is all there is. Changes nothing in it.
+pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let configure = || -> rusqlite::Result<()> {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
@@ -25,13 +25,20 @@ pub(super) fn open(path: &Path, journal: Journal) -> Result<Connection, StoreErr
         connection.execute_batch(
             "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY;",
         )?;
-        if journal == Journal::Wal {
-            connection.pragma_update(None, "journal_mode", "wal")?;
-        }
         Ok(())
     };
     configure().map_err(|error| error::from_sqlite(path, error))?;
     Ok(connection)
+}
+
+/// Uses the journal that is wanted. Not before the file is known to be ours: this writes to it.
+pub(super) fn use_journal(path: &Path, connection: &Connection, journal: Journal) -> Result<(), StoreError> {
+    match journal {
+        Journal::Delete => Ok(()),
+        Journal::Wal => connection
+            .pragma_update(None, "journal_mode", "wal")
+            .map_err(|error| error::from_sqlite(path, error)),
+    }
 }
 
 /// Opens somebody else's SQLite file for reading, such that nothing in it runs and nothing is written.

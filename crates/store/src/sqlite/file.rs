@@ -85,7 +85,6 @@ impl StoreFile {
                 self.check_file(&companion, &metadata)?;
             }
         }
-        self.make_private(&metadata);
         Ok(Some((self.real_path()?, Identity { device: metadata.dev(), inode: metadata.ino() })))
     }
 
@@ -95,26 +94,15 @@ impl StoreFile {
             .is_ok_and(|now| Identity { device: now.dev(), inode: now.ino() } == identity)
     }
 
-    /// Takes from others what they should not have: older files were made with wider modes.
-    fn make_private(&self, metadata: &fs::Metadata) {
-        // Not being allowed to is no reason to refuse: the file may be another's that is shared on purpose.
-        let is_wide = |metadata: &fs::Metadata| metadata.mode() & 0o077 != 0;
-        let narrow = |path: &Path, mode: u32| -> io::Result<()> {
-            let file = OpenOptions::new()
-                .read(true)
-                .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-                .open(path)?;
-            let metadata = file.metadata()?;
-            if is_wide(&metadata) && metadata.uid() == rustix::process::geteuid().as_raw() {
-                file.set_permissions(Permissions::from_mode(mode))?;
-            }
-            Ok(())
-        };
-        if is_wide(metadata) {
-            drop(narrow(&self.path, 0o600));
-        }
-        if self.lies_in_our_folder() && fs::metadata(self.folder()).is_ok_and(|folder| is_wide(&folder)) {
+    /// Takes from others what they should not have, and keeps history out of commits: stores that the original
+    /// program made have wider modes and nothing that tells git.
+    ///
+    /// Not being allowed to is no reason to refuse: the file may be another's that is shared on purpose.
+    pub(super) fn make_private(&self) {
+        drop(narrow(&self.path, 0o600));
+        if self.lies_in_our_folder() {
             drop(narrow(self.folder(), 0o700));
+            drop(self.write_gitignore());
         }
     }
 
@@ -176,19 +164,32 @@ impl StoreFile {
         }
         .map_err(|error| self.io(error))?;
         self.check_folder()?;
-        if !self.lies_in_our_folder() {
+        if self.lies_in_our_folder() {
+            self.write_gitignore().map_err(|error| self.io(error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the ignore file if there is none, whole or not at all: an empty one would hide nothing.
+    fn write_gitignore(&self) -> io::Result<()> {
+        let path = self.folder().join(".gitignore");
+        if fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
             return Ok(());
         }
-        let gitignore = OpenOptions::new()
+        let unfinished = self.folder().join(format!(".gitignore{UNFINISHED}{}", std::process::id()));
+        let written = OpenOptions::new()
             .write(true)
-            .create_new(true)
+            .create(true)
+            .truncate(true)
             .mode(0o600)
-            .open(self.folder().join(".gitignore"));
-        match gitignore {
-            Ok(mut file) => file.write_all(GITIGNORE.as_bytes()).map_err(|error| self.io(error)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(self.io(error)),
+            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&unfinished)
+            .and_then(|mut file| file.write_all(GITIGNORE.as_bytes()))
+            .and_then(|()| fs::rename(&unfinished, &path));
+        if written.is_err() {
+            drop(fs::remove_file(&unfinished));
         }
+        written
     }
 
     /// Removes what creations that were killed have left.
@@ -253,6 +254,32 @@ impl StoreFile {
 
     fn sqlite(&self, error: rusqlite::Error) -> StoreError {
         error::from_sqlite(&self.path, error)
+    }
+}
+
+/// Takes rights from everybody but the owner, if that is us and there are any to take.
+///
+/// Never by opening the file: closing it again would drop the locks that SQLite holds on it in this process.
+fn narrow(path: &Path, mode: u32) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
+    if metadata.mode() & 0o077 == 0 || !is_ours || metadata.is_symlink() {
+        return Ok(());
+    }
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{Mode, OFlags};
+        use std::os::fd::AsRawFd;
+        // A handle that stands for the path and for nothing that could be read. Through it no link is followed.
+        let handle =
+            rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), Permissions::from_mode(mode))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        use rustix::fs::{AtFlags, CWD, Mode, chmodat};
+        let mode = Mode::from_bits_truncate(mode as rustix::fs::RawMode);
+        Ok(chmodat(CWD, path, mode, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 }
 

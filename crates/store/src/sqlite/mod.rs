@@ -108,7 +108,7 @@ impl SqliteStore {
         job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
         absent: impl FnOnce() -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.worker.run(move |database| database.run(job, absent)).await?
+        self.worker.run(move |database| database.run(job, absent).map_err(unreadable)).await?
     }
 
     /// Makes a session: with the file if there is none, else by `job` in the file that there is.
@@ -147,11 +147,12 @@ impl SqliteStore {
         id: SessionId,
         job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.look_at(id, move |open, codec| {
+        let job = move |open: &mut Open, codec: &mut Codec| {
             open.check_writable()?;
             job(open, codec)
-        })
-        .await
+        };
+        let absent = move || Err(StoreError::NoSuchSession(id));
+        self.worker.run(move |database| database.run(job, absent)).await?
     }
 }
 
@@ -284,6 +285,14 @@ impl SessionStore for SqliteStore {
     }
 }
 
+/// What cannot be written when it was only to be read cannot be read.
+fn unreadable(error: StoreError) -> StoreError {
+    match error {
+        StoreError::ReadOnly { place } => StoreError::Unreadable { place },
+        other => other,
+    }
+}
+
 fn removed(place: String) -> StoreError {
     StoreError::NotAStore { place, why: "it was removed while it was being opened".to_owned() }
 }
@@ -340,8 +349,15 @@ impl Database {
         let Some((path, identity)) = self.file.look()? else {
             return Ok(false);
         };
-        let mut connection = connection::open(&path, self.options.journal)?;
-        let columns = schema::prepare(&path, &mut connection, &mut self.codec)?;
+        let open = |codec| {
+            let mut connection = connection::open(&path)?;
+            let columns = schema::prepare(&path, &mut connection, codec)?;
+            Ok((connection, columns))
+        };
+        let (connection, columns) = open(&mut self.codec).map_err(unreadable)?;
+        // It is ours, and of a version that we may write.
+        self.file.make_private();
+        connection::use_journal(&path, &connection, self.options.journal)?;
         self.open = Some(Open { connection, columns, identity });
         Ok(true)
     }

@@ -156,6 +156,8 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .map_err(sqlite)?;
+    let present = columns(connection).map_err(sqlite)?;
+    let has_all = SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).all(|(name, _)| present.contains(*name));
     let check = |what: &'static str, found: Option<String>, known: u32| match found {
         None => Ok(None),
         Some(found) => match found.parse::<u32>() {
@@ -166,7 +168,7 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     };
     let schema_version = check("schema_version", schema_version, SCHEMA_VERSION)?;
     let format = check("azureal_format", format, FORMAT)?;
-    let is_ours = schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT);
+    let is_ours = schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) && has_all;
     Ok(if is_ours { Standing::Ours } else { Standing::Older })
 }
 
@@ -208,43 +210,47 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
 
 /// Makes the numbers of sessions unique for ever, for the original program too: AUTOINCREMENT cannot be
 /// added to a table, so the table is made anew with every column that it has.
+///
+/// No text of the file becomes SQL: columns that we know get our definitions, others only their quoted names.
+/// Types and defaults of a hostile file could hold statements.
 fn number_once(connection: &Connection) -> rusqlite::Result<()> {
-    let mut info = connection
-        .prepare("SELECT name, type, \"notnull\", dflt_value FROM pragma_table_info('sessions')")?;
-    let found = info
-        .query_map([], |row| {
-            let (name, kind, not_null, default): (String, String, bool, Option<String>) =
-                (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-            Ok((name, kind, not_null, default))
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let definitions: Vec<String> = found
+    let present = columns(connection)?;
+    let known = || SHARED_COLUMNS.iter().chain(&OUR_COLUMNS);
+    let definitions: Vec<String> = present
         .iter()
-        .map(|(name, kind, not_null, default)| {
-            if name == "id" {
-                return "id INTEGER PRIMARY KEY AUTOINCREMENT".to_owned();
-            }
-            let not_null = if *not_null { " NOT NULL" } else { "" };
-            let default = default.as_ref().map(|value| format!(" DEFAULT ({value})")).unwrap_or_default();
-            format!("{} {kind}{not_null}{default}", quoted(name))
+        .map(|name| match known().find(|(known, _)| known == name) {
+            Some((name, kind)) => format!("{name} {kind}"),
+            None => quoted(name),
         })
         .collect();
-    let names: Vec<String> = found.iter().map(|(name, ..)| quoted(name)).collect();
+    let names: Vec<String> = present.iter().map(|name| quoted(name)).collect();
     let names = names.join(", ");
-    let mut indexes = connection.prepare(
-        "SELECT sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'sessions' AND sql IS NOT NULL",
-    )?;
-    let indexes =
-        indexes.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
     connection.execute_batch(&format!(
-        "CREATE TABLE sessions_numbered ({});
+        "DROP TABLE IF EXISTS sessions_numbered;
+         CREATE TABLE sessions_numbered ({});
          INSERT INTO sessions_numbered ({names}) SELECT {names} FROM sessions ORDER BY id;
          DROP TABLE sessions;
          ALTER TABLE sessions_numbered RENAME TO sessions;",
         definitions.join(", ")
     ))?;
-    indexes.iter().try_for_each(|index| connection.execute_batch(index))
+    // A client without foreign keys may have left events behind. Their number is not to be given again: a row
+    // that comes and goes is what AUTOINCREMENT remembers.
+    let (session, left): (i64, i64) = connection.query_row(
+        "SELECT (SELECT ifnull(max(id), 0) FROM sessions),
+                max((SELECT ifnull(max(session_id), 0) FROM events),
+                    (SELECT ifnull(max(session_id), 0) FROM compactions))",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    if left > session {
+        connection.execute("INSERT INTO sessions (id) VALUES (?1)", [left])?;
+        connection.execute("DELETE FROM sessions WHERE id = ?1", [left])?;
+    }
+    Ok(())
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn columns(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {

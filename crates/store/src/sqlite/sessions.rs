@@ -4,6 +4,7 @@ use azureal_core::{
     Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tokens, TurnTotals,
     check_name, normal_timestamp,
 };
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::codec::Codec;
@@ -117,7 +118,8 @@ pub(super) fn delete(connection: &mut Connection, id: SessionId) -> Result<(), F
     Ok(())
 }
 
-/// Adds what a turn took to the totals of its session.
+/// Adds what a turn took to the totals of its session. Integers that grow too large become floats in SQLite,
+/// so they stop before.
 pub(super) fn add_totals(
     connection: &Connection,
     session: i64,
@@ -126,9 +128,11 @@ pub(super) fn add_totals(
 ) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "UPDATE sessions SET completed = ?2, duration_ms = ifnull(duration_ms, 0) + ?3,
-                    cost_usd = ifnull(cost_usd, 0) + ?4, tokens_in = ifnull(tokens_in, 0) + ?5,
-                    tokens_out = ifnull(tokens_out, 0) + ?6
+            "UPDATE sessions SET completed = ?2,
+                    duration_ms = min(ifnull(duration_ms, 0) + ?3, 9223372036854775807),
+                    cost_usd = min(ifnull(cost_usd, 0) + ?4, 1e300),
+                    tokens_in = min(ifnull(tokens_in, 0) + ?5, 9223372036854775807),
+                    tokens_out = min(ifnull(tokens_out, 0) + ?6, 9223372036854775807)
              WHERE id = ?1",
         )?
         .execute(params![
@@ -146,8 +150,8 @@ pub(super) fn add_totals(
 pub(super) fn add_tokens(connection: &Connection, session: i64, tokens: Tokens) -> rusqlite::Result<usize> {
     connection
         .prepare_cached(
-            "UPDATE sessions SET tokens_in = ifnull(tokens_in, 0) + ?2,
-                    tokens_out = ifnull(tokens_out, 0) + ?3 WHERE id = ?1",
+            "UPDATE sessions SET tokens_in = min(ifnull(tokens_in, 0) + ?2, 9223372036854775807),
+                    tokens_out = min(ifnull(tokens_out, 0) + ?3, 9223372036854775807) WHERE id = ?1",
         )?
         .execute(params![session, signed(tokens.input), signed(tokens.output)])
 }
@@ -196,7 +200,7 @@ pub(super) fn get(
 ) -> Result<SessionRecord, Fault> {
     let session = i64::from(id.number());
     let sql = format!("SELECT {} FROM sessions WHERE id = ?1", columns.as_str());
-    let record = connection.prepare_cached(&sql)?.query_row([session], from_row).optional()?;
+    let record = connection.prepare_cached(&sql)?.query_row([session], from_row).optional()?.flatten();
     let mut record = record.ok_or(StoreError::NoSuchSession(id))?;
     let counted = if columns.are_complete() { counts::state(connection, session)? } else { None };
     let mut tally = counted.map(|state| state.tally).unwrap_or_default();
@@ -219,7 +223,7 @@ pub(super) fn list(
     };
     let sql = format!("SELECT {} FROM sessions ORDER BY {}", columns.as_str(), columns.newest_first());
     let mut statement = snapshot.prepare_cached(&sql)?;
-    let mut records = statement.query_map([], from_row)?;
+    let mut records = statement.query_map([], from_row)?.filter_map(Result::transpose);
     if columns.are_complete() && counts::are_current(&snapshot)? {
         let mut listed = Vec::new();
         while listed.len() < limit {
@@ -251,31 +255,59 @@ pub(super) fn list(
     Ok(listed)
 }
 
-/// Reads a session from a row of [`SessionColumns`].
-fn from_row(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
-    let rowid: i64 = row.get(0)?;
-    let id = u32::try_from(rowid)
-        .ok()
-        .and_then(SessionId::new)
-        .ok_or(rusqlite::Error::IntegralValueOutOfRange(0, rowid))?;
-    let name: String = row.get(1)?;
-    Ok(SessionRecord {
+/// Reads a session from a row of [`SessionColumns`]; nothing if its number cannot be one.
+///
+/// A value of a type that it should not have, from another program or a damaged page, reads as what it can
+/// mean: one odd row must not keep all others from being listed.
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
+    let Ok(id) = session_id(row.get(0)?) else { return Ok(None) };
+    let name = text(row.get_ref(1)?).unwrap_or_default();
+    Ok(Some(SessionRecord {
         id,
         name: if name.is_empty() { id.to_string() } else { name },
-        worktree: row.get(2)?,
-        created_at: normal_timestamp(row.get_ref(3)?.as_str()?),
-        completed: row.get::<_, Option<i64>>(4)?.map(|completed| completed != 0),
-        duration_ms: unsigned(row.get(5)?),
-        cost_usd: row.get::<_, Option<f64>>(6)?.unwrap_or(0.0),
-        tokens: Tokens { input: unsigned(row.get(7)?), output: unsigned(row.get(8)?) },
-        counts: Counts {
-            events: unsigned(row.get(9)?),
-            messages: unsigned(row.get(10)?),
-            preview: row.get(11)?,
-            agent: row.get(12)?,
-            model: row.get(13)?,
+        worktree: text(row.get_ref(2)?).unwrap_or_default(),
+        created_at: normal_timestamp(&text(row.get_ref(3)?).unwrap_or_default()),
+        completed: integer(row.get_ref(4)?).map(|completed| completed != 0),
+        duration_ms: unsigned(integer(row.get_ref(5)?)),
+        cost_usd: real(row.get_ref(6)?),
+        tokens: Tokens {
+            input: unsigned(integer(row.get_ref(7)?)),
+            output: unsigned(integer(row.get_ref(8)?)),
         },
-    })
+        counts: Counts {
+            events: unsigned(integer(row.get_ref(9)?)),
+            messages: unsigned(integer(row.get_ref(10)?)),
+            preview: text(row.get_ref(11)?),
+            agent: text(row.get_ref(12)?),
+            model: text(row.get_ref(13)?),
+        },
+    }))
+}
+
+fn text(value: ValueRef<'_>) -> Option<String> {
+    match value {
+        ValueRef::Null => None,
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+    }
+}
+
+fn integer(value: ValueRef<'_>) -> Option<i64> {
+    match value {
+        ValueRef::Integer(number) => Some(number),
+        // Saturates, and takes what is no number for zero.
+        ValueRef::Real(number) => Some(number as i64),
+        ValueRef::Null | ValueRef::Text(_) | ValueRef::Blob(_) => None,
+    }
+}
+
+fn real(value: ValueRef<'_>) -> f64 {
+    match value {
+        ValueRef::Real(number) if number.is_finite() => number,
+        ValueRef::Integer(number) => number as f64,
+        ValueRef::Real(_) | ValueRef::Null | ValueRef::Text(_) | ValueRef::Blob(_) => 0.0,
+    }
 }
 
 pub(super) fn compactions(connection: &Connection, id: SessionId) -> Result<Vec<Compaction>, Fault> {
