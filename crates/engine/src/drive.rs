@@ -1,0 +1,319 @@
+//! The driver: performs what the machine says, and tells it what came of that.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
+use azureal_core::event::Outcome;
+use azureal_core::{ContextFrame, Event, SessionId, SessionStore, read_context};
+use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stderr};
+use futures_executor::block_on;
+
+use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
+use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
+use crate::turn::{Effect, Input, Turn};
+use crate::watch::Watcher;
+
+/// The variable that every process of a run carries, so that none of them gets lost.
+pub const RUN_MARKER: &str = "AZUREAL_RUN_ID";
+/// How much of what an agent writes to standard error is kept.
+const STDERR_BYTES: usize = 16 << 10;
+
+/// Who is asked, where, and how.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// Where the session is kept.
+    pub store: &'a dyn SessionStore,
+    /// Where output is kept until it is there.
+    pub spools: &'a Spools,
+    /// Who answers.
+    pub agent: &'a dyn Agent,
+    /// The agent's program.
+    pub program: &'a std::path::Path,
+    /// The session.
+    pub session: SessionId,
+    /// The model, if not the agent's own choice.
+    pub model: Option<&'a str>,
+    /// What the agent may do, if not its own default.
+    pub permission: Option<Permission>,
+    /// The directory that the agent runs in.
+    pub directory: &'a std::path::Path,
+    /// Whether that belongs to a git repository.
+    pub in_git: bool,
+    /// How long a turn may take.
+    pub timeout: Option<Duration>,
+}
+
+/// What is going on, for whoever wants to know.
+pub enum Notice<'a> {
+    /// A run has begun; it can be watched from its first line.
+    Began {
+        /// The run's name.
+        run: &'a str,
+        /// The agent's process.
+        process: &'a ProcessIdentity,
+        /// Reads what it prints.
+        watcher: Watcher,
+    },
+    /// A turn is in the store.
+    Stored(&'a Ingested),
+    /// Something the person should know.
+    Tell(&'a str),
+}
+
+/// Sends prompts and cancels to a driver that runs.
+#[derive(Debug, Clone)]
+pub struct Controls(Sender<Input>);
+
+impl Controls {
+    /// Sends a prompt. While a turn runs, that one is stopped and stored first.
+    pub fn submit(&self, prompt: impl Into<String>) {
+        // A driver that has gone needs no more inputs.
+        drop(self.0.send(Input::Submit(prompt.into())));
+    }
+
+    /// Cancels what runs.
+    pub fn cancel(&self) {
+        drop(self.0.send(Input::Cancel));
+    }
+}
+
+/// Runs the turns of one session until none is left.
+pub struct Driver<'a> {
+    setup: Setup<'a>,
+    turn: Turn,
+    inputs: Receiver<Input>,
+    sender: Sender<Input>,
+    run: Option<Run>,
+    last: Option<Result<Ingested, IngestError>>,
+}
+
+/// The turn that is under way.
+struct Run {
+    spool: Spool,
+    started: Instant,
+    stopped: Option<Outcome>,
+    child: Option<Child>,
+}
+
+impl<'a> Driver<'a> {
+    /// Makes a driver that has nothing to do yet.
+    pub fn new(setup: Setup<'a>) -> (Self, Controls) {
+        let (sender, inputs) = mpsc::channel();
+        let controls = Controls(sender.clone());
+        (Self { setup, turn: Turn::default(), inputs, sender, run: None, last: None }, controls)
+    }
+
+    /// Sends a prompt, and everything that is sent while it runs. Blocks until all of it is stored, and returns
+    /// what became of the last turn.
+    pub fn run(
+        mut self,
+        prompt: impl Into<String>,
+        notice: &mut dyn FnMut(Notice<'_>),
+    ) -> Option<Result<Ingested, IngestError>> {
+        let mut inputs = vec![Input::Submit(prompt.into())];
+        loop {
+            for input in std::mem::take(&mut inputs) {
+                for effect in self.turn.step(input) {
+                    inputs.extend(self.perform(effect, notice));
+                }
+            }
+            if !inputs.is_empty() {
+                continue;
+            }
+            if !self.turn.is_active() {
+                return self.last;
+            }
+            inputs.push(self.wait());
+        }
+    }
+
+    /// Waits for the program to end, the time to be up, or the person to want something.
+    fn wait(&self) -> Input {
+        let deadline = match (&self.run, self.setup.timeout) {
+            (Some(Run { started, stopped: None, .. }), Some(timeout)) => {
+                Some((*started + timeout).saturating_duration_since(Instant::now()))
+            }
+            _ => None,
+        };
+        match deadline {
+            Some(rest) => match self.inputs.recv_timeout(rest) {
+                Ok(input) => input,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Input::TimeUp,
+            },
+            // We hold a sender ourselves, so this cannot be disconnected.
+            None => self.inputs.recv().unwrap_or(Input::Cancel),
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, notice: &mut dyn FnMut(Notice<'_>)) -> Option<Input> {
+        match effect {
+            Effect::Gather(prompt) => Some(self.gather(prompt)),
+            Effect::Start(frame) => Some(match self.start(frame, notice) {
+                Ok(()) => Input::Started,
+                Err(why) => Input::NotStarted(why),
+            }),
+            Effect::Stop(outcome) => {
+                if let Some(run) = &mut self.run {
+                    run.stopped = Some(outcome);
+                    if let Some(child) = &run.child {
+                        let report = child.stop(&Patience::default());
+                        if !report.survivors.is_empty() {
+                            notice(Notice::Tell("some processes of the agent could not be ended"));
+                        }
+                    }
+                }
+                None
+            }
+            Effect::Ingest => Some(self.ingest(notice)),
+            Effect::IngestUnstarted(outcome, why) => Some(self.ingest_unstarted(outcome, &why, notice)),
+            Effect::Tell(text) => {
+                notice(Notice::Tell(&text));
+                None
+            }
+            // A cancel that came too late, an exit that was known: nothing is lost by it.
+            Effect::Ignored(_) => None,
+        }
+    }
+
+    fn gather(&mut self, prompt: String) -> Input {
+        let turn = SpooledTurn {
+            run: uuid::Uuid::new_v4().simple().to_string(),
+            session: self.setup.session.number(),
+            prompt: prompt.clone(),
+            agent: self.setup.agent.name().to_owned(),
+            model: self.setup.model.map(str::to_owned),
+            directory: self.setup.directory.to_owned(),
+            started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        };
+        let spool = match self.setup.spools.begin(turn) {
+            Ok(spool) => spool,
+            Err(error) => return Input::NotGathered(error.to_string()),
+        };
+        self.run = Some(Run { spool, started: Instant::now(), stopped: None, child: None });
+        match block_on(read_context(self.setup.store, self.setup.session)) {
+            Ok(context) => Input::Gathered(ContextFrame::new(&context, "", &prompt)),
+            Err(error) => Input::NotGathered(error.to_string()),
+        }
+    }
+
+    fn start(&mut self, frame: ContextFrame, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
+        let setup = self.setup;
+        let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
+        let request = TurnRequest {
+            frame,
+            model: setup.model.map(str::to_owned),
+            permission: setup.permission,
+            in_git: setup.in_git,
+        };
+        let command = setup.agent.command(&request).map_err(|error| format!("{error}; {}", error.hint()))?;
+        let text = |error: SpoolError| error.to_string();
+        let marker =
+            Marker::new(RUN_MARKER, run.spool.turn().run.clone()).map_err(|error| error.to_string())?;
+        let mut spawn =
+            Spawn::new(setup.program, setup.directory, run.spool.output().map_err(text)?, marker);
+        spawn.args = command.args.into_iter().map(Into::into).collect();
+        spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        spawn.stdin = command.stdin;
+        // A file, because it is there after us: the agent may outlive us and go on writing.
+        spawn.stderr = Stderr::File(run.spool.errors().map_err(text)?);
+        let child = spawn.start().map_err(|error| with_hint(&error))?;
+        let process = child.identity().clone();
+        let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
+        run.spool.note_process(noted).map_err(text)?;
+        run.started = Instant::now();
+
+        let watch = || Watcher::open(run.spool.output_path(), setup.agent, Some(process.clone()));
+        if let Ok(watcher) = watch() {
+            notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher });
+        }
+        self.report_exit(process, watch().ok());
+        run_child(&mut self.run, child);
+        Ok(())
+    }
+
+    /// Says when the process has ended. A thread of its own, so that prompts and cancels are heard meanwhile.
+    fn report_exit(&self, process: ProcessIdentity, watcher: Option<Watcher>) {
+        let sender = self.sender.clone();
+        drop(watcher);
+        std::thread::spawn(move || {
+            while !process.wait_timeout(Duration::from_secs(3600)) {}
+            drop(sender.send(Input::Exited));
+        });
+    }
+
+    fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
+        let Some(mut run) = self.run.take() else { return Input::Stored };
+        let exit = run.child.as_ref().map(|child| match child.wait() {
+            azureal_process::Exit::Code(code) => Exit::Code(code),
+            azureal_process::Exit::Signal(signal) => Exit::Signal(signal),
+        });
+        let ending = Ending {
+            exit,
+            stderr: run.spool.errors_text(STDERR_BYTES),
+            fragment: Vec::new(),
+            duration: run.started.elapsed(),
+            stopped: run.stopped,
+        };
+        // Should we die before it is stored, whoever finds it knows how it ended.
+        if let Err(error) = run.spool.note_ended(&ending) {
+            notice(Notice::Tell(&error.to_string()));
+        }
+        let ingested = block_on(ingest(self.setup.store, self.setup.agent, run.spool, ending));
+        self.settle(ingested, notice)
+    }
+
+    fn ingest_unstarted(
+        &mut self,
+        outcome: Outcome,
+        why: &str,
+        notice: &mut dyn FnMut(Notice<'_>),
+    ) -> Input {
+        let Some(run) = self.run.take() else { return Input::NotStored(why.to_owned()) };
+        let ingested = block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why));
+        self.settle(ingested, notice)
+    }
+
+    fn settle(
+        &mut self,
+        ingested: Result<Ingested, IngestError>,
+        notice: &mut dyn FnMut(Notice<'_>),
+    ) -> Input {
+        let input = match &ingested {
+            Ok(ingested) => {
+                notice(Notice::Stored(ingested));
+                Input::Stored
+            }
+            Err(error) => Input::NotStored(error.to_string()),
+        };
+        self.last = Some(ingested);
+        input
+    }
+}
+
+fn run_child(run: &mut Option<Run>, child: Child) {
+    if let Some(run) = run {
+        run.child = Some(child);
+    }
+}
+
+fn with_hint(error: &SpawnError) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    }
+}
+
+/// Returns the agent's own name of a run, once it says it.
+pub(crate) fn agent_session(outputs: &[AgentOutput]) -> Option<&str> {
+    outputs.iter().find_map(|output| match output {
+        AgentOutput::Event(Event::Init(init)) => init.agent_session.as_deref(),
+        _ => None,
+    })
+}
+
+/// Where the programs of agents are looked for.
+pub fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+    std::env::split_paths(path?).map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
+}

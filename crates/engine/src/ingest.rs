@@ -1,0 +1,115 @@
+//! Storing a turn: the spool is read again from its beginning, appended in one transaction, and only then gone.
+//!
+//! **Once.** The transaction sets a mark with the run's name, which is taken off when the spool is gone. A
+//! spool whose mark is set is in the store: it is only removed.
+
+use std::path::PathBuf;
+
+use azureal_core::agent::{Agent, AgentOutput, Ending};
+use azureal_core::event::{Complete, Outcome};
+use azureal_core::{Appended, Event, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn};
+use azureal_process::FollowError;
+
+use crate::spool::{Spool, SpoolError};
+use crate::watch::{OVERSIZED, Watcher};
+
+/// A turn that is in the store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ingested {
+    /// The session that it belongs to.
+    pub session: SessionId,
+    /// Where it stands; nothing if it had been stored before.
+    pub appended: Option<Appended>,
+    /// How it ended.
+    pub complete: Complete,
+    /// The spool, where it is kept because not all of it could be read.
+    pub kept: Option<PathBuf>,
+}
+
+/// Why a turn is not in the store. What was printed is kept.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The spool cannot be read.
+    #[error(transparent)]
+    Output(#[from] FollowError),
+    /// The spool cannot be written or removed.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The header names no session.
+    #[error("the spool {} names no session", .0.display())]
+    NoSession(PathBuf),
+}
+
+/// Stores what a run printed, and removes its spool.
+pub async fn ingest(
+    store: &dyn SessionStore,
+    agent: &dyn Agent,
+    spool: Spool,
+    mut ending: Ending,
+) -> Result<Ingested, IngestError> {
+    let mut events = vec![Event::user(&spool.turn().prompt)];
+    let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
+    let mut take = |output| {
+        if let AgentOutput::Event(event) = output {
+            events.push(event);
+        }
+    };
+    ending.fragment = watcher.read_to_end(&mut take)?;
+    watcher.end(&ending).into_iter().for_each(&mut take);
+    store_once(store, spool, events).await
+}
+
+/// Stores that a turn ended before its agent ran, and why, and removes its spool.
+pub async fn ingest_unstarted(
+    store: &dyn SessionStore,
+    spool: Spool,
+    outcome: Outcome,
+    why: &str,
+) -> Result<Ingested, IngestError> {
+    let mut events = vec![Event::user(&spool.turn().prompt)];
+    if outcome == Outcome::Failed {
+        events.push(Event::error("not_started", why));
+    }
+    events.push(Event::Complete(Complete { outcome: Some(outcome), ..Complete::default() }));
+    store_once(store, spool, events).await
+}
+
+async fn store_once(
+    store: &dyn SessionStore,
+    spool: Spool,
+    events: Vec<Event>,
+) -> Result<Ingested, IngestError> {
+    let session =
+        spool.turn().session_id().ok_or_else(|| IngestError::NoSession(spool.output_path().to_owned()))?;
+    let complete = events.iter().rev().find_map(|event| match event {
+        Event::Complete(complete) => Some(complete.clone()),
+        _ => None,
+    });
+    let complete = complete.unwrap_or_default();
+    let is_whole = !events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == OVERSIZED));
+    let mark = format!("run:{}", spool.turn().run);
+    let appended = if store.mark(&mark).await?.is_some() {
+        None
+    } else {
+        let usage = complete.usage.unwrap_or_default();
+        let turn = Turn {
+            tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
+            mark: Some(NewMark { name: mark.clone(), note: String::new() }),
+            ..Turn::compacted(events)
+        };
+        Some(store.append(session, turn).await?)
+    };
+    store.note_run(session, None).await?;
+    let kept = if is_whole {
+        spool.remove()?;
+        store.remove_mark(&mark).await?;
+        None
+    } else {
+        // The mark stays, so that it is not stored again; only the file does, for whoever needs the long line.
+        Some(spool.keep_output()?)
+    };
+    Ok(Ingested { session, appended, complete, kept })
+}

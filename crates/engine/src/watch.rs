@@ -1,0 +1,70 @@
+//! Watching a turn: reading its spool as it grows.
+
+use std::time::Duration;
+
+use azureal_core::agent::{Agent, AgentOutput, AgentParser};
+use azureal_core::{Event, agent};
+use azureal_process::{Follow, FollowError, Line, ProcessIdentity};
+
+/// Follows the output of a run from its beginning, at a pace of its own.
+///
+/// It holds the file open, so what was printed can still be read when the turn is stored and the file gone.
+pub struct Watcher {
+    follow: Follow,
+    parser: Box<dyn AgentParser>,
+    process: Option<ProcessIdentity>,
+}
+
+impl Watcher {
+    /// Opens the output of a run; without a process it is finished.
+    pub fn open(
+        output: &std::path::Path,
+        agent: &dyn Agent,
+        process: Option<ProcessIdentity>,
+    ) -> Result<Self, FollowError> {
+        Ok(Self { follow: Follow::open(output, 0)?, parser: agent.parser(), process })
+    }
+
+    /// Waits for the next line and returns what it says; nothing when the program has ended and all is read.
+    pub fn next(&mut self) -> Result<Option<Vec<AgentOutput>>, FollowError> {
+        let ended = |pause: Duration| self.process.as_ref().is_none_or(|process| process.wait_timeout(pause));
+        Ok(self.follow.next_line(ended)?.map(|line| read_line(self.parser.as_mut(), &line)))
+    }
+
+    /// Reads all the rest, hands each output on, and returns what was left without a line break.
+    pub fn read_to_end(
+        &mut self,
+        mut take: impl FnMut(AgentOutput),
+    ) -> Result<Vec<u8>, FollowError> {
+        while let Some(outputs) = self.next()? {
+            outputs.into_iter().for_each(&mut take);
+        }
+        Ok(match self.follow.remaining_fragment()? {
+            Some(Line::Bytes(bytes)) => bytes,
+            Some(Line::Oversized { bytes }) => {
+                take(AgentOutput::Event(oversized(bytes)));
+                Vec::new()
+            }
+            None => Vec::new(),
+        })
+    }
+
+    /// Says how the run ended, and returns what follows from it.
+    pub fn end(&mut self, ending: &agent::Ending) -> Vec<AgentOutput> {
+        self.parser.end(ending)
+    }
+}
+
+fn read_line(parser: &mut dyn AgentParser, line: &Line) -> Vec<AgentOutput> {
+    match line {
+        Line::Bytes(bytes) => parser.line(bytes),
+        Line::Oversized { bytes } => vec![AgentOutput::Event(oversized(*bytes))],
+    }
+}
+
+/// The kind of the error that stands for a line which is too long to be read.
+pub(crate) const OVERSIZED: &str = "oversized_line";
+
+fn oversized(bytes: u64) -> Event {
+    Event::error(OVERSIZED, format!("a line of {bytes} bytes was not read; it is kept in the spool"))
+}
