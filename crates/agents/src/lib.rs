@@ -33,6 +33,7 @@
 
 pub mod claude;
 pub mod codex;
+pub mod offline;
 pub mod registry;
 
 mod calls;

@@ -4,9 +4,10 @@ use azureal_core::agent::Agent;
 
 use crate::claude::Claude;
 use crate::codex::Codex;
+use crate::offline::Offline;
 
 /// Every agent, in the order in which they are preferred. A new one is a line here.
-static AGENTS: &[&dyn Agent] = &[&Claude, &Codex];
+static AGENTS: &[&dyn Agent] = &[&Claude, &Codex, &Offline];
 
 /// An agent, and the model that it is to be asked for.
 #[derive(Clone)]
@@ -60,14 +61,14 @@ pub fn all() -> &'static [&'static dyn Agent] {
 ///
 /// assert_eq!(registry::find("codex")?.name(), "codex");
 /// let error = registry::find("eliza").err().map(|error| error.to_string());
-/// assert_eq!(error.as_deref(), Some("there is no agent \"eliza\"; there are claude, codex"));
+/// assert_eq!(error.as_deref(), Some("there is no agent \"eliza\"; there are claude, codex, offline"));
 /// # Ok::<(), registry::UnknownAgent>(())
 /// ```
 pub fn find(name: &str) -> Result<&'static dyn Agent, UnknownAgent> {
     named(name).ok_or_else(|| UnknownAgent::Name { name: name.to_owned() })
 }
 
-/// Finds the agent for a model: `opus`, `gpt-5.4`, or both in one, `codex/gpt-5.4`.
+/// Finds the agent for a model: `opus`, `gpt-5.4`, or both in one, `offline/ada`.
 ///
 /// A name without a model, `codex` or `codex/`, leaves the model to the agent.
 ///
@@ -113,8 +114,11 @@ mod tests {
             ("codex/gpt-5.4", "codex", Some("gpt-5.4")),
             ("codex/opus", "codex", Some("opus")),
             ("claude/vendor/model", "claude", Some("vendor/model")),
+            ("ada", "offline", Some("ada")),
+            ("offline/ben", "offline", Some("ben")),
             ("codex", "codex", None),
             ("claude/", "claude", None),
+            ("OFFLINE", "offline", None),
         ] {
             let choice = for_model(model).unwrap();
             assert_eq!((choice.agent.name(), choice.model.as_deref()), (agent, rest), "{model}");
@@ -125,7 +129,7 @@ mod tests {
     fn what_is_not_known_is_answered_with_what_there_is() {
         for model in ["", "/", "llama-3", "o", "opera", "gpt", "vendor/opus", "claude4"] {
             let error = for_model(model).err().unwrap();
-            assert!(error.to_string().ends_with("there are claude, codex"), "{error}");
+            assert!(error.to_string().ends_with("there are claude, codex, offline"), "{error}");
         }
         assert_eq!(find("gpt-5").err(), Some(UnknownAgent::Name { name: "gpt-5".into() }));
     }
