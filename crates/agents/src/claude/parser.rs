@@ -443,3 +443,136 @@ fn command_output(text: &str) -> Option<AgentOutput> {
     let inside = text.strip_prefix("<local-command-stdout>")?.strip_suffix("</local-command-stdout>")?.trim();
     (!inside.is_empty()).then(|| AgentOutput::Notice(inside.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::agent::Exit;
+    use azureal_core::event::Outcome as RunOutcome;
+
+    use super::*;
+
+    /// Plays lines, and returns the events, and what was shown.
+    fn play(lines: &[&str], exit: Exit) -> (Vec<Event>, Vec<String>) {
+        let mut parser = Parser::default();
+        let mut outputs: Vec<AgentOutput> =
+            lines.iter().flat_map(|line| parser.line(line.as_bytes())).collect();
+        outputs.extend(parser.end(&Ending { exit: Some(exit), ..Ending::default() }));
+        let (mut events, mut shown) = (Vec::new(), Vec::new());
+        for output in outputs {
+            match output {
+                AgentOutput::Event(event) => events.push(event),
+                AgentOutput::Delta(text) | AgentOutput::Notice(text) => shown.push(text),
+                AgentOutput::Usage(_) => {}
+            }
+        }
+        (events, shown)
+    }
+
+    fn outcome(events: &[Event]) -> RunOutcome {
+        match events.last() {
+            Some(Event::Complete(complete)) => complete.outcome.unwrap(),
+            other => panic!("no end: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_an_error_of_its_own_kind() {
+        let (events, _) = play(
+            &[
+                r#"{"type":"system","subtype":"model_refusal_no_fallback","original_model":"m"}"#,
+                r#"{"type":"assistant","message":{"model":"<synthetic>","content":[{"type":"text","text":"I cannot help."}]}}"#,
+                r#"{"type":"result","subtype":"success","is_error":true,"result":"I cannot help."}"#,
+            ],
+            Exit::Code(1),
+        );
+        assert_eq!(events.first(), Some(&Event::error("refusal", "I cannot help.")));
+        assert_eq!((events.len(), outcome(&events)), (2, RunOutcome::Failed));
+    }
+
+    #[test]
+    fn what_the_whole_process_used_counts_where_the_turn_counts_nothing() {
+        let (events, _) = play(
+            &[r#"{"type":"result","subtype":"error_max_budget_usd","is_error":true,"total_cost_usd":0.5,
+                  "usage":{"input_tokens":0,"output_tokens":0},"errors":["Reached maximum budget ($0.1)"],
+                  "modelUsage":{"a":{"inputTokens":7,"outputTokens":2,"cacheReadInputTokens":3},"b":{"outputTokens":1}}}"#],
+            Exit::Code(1),
+        );
+        let [Event::Error(error), Event::Complete(complete)] = events.as_slice() else {
+            panic!("{events:?}")
+        };
+        assert_eq!(error.kind, "error_max_budget_usd");
+        let usage = Usage { input_tokens: 10, output_tokens: 3, cache_read_tokens: 3, cache_write_tokens: 0 };
+        assert_eq!((complete.usage, complete.cost_usd), (Some(usage), 0.5));
+    }
+
+    #[test]
+    fn the_largest_cost_counts_and_the_last_result_decides() {
+        let result = |error: bool, cost: f64, tokens: u64| {
+            format!(
+                r#"{{"type":"result","is_error":{error},"result":"r","total_cost_usd":{cost},"modelUsage":{{"m":{{"inputTokens":{tokens}}}}}}}"#
+            )
+        };
+        let (late, early) = (result(false, 0.5, 50), result(false, 0.2, 20));
+        let (events, _) = play(&[&late, &early], Exit::Code(0));
+        let Some(Event::Complete(complete)) = events.last() else { panic!("{events:?}") };
+        assert_eq!((complete.cost_usd, complete.usage.unwrap().input_tokens), (0.5, 50));
+        let (bad, good) = (result(true, 0.1, 1), result(false, 0.2, 2));
+        assert_eq!(outcome(&play(&[&bad, &good], Exit::Code(0)).0), RunOutcome::Done);
+        assert_eq!(outcome(&play(&[&good, &bad], Exit::Code(0)).0), RunOutcome::Failed);
+    }
+
+    #[test]
+    fn what_the_program_says_itself_waits_for_the_result() {
+        let said = r#"{"type":"assistant","message":{"model":"<synthetic>","content":[{"type":"text","text":"Well."}]}}"#;
+        let other =
+            r#"{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"Then."}]}}"#;
+        let (events, _) = play(&[said, other], Exit::Code(0));
+        assert_eq!(events[..2], [Event::assistant("Well."), Event::assistant("Then.")]);
+        let (events, _) = play(&[said], Exit::Code(0));
+        assert_eq!(events[..1], [Event::assistant("Well.")]);
+    }
+
+    #[test]
+    fn open_thoughts_and_words_are_kept_when_the_program_dies() {
+        let delta = |delta: &str| {
+            format!(r#"{{"type":"stream_event","event":{{"type":"content_block_delta","delta":{delta}}}}}"#)
+        };
+        let start = r#"{"type":"stream_event","event":{"type":"message_start","message":{}}}"#.to_owned();
+        let thought = delta(r#"{"type":"thinking_delta","thinking":"Hm"}"#);
+        let word = delta(r#"{"type":"text_delta","text":"So"}"#);
+        let (events, _) = play(&[&start, &thought, &word], Exit::Signal(9));
+        let thought_event = Event::Reasoning(Reasoning { text: "Hm".into(), subagent: None });
+        assert_eq!(events[..2], [thought_event, Event::assistant("So")]);
+        // Another message takes the place of one that was never finished.
+        let (events, _) = play(&[&start, &word, &start], Exit::Signal(9));
+        assert_eq!(events.len(), 2, "{events:?}");
+    }
+
+    #[test]
+    fn what_is_new_is_shown_once_and_what_is_broken_is_told() {
+        let (events, shown) = play(
+            &[
+                r#"{"type":"novelty","n":1}"#,
+                r#"{"type":"novelty","n":2}"#,
+                r#"{"type":"system","subtype":"novelty"}"#,
+                r#"{"type":"assistant","message":{"content":[{"type":"hologram"},{"type":"text","text":"a"},7]}}"#,
+                r#"{"type":"assistant","message":"gone"}"#,
+                "",
+                "not json",
+            ],
+            Exit::Code(0),
+        );
+        assert_eq!(shown.len(), 3, "{shown:?}");
+        let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
+        assert_eq!(kinds, ["AssistantText", "Error", "Error", "Error", "Error", "Complete"]);
+    }
+
+    #[test]
+    fn the_model_is_told_when_it_changes() {
+        let init =
+            |model: &str| format!(r#"{{"type":"system","subtype":"init","model":"{model}","cwd":"/p"}}"#);
+        let (events, _) = play(&[&init("a"), &init("a"), &init("b")], Exit::Code(0));
+        let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
+        assert_eq!(kinds, ["Init", "ModelSwitch", "Error", "Complete"]);
+    }
+}

@@ -54,7 +54,7 @@ fn push_inert(out: &mut String, text: &str) {
         out.push_str(piece);
         if let Some(next) = pieces.peek() {
             out.push('$');
-            // Amounts and shell syntax, `$5` and `$(…)`, stay: no skill has such a name. A digit may begin one.
+            // Shell syntax such as `$(…)` stays: no skill has such a name.
             if next.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':')) {
                 out.push(ZERO_WIDTH_SPACE);
             }

@@ -64,12 +64,13 @@ pub(super) fn calls(item: &Item<'_>) -> Option<Vec<Call>> {
     }
 }
 
-/// Returns what each of the calls of a finished item gave back.
-pub(super) fn answer(item: &Item<'_>, call: &Call) -> Answer {
+/// Returns what each of the calls of a finished item gave back. Takes the output along: it can be megabytes.
+pub(super) fn answer(item: &mut Item<'_>, call: &Call) -> Answer {
     let failed = matches!(item.status.as_str(), "failed" | "declined") || item.error.0.is_some();
     match item.kind.as_str() {
         "command_execution" => {
-            command_answer(&item.aggregated_output, item.exit_code, failed.then_some(item.status.as_str()))
+            let output = std::mem::take(&mut item.aggregated_output);
+            command_answer(output, item.exit_code, failed.then_some(item.status.as_str()))
         }
         "file_change" => change_answer(&call.tool, failed),
         "mcp_tool_call" => {
@@ -99,13 +100,15 @@ pub(super) fn answer(item: &Item<'_>, call: &Call) -> Answer {
 }
 
 /// Returns what a command gave back, with its exit code in front where that is not 0, as Claude Code has it.
-pub(super) fn command_answer(output: &str, exit_code: Option<i64>, failure: Option<&str>) -> Answer {
-    match exit_code {
-        Some(code) if code != 0 => Answer { content: format!("Exit code {code}\n{output}"), is_error: true },
-        _ => match failure {
-            Some(status) if output.is_empty() => Answer { content: format!("[{status}]"), is_error: true },
-            failure => Answer { content: output.to_owned(), is_error: failure.is_some() },
-        },
+pub(super) fn command_answer(output: String, exit_code: Option<i64>, failure: Option<&str>) -> Answer {
+    let mut content = output;
+    match (exit_code, failure) {
+        (Some(code), _) if code != 0 => {
+            content.insert_str(0, &format!("Exit code {code}\n"));
+            Answer { content, is_error: true }
+        }
+        (_, Some(status)) if content.is_empty() => Answer { content: format!("[{status}]"), is_error: true },
+        (_, failure) => Answer { content, is_error: failure.is_some() },
     }
 }
 

@@ -99,7 +99,7 @@ fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
             called(parser, "Bash".to_owned(), input)
         }
         "exec_command_end" => {
-            let answer = item::command_answer(&message.aggregated_output, message.exit_code, None);
+            let answer = item::command_answer(message.aggregated_output, message.exit_code, None);
             vec![parser.answered(call_id, answer)]
         }
         "patch_apply_begin" => {

@@ -139,7 +139,7 @@ impl Parser {
     }
 
     /// Reads an item; nothing if it has no sense.
-    fn item(&mut self, when: &str, item: Item<'_>) -> Option<Vec<AgentOutput>> {
+    fn item(&mut self, when: &str, mut item: Item<'_>) -> Option<Vec<AgentOutput>> {
         let completed = when == "item.completed";
         if !item.id.is_empty() && self.finished.contains(&item.id) {
             return Some(Vec::new());
@@ -157,13 +157,15 @@ impl Parser {
             // What is searched for may be known only at the end.
             "web_search" if !completed && item.query.is_empty() => Vec::new(),
             _ => match item::calls(&item) {
-                Some(calls) => self.tool_item(&item, &calls, completed),
+                // A change of files that names none.
+                Some(calls) if calls.is_empty() => return None,
+                Some(calls) => self.tool_item(&mut item, &calls, completed),
                 None => self.unknown_kind(&format!("item {}", item.kind)),
             },
         })
     }
 
-    fn tool_item(&mut self, item: &Item<'_>, calls: &[Call], completed: bool) -> Vec<AgentOutput> {
+    fn tool_item(&mut self, item: &mut Item<'_>, calls: &[Call], completed: bool) -> Vec<AgentOutput> {
         let mut out = Vec::new();
         for call in calls {
             if !self.calls.contains(&call.id) {
@@ -228,4 +230,104 @@ impl Parser {
 
 fn event(event: Event) -> AgentOutput {
     AgentOutput::Event(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::event::Outcome;
+
+    use super::*;
+
+    fn play(lines: &[&str], exit: Exit) -> Vec<AgentOutput> {
+        let mut parser = Parser::default();
+        let mut outputs: Vec<AgentOutput> =
+            lines.iter().flat_map(|line| parser.line(line.as_bytes())).collect();
+        outputs.extend(parser.end(&Ending { exit: Some(exit), ..Ending::default() }));
+        outputs
+    }
+
+    fn kinds(outputs: &[AgentOutput]) -> String {
+        let kind = |output: &AgentOutput| match output {
+            AgentOutput::Event(event) => event.kind().to_owned(),
+            AgentOutput::Delta(_) => "delta".to_owned(),
+            AgentOutput::Usage(_) => "usage".to_owned(),
+            AgentOutput::Notice(_) => "notice".to_owned(),
+        };
+        outputs.iter().map(kind).collect::<Vec<_>>().join(" ")
+    }
+
+    fn outcome(outputs: &[AgentOutput]) -> Option<Outcome> {
+        match outputs.last() {
+            Some(AgentOutput::Event(Event::Complete(complete))) => complete.outcome,
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_warning_is_an_error_only_if_nothing_better_follows() {
+        let warning = r#"{"type":"error","message":"odd"}"#;
+        let done = r#"{"type":"turn.completed","usage":{}}"#;
+        let failed = r#"{"type":"turn.failed","error":{"message":"odd"}}"#;
+        for (lines, code, expected) in [
+            (&[warning, done][..], 0, "notice usage Complete"),
+            (&[warning, failed], 1, "Error Complete"),
+            (&[warning], 1, "notice Error Complete"),
+            (&[failed], 0, "Error Complete"),
+        ] {
+            assert_eq!(kinds(&play(lines, Exit::Code(code))), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_told_once_however_it_comes() {
+        let started =
+            r#"{"type":"item.started","item":{"id":"a","type":"command_execution","command":"ls"}}"#;
+        let completed = r#"{"type":"item.completed","item":{"id":"a","type":"command_execution","command":"ls","exit_code":0}}"#;
+        for (lines, expected) in [
+            (&[started, completed][..], "ToolCall ToolResult"),
+            (&[completed], "ToolCall ToolResult"),
+            (&[started, started, completed, completed, started], "ToolCall ToolResult"),
+            (&[started], "ToolCall"),
+        ] {
+            let outputs = play(lines, Exit::Code(0));
+            assert_eq!(kinds(&outputs), format!("{expected} Error Complete"), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_ends_without_a_word_has_died() {
+        let begun = r#"{"type":"turn.started"}"#;
+        assert_eq!(outcome(&play(&[begun], Exit::Code(1))), Some(Outcome::Interrupted));
+        assert_eq!(outcome(&play(&[], Exit::Code(1))), Some(Outcome::Failed));
+        assert_eq!(outcome(&play(&[], Exit::Code(101))), Some(Outcome::Failed));
+    }
+
+    #[test]
+    fn a_search_that_says_late_what_for_is_told_late() {
+        let search = |when: &str, query: &str| {
+            format!(r#"{{"type":"item.{when}","item":{{"id":"w","type":"web_search","query":"{query}"}}}}"#)
+        };
+        let outputs = play(&[&search("started", ""), &search("completed", "rust")], Exit::Code(0));
+        let AgentOutput::Event(Event::ToolCall(call)) = &outputs[0] else { panic!("{outputs:?}") };
+        assert_eq!((call.tool_name.as_str(), call.input.as_str()), ("WebSearch", r#"{"query":"rust"}"#));
+    }
+
+    #[test]
+    fn what_is_new_is_shown_once_and_what_is_broken_is_told() {
+        let outputs = play(
+            &[
+                r#"{"type":"item.completed","item":{"id":"1","type":"hologram"}}"#,
+                r#"{"type":"item.completed","item":{"id":"2","type":"hologram"}}"#,
+                r#"{"type":"thread.renamed"}"#,
+                r#"{"type":"item.completed","item":{"id":"3","type":"agent_message"}}"#,
+                r#"{"type":"item.completed"}"#,
+                r#"{"type":"item.completed","item":{"id":"4","type":"file_change","changes":[7]}}"#,
+                r#"{"unrelated":1}"#,
+                " ",
+                "plain text",
+            ],
+            Exit::Code(0),
+        );
+        assert_eq!(kinds(&outputs), "notice notice Error Error Error Error Error Error Complete");
+    }
 }

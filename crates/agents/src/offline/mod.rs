@@ -27,7 +27,6 @@ mod parser;
 mod record;
 
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, TurnRequest};
-use azureal_core::event::Usage;
 use serde_json::json;
 
 pub use answer::answer;
@@ -111,9 +110,7 @@ pub fn line_of(output: &AgentOutput) -> String {
         AgentOutput::Event(event) => event.to_json(),
         AgentOutput::Delta(text) => json!({ "delta": text }).to_string(),
         AgentOutput::Notice(text) => json!({ "notice": text }).to_string(),
-        AgentOutput::Usage(Usage { input_tokens, output_tokens, .. }) => {
-            json!({ "usage": { "input_tokens": input_tokens, "output_tokens": output_tokens } }).to_string()
-        }
+        AgentOutput::Usage(usage) => json!({ "usage": usage }).to_string(),
     }
 }
 
