@@ -133,6 +133,16 @@ pub enum AgentError {
         /// What there is.
         found: usize,
     },
+    /// The agent has no model of this name. Only an agent that knows all of its models can say so.
+    #[error("{agent} has no model {model:?}; there are {known}")]
+    NoSuchModel {
+        /// The agent.
+        agent: &'static str,
+        /// What was asked for.
+        model: String,
+        /// What there is.
+        known: &'static str,
+    },
     /// The agent refuses to run where there is no git repository.
     #[error("{agent} does not run outside a git repository, unless it may only read")]
     NeedsGit {
@@ -146,6 +156,7 @@ impl AgentError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::TooLong { .. } => "compact the session with `azureal compact`, or use another agent",
+            Self::NoSuchModel { .. } => "leave the model out, and the agent chooses",
             Self::NeedsGit { .. } => "run `git init`, or use `--permission read`",
         }
     }

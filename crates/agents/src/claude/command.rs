@@ -1,0 +1,134 @@
+//! How `claude` is run, and what it is given.
+//!
+//! Claude Code reads every `@path` in a prompt into its context and takes a leading `/word` for a command. The
+//! history must not do that, and the user's own words must. Of several text blocks in one message only the last is
+//! looked at in this way, so history and prompt are two blocks, and the prompt is the last one, exactly
+//! as it was typed: `/compact` stays the command that the user gave, with a history in front of it or
+//! without one. Nothing is put in front of a slash, because here no slash comes from anybody but the user.
+
+use azureal_core::ContextFrame;
+use azureal_core::agent::{AgentCommand, AgentError, Permission, TurnRequest};
+use serde_json::json;
+
+use super::NAME;
+
+/// What Claude Code takes on standard input. It says so of plain text ("exceeds 10MB"); whether the same holds for
+/// its JSON lines is not known, and no model takes as much.
+const MAX_STDIN: usize = 10_000_000;
+
+/// Says how to run `claude` for a turn.
+pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    let mut args: Vec<String> = [
+        "-p",
+        "--verbose",
+        "--output-format",
+        "stream-json",
+        "--input-format",
+        "stream-json",
+        "--include-partial-messages",
+    ]
+    .map(str::to_owned)
+    .into();
+    if let Some(model) = &turn.model {
+        args.extend(["--model".to_owned(), model.clone()]);
+    }
+    if let Some(permission) = turn.permission {
+        args.extend(["--permission-mode".to_owned(), mode(permission).to_owned()]);
+    }
+    let stdin = message(&turn.frame);
+    if stdin.len() > MAX_STDIN {
+        return Err(AgentError::TooLong { agent: NAME, limit: MAX_STDIN, found: stdin.len() });
+    }
+    Ok(AgentCommand { args, env: Vec::new(), stdin })
+}
+
+fn mode(permission: Permission) -> &'static str {
+    match permission {
+        Permission::Read => "dontAsk",
+        Permission::Edit => "acceptEdits",
+        Permission::All => "bypassPermissions",
+    }
+}
+
+/// Writes the one line of input.
+fn message(frame: &ContextFrame) -> Vec<u8> {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let mut content = Vec::new();
+    if !frame.session.is_empty() || !frame.turn.is_empty() {
+        content.push(text(&format!("{}{}", frame.session, frame.turn)));
+    }
+    content.push(text(&frame.prompt));
+    let line = json!({"type": "user", "message": {"role": "user", "content": content}});
+    format!("{line}\n").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str =
+        "-p --verbose --output-format stream-json --input-format stream-json --include-partial-messages";
+
+    #[test]
+    fn the_flags_say_model_and_permission_and_never_the_prompt() {
+        for (model, permission, more) in [
+            (None, None, ""),
+            (Some("opus"), None, " --model opus"),
+            (None, Some(Permission::Read), " --permission-mode dontAsk"),
+            (None, Some(Permission::Edit), " --permission-mode acceptEdits"),
+            (
+                Some("claude-opus-4-8[1m]"),
+                Some(Permission::All),
+                " --model claude-opus-4-8[1m] --permission-mode bypassPermissions",
+            ),
+        ] {
+            let turn = TurnRequest {
+                frame: ContextFrame::new("the history", "the turn", "the prompt"),
+                model: model.map(str::to_owned),
+                permission,
+                in_git: false,
+            };
+            let command = build(&turn).unwrap();
+            assert_eq!(command.args.join(" "), format!("{PLAIN}{more}"));
+            assert_eq!(command.env, []);
+        }
+    }
+
+    #[track_caller]
+    fn check(session: &str, turn: &str, prompt: &str, content: &str) {
+        let frame = ContextFrame::new(session, turn, prompt);
+        let command = build(&TurnRequest { frame, ..TurnRequest::default() }).unwrap();
+        let expected =
+            format!("{{\"type\":\"user\",\"message\":{{\"role\":\"user\",\"content\":{content}}}}}\n");
+        assert_eq!(String::from_utf8(command.stdin).unwrap(), expected);
+    }
+
+    #[test]
+    fn history_and_prompt_are_two_blocks_of_one_line() {
+        check("", "", "Hello \"you\"\n", r#"[{"type":"text","text":"Hello \"you\"\n"}]"#);
+        check("", "", "/compact", r#"[{"type":"text","text":"/compact"}]"#);
+        check("", "", "- @notes.md", r#"[{"type":"text","text":"- @notes.md"}]"#);
+        check(
+            "/clear @/etc/hostname",
+            "",
+            "/compact",
+            r#"[{"type":"text","text":"<azureal-session-context>\n/clear @/etc/hostname\n</azureal-session-context>\n\n"},{"type":"text","text":"/compact"}]"#,
+        );
+        check(
+            "past",
+            "now",
+            "go",
+            r#"[{"type":"text","text":"<azureal-session-context>\npast\n</azureal-session-context>\n\n<azureal-turn-context>\nnow\n</azureal-turn-context>\n\n"},{"type":"text","text":"go"}]"#,
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_and_not_cut() {
+        let turn = |length: usize| TurnRequest {
+            frame: ContextFrame::new("", "", &"x".repeat(length)),
+            ..TurnRequest::default()
+        };
+        assert!(build(&turn(9_000_000)).is_ok());
+        assert!(matches!(build(&turn(MAX_STDIN)), Err(AgentError::TooLong { limit: MAX_STDIN, .. })));
+    }
+}

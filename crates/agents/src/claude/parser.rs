@@ -1,0 +1,578 @@
+//! Reads what Claude Code prints.
+//!
+//! What is stored, and from where: texts, thinking and tool calls from the whole `assistant` events (one block
+//! each), results from the `user` events, totals from `result`. The `stream_event`s are only shown, except for
+//! text that was being written when the program died: nothing else has it.
+//!
+//! Lines that say nothing worth keeping or showing give no output: `system` lines of the kinds `thinking_tokens`,
+//! `status`, `task_started`, `task_progress`, `task_updated` and `hook_started`, a second `init`, the texts
+//! that the program writes in the user's name, empty and hidden blocks, the parts of a stream around its texts, and
+//! `control_response`, `keep_alive`, `rate_limit_event`, `tool_progress`, `tool_use_summary`,
+//! `prompt_suggestion` and `auth_status`.
+
+use azureal_core::Event;
+use azureal_core::agent::{AgentOutput, AgentParser, Ending};
+use azureal_core::event::{AssistantText, ErrorEvent, Hook, Init, ModelSwitch, Plan, Reasoning, Usage};
+
+use serde_json::value::RawValue;
+
+use super::NAME;
+use super::wire::{Block, Head, Outcome, Stream, System, Turn};
+use crate::calls::Calls;
+use crate::closing::{Closing, Said};
+use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
+use crate::wire::{Fields, elements, kept, output_text, read};
+
+/// The model that Claude Code names for what it says itself.
+const SYNTHETIC: &str = "<synthetic>";
+
+/// The reader of one run.
+#[derive(Default)]
+pub(super) struct Parser {
+    /// The model, once the program has started.
+    model: Option<String>,
+    calls: Calls,
+    /// What the program said itself, until it is known whether that is an answer or a failure.
+    held: Option<String>,
+    /// What is being written.
+    open: Open,
+    /// Whether the agent said anything.
+    spoke: bool,
+    /// Whether the model refused to answer.
+    refused: bool,
+    /// Whether an error was told since the last `result`.
+    told: bool,
+    tokens: TokenCount,
+    closing: Closing,
+    unknown: UnknownKinds,
+}
+
+/// Text and thinking that are not finished.
+#[derive(Default)]
+struct Open {
+    text: String,
+    thinking: String,
+}
+
+/// Tokens from the places where they are told.
+#[derive(Default)]
+struct TokenCount {
+    /// The requests that are over, from their streams.
+    finished: Usage,
+    /// The request that is running.
+    running: Usage,
+    /// The turns that are over, from their results: the main conversation only.
+    turns: Usage,
+    /// The whole process, from its results: subagents too.
+    process: Usage,
+}
+
+impl TokenCount {
+    /// Returns the best that is known: what the program says of all its requests, if it says anything.
+    fn total(&self) -> Usage {
+        let size = |usage: &Usage| usage.input_tokens.saturating_add(usage.output_tokens);
+        let told = if size(&self.process) >= size(&self.turns) { self.process } else { self.turns };
+        // A result that counts nothing comes after an interruption.
+        if size(&told) > 0 { told } else { sum(self.finished, self.running) }
+    }
+
+    /// Takes a count of the whole process so far. Results may come late: the largest is the newest.
+    fn counted_all(&mut self, all: Usage) {
+        if all.input_tokens >= self.process.input_tokens && all.output_tokens >= self.process.output_tokens {
+            self.process = all;
+        }
+    }
+}
+
+fn sum(a: Usage, b: Usage) -> Usage {
+    Usage {
+        input_tokens: a.input_tokens.saturating_add(b.input_tokens),
+        output_tokens: a.output_tokens.saturating_add(b.output_tokens),
+        cache_read_tokens: a.cache_read_tokens.saturating_add(b.cache_read_tokens),
+        cache_write_tokens: a.cache_write_tokens.saturating_add(b.cache_write_tokens),
+    }
+}
+
+impl AgentParser for Parser {
+    fn line(&mut self, line: &[u8]) -> Vec<AgentOutput> {
+        if line.trim_ascii().is_empty() {
+            return Vec::new();
+        }
+        // A broken character costs itself, not its line.
+        let text = String::from_utf8_lossy(line);
+        let Some(fields) = Fields::of(&text) else {
+            return self.unreadable(line, "is not a JSON object");
+        };
+        let Some(head) = fields.read::<Head>() else {
+            return self.unreadable(line, "makes no sense");
+        };
+        if head.kind == "result" {
+            return match fields.read() {
+                Some(outcome) => self.result(&head.subtype, outcome),
+                None => self.unreadable(line, "makes no sense"),
+            };
+        }
+        let mut out = self.release();
+        let read = match head.kind.as_str() {
+            "system" => fields.read().map(|system| self.system(&head.subtype, system)),
+            "assistant" => fields.read().and_then(|turn| self.assistant(turn)),
+            "user" => fields.read().and_then(|turn| self.user(turn)),
+            "stream_event" => fields.read().map(|stream| self.stream(stream)),
+            "control_request" => {
+                Some(vec![AgentOutput::Notice("claude asks a question that nobody answers".to_owned())])
+            }
+            "control_response" | "keep_alive" | "rate_limit_event" | "tool_progress" | "tool_use_summary"
+            | "prompt_suggestion" | "auth_status" => Some(Vec::new()),
+            "" => None,
+            other => Some(self.unknown.notice(NAME, other)),
+        };
+        match read {
+            Some(outputs) => out.extend(outputs),
+            None => out.push(unreadable_line(NAME, line, "makes no sense")),
+        }
+        out
+    }
+
+    fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
+        let mut out = self.release();
+        let open = std::mem::take(&mut self.open);
+        if !open.thinking.is_empty() {
+            out.push(reasoning(open.thinking, None));
+        }
+        if !open.text.is_empty() {
+            out.push(self.text(open.text, None));
+        }
+        out.extend(self.closing.close(NAME, ending));
+        out
+    }
+}
+
+impl Parser {
+    fn unreadable(&mut self, line: &[u8], why: &str) -> Vec<AgentOutput> {
+        let mut out = self.release();
+        out.push(unreadable_line(NAME, line, why));
+        out
+    }
+
+    fn system(&mut self, subtype: &str, system: System) -> Vec<AgentOutput> {
+        match subtype {
+            "init" => self.init(system),
+            "api_retry" => {
+                let status = system.error_status.map_or_else(String::new, |status| format!(" {status}"));
+                vec![AgentOutput::Notice(format!(
+                    "claude tries again ({} of {}): {}{status}",
+                    system.attempt, system.max_retries, system.error
+                ))]
+            }
+            "status" => match (system.status.as_deref(), system.compact_result.as_deref()) {
+                (Some("compacting"), _) => vec![event(Event::Compacting)],
+                (_, Some(result)) if result != "success" => {
+                    vec![AgentOutput::Notice(format!("claude could not compact: {}", shorten(result, 200)))]
+                }
+                _ => Vec::new(),
+            },
+            "compact_boundary" => vec![event(Event::Compacted)],
+            "model_refusal_no_fallback" => {
+                self.refused = true;
+                vec![AgentOutput::Notice("the model refuses to answer".to_owned())]
+            }
+            // Why depends on the subtype: too many requests, a refusal, a missing consent.
+            _ if !system.fallback_model.is_empty() => {
+                self.model = Some(system.fallback_model.clone());
+                let mut out = vec![event(Event::ModelSwitch(ModelSwitch { model: system.fallback_model }))];
+                if !system.content.is_empty() {
+                    out.push(AgentOutput::Notice(system.content));
+                }
+                out
+            }
+            "hook_response" => {
+                let output = match system.output.is_empty() {
+                    true => system.stdout + &system.stderr,
+                    false => system.output,
+                };
+                vec![event(Event::Hook(Hook { name: system.hook_name, output }))]
+            }
+            "task_notification" => vec![AgentOutput::Notice(format!(
+                "task {}: {}",
+                system.status.as_deref().unwrap_or("ended"),
+                shorten(&system.summary, 200)
+            ))],
+            "thinking_tokens" | "task_started" | "task_progress" | "task_updated" | "hook_started" => {
+                Vec::new()
+            }
+            other => self.unknown.notice(NAME, &format!("system/{other}")),
+        }
+    }
+
+    /// Reads a start. There are several when background work gives rise to further turns.
+    fn init(&mut self, system: System) -> Vec<AgentOutput> {
+        self.closing.begun = true;
+        let before = self.model.replace(system.model.clone());
+        let told = match before {
+            None => Event::Init(Init {
+                cwd: system.cwd,
+                model: system.model,
+                agent: Some(NAME.to_owned()),
+                agent_session: system.session_id,
+            }),
+            Some(before) if before != system.model => Event::ModelSwitch(ModelSwitch { model: system.model }),
+            Some(_) => return Vec::new(),
+        };
+        vec![event(told)]
+    }
+
+    /// Reads what the model said, or the program in its place. Nothing if it cannot be read.
+    fn assistant(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+        let subagent = turn.parent_tool_use_id;
+        if subagent.is_none() {
+            self.open = Open::default();
+        }
+        let message = turn.message.0?;
+        let content = message.content?;
+        let blocks = match serde_json::from_str::<String>(content.get()) {
+            Ok(text) => return Some(self.said(text, subagent)),
+            Err(_) => elements(content)?,
+        };
+        let synthetic = message.model == SYNTHETIC;
+        let mut out = Vec::new();
+        for raw in blocks {
+            let Some(block) = read::<Block<'_>>(raw) else {
+                out.push(block_without_sense(raw));
+                continue;
+            };
+            match block.kind.as_str() {
+                "text" => match (block.text, &turn.error) {
+                    (None, _) => out.push(block_without_sense(raw)),
+                    (Some(text), Some(error)) if subagent.is_none() => out.push(self.failed(error, text)),
+                    (Some(text), None) if synthetic && subagent.is_none() => {
+                        out.extend(self.release());
+                        self.held = Some(text);
+                    }
+                    (Some(text), _) => out.extend(self.said(text, subagent.clone())),
+                },
+                "thinking" => match block.thinking {
+                    None => out.push(block_without_sense(raw)),
+                    // The provider may keep its thoughts to itself.
+                    Some(hidden) if hidden.is_empty() => {}
+                    Some(thought) => out.push(reasoning(thought, subagent.clone())),
+                },
+                "redacted_thinking" => {}
+                "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                    let input = kept(block.input);
+                    if let Some(plan) = plan(&block.name, &input) {
+                        out.push(event(plan));
+                    }
+                    out.push(event(self.calls.call(&block.id, &block.name, input, subagent.clone())));
+                }
+                kind if kind.ends_with("tool_result") => out.push(self.tool_result(&block, subagent.clone())),
+                other => out.extend(self.unknown.notice(NAME, &format!("block {other}"))),
+            }
+        }
+        Some(out)
+    }
+
+    /// Reads what tools gave back. Texts in the user's name are the program's own, as the prompt is not printed.
+    fn user(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+        let content = turn.message.0?.content?;
+        if let Ok(text) = serde_json::from_str::<String>(content.get()) {
+            return Some(command_output(&text).into_iter().collect());
+        }
+        let mut out = Vec::new();
+        for raw in elements(content)? {
+            let Some(block) = read::<Block<'_>>(raw) else {
+                out.push(block_without_sense(raw));
+                continue;
+            };
+            match block.kind.as_str() {
+                "text" => out.extend(block.text.as_deref().and_then(command_output)),
+                "image" | "document" => {}
+                kind if kind.ends_with("tool_result") => {
+                    out.push(self.tool_result(&block, turn.parent_tool_use_id.clone()));
+                }
+                other => out.extend(self.unknown.notice(NAME, &format!("block {other}"))),
+            }
+        }
+        Some(out)
+    }
+
+    fn tool_result(&self, block: &Block<'_>, subagent: Option<String>) -> AgentOutput {
+        let content = block.content.map(output_text).unwrap_or_default();
+        event(self.calls.result(&block.tool_use_id, content, block.is_error, subagent))
+    }
+
+    fn stream(&mut self, stream: Stream) -> Vec<AgentOutput> {
+        // Subagents report to the agent that started them.
+        if stream.parent_tool_use_id.is_some() {
+            return Vec::new();
+        }
+        let Some(piece) = stream.event.0 else {
+            return Vec::new();
+        };
+        let delta = piece.delta.0.unwrap_or_default();
+        match (piece.kind.as_str(), delta.kind.as_str()) {
+            ("message_start", _) => {
+                self.open = Open::default();
+                self.tokens.finished = sum(self.tokens.finished, self.tokens.running);
+                self.tokens.running = piece
+                    .message
+                    .0
+                    .and_then(|message| message.usage.0)
+                    .map_or_else(Usage::default, Usage::from);
+                vec![self.counted()]
+            }
+            ("message_delta", _) => match piece.usage.0 {
+                Some(usage) => {
+                    self.tokens.running = usage.into();
+                    vec![self.counted()]
+                }
+                None => Vec::new(),
+            },
+            ("content_block_delta", "text_delta") if !delta.text.is_empty() => {
+                self.open.text.push_str(&delta.text);
+                vec![AgentOutput::Delta(delta.text)]
+            }
+            ("content_block_delta", "thinking_delta") => {
+                self.open.thinking.push_str(&delta.thinking);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn counted(&mut self) -> AgentOutput {
+        let total = self.tokens.total();
+        self.closing.usage = Some(total);
+        AgentOutput::Usage(total)
+    }
+
+    /// Reads the end of a turn of work, which need not be the end of the run.
+    fn result(&mut self, subtype: &str, result: Outcome) -> Vec<AgentOutput> {
+        self.open = Open::default();
+        let failed = result.is_error || subtype.starts_with("error");
+        let mut out = Vec::new();
+        match self.held.take() {
+            Some(text) if failed => out.push(self.failed("api_error", text)),
+            Some(text) => out.extend(self.said(text, None)),
+            None => {}
+        }
+        self.closing.reason = None;
+        if result.terminal_reason.starts_with("aborted") {
+            self.closing.said = Said::Interrupted;
+        } else if failed {
+            self.closing.said = Said::Failed;
+            if !self.told {
+                let message = match (result.errors.is_empty(), result.result.is_empty()) {
+                    (false, _) => result.errors.join("\n"),
+                    (true, false) => result.result,
+                    (true, true) => format!("claude ended with {subtype}"),
+                };
+                let kind = if subtype.starts_with("error") { subtype } else { "api_error" };
+                out.push(self.failed(kind, message));
+            }
+        } else {
+            self.closing.said = Said::Done;
+            // Output of local commands and structured answers may be told nowhere else.
+            if !self.spoke {
+                out.extend(self.said(result.result, None));
+            }
+        }
+        self.told = false;
+        if !result.permission_denials.is_empty() {
+            let tools: Vec<&str> =
+                result.permission_denials.iter().map(|denial| denial.tool_name.as_str()).collect();
+            out.push(AgentOutput::Notice(format!("claude was not allowed to use: {}", tools.join(", "))));
+        }
+        self.closing.cost_usd = self.closing.cost_usd.max(result.total_cost_usd);
+        self.tokens.turns = sum(self.tokens.turns, result.usage.0.map_or_else(Usage::default, Usage::from));
+        let whole = result
+            .model_usage
+            .into_values()
+            .filter_map(|tokens| tokens.0)
+            .map(Usage::from)
+            .fold(Usage::default(), sum);
+        self.tokens.counted_all(whole);
+        out.push(self.counted());
+        out
+    }
+
+    /// Lets go of what the program said itself: it was no failure.
+    fn release(&mut self) -> Vec<AgentOutput> {
+        self.held.take().map_or_else(Vec::new, |text| self.said(text, None))
+    }
+
+    fn said(&mut self, text: String, subagent: Option<String>) -> Vec<AgentOutput> {
+        if text.is_empty() { Vec::new() } else { vec![self.text(text, subagent)] }
+    }
+
+    fn text(&mut self, text: String, subagent: Option<String>) -> AgentOutput {
+        self.spoke |= subagent.is_none();
+        event(Event::AssistantText(AssistantText { text, starts: None, subagent }))
+    }
+
+    fn failed(&mut self, kind: &str, message: String) -> AgentOutput {
+        self.told = true;
+        self.closing.told = true;
+        let kind = if self.refused { "refusal" } else { kind };
+        event(Event::Error(ErrorEvent { message, kind: kind.to_owned() }))
+    }
+}
+
+fn block_without_sense(raw: &RawValue) -> AgentOutput {
+    unreadable_line(NAME, raw.get().as_bytes(), "holds no block that makes sense")
+}
+
+fn event(event: Event) -> AgentOutput {
+    AgentOutput::Event(event)
+}
+
+fn reasoning(text: String, subagent: Option<String>) -> AgentOutput {
+    event(Event::Reasoning(Reasoning { text, subagent }))
+}
+
+/// Finds the plan that a call hands in. The input of the call is not kept, its plan is.
+fn plan(tool: &str, input: &azureal_core::Json) -> Option<Event> {
+    if tool != "ExitPlanMode" {
+        return None;
+    }
+    let content = input.string_field("plan")?;
+    Some(Event::Plan(Plan { name: "plan".to_owned(), content }))
+}
+
+/// Finds what a command of the program printed, in a text that it wrote in the user's name.
+fn command_output(text: &str) -> Option<AgentOutput> {
+    let inside = text.strip_prefix("<local-command-stdout>")?.strip_suffix("</local-command-stdout>")?.trim();
+    (!inside.is_empty()).then(|| AgentOutput::Notice(inside.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::agent::Exit;
+    use azureal_core::event::Outcome as RunOutcome;
+
+    use super::*;
+
+    /// Plays lines, and returns the events, and what was shown.
+    fn play(lines: &[&str], exit: Exit) -> (Vec<Event>, Vec<String>) {
+        let mut parser = Parser::default();
+        let mut outputs: Vec<AgentOutput> =
+            lines.iter().flat_map(|line| parser.line(line.as_bytes())).collect();
+        outputs.extend(parser.end(&Ending { exit: Some(exit), ..Ending::default() }));
+        let (mut events, mut shown) = (Vec::new(), Vec::new());
+        for output in outputs {
+            match output {
+                AgentOutput::Event(event) => events.push(event),
+                AgentOutput::Delta(text) | AgentOutput::Notice(text) => shown.push(text),
+                AgentOutput::Usage(_) => {}
+            }
+        }
+        (events, shown)
+    }
+
+    fn outcome(events: &[Event]) -> RunOutcome {
+        match events.last() {
+            Some(Event::Complete(complete)) => complete.outcome.unwrap(),
+            other => panic!("no end: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_an_error_of_its_own_kind() {
+        let (events, _) = play(
+            &[
+                r#"{"type":"system","subtype":"model_refusal_no_fallback","original_model":"m"}"#,
+                r#"{"type":"assistant","message":{"model":"<synthetic>","content":[{"type":"text","text":"I cannot help."}]}}"#,
+                r#"{"type":"result","subtype":"success","is_error":true,"result":"I cannot help."}"#,
+            ],
+            Exit::Code(1),
+        );
+        assert_eq!(events.first(), Some(&Event::error("refusal", "I cannot help.")));
+        assert_eq!((events.len(), outcome(&events)), (2, RunOutcome::Failed));
+    }
+
+    #[test]
+    fn what_the_whole_process_used_counts_where_the_turn_counts_nothing() {
+        let (events, _) = play(
+            &[r#"{"type":"result","subtype":"error_max_budget_usd","is_error":true,"total_cost_usd":0.5,
+                  "usage":{"input_tokens":0,"output_tokens":0},"errors":["Reached maximum budget ($0.1)"],
+                  "modelUsage":{"a":{"inputTokens":7,"outputTokens":2,"cacheReadInputTokens":3},"b":{"outputTokens":1}}}"#],
+            Exit::Code(1),
+        );
+        let [Event::Error(error), Event::Complete(complete)] = events.as_slice() else {
+            panic!("{events:?}")
+        };
+        assert_eq!(error.kind, "error_max_budget_usd");
+        let usage = Usage { input_tokens: 10, output_tokens: 3, cache_read_tokens: 3, cache_write_tokens: 0 };
+        assert_eq!((complete.usage, complete.cost_usd), (Some(usage), 0.5));
+    }
+
+    #[test]
+    fn the_largest_cost_counts_and_the_last_result_decides() {
+        let result = |error: bool, cost: f64, tokens: u64| {
+            format!(
+                r#"{{"type":"result","is_error":{error},"result":"r","total_cost_usd":{cost},"modelUsage":{{"m":{{"inputTokens":{tokens}}}}}}}"#
+            )
+        };
+        let (late, early) = (result(false, 0.5, 50), result(false, 0.2, 20));
+        let (events, _) = play(&[&late, &early], Exit::Code(0));
+        let Some(Event::Complete(complete)) = events.last() else { panic!("{events:?}") };
+        assert_eq!((complete.cost_usd, complete.usage.unwrap().input_tokens), (0.5, 50));
+        let (bad, good) = (result(true, 0.1, 1), result(false, 0.2, 2));
+        assert_eq!(outcome(&play(&[&bad, &good], Exit::Code(0)).0), RunOutcome::Done);
+        assert_eq!(outcome(&play(&[&good, &bad], Exit::Code(0)).0), RunOutcome::Failed);
+    }
+
+    #[test]
+    fn what_the_program_says_itself_waits_for_the_result() {
+        let said = r#"{"type":"assistant","message":{"model":"<synthetic>","content":[{"type":"text","text":"Well."}]}}"#;
+        let other =
+            r#"{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"Then."}]}}"#;
+        let (events, _) = play(&[said, other], Exit::Code(0));
+        assert_eq!(events[..2], [Event::assistant("Well."), Event::assistant("Then.")]);
+        let (events, _) = play(&[said], Exit::Code(0));
+        assert_eq!(events[..1], [Event::assistant("Well.")]);
+    }
+
+    #[test]
+    fn open_thoughts_and_words_are_kept_when_the_program_dies() {
+        let delta = |delta: &str| {
+            format!(r#"{{"type":"stream_event","event":{{"type":"content_block_delta","delta":{delta}}}}}"#)
+        };
+        let start = r#"{"type":"stream_event","event":{"type":"message_start","message":{}}}"#.to_owned();
+        let thought = delta(r#"{"type":"thinking_delta","thinking":"Hm"}"#);
+        let word = delta(r#"{"type":"text_delta","text":"So"}"#);
+        let (events, _) = play(&[&start, &thought, &word], Exit::Signal(9));
+        let thought_event = Event::Reasoning(Reasoning { text: "Hm".into(), subagent: None });
+        assert_eq!(events[..2], [thought_event, Event::assistant("So")]);
+        // Another message takes the place of one that was never finished.
+        let (events, _) = play(&[&start, &word, &start], Exit::Signal(9));
+        assert_eq!(events.len(), 2, "{events:?}");
+    }
+
+    #[test]
+    fn what_is_new_is_shown_once_and_what_is_broken_is_told() {
+        let (events, shown) = play(
+            &[
+                r#"{"type":"novelty","n":1}"#,
+                r#"{"type":"novelty","n":2}"#,
+                r#"{"type":"system","subtype":"novelty"}"#,
+                r#"{"type":"assistant","message":{"content":[{"type":"hologram"},{"type":"text","text":"a"},7]}}"#,
+                r#"{"type":"assistant","message":"gone"}"#,
+                "",
+                "not json",
+            ],
+            Exit::Code(0),
+        );
+        assert_eq!(shown.len(), 3, "{shown:?}");
+        let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
+        assert_eq!(kinds, ["AssistantText", "Error", "Error", "Error", "Error", "Complete"]);
+    }
+
+    #[test]
+    fn the_model_is_told_when_it_changes() {
+        let init =
+            |model: &str| format!(r#"{{"type":"system","subtype":"init","model":"{model}","cwd":"/p"}}"#);
+        let (events, _) = play(&[&init("a"), &init("a"), &init("b")], Exit::Code(0));
+        let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
+        assert_eq!(kinds, ["Init", "ModelSwitch", "Error", "Complete"]);
+    }
+}

@@ -1,0 +1,219 @@
+//! What Claude Code prints: one JSON object per line.
+//!
+//! Only what is used is named here. Everything is optional, see [`lenient`].
+
+use std::collections::BTreeMap;
+
+use azureal_core::event::Usage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::wire::{Loose, lenient, lenient_list};
+
+/// What every line has.
+#[derive(Deserialize)]
+pub(super) struct Head {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) subtype: String,
+}
+
+/// A line of type `system`; which fields there are depends on the subtype.
+#[derive(Deserialize)]
+pub(super) struct System {
+    // init
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) cwd: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) model: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) session_id: Option<String>,
+    // status
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) status: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) compact_result: Option<String>,
+    // api_retry
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) attempt: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) max_retries: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) error_status: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) error: String,
+    // model_fallback
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) fallback_model: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) content: String,
+    // task_notification
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) summary: String,
+    // hook_response
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) hook_name: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) output: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) stdout: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) stderr: String,
+}
+
+/// A line of type `assistant` or `user`.
+#[derive(Deserialize)]
+pub(super) struct Turn<'a> {
+    #[serde(default, borrow)]
+    pub(super) message: Loose<Message<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) parent_tool_use_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) error: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Message<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) model: String,
+    /// A string or a list of blocks.
+    #[serde(default, borrow)]
+    pub(super) content: Option<&'a RawValue>,
+}
+
+/// One block of a message; which fields there are depends on its type.
+#[derive(Deserialize)]
+pub(super) struct Block<'a> {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) text: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) thinking: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) id: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) name: String,
+    #[serde(default, borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) tool_use_id: String,
+    #[serde(default, borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) is_error: bool,
+}
+
+/// A line of type `stream_event`.
+#[derive(Deserialize)]
+pub(super) struct Stream {
+    #[serde(default)]
+    pub(super) event: Loose<StreamEvent>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) parent_tool_use_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct StreamEvent {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) delta: Loose<Delta>,
+    #[serde(default)]
+    pub(super) usage: Loose<Tokens>,
+    #[serde(default)]
+    pub(super) message: Loose<StartedMessage>,
+}
+
+#[derive(Deserialize, Default)]
+pub(super) struct Delta {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) text: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) thinking: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct StartedMessage {
+    #[serde(default)]
+    pub(super) usage: Loose<Tokens>,
+}
+
+/// A line of type `result`.
+#[derive(Deserialize)]
+pub(super) struct Outcome {
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) is_error: bool,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) result: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) errors: Vec<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) terminal_reason: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) total_cost_usd: f64,
+    #[serde(default)]
+    pub(super) usage: Loose<Tokens>,
+    #[serde(default, rename = "modelUsage", deserialize_with = "lenient")]
+    pub(super) model_usage: BTreeMap<String, Loose<ModelTokens>>,
+    #[serde(default, deserialize_with = "lenient_list")]
+    pub(super) permission_denials: Vec<Denial>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Denial {
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) tool_name: String,
+}
+
+/// Tokens as the provider writes them: those of the cache are not part of the input.
+#[derive(Deserialize)]
+pub(super) struct Tokens {
+    #[serde(default, deserialize_with = "lenient")]
+    input_tokens: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    cache_creation_input_tokens: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    cache_read_input_tokens: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    output_tokens: u64,
+}
+
+/// The same by Claude Code itself, in other words.
+#[derive(Deserialize)]
+pub(super) struct ModelTokens {
+    #[serde(default, rename = "inputTokens", deserialize_with = "lenient")]
+    input: u64,
+    #[serde(default, rename = "outputTokens", deserialize_with = "lenient")]
+    output: u64,
+    #[serde(default, rename = "cacheReadInputTokens", deserialize_with = "lenient")]
+    cache_read: u64,
+    #[serde(default, rename = "cacheCreationInputTokens", deserialize_with = "lenient")]
+    cache_write: u64,
+}
+
+impl From<Tokens> for Usage {
+    fn from(tokens: Tokens) -> Self {
+        ModelTokens {
+            input: tokens.input_tokens,
+            output: tokens.output_tokens,
+            cache_read: tokens.cache_read_input_tokens,
+            cache_write: tokens.cache_creation_input_tokens,
+        }
+        .into()
+    }
+}
+
+impl From<ModelTokens> for Usage {
+    fn from(tokens: ModelTokens) -> Self {
+        Self {
+            input_tokens: tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write),
+            output_tokens: tokens.output,
+            cache_read_tokens: tokens.cache_read,
+            cache_write_tokens: tokens.cache_write,
+        }
+    }
+}

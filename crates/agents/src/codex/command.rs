@@ -1,0 +1,134 @@
+//! How `codex` is run, and what it is given.
+//!
+//! Codex takes one text and loads the skill of that name for every `$word` in it, quoted or not. The user's own
+//! words may do that, the history must not: there a character that nobody sees goes between the `$` and the
+//! word.
+
+use azureal_core::agent::{AgentCommand, AgentError, Permission, TurnRequest};
+
+use super::NAME;
+
+/// What Codex takes, in characters.
+const MAX_CHARS: usize = 1_048_576;
+
+/// Parts a `$` from the word after it.
+const ZERO_WIDTH_SPACE: char = '\u{200B}';
+
+/// Says how to run `codex` for a turn.
+pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    let mut args: Vec<String> = vec!["exec".to_owned(), "--json".to_owned()];
+    match turn.permission {
+        None => {}
+        Some(Permission::Read) => args.extend(["-s".to_owned(), "read-only".to_owned()]),
+        Some(Permission::Edit) => args.extend(["-s".to_owned(), "workspace-write".to_owned()]),
+        Some(Permission::All) => args.push("--dangerously-bypass-approvals-and-sandbox".to_owned()),
+    }
+    if !turn.in_git {
+        // What it does there cannot be undone with git.
+        if turn.permission != Some(Permission::Read) {
+            return Err(AgentError::NeedsGit { agent: NAME });
+        }
+        args.push("--skip-git-repo-check".to_owned());
+    }
+    if let Some(model) = &turn.model {
+        args.extend(["-m".to_owned(), model.clone()]);
+    }
+    args.push("-".to_owned());
+
+    let frame = &turn.frame;
+    let mut text = String::with_capacity(frame.session.len() + frame.turn.len() + frame.prompt.len());
+    push_inert(&mut text, &frame.session);
+    push_inert(&mut text, &frame.turn);
+    text.push_str(&frame.prompt);
+    let found = text.chars().count();
+    if found > MAX_CHARS {
+        return Err(AgentError::TooLong { agent: NAME, limit: MAX_CHARS, found });
+    }
+    Ok(AgentCommand { args, env: Vec::new(), stdin: text.into_bytes() })
+}
+
+/// Appends text in which no `$word` loads a skill.
+fn push_inert(out: &mut String, text: &str) {
+    let mut pieces = text.split('$').peekable();
+    while let Some(piece) = pieces.next() {
+        out.push_str(piece);
+        if let Some(next) = pieces.peek() {
+            out.push('$');
+            // Shell syntax such as `$(…)` stays: no skill has such a name.
+            if next.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':')) {
+                out.push(ZERO_WIDTH_SPACE);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::{ContextFrame, strip_context};
+
+    use super::*;
+
+    fn turn(session: &str, prompt: &str) -> TurnRequest {
+        TurnRequest { frame: ContextFrame::new(session, "", prompt), in_git: true, ..TurnRequest::default() }
+    }
+
+    #[test]
+    fn the_flags_say_model_and_permission_and_never_the_prompt() {
+        let needs_git = Err(AgentError::NeedsGit { agent: "codex" });
+        for (permission, in_git, model, expected) in [
+            (None, true, None, Ok("exec --json -")),
+            (None, true, Some("gpt-5.4"), Ok("exec --json -m gpt-5.4 -")),
+            (Some(Permission::Read), true, None, Ok("exec --json -s read-only -")),
+            (Some(Permission::Edit), true, Some("o3"), Ok("exec --json -s workspace-write -m o3 -")),
+            (
+                Some(Permission::All),
+                true,
+                None,
+                Ok("exec --json --dangerously-bypass-approvals-and-sandbox -"),
+            ),
+            (Some(Permission::Read), false, None, Ok("exec --json -s read-only --skip-git-repo-check -")),
+            (None, false, None, needs_git.clone()),
+            (Some(Permission::Edit), false, None, needs_git.clone()),
+            (Some(Permission::All), false, None, needs_git),
+        ] {
+            let turn = TurnRequest {
+                permission,
+                in_git,
+                model: model.map(str::to_owned),
+                ..turn("the history", "the prompt")
+            };
+            let args = build(&turn).map(|command| command.args.join(" "));
+            assert_eq!(args.as_deref(), expected.as_ref().copied());
+        }
+    }
+
+    #[test]
+    fn the_history_loads_no_skill_and_the_prompt_may() {
+        let command = build(&turn("use $someskill, $5 and $(x) \"$a\" $", "now $someskill")).unwrap();
+        assert_eq!(
+            String::from_utf8(command.stdin).unwrap(),
+            "<azureal-session-context>\nuse $\u{200B}someskill, $\u{200B}5 and $(x) \"$\u{200B}a\" $\n\
+             </azureal-session-context>\n\nnow $someskill"
+        );
+        let command = build(&turn("", "just $this\n")).unwrap();
+        assert_eq!(command.stdin, b"just $this\n");
+    }
+
+    #[test]
+    fn the_prompt_still_comes_off() {
+        for prompt in ["", "$x", "resume", "-s", "<azureal-session-context>\nx"] {
+            let sent = String::from_utf8(build(&turn("$a $b", prompt)).unwrap().stdin).unwrap();
+            assert_eq!(strip_context(&sent), prompt);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_and_not_cut() {
+        let with = |count: usize| build(&turn("", &"ü".repeat(count)));
+        assert!(with(MAX_CHARS).is_ok());
+        assert_eq!(
+            with(MAX_CHARS + 1),
+            Err(AgentError::TooLong { agent: "codex", limit: MAX_CHARS, found: MAX_CHARS + 1 })
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! Codex, as `codex exec --json`.
+
+mod command;
+mod item;
+mod older;
+mod parser;
+mod repeats;
+mod shell;
+mod wire;
+
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, TurnRequest};
+
+/// Codex.
+#[derive(Debug, Clone, Copy)]
+pub struct Codex;
+
+/// The name in the registry and in events.
+const NAME: &str = "codex";
+
+impl Agent for Codex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn program(&self) -> Program {
+        Program::Named("codex")
+    }
+
+    fn answers_for(&self, model: &str) -> bool {
+        let model = model.to_ascii_lowercase();
+        // `o3`, `o4-mini` and what will come after them.
+        let numbered =
+            model.strip_prefix('o').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        numbered || model.starts_with("gpt-") || model.starts_with("codex-")
+    }
+
+    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+        command::build(turn)
+    }
+
+    fn parser(&self) -> Box<dyn AgentParser> {
+        Box::new(parser::Parser::default())
+    }
+}

@@ -1,0 +1,333 @@
+//! Reads what Codex prints.
+//!
+//! A tool item is a call when it starts and a result when it is completed; one that never started is both. Lines that
+//! say nothing worth keeping or showing give no output: `turn.started`, a second `thread.started`, items that
+//! come again after a broken connection, items that were completed before, the start of a search that does not say
+//! what for, and a list of things to do that did not change.
+//!
+//! The stream is not a full record: patches that failed, commands that the sandbox denied and compactions leave
+//! nothing in it. Neither does it say which model answers, nor where.
+
+use std::collections::{HashMap, HashSet};
+
+use azureal_core::Event;
+use azureal_core::agent::{AgentOutput, AgentParser, Ending, Exit};
+use azureal_core::event::{AssistantText, ErrorEvent, Init, Reasoning, Usage};
+
+use super::item::{self, Answer, Call};
+use super::older;
+use super::repeats::{Kind, Repeats};
+use super::wire::{Item, Line, Todo};
+use super::{NAME, wire};
+use crate::calls::Calls;
+use crate::closing::{Closing, Said};
+use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
+use crate::wire::{Fields, read};
+
+/// The reader of one run.
+#[derive(Default)]
+pub(super) struct Parser {
+    started: bool,
+    calls: Calls,
+    /// The items that are over.
+    finished: HashSet<String>,
+    /// The lists of things to do: how often each was told, and how it was last.
+    todos: HashMap<String, (usize, Vec<Todo>)>,
+    repeats: Repeats,
+    closing: Closing,
+    unknown: UnknownKinds,
+    /// What was warned of in the line before: the end of a failed turn says it again.
+    warning: Option<String>,
+    /// Whether this is the output of a version that prints no end of its turns.
+    pub(super) older: bool,
+}
+
+impl AgentParser for Parser {
+    fn line(&mut self, line: &[u8]) -> Vec<AgentOutput> {
+        if line.trim_ascii().is_empty() {
+            return Vec::new();
+        }
+        // A broken character costs itself, not its line.
+        let text = String::from_utf8_lossy(line);
+        let Some(fields) = Fields::of(&text) else {
+            return vec![unreadable_line(NAME, line, "is not a JSON object")];
+        };
+        let Some(parsed) = fields.read::<Line<'_>>() else {
+            return vec![unreadable_line(NAME, line, "makes no sense")];
+        };
+        let mut out = Vec::new();
+        if parsed.kind != "turn.failed" {
+            out.extend(self.warning.take().map(AgentOutput::Notice));
+        }
+        let outputs = match parsed.kind.as_str() {
+            "thread.started" => Some(self.start(Init { agent_session: parsed.thread_id, ..Init::default() })),
+            "turn.started" => {
+                self.closing.begun = true;
+                Some(Vec::new())
+            }
+            "turn.completed" => Some(self.completed(parsed.usage.0)),
+            "turn.failed" => Some(self.turn_failed(parsed.error.0.map(|error| error.message))),
+            "error" => parsed.message.map(|message| self.warned(message)),
+            "item.started" | "item.updated" | "item.completed" => {
+                let item = parsed.item.and_then(read::<Item<'_>>);
+                item.and_then(|item| self.item(&parsed.kind, item))
+            }
+            "" => older::read(self, &parsed),
+            other => Some(self.unknown_kind(other)),
+        };
+        match outputs {
+            Some(outputs) => out.extend(outputs),
+            None => out.push(unreadable_line(NAME, line, "makes no sense")),
+        }
+        out
+    }
+
+    fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
+        if self.older && self.closing.said == Said::Nothing && ending.exit == Some(Exit::Code(0)) {
+            self.closing.said = Said::Done;
+        }
+        // It says on every run that it reads its input, which explains nothing.
+        let noise = |line: &&str| !(line.starts_with("Reading ") && line.ends_with("from stdin..."));
+        let stderr: Vec<&str> = ending.stderr.lines().filter(noise).collect();
+        let mut out: Vec<AgentOutput> = self.warning.take().map(AgentOutput::Notice).into_iter().collect();
+        out.extend(self.closing.close(NAME, &Ending { stderr: stderr.join("\n"), ..ending.clone() }));
+        out
+    }
+}
+
+impl Parser {
+    pub(super) fn start(&mut self, init: Init) -> Vec<AgentOutput> {
+        if std::mem::replace(&mut self.started, true) {
+            return Vec::new();
+        }
+        vec![event(Event::Init(Init { agent: Some(NAME.to_owned()), ..init }))]
+    }
+
+    pub(super) fn unknown_kind(&mut self, kind: &str) -> Vec<AgentOutput> {
+        self.unknown.notice(NAME, kind)
+    }
+
+    pub(super) fn counted(&mut self, usage: Usage) -> AgentOutput {
+        self.closing.usage = Some(usage);
+        AgentOutput::Usage(usage)
+    }
+
+    fn completed(&mut self, usage: Option<wire::Tokens>) -> Vec<AgentOutput> {
+        self.closing.said = Said::Done;
+        usage.map(|usage| self.counted(usage.into())).into_iter().collect()
+    }
+
+    pub(super) fn turn_failed(&mut self, message: Option<String>) -> Vec<AgentOutput> {
+        self.closing.said = Said::Failed;
+        self.closing.told = true;
+        self.warning = None;
+        let message = message.filter(|message| !message.is_empty());
+        let message = message.or_else(|| self.closing.reason.take().map(|reason| reason.message));
+        let message = message.unwrap_or_else(|| "codex says that the turn failed".to_owned());
+        vec![event(Event::error("turn_failed", message))]
+    }
+
+    /// Reads an `error`, which is fatal only if nothing better follows.
+    pub(super) fn warned(&mut self, message: String) -> Vec<AgentOutput> {
+        if message.starts_with("Reconnecting") {
+            self.repeats.broke();
+            return vec![AgentOutput::Notice(message)];
+        }
+        self.closing.reason = Some(ErrorEvent { message: message.clone(), kind: "error".to_owned() });
+        self.warning = Some(message);
+        Vec::new()
+    }
+
+    /// Reads an item; nothing if it has no sense.
+    fn item(&mut self, when: &str, mut item: Item<'_>) -> Option<Vec<AgentOutput>> {
+        let completed = when == "item.completed";
+        if !item.id.is_empty() && self.finished.contains(&item.id) {
+            return Some(Vec::new());
+        }
+        if completed && !item.id.is_empty() {
+            self.finished.insert(item.id.clone());
+        }
+        Some(match item.kind.as_str() {
+            "" => return None,
+            "agent_message" | "reasoning" if !completed => Vec::new(),
+            "agent_message" => self.said(item.text?),
+            "reasoning" => self.thought(item.text?),
+            "error" => vec![AgentOutput::Notice(item.message)],
+            "todo_list" => self.todo_list(&item.id, item.items),
+            // What is searched for may be known only at the end.
+            "web_search" if !completed && item.query.is_empty() => Vec::new(),
+            _ => match item::calls(&item) {
+                // A change of files that names none.
+                Some(calls) if calls.is_empty() => return None,
+                Some(calls) => self.tool_item(&mut item, &calls, completed),
+                None => self.unknown_kind(&format!("item {}", item.kind)),
+            },
+        })
+    }
+
+    fn tool_item(&mut self, item: &mut Item<'_>, calls: &[Call], completed: bool) -> Vec<AgentOutput> {
+        let mut out = Vec::new();
+        for call in calls {
+            if !self.calls.contains(&call.id) {
+                out.push(self.called(call));
+            }
+        }
+        if completed {
+            out.extend(calls.iter().map(|call| self.answered(&call.id, item::answer(item, call))));
+        }
+        out
+    }
+
+    pub(super) fn todo_list(&mut self, id: &str, todos: Vec<Todo>) -> Vec<AgentOutput> {
+        let before = self.todos.get(id);
+        if before.is_some_and(|(_, last)| *last == todos) {
+            return Vec::new();
+        }
+        let count = before.map_or(0, |(count, _)| *count);
+        let (call, answer) = item::todo_list(id, count, &todos);
+        self.todos.insert(id.to_owned(), (count + 1, todos));
+        vec![self.called(&call), self.answered(&call.id, answer)]
+    }
+
+    pub(super) fn said(&mut self, text: String) -> Vec<AgentOutput> {
+        if text.is_empty() || self.repeats.is_repeat(Kind::Message, &text) {
+            return Vec::new();
+        }
+        vec![event(Event::AssistantText(AssistantText { text, ..AssistantText::default() }))]
+    }
+
+    pub(super) fn thought(&mut self, text: String) -> Vec<AgentOutput> {
+        if text.is_empty() || self.repeats.is_repeat(Kind::Thought, &text) {
+            return Vec::new();
+        }
+        vec![event(Event::Reasoning(Reasoning { text, subagent: None }))]
+    }
+
+    pub(super) fn called(&mut self, call: &Call) -> AgentOutput {
+        self.repeats.tool();
+        event(self.calls.call(&call.id, &call.tool, call.input.clone(), None))
+    }
+
+    pub(super) fn answered(&mut self, id: &str, answer: Answer) -> AgentOutput {
+        self.repeats.tool();
+        event(self.calls.result(id, answer.content, answer.is_error, None))
+    }
+
+    pub(super) fn has_called(&self, id: &str) -> bool {
+        self.calls.contains(id)
+    }
+
+    /// Remembers that somebody interrupted the turn.
+    pub(super) fn aborted(&mut self, why: &str) -> Vec<AgentOutput> {
+        self.closing.said = Said::Interrupted;
+        vec![AgentOutput::Notice(format!("codex was stopped: {}", shorten(why, 100)))]
+    }
+
+    pub(super) fn done(&mut self) {
+        self.closing.said = Said::Done;
+    }
+}
+
+fn event(event: Event) -> AgentOutput {
+    AgentOutput::Event(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::event::Outcome;
+
+    use super::*;
+
+    fn play(lines: &[&str], exit: Exit) -> Vec<AgentOutput> {
+        let mut parser = Parser::default();
+        let mut outputs: Vec<AgentOutput> =
+            lines.iter().flat_map(|line| parser.line(line.as_bytes())).collect();
+        outputs.extend(parser.end(&Ending { exit: Some(exit), ..Ending::default() }));
+        outputs
+    }
+
+    fn kinds(outputs: &[AgentOutput]) -> String {
+        let kind = |output: &AgentOutput| match output {
+            AgentOutput::Event(event) => event.kind().to_owned(),
+            AgentOutput::Delta(_) => "delta".to_owned(),
+            AgentOutput::Usage(_) => "usage".to_owned(),
+            AgentOutput::Notice(_) => "notice".to_owned(),
+        };
+        outputs.iter().map(kind).collect::<Vec<_>>().join(" ")
+    }
+
+    fn outcome(outputs: &[AgentOutput]) -> Option<Outcome> {
+        match outputs.last() {
+            Some(AgentOutput::Event(Event::Complete(complete))) => complete.outcome,
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_warning_is_an_error_only_if_nothing_better_follows() {
+        let warning = r#"{"type":"error","message":"odd"}"#;
+        let done = r#"{"type":"turn.completed","usage":{}}"#;
+        let failed = r#"{"type":"turn.failed","error":{"message":"odd"}}"#;
+        for (lines, code, expected) in [
+            (&[warning, done][..], 0, "notice usage Complete"),
+            (&[warning, failed], 1, "Error Complete"),
+            (&[warning], 1, "notice Error Complete"),
+            (&[failed], 0, "Error Complete"),
+        ] {
+            assert_eq!(kinds(&play(lines, Exit::Code(code))), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_told_once_however_it_comes() {
+        let started =
+            r#"{"type":"item.started","item":{"id":"a","type":"command_execution","command":"ls"}}"#;
+        let completed = r#"{"type":"item.completed","item":{"id":"a","type":"command_execution","command":"ls","exit_code":0}}"#;
+        for (lines, expected) in [
+            (&[started, completed][..], "ToolCall ToolResult"),
+            (&[completed], "ToolCall ToolResult"),
+            (&[started, started, completed, completed, started], "ToolCall ToolResult"),
+            (&[started], "ToolCall"),
+        ] {
+            let outputs = play(lines, Exit::Code(0));
+            assert_eq!(kinds(&outputs), format!("{expected} Error Complete"), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_ends_without_a_word_has_died() {
+        let begun = r#"{"type":"turn.started"}"#;
+        assert_eq!(outcome(&play(&[begun], Exit::Code(1))), Some(Outcome::Interrupted));
+        assert_eq!(outcome(&play(&[], Exit::Code(1))), Some(Outcome::Failed));
+        assert_eq!(outcome(&play(&[], Exit::Code(101))), Some(Outcome::Failed));
+    }
+
+    #[test]
+    fn a_search_that_says_late_what_for_is_told_late() {
+        let search = |when: &str, query: &str| {
+            format!(r#"{{"type":"item.{when}","item":{{"id":"w","type":"web_search","query":"{query}"}}}}"#)
+        };
+        let outputs = play(&[&search("started", ""), &search("completed", "rust")], Exit::Code(0));
+        let AgentOutput::Event(Event::ToolCall(call)) = &outputs[0] else { panic!("{outputs:?}") };
+        assert_eq!((call.tool_name.as_str(), call.input.as_str()), ("WebSearch", r#"{"query":"rust"}"#));
+    }
+
+    #[test]
+    fn what_is_new_is_shown_once_and_what_is_broken_is_told() {
+        let outputs = play(
+            &[
+                r#"{"type":"item.completed","item":{"id":"1","type":"hologram"}}"#,
+                r#"{"type":"item.completed","item":{"id":"2","type":"hologram"}}"#,
+                r#"{"type":"thread.renamed"}"#,
+                r#"{"type":"item.completed","item":{"id":"3","type":"agent_message"}}"#,
+                r#"{"type":"item.completed"}"#,
+                r#"{"type":"item.completed","item":{"id":"4","type":"file_change","changes":[7]}}"#,
+                r#"{"unrelated":1}"#,
+                " ",
+                "plain text",
+            ],
+            Exit::Code(0),
+        );
+        assert_eq!(kinds(&outputs), "notice notice Error Error Error Error Error Error Complete");
+    }
+}

@@ -1,0 +1,91 @@
+//! Items that Codex says twice.
+//!
+//! When the connection breaks, Codex asks again, and what had been finished comes a second time under new ids.
+//! After such a break, thoughts and messages that equal those since the last tool item, in their order, are the same
+//! ones. What is said in other words stays: it was an attempt, and somebody has seen it.
+
+use std::ops::Range;
+
+/// What was said since the last tool item, and how much of it has come again.
+#[derive(Default)]
+pub(super) struct Repeats {
+    said: Vec<(Kind, String)>,
+    /// What of `said` may still come again; nothing of it while no connection broke.
+    awaited: Range<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Thought,
+    Message,
+}
+
+impl Repeats {
+    /// A tool was used: what was said before it does not come again.
+    pub(super) fn tool(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The connection broke.
+    pub(super) fn broke(&mut self) {
+        self.awaited = 0..self.said.len();
+    }
+
+    /// Says whether this was said before.
+    pub(super) fn is_repeat(&mut self, kind: Kind, text: &str) -> bool {
+        let awaited = self.said.get(self.awaited.clone()).unwrap_or(&[]);
+        match awaited.iter().position(|said| said.0 == kind && said.1 == text) {
+            Some(at) => {
+                self.awaited.start += at + 1;
+                true
+            }
+            None => {
+                self.said.push((kind, text.to_owned()));
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays what is said, `!` for a break and `*` for a tool, and returns what is kept.
+    fn kept(script: &str) -> String {
+        let mut repeats = Repeats::default();
+        let mut kept = Vec::new();
+        for word in script.split(' ') {
+            match word {
+                "!" => repeats.broke(),
+                "*" => repeats.tool(),
+                text => {
+                    let kind = if text.starts_with('t') { Kind::Thought } else { Kind::Message };
+                    if !repeats.is_repeat(kind, text) {
+                        kept.push(text);
+                    }
+                }
+            }
+        }
+        kept.join(" ")
+    }
+
+    #[test]
+    fn what_comes_again_after_a_break_is_dropped() {
+        for (script, expected) in [
+            ("t1 a ! t1 a b", "t1 a b"),
+            ("a a", "a a"),
+            ("a ! b", "a b"),
+            ("t1 a ! t2 a b", "t1 a t2 b"),
+            ("a b ! a ! a b c", "a b c"),
+            ("a b ! x ! a b c", "a b x c"),
+            ("a * b ! a b", "a b a"),
+            ("a * ! a", "a a"),
+            ("a ! * a", "a a"),
+            ("! a a", "a a"),
+            ("a a ! a a a", "a a a"),
+        ] {
+            assert_eq!(kept(script), expected, "{script}");
+        }
+    }
+}

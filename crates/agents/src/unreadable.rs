@@ -1,0 +1,83 @@
+//! Lines that say nothing to us: those that cannot be read, and those of kinds that we do not know.
+//!
+//! Neither ends a run. The first become an event, as something was said and is now missing; the second are
+//! shown once per kind, as a newer program says more than this build has use for.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use azureal_core::Event;
+use azureal_core::agent::AgentOutput;
+
+/// How much of a line is quoted.
+const EXCERPT_CHARS: usize = 200;
+/// How many kinds are told apart; a stream that is garbage must not fill the memory.
+const MAX_KINDS: usize = 64;
+
+/// Makes the event that stands for a line that cannot be read.
+pub(crate) fn unreadable_line(agent: &str, line: &[u8], why: &str) -> AgentOutput {
+    AgentOutput::Event(Event::error(
+        "unreadable_line",
+        format!("{agent} printed a line of {} bytes that {why}: {}", line.len(), excerpt(line)),
+    ))
+}
+
+/// Returns the beginning of a line.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    // A character has at most four bytes: no need to look at all of a line of megabytes.
+    let head = bytes.get(..EXCERPT_CHARS * 4).unwrap_or(bytes);
+    shorten(&String::from_utf8_lossy(head), EXCERPT_CHARS).into_owned()
+}
+
+/// Returns at most `chars` characters of a text, with a mark where it was cut.
+pub(crate) fn shorten(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or(""))),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// The kinds that were not known, each told once.
+#[derive(Default)]
+pub(crate) struct UnknownKinds(BTreeSet<String>);
+
+impl UnknownKinds {
+    /// Says that there was a line of this kind, unless that was said before.
+    pub(crate) fn notice(&mut self, agent: &str, kind: &str) -> Vec<AgentOutput> {
+        let kind = shorten(kind, 60).into_owned();
+        if self.0.len() >= MAX_KINDS || self.0.contains(&kind) {
+            return Vec::new();
+        }
+        let notice = format!("{agent} printed something that this version of azureal does not know: {kind}");
+        self.0.insert(kind);
+        vec![AgentOutput::Notice(notice)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_short_and_names_the_length() {
+        let line = "ü".repeat(5000);
+        let AgentOutput::Event(Event::Error(error)) = unreadable_line("x", line.as_bytes(), "is odd") else {
+            panic!("no error")
+        };
+        assert_eq!(error.kind, "unreadable_line");
+        assert!(error.message.starts_with("x printed a line of 10000 bytes that is odd: üü"));
+        assert!(error.message.chars().count() < 300, "{}", error.message);
+        assert_eq!(excerpt(b"a\xFFb"), "a\u{FFFD}b");
+    }
+
+    #[test]
+    fn a_kind_is_told_once() {
+        let mut kinds = UnknownKinds::default();
+        assert_eq!(kinds.notice("x", "a").len(), 1);
+        assert_eq!(kinds.notice("x", "a").len(), 0);
+        for number in 0..1000 {
+            kinds.notice("x", &number.to_string());
+        }
+        assert_eq!(kinds.0.len(), MAX_KINDS);
+    }
+}
