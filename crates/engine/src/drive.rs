@@ -1,12 +1,12 @@
 //! The driver: performs what the machine says, and tells it what came of that.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
+use azureal_core::agent::{Agent, Ending, Exit, Permission, TurnRequest};
 use azureal_core::event::Outcome;
-use azureal_core::{ContextFrame, Event, SessionId, SessionStore, read_context};
+use azureal_core::{ContextFrame, SessionId, SessionStore, read_context};
 use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stderr};
 use futures_executor::block_on;
 
@@ -18,7 +18,7 @@ use crate::watch::Watcher;
 /// The variable that every process of a run carries, so that none of them gets lost.
 pub const RUN_MARKER: &str = "AZUREAL_RUN_ID";
 /// How much of what an agent writes to standard error is kept.
-const STDERR_BYTES: usize = 16 << 10;
+pub(crate) const STDERR_BYTES: usize = 16 << 10;
 
 /// Who is asked, where, and how.
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ pub struct Setup<'a> {
     /// Who answers.
     pub agent: &'a dyn Agent,
     /// The agent's program.
-    pub program: &'a std::path::Path,
+    pub program: &'a Path,
     /// The session.
     pub session: SessionId,
     /// The model, if not the agent's own choice.
@@ -38,7 +38,7 @@ pub struct Setup<'a> {
     /// What the agent may do, if not its own default.
     pub permission: Option<Permission>,
     /// The directory that the agent runs in.
-    pub directory: &'a std::path::Path,
+    pub directory: &'a Path,
     /// Whether that belongs to a git repository.
     pub in_git: bool,
     /// How long a turn may take.
@@ -149,7 +149,7 @@ impl<'a> Driver<'a> {
 
     fn perform(&mut self, effect: Effect, notice: &mut dyn FnMut(Notice<'_>)) -> Option<Input> {
         match effect {
-            Effect::Gather(prompt) => Some(self.gather(prompt)),
+            Effect::Gather(prompt) => Some(self.gather(&prompt)),
             Effect::Start(frame) => Some(match self.start(frame, notice) {
                 Ok(()) => Input::Started,
                 Err(why) => Input::NotStarted(why),
@@ -177,11 +177,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn gather(&mut self, prompt: String) -> Input {
+    fn gather(&mut self, prompt: &str) -> Input {
         let turn = SpooledTurn {
             run: uuid::Uuid::new_v4().simple().to_string(),
             session: self.setup.session.number(),
-            prompt: prompt.clone(),
+            prompt: prompt.to_owned(),
             agent: self.setup.agent.name().to_owned(),
             model: self.setup.model.map(str::to_owned),
             directory: self.setup.directory.to_owned(),
@@ -193,7 +193,7 @@ impl<'a> Driver<'a> {
         };
         self.run = Some(Run { spool, started: Instant::now(), stopped: None, child: None });
         match block_on(read_context(self.setup.store, self.setup.session)) {
-            Ok(context) => Input::Gathered(ContextFrame::new(&context, "", &prompt)),
+            Ok(context) => Input::Gathered(ContextFrame::new(&context, "", prompt)),
             Err(error) => Input::NotGathered(error.to_string()),
         }
     }
@@ -211,8 +211,7 @@ impl<'a> Driver<'a> {
         let text = |error: SpoolError| error.to_string();
         let marker =
             Marker::new(RUN_MARKER, run.spool.turn().run.clone()).map_err(|error| error.to_string())?;
-        let mut spawn =
-            Spawn::new(setup.program, setup.directory, run.spool.output().map_err(text)?, marker);
+        let mut spawn = Spawn::new(setup.program, setup.directory, run.spool.output().map_err(text)?, marker);
         spawn.args = command.args.into_iter().map(Into::into).collect();
         spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         spawn.stdin = command.stdin;
@@ -224,33 +223,31 @@ impl<'a> Driver<'a> {
         run.spool.note_process(noted).map_err(text)?;
         run.started = Instant::now();
 
-        let watch = || Watcher::open(run.spool.output_path(), setup.agent, Some(process.clone()));
-        if let Ok(watcher) = watch() {
-            notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher });
+        match Watcher::open(run.spool.output_path(), setup.agent, Some(process.clone())) {
+            Ok(watcher) => notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher }),
+            // Not being able to watch does not stop the turn.
+            Err(error) => notice(Notice::Tell(&error.to_string())),
         }
-        self.report_exit(process, watch().ok());
-        run_child(&mut self.run, child);
-        Ok(())
-    }
-
-    /// Says when the process has ended. A thread of its own, so that prompts and cancels are heard meanwhile.
-    fn report_exit(&self, process: ProcessIdentity, watcher: Option<Watcher>) {
-        let sender = self.sender.clone();
-        drop(watcher);
+        // A thread of its own, so that prompts and cancels are heard meanwhile.
+        let (sender, waiting) = (self.sender.clone(), child.clone());
         std::thread::spawn(move || {
-            while !process.wait_timeout(Duration::from_secs(3600)) {}
+            waiting.wait();
+            // A driver that has gone does not need to know.
             drop(sender.send(Input::Exited));
         });
+        run.child = Some(child);
+        Ok(())
     }
 
     fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
         let Some(mut run) = self.run.take() else { return Input::Stored };
         let exit = run.child.as_ref().map(|child| match child.wait() {
-            azureal_process::Exit::Code(code) => Exit::Code(code),
-            azureal_process::Exit::Signal(signal) => Exit::Signal(signal),
+            azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
+            azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
+            azureal_process::Exit::Unknown => None,
         });
         let ending = Ending {
-            exit,
+            exit: exit.flatten(),
             stderr: run.spool.errors_text(STDERR_BYTES),
             fragment: Vec::new(),
             duration: run.started.elapsed(),
@@ -264,12 +261,7 @@ impl<'a> Driver<'a> {
         self.settle(ingested, notice)
     }
 
-    fn ingest_unstarted(
-        &mut self,
-        outcome: Outcome,
-        why: &str,
-        notice: &mut dyn FnMut(Notice<'_>),
-    ) -> Input {
+    fn ingest_unstarted(&mut self, outcome: Outcome, why: &str, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
         let Some(run) = self.run.take() else { return Input::NotStored(why.to_owned()) };
         let ingested = block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why));
         self.settle(ingested, notice)
@@ -292,28 +284,9 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn run_child(run: &mut Option<Run>, child: Child) {
-    if let Some(run) = run {
-        run.child = Some(child);
-    }
-}
-
 fn with_hint(error: &SpawnError) -> String {
     match error.hint() {
         Some(hint) => format!("{error}; {hint}"),
         None => error.to_string(),
     }
-}
-
-/// Returns the agent's own name of a run, once it says it.
-pub(crate) fn agent_session(outputs: &[AgentOutput]) -> Option<&str> {
-    outputs.iter().find_map(|output| match output {
-        AgentOutput::Event(Event::Init(init)) => init.agent_session.as_deref(),
-        _ => None,
-    })
-}
-
-/// Where the programs of agents are looked for.
-pub fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
-    std::env::split_paths(path?).map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
 }

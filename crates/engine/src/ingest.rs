@@ -10,7 +10,7 @@ use azureal_core::event::{Complete, Outcome};
 use azureal_core::{Appended, Event, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn};
 use azureal_process::FollowError;
 
-use crate::spool::{Spool, SpoolError};
+use crate::spool::{Spool, SpoolError, SpooledTurn};
 use crate::watch::{OVERSIZED, Watcher};
 
 /// A turn that is in the store.
@@ -52,8 +52,10 @@ pub async fn ingest(
 ) -> Result<Ingested, IngestError> {
     let mut events = vec![Event::user(&spool.turn().prompt)];
     let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
+    let turn = spool.turn().clone();
     let mut take = |output| {
-        if let AgentOutput::Event(event) = output {
+        if let AgentOutput::Event(mut event) = output {
+            complete_init(&mut event, &turn);
             events.push(event);
         }
     };
@@ -62,8 +64,20 @@ pub async fn ingest(
     store_once(store, spool, events).await
 }
 
+/// Fills in what an agent does not say of itself: where it runs, and the model that it was asked for.
+fn complete_init(event: &mut Event, turn: &SpooledTurn) {
+    if let Event::Init(init) = event {
+        if init.cwd.is_empty() {
+            init.cwd = turn.directory.display().to_string();
+        }
+        if init.model.is_empty() {
+            init.model = turn.model.clone().unwrap_or_default();
+        }
+    }
+}
+
 /// Stores that a turn ended before its agent ran, and why, and removes its spool.
-pub async fn ingest_unstarted(
+pub(crate) async fn ingest_unstarted(
     store: &dyn SessionStore,
     spool: Spool,
     outcome: Outcome,
@@ -89,7 +103,8 @@ async fn store_once(
         _ => None,
     });
     let complete = complete.unwrap_or_default();
-    let is_whole = !events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == OVERSIZED));
+    let is_whole =
+        !events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == OVERSIZED));
     let mark = format!("run:{}", spool.turn().run);
     let appended = if store.mark(&mark).await?.is_some() {
         None

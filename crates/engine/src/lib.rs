@@ -5,14 +5,23 @@
 //! - [`Lease`] lets one process at a time run a turn in a session.
 //! - [`Spools`] keeps what an agent prints until it is in the store, and says whose it is.
 //!
-//! The driver that performs the effects, and the recovery of orphans, build on these.
+//! - [`Driver`] performs what a turn decides; [`Watcher`] shows a run while it goes on; [`ingest`] stores it, once;
+//!   [`recover`] does so for those whose azureal died.
 
+mod drive;
+mod ingest;
 mod lease;
+mod recover;
 mod slots;
 mod spool;
 mod turn;
+mod watch;
 
+pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
+pub use ingest::{IngestError, Ingested, ingest};
 pub use lease::{Holder, Lease, Leased};
+pub use recover::{Recovered, recover};
 pub use slots::Slots;
 pub use spool::{Found, Spool, SpoolError, SpooledEnding, SpooledProcess, SpooledTurn, Spools};
 pub use turn::{Effect, Input, Turn};
+pub use watch::Watcher;

@@ -17,6 +17,7 @@ use std::time::Duration;
 use azureal_core::SessionId;
 use azureal_core::agent::{Ending, Exit};
 use azureal_core::event::Outcome;
+use azureal_process::Excerpt;
 use serde::{Deserialize, Serialize};
 
 /// The folder that spools lie in.
@@ -151,6 +152,7 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
 
 const HEADER: &str = "turn";
 const OUTPUT: &str = "jsonl";
+const ERRORS: &str = "err";
 const UNFINISHED: &str = "new";
 
 impl Spools {
@@ -165,6 +167,8 @@ impl Spools {
         let path = |kind: &str| self.folder.join(format!("{}.{kind}", turn.run));
         let (unfinished, header_path, output_path) = (path(UNFINISHED), path(HEADER), path(OUTPUT));
         private_file(&output_path).map_err(at(&output_path))?;
+        let errors_path = path(ERRORS);
+        private_file(&errors_path).map_err(at(&errors_path))?;
         let header = private_file(&unfinished).map_err(at(&unfinished))?;
         // Locked before it has its name: nobody can find it without an owner.
         header.lock().map_err(at(&unfinished))?;
@@ -270,6 +274,26 @@ impl Spool {
         OpenOptions::new().append(true).open(&self.output_path).map_err(at(&self.output_path))
     }
 
+    fn errors_path(&self) -> PathBuf {
+        self.header_path.with_extension(ERRORS)
+    }
+
+    /// Opens what the process writes to standard error. A file like the output: it outlives us.
+    pub fn errors(&self) -> Result<File, SpoolError> {
+        let path = self.errors_path();
+        OpenOptions::new().read(true).append(true).open(&path).map_err(at(&path))
+    }
+
+    /// Returns the beginning and the end of what was written to standard error, at most so many bytes.
+    pub fn errors_text(&self, limit: usize) -> String {
+        // Evidence for a message, and nothing more: what cannot be read is not there.
+        self.errors()
+            .ok()
+            .and_then(|file| Excerpt::of_file(&file, limit).ok())
+            .map(|excerpt| excerpt.to_string())
+            .unwrap_or_default()
+    }
+
     /// Notes which process runs the turn.
     pub fn note_process(&mut self, process: SpooledProcess) -> Result<(), SpoolError> {
         self.process = Some(process.clone());
@@ -288,19 +312,32 @@ impl Spool {
     /// The output goes first. If we die in between, the header alone is found, and the store says that the
     /// turn is there.
     pub fn remove(self) -> Result<(), SpoolError> {
-        for path in [&self.output_path, &self.header_path] {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(path)(error)),
-                Ok(()) | Err(_) => {}
-            }
+        for path in [&self.output_path, &self.errors_path(), &self.header_path] {
+            remove(path)?;
         }
         Ok(())
+    }
+
+    /// Removes all but the output, and returns where that is: the turn is in the store, but not all that was
+    /// printed could be read.
+    pub fn keep_output(self) -> Result<PathBuf, SpoolError> {
+        for path in [&self.errors_path(), &self.header_path] {
+            remove(path)?;
+        }
+        Ok(self.output_path)
     }
 
     fn write(&mut self, line: &HeaderLine) -> Result<(), SpoolError> {
         let mut text = serde_json::to_string(line).map_err(|error| at(&self.header_path)(error.into()))?;
         text.push('\n');
         self.header.write_all(text.as_bytes()).map_err(at(&self.header_path))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), SpoolError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(at(path)(error)),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

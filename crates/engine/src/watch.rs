@@ -26,17 +26,14 @@ impl Watcher {
     }
 
     /// Waits for the next line and returns what it says; nothing when the program has ended and all is read.
-    pub fn next(&mut self) -> Result<Option<Vec<AgentOutput>>, FollowError> {
+    pub fn next_outputs(&mut self) -> Result<Option<Vec<AgentOutput>>, FollowError> {
         let ended = |pause: Duration| self.process.as_ref().is_none_or(|process| process.wait_timeout(pause));
         Ok(self.follow.next_line(ended)?.map(|line| read_line(self.parser.as_mut(), &line)))
     }
 
     /// Reads all the rest, hands each output on, and returns what was left without a line break.
-    pub fn read_to_end(
-        &mut self,
-        mut take: impl FnMut(AgentOutput),
-    ) -> Result<Vec<u8>, FollowError> {
-        while let Some(outputs) = self.next()? {
+    pub fn read_to_end(&mut self, mut take: impl FnMut(AgentOutput)) -> Result<Vec<u8>, FollowError> {
+        while let Some(outputs) = self.next_outputs()? {
             outputs.into_iter().for_each(&mut take);
         }
         Ok(match self.follow.remaining_fragment()? {

@@ -1,0 +1,94 @@
+//! Recovery: turns whose azureal died are stored by whoever comes next, once.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use azureal_core::SessionStore;
+use azureal_core::agent::{Agent, Ending};
+use azureal_core::event::Outcome;
+use azureal_process::{Marker, ProcessIdentity, find_marked};
+
+use crate::drive::{RUN_MARKER, STDERR_BYTES};
+use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
+use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
+
+/// A spool that was found, and what became of it.
+#[derive(Debug)]
+pub enum Recovered {
+    /// Its agent had ended; the turn is in the store now.
+    Stored(SpooledTurn, Ingested),
+    /// Its agent still runs, though nobody waits for it.
+    Orphan(SpooledTurn, ProcessIdentity),
+    /// Somebody runs it.
+    Running(SpooledTurn, Option<SpooledProcess>),
+    /// It cannot be stored now. It is kept.
+    Failed(SpooledTurn, IngestError),
+    /// Its header cannot be read. It is kept.
+    Unreadable(PathBuf),
+    /// It is of an agent that this build does not have. It is kept.
+    UnknownAgent(SpooledTurn),
+}
+
+/// Looks at every spool and stores those whose agent has ended. Waits for none.
+pub async fn recover(
+    store: &dyn SessionStore,
+    spools: &Spools,
+    find_agent: &dyn Fn(&str) -> Option<&'static dyn Agent>,
+) -> Result<Vec<Recovered>, SpoolError> {
+    let mut recovered = Vec::new();
+    for found in spools.find()? {
+        recovered.push(match found {
+            Found::Owned(turn, process) => Recovered::Running(turn, process),
+            Found::Unreadable(path) => Recovered::Unreadable(path),
+            Found::Orphan(spool) => recover_one(store, *spool, find_agent).await,
+        });
+    }
+    Ok(recovered)
+}
+
+async fn recover_one(
+    store: &dyn SessionStore,
+    spool: Spool,
+    find_agent: &dyn Fn(&str) -> Option<&'static dyn Agent>,
+) -> Recovered {
+    let turn = spool.turn().clone();
+    if let Some(process) = living_process(&spool) {
+        return Recovered::Orphan(turn, process);
+    }
+    let Some(agent) = find_agent(&turn.agent) else { return Recovered::UnknownAgent(turn) };
+    let ingested = if spool.process().is_none() && is_empty(&spool) {
+        ingest_unstarted(store, spool, Outcome::Interrupted, "azureal ended before the agent was started")
+            .await
+    } else {
+        let ending = spool.ended().unwrap_or_else(|| Ending {
+            stderr: spool.errors_text(STDERR_BYTES),
+            duration: Duration::ZERO,
+            ..Ending::default()
+        });
+        ingest(store, agent, spool, ending).await
+    };
+    match ingested {
+        Ok(ingested) => Recovered::Stored(turn, ingested),
+        Err(error) => Recovered::Failed(turn, error),
+    }
+}
+
+/// Finds the process of a run, also where azureal died between starting and noting it.
+fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
+    if let Some(SpooledProcess { pid, began }) = spool.process() {
+        let process = ProcessIdentity { pid: *pid, started: began.clone() };
+        if process.is_alive() {
+            return Some(process);
+        }
+        // The wrapper has gone; what it started may still write, and is found below.
+    }
+    if spool.ended().is_some() {
+        return None;
+    }
+    let marker = Marker::new(RUN_MARKER, spool.turn().run.clone()).ok()?;
+    find_marked(&marker).into_iter().next()
+}
+
+fn is_empty(spool: &Spool) -> bool {
+    std::fs::metadata(spool.output_path()).is_ok_and(|metadata| metadata.len() == 0)
+}
