@@ -1,0 +1,378 @@
+//! Whole turns: a real process, a real spool, a real store.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use azureal_agents::offline::Offline;
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, TurnRequest};
+use azureal_core::event::Outcome;
+use azureal_core::{
+    Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, read_history,
+};
+use azureal_engine::{
+    Controls, Driver, Found, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn, Spools, recover,
+};
+use azureal_process::{Marker, Spawn, Stderr, find_marked};
+use azureal_store::SqliteStore;
+use azureal_store::sqlite::SqliteOptions;
+use futures_executor::block_on;
+use tempfile::TempDir;
+
+/// An agent that is a shell script; it prints events as our built-in agent does.
+struct Script(String);
+
+impl Agent for Script {
+    fn name(&self) -> &'static str {
+        "script"
+    }
+    fn program(&self) -> Program {
+        Program::Named("sh")
+    }
+    fn answers_for(&self, _: &str) -> bool {
+        false
+    }
+    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+        Ok(AgentCommand {
+            args: vec!["-c".into(), self.0.clone()],
+            stdin: turn.frame.clone().into_text().into_bytes(),
+            ..AgentCommand::default()
+        })
+    }
+    fn parser(&self) -> Box<dyn AgentParser> {
+        Offline.parser()
+    }
+}
+
+/// A project with a store and one session.
+struct Project {
+    folder: TempDir,
+    store: SqliteStore,
+    spools: Spools,
+    session: SessionId,
+}
+
+impl Project {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store =
+            SqliteStore::open(folder.path().join(".azureal/sessions.azs"), SqliteOptions::default()).unwrap();
+        let session = block_on(store.create(NewSession::default())).unwrap();
+        let spools = Spools::new(folder.path().join(".azureal/spool"));
+        Self { folder, store, spools, session }
+    }
+
+    fn setup<'a>(&'a self, agent: &'a dyn Agent, program: &'a Path) -> Setup<'a> {
+        Setup {
+            store: &self.store,
+            spools: &self.spools,
+            agent,
+            program,
+            session: self.session,
+            model: None,
+            permission: None,
+            directory: self.folder.path(),
+            in_git: false,
+            timeout: None,
+        }
+    }
+
+    fn run(&self, script: &str, prompt: &str) -> Ingested {
+        let agent = Script(script.to_owned());
+        let (driver, _) = Driver::new(self.setup(&agent, Path::new("/bin/sh")));
+        driver.run(prompt, &mut |_| {}).unwrap().unwrap()
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let page = block_on(self.store.read(self.session, Page::last(1000))).unwrap();
+        page.iter().map(|stored| stored.event().unwrap()).collect()
+    }
+
+    fn history(&self) -> Vec<Message> {
+        block_on(read_history(&self.store, self.session)).unwrap()
+    }
+
+    fn spool_files(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(self.folder.path().join(".azureal/spool")) else { return vec![] };
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// A line that the script prints: what the agent says.
+fn says(text: &str) -> String {
+    format!("printf '%s\\n' '{}'", Event::assistant(text).to_json())
+}
+
+const DONE: &str = r#"printf '%s\n' '{"Complete":{"success":true,"duration_ms":1,"cost_usd":0.5,"outcome":"done","usage":{"input_tokens":3,"output_tokens":4}}}'"#;
+
+#[test]
+fn a_turn_is_stored_and_nothing_is_left_beside_it() {
+    let project = Project::new();
+    let ingested = project.run(&format!("{}; {DONE}", says("hello")), "hi");
+    assert_eq!(ingested.complete.outcome, Some(Outcome::Done));
+    assert_eq!(project.history(), [Message::user("hi"), Message::assistant("hello")]);
+    let record = block_on(project.store.get(project.session)).unwrap();
+    assert_eq!((record.completed, record.cost_usd, record.tokens.input), (Some(true), 0.5, 3));
+    assert_eq!(project.spool_files(), [] as [PathBuf; 0]);
+    assert_eq!(block_on(project.store.noted_runs()).unwrap(), []);
+}
+
+#[test]
+fn the_first_prompt_is_sent_as_it_is_and_the_next_with_what_happened() {
+    let project = Project::new();
+    let script = format!("cat > \"$PWD/got\"; {}; {DONE}", says("hello"));
+    let got = || std::fs::read_to_string(project.folder.path().join("got")).unwrap();
+    project.run(&script, "first");
+    assert_eq!(got(), "first");
+    project.run(&script, "second");
+    let sent = got();
+    assert!(sent.starts_with("<azureal-session-context>\n") && sent.ends_with("\n\nsecond"), "{sent}");
+    assert!(sent.contains("## User\nfirst") && sent.contains("## Assistant\nhello"), "{sent}");
+    assert_eq!(sent.matches("</azureal-session-context>").count(), 1);
+    let users: Vec<_> = project.history().into_iter().filter(|message| message.role == Role::User).collect();
+    assert_eq!(users, [Message::user("first"), Message::user("second")]);
+}
+
+/// Runs a turn and does something while the agent runs.
+fn run_while(
+    project: &Project,
+    script: &str,
+    timeout: Option<Duration>,
+    act: impl FnOnce(&Controls) + Send,
+) -> Vec<String> {
+    let agent = Script(script.to_owned());
+    let setup = Setup { timeout, ..project.setup(&agent, Path::new("/bin/sh")) };
+    let (driver, controls) = Driver::new(setup);
+    let (runs, act) = (Mutex::new(Vec::new()), Mutex::new(Some(act)));
+    driver
+        .run("first", &mut |notice| {
+            if let Notice::Began { run, mut watcher, .. } = notice {
+                runs.lock().unwrap().push(run.to_owned());
+                // The agent has said something, so it runs.
+                while !matches!(&watcher.next_outputs().unwrap().unwrap()[..], [AgentOutput::Event(_)]) {}
+                if let Some(act) = act.lock().unwrap().take() {
+                    act(&controls);
+                }
+            }
+        })
+        .unwrap()
+        .unwrap();
+    runs.into_inner().unwrap()
+}
+
+fn outcomes(project: &Project) -> Vec<Outcome> {
+    project
+        .events()
+        .iter()
+        .filter_map(|event| match event {
+            Event::Complete(complete) => complete.outcome,
+            _ => None,
+        })
+        .collect()
+}
+
+fn no_survivor(run: &str) {
+    assert_eq!(find_marked(&Marker::new(RUN_MARKER, run).unwrap()), []);
+}
+
+#[test]
+fn a_cancel_ends_everything_of_the_run_and_keeps_what_came() {
+    let project = Project::new();
+    let started = Instant::now();
+    let script = format!("{}; setsid sleep 1000 & sleep 1000", says("half"));
+    let runs = run_while(&project, &script, None, |controls| controls.cancel());
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    no_survivor(&runs[0]);
+    assert_eq!(outcomes(&project), [Outcome::Cancelled]);
+    assert!(project.history().contains(&Message::assistant("half")));
+    assert_eq!(block_on(project.store.get(project.session)).unwrap().completed, Some(false));
+    assert_eq!(project.spool_files(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_prompt_while_a_turn_runs_cancels_it_and_is_sent_with_it_in_its_context() {
+    let project = Project::new();
+    // The second run finds the first in its input, and ends by itself.
+    let script = format!(
+        "input=$(cat); case $input in *half*) {}; {DONE};; *) {}; sleep 1000;; esac",
+        says("whole"),
+        says("half")
+    );
+    run_while(&project, &script, None, |controls| controls.submit("second"));
+    assert_eq!(outcomes(&project), [Outcome::Cancelled, Outcome::Done]);
+    let texts: Vec<_> = project.history().iter().filter_map(|m| m.first_text().map(str::to_owned)).collect();
+    assert_eq!(texts, ["first", "half", "second", "whole"]);
+}
+
+#[test]
+fn a_turn_that_takes_too_long_is_stopped() {
+    let project = Project::new();
+    let script = format!("{}; sleep 1000", says("half"));
+    let runs = run_while(&project, &script, Some(Duration::from_millis(700)), |_| {});
+    no_survivor(&runs[0]);
+    assert_eq!(outcomes(&project), [Outcome::Timeout]);
+}
+
+#[test]
+fn an_agent_that_dies_leaves_what_it_said_and_the_next_prompt_works() {
+    let project = Project::new();
+    project.run(&format!("{}; kill -9 $$", says("half")), "first");
+    assert_eq!(outcomes(&project), [Outcome::Interrupted]);
+    assert!(project.events().iter().any(|event| matches!(event, Event::Error(_))));
+    project.run(&format!("{}; {DONE}", says("whole")), "second");
+    assert_eq!(outcomes(&project), [Outcome::Interrupted, Outcome::Done]);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_and_the_prompt_is_kept() {
+    let project = Project::new();
+    let agent = Script(String::new());
+    let (driver, _) = Driver::new(project.setup(&agent, Path::new("/nowhere/agent")));
+    let ingested = driver.run("hi", &mut |_| {}).unwrap().unwrap();
+    assert_eq!(ingested.complete.outcome, Some(Outcome::Failed));
+    assert_eq!(project.history()[0], Message::user("hi"));
+    assert!(project.history()[1].first_text().unwrap().contains("/nowhere/agent"));
+    assert_eq!(project.spool_files(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_session_that_is_gone_keeps_the_spool() {
+    let project = Project::new();
+    let agent = Script(format!("{}; {DONE}", says("late")));
+    let (driver, _) = Driver::new(project.setup(&agent, Path::new("/bin/sh")));
+    let outcome = driver
+        .run("hi", &mut |notice| {
+            if matches!(notice, Notice::Began { .. }) {
+                block_on(project.store.delete(project.session)).unwrap();
+            }
+        })
+        .unwrap();
+    assert!(
+        matches!(&outcome, Err(azureal_engine::IngestError::Store(StoreError::NoSuchSession(_)))),
+        "{outcome:?}"
+    );
+    assert!(!project.spool_files().is_empty(), "what was printed is lost");
+}
+
+fn find_agent(name: &str) -> Option<&'static dyn Agent> {
+    azureal_agents::registry::find(name).ok()
+}
+
+fn spooled(project: &Project, run: &str) -> SpooledTurn {
+    SpooledTurn {
+        run: run.into(),
+        session: project.session.number(),
+        prompt: "before the crash".into(),
+        agent: "offline".into(),
+        model: None,
+        directory: project.folder.path().into(),
+        started_at: "2026-01-31T09:30:00Z".into(),
+    }
+}
+
+fn recovered(project: &Project) -> Vec<Recovered> {
+    block_on(recover(&project.store, &project.spools, &find_agent)).unwrap()
+}
+
+#[test]
+fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once() {
+    let project = Project::new();
+    let mut spool = project.spools.begin(spooled(&project, "aa")).unwrap();
+    let marker = Marker::new(RUN_MARKER, "aa").unwrap();
+    let mut spawn = Spawn::new("/bin/sh", project.folder.path(), spool.output().unwrap(), marker);
+    let gate = project.folder.path().join("gate");
+    let script = format!("{}; while [ ! -e gate ]; do sleep 0.02; done; {DONE}", says("survived"));
+    spawn.args = vec!["-c".into(), script.into()];
+    spawn.stderr = Stderr::File(spool.errors().unwrap());
+    let child = spawn.start().unwrap();
+    spool
+        .note_process(azureal_engine::SpooledProcess {
+            pid: child.pid(),
+            began: child.identity().started.clone(),
+        })
+        .unwrap();
+    assert!(matches!(&recovered(&project)[..], [Recovered::Running(..)]), "its owner lives");
+    drop(spool); // azureal dies
+    assert!(matches!(&recovered(&project)[..], [Recovered::Orphan(..)]), "the agent still runs");
+    std::fs::write(gate, "").unwrap();
+    child.wait();
+    assert!(matches!(&recovered(&project)[..], [Recovered::Stored(..)]));
+    assert!(recovered(&project).is_empty());
+    assert_eq!(project.history(), [Message::user("before the crash"), Message::assistant("survived")]);
+    assert_eq!(outcomes(&project), [Outcome::Done]);
+}
+
+#[test]
+fn a_turn_that_was_stored_and_not_removed_is_only_removed() {
+    let project = Project::new();
+    let spool = project.spools.begin(spooled(&project, "bb")).unwrap();
+    std::io::Write::write_all(
+        &mut spool.output().unwrap(),
+        format!("{}\n", Event::assistant("once").to_json()).as_bytes(),
+    )
+    .unwrap();
+    // Azureal dies after the commit and before the removal: copies of the spool stand for that.
+    let folder = project.folder.path().join(".azureal/spool");
+    let copies: Vec<(PathBuf, Vec<u8>)> =
+        project.spool_files().into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
+    let mark = azureal_core::NewMark { name: "run:bb".into(), note: String::new() };
+    drop(spool);
+    assert!(matches!(&recovered(&project)[..], [Recovered::Stored(..)]));
+    block_on(
+        project.store.append(
+            project.session,
+            azureal_core::Turn { mark: Some(mark), ..azureal_core::Turn::default() },
+        ),
+    )
+    .unwrap();
+    for (path, bytes) in copies {
+        assert!(path.starts_with(&folder));
+        std::fs::write(path, bytes).unwrap();
+    }
+    let before = project.events();
+    assert!(
+        matches!(&recovered(&project)[..], [Recovered::Stored(_, ingested)] if ingested.appended.is_none())
+    );
+    assert_eq!(project.events(), before);
+    assert_eq!(project.spool_files(), [] as [PathBuf; 0]);
+    assert_eq!(block_on(project.store.mark("run:bb")).unwrap(), None);
+}
+
+#[test]
+fn a_turn_that_never_began_is_stored_as_interrupted() {
+    let project = Project::new();
+    drop(project.spools.begin(spooled(&project, "cc")).unwrap());
+    assert!(matches!(&project.spools.find().unwrap()[..], [Found::Orphan(_)]));
+    assert!(matches!(&recovered(&project)[..], [Recovered::Stored(..)]));
+    assert_eq!(outcomes(&project), [Outcome::Interrupted]);
+    assert_eq!(project.history()[0], Message::user("before the crash"));
+}
+
+#[test]
+fn eight_turns_at_once_in_eight_sessions_all_end_right() {
+    let project = Project::new();
+    let sessions: Vec<SessionId> =
+        (0..8).map(|_| block_on(project.store.create(NewSession::default())).unwrap()).collect();
+    std::thread::scope(|scope| {
+        for session in &sessions {
+            let project = &project;
+            scope.spawn(move || {
+                let agent = Script(format!("{}; sleep 0.2; {DONE}", says(&session.to_string())));
+                let setup = Setup { session: *session, ..project.setup(&agent, Path::new("/bin/sh")) };
+                let (driver, _) = Driver::new(setup);
+                driver.run("go", &mut |_| {}).unwrap().unwrap();
+            });
+        }
+    });
+    for session in sessions {
+        let history = block_on(read_history(&project.store, session)).unwrap();
+        assert_eq!(history, [Message::user("go"), Message::assistant(session.to_string())]);
+    }
+}
