@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use azureal_core::agent::{Agent, Ending, Exit, Permission, TurnRequest};
+use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
 use azureal_core::event::Outcome;
-use azureal_core::{ContextFrame, SessionId, SessionStore, read_context};
+use azureal_core::{ContextFrame, Event, SessionId, SessionStore, read_context};
 use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stderr};
 use futures_executor::block_on;
 
@@ -62,20 +62,29 @@ pub enum Notice<'a> {
     Tell(&'a str),
 }
 
+/// What reaches a driver while it waits.
+#[derive(Debug)]
+enum Word {
+    /// Something for the machine.
+    Input(Input),
+    /// The agent's own name of the run, as soon as it says it.
+    Named(String),
+}
+
 /// Sends prompts and cancels to a driver that runs.
 #[derive(Debug, Clone)]
-pub struct Controls(Sender<Input>);
+pub struct Controls(Sender<Word>);
 
 impl Controls {
     /// Sends a prompt. While a turn runs, that one is stopped and stored first.
     pub fn submit(&self, prompt: impl Into<String>) {
         // A driver that has gone needs no more inputs.
-        drop(self.0.send(Input::Submit(prompt.into())));
+        drop(self.0.send(Word::Input(Input::Submit(prompt.into()))));
     }
 
     /// Cancels what runs.
     pub fn cancel(&self) {
-        drop(self.0.send(Input::Cancel));
+        drop(self.0.send(Word::Input(Input::Cancel)));
     }
 }
 
@@ -83,8 +92,8 @@ impl Controls {
 pub struct Driver<'a> {
     setup: Setup<'a>,
     turn: Turn,
-    inputs: Receiver<Input>,
-    sender: Sender<Input>,
+    words: Receiver<Word>,
+    sender: Sender<Word>,
     run: Option<Run>,
     last: Option<Result<Ingested, IngestError>>,
 }
@@ -100,9 +109,9 @@ struct Run {
 impl<'a> Driver<'a> {
     /// Makes a driver that has nothing to do yet.
     pub fn new(setup: Setup<'a>) -> (Self, Controls) {
-        let (sender, inputs) = mpsc::channel();
+        let (sender, words) = mpsc::channel();
         let controls = Controls(sender.clone());
-        (Self { setup, turn: Turn::default(), inputs, sender, run: None, last: None }, controls)
+        (Self { setup, turn: Turn::default(), words, sender, run: None, last: None }, controls)
     }
 
     /// Sends a prompt, and everything that is sent while it runs. Blocks until all of it is stored, and returns
@@ -125,12 +134,20 @@ impl<'a> Driver<'a> {
             if !self.turn.is_active() {
                 return self.last;
             }
-            inputs.push(self.wait());
+            match self.wait() {
+                Word::Input(input) => inputs.push(input),
+                Word::Named(name) => {
+                    // Only an aid for recovery; the turn goes on without it.
+                    if let Err(error) = block_on(self.setup.store.note_run(self.setup.session, Some(&name))) {
+                        notice(Notice::Tell(&error.to_string()));
+                    }
+                }
+            }
         }
     }
 
     /// Waits for the program to end, the time to be up, or the person to want something.
-    fn wait(&self) -> Input {
+    fn wait(&self) -> Word {
         let deadline = match (&self.run, self.setup.timeout) {
             (Some(Run { started, stopped: None, .. }), Some(timeout)) => {
                 Some((*started + timeout).saturating_duration_since(Instant::now()))
@@ -138,12 +155,12 @@ impl<'a> Driver<'a> {
             _ => None,
         };
         match deadline {
-            Some(rest) => match self.inputs.recv_timeout(rest) {
-                Ok(input) => input,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Input::TimeUp,
+            Some(rest) => match self.words.recv_timeout(rest) {
+                Ok(word) => word,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Word::Input(Input::TimeUp),
             },
             // We hold a sender ourselves, so this cannot be disconnected.
-            None => self.inputs.recv().unwrap_or(Input::Cancel),
+            None => self.words.recv().unwrap_or(Word::Input(Input::Cancel)),
         }
     }
 
@@ -228,12 +245,16 @@ impl<'a> Driver<'a> {
             // Not being able to watch does not stop the turn.
             Err(error) => notice(Notice::Tell(&error.to_string())),
         }
-        // A thread of its own, so that prompts and cancels are heard meanwhile.
+        // A thread of its own, so that prompts and cancels are heard meanwhile. A driver that has gone does not
+        // need to know what it finds out.
         let (sender, waiting) = (self.sender.clone(), child.clone());
+        let watcher = Watcher::open(run.spool.output_path(), setup.agent, Some(process)).ok();
         std::thread::spawn(move || {
+            if let Some(name) = watcher.and_then(agent_name) {
+                drop(sender.send(Word::Named(name)));
+            }
             waiting.wait();
-            // A driver that has gone does not need to know.
-            drop(sender.send(Input::Exited));
+            drop(sender.send(Word::Input(Input::Exited)));
         });
         run.child = Some(child);
         Ok(())
@@ -282,6 +303,21 @@ impl<'a> Driver<'a> {
         self.last = Some(ingested);
         input
     }
+}
+
+/// Waits until the agent says its own name of the run; nothing if it never does.
+fn agent_name(mut watcher: Watcher) -> Option<String> {
+    // What cannot be read any more is not worth an error here: it is read again when it is stored.
+    while let Ok(Some(outputs)) = watcher.next_outputs() {
+        let name = outputs.into_iter().find_map(|output| match output {
+            AgentOutput::Event(Event::Init(init)) => Some(init.agent_session),
+            _ => None,
+        });
+        if let Some(name) = name {
+            return name;
+        }
+    }
+    None
 }
 
 fn with_hint(error: &SpawnError) -> String {

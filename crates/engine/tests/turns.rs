@@ -187,7 +187,7 @@ fn a_cancel_ends_everything_of_the_run_and_keeps_what_came() {
     let project = Project::new();
     let started = Instant::now();
     let script = format!("{}; setsid sleep 1000 & sleep 1000", says("half"));
-    let runs = run_while(&project, &script, None, |controls| controls.cancel());
+    let runs = run_while(&project, &script, None, Controls::cancel);
     assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
     no_survivor(&runs[0]);
     assert_eq!(outcomes(&project), [Outcome::Cancelled]);
@@ -209,6 +209,32 @@ fn a_prompt_while_a_turn_runs_cancels_it_and_is_sent_with_it_in_its_context() {
     assert_eq!(outcomes(&project), [Outcome::Cancelled, Outcome::Done]);
     let texts: Vec<_> = project.history().iter().filter_map(|m| m.first_text().map(str::to_owned)).collect();
     assert_eq!(texts, ["first", "half", "second", "whole"]);
+}
+
+#[test]
+fn the_agents_own_name_of_a_run_is_noted_while_it_runs() {
+    let project = Project::new();
+    let init =
+        r#"printf '%s\n' '{"Init":{"cwd":"/","model":"m","agent":"script","agent_session":"uuid-1"}}'"#;
+    let script = format!("{init}; while [ ! -e gate ]; do sleep 0.02; done; {DONE}");
+    run_while(&project, &script, Some(Duration::from_secs(20)), |_| {
+        // The driver hears of it only when it waits again, so another thread looks.
+        let (store, session) = (project.folder.path().join(".azureal/sessions.azs"), project.session);
+        let gate = project.folder.path().join("gate");
+        std::thread::spawn(move || {
+            let store = SqliteStore::open(store, SqliteOptions::default()).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            let noted = || block_on(store.noted_runs()).unwrap();
+            while noted() != [(session, "uuid-1".to_owned())] && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            if Instant::now() < deadline {
+                std::fs::write(gate, "").unwrap();
+            }
+        });
+    });
+    assert_eq!(outcomes(&project), [Outcome::Done], "it was not noted");
+    assert_eq!(block_on(project.store.noted_runs()).unwrap(), [], "it is stored, and so no longer noted");
 }
 
 #[test]
