@@ -3,9 +3,8 @@
 //! In its usual mode a reader that pauses blocks every writer, so no read may be open while something is
 //! printed: whoever reads our output may take all day. A page is read, then shown, then the next is read.
 
-use azureal_core::{Page, Seq, SessionId, SessionStore, StoredEvent};
+use azureal_core::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
 
-use crate::failure::Failure;
 use crate::output;
 
 /// How many events are read at a time.
@@ -15,31 +14,36 @@ const PAGE: usize = 512;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Range {
     All,
+    First(usize),
     Last(usize),
 }
 
 /// Reads events page by page and hands each page on.
-pub(crate) async fn each_page(
+pub(crate) async fn each_page<E: From<StoreError>>(
     store: &dyn SessionStore,
     id: SessionId,
     range: Range,
-    mut take: impl FnMut(Vec<StoredEvent>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    if let Range::Last(count) = range {
-        for page in last_pages(store, id, count).await? {
-            take(page)?;
-        }
-        return Ok(());
-    }
-    let mut after = Seq::START;
-    loop {
-        let page = store.read(id, Page::After(after, PAGE)).await?;
-        let Some(last) = page.last() else {
+    mut take: impl FnMut(Vec<StoredEvent>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut left = match range {
+        Range::All => usize::MAX,
+        Range::First(count) => count,
+        Range::Last(count) => {
+            for page in last_pages(store, id, count).await? {
+                take(page)?;
+            }
             return Ok(());
-        };
+        }
+    };
+    let mut after = Seq::START;
+    while left > 0 {
+        let page = store.read(id, Page::After(after, left.min(PAGE))).await?;
+        let Some(last) = page.last() else { break };
         after = last.seq;
+        left = left.saturating_sub(page.len());
         take(page)?;
     }
+    Ok(())
 }
 
 /// Reads the last events and nothing before them, as pages in their order.
@@ -47,7 +51,7 @@ async fn last_pages(
     store: &dyn SessionStore,
     id: SessionId,
     count: usize,
-) -> Result<Vec<Vec<StoredEvent>>, Failure> {
+) -> Result<Vec<Vec<StoredEvent>>, StoreError> {
     let (mut pages, mut before, mut left) = (Vec::new(), Seq::END, count);
     while left > 0 {
         let page = store.read(id, Page::Before(before, left.min(PAGE))).await?;

@@ -3,13 +3,14 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use azureal_core::{SessionId, visible_line};
+use azureal_core::{SessionRecord, visible_line};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::import::{Arrival, Format, Outcome, Source, arrive, look_into};
+use crate::import::{Arrival, Format, Gained, Outcome, Source, arrive, look_into};
 use crate::output::{Output, counted, warn};
 use crate::place::Place;
+use crate::resolve::called;
 
 /// Take over sessions of other programs and stores
 ///
@@ -161,7 +162,7 @@ impl Import<'_> {
                     let worktree = self.place.project.worktree();
                     // What the store refuses for one it will refuse for all.
                     let outcome = arrive(&*self.place.store, &worktree, &mut arrival).await?;
-                    self.arrived(&arrival, outcome, out)?;
+                    self.arrived(&arrival, outcome, out).await?;
                 }
                 Err(failure) => self.failed(path, failure),
             }
@@ -169,17 +170,24 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn arrived(&mut self, arrival: &Arrival, outcome: Outcome, out: &mut Output) -> Result<(), Failure> {
+    async fn arrived(
+        &mut self,
+        arrival: &Arrival,
+        outcome: Outcome,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
         let source = visible_line(&arrival.source);
         let line = match outcome {
             Outcome::New(id, events) => {
-                self.imported(arrival, id, events, false);
-                format!("{} with {}, from {source}", called(id, arrival), counted(events as u64, "event"))
+                let record = self.place.store.get(id).await?;
+                self.imported(arrival, &record, Gained { events, summaries: 0 }, false);
+                format!("{} with {}, from {source}", called(&record), counted(events as u64, "event"))
             }
-            Outcome::Continued(id, events) => {
-                self.imported(arrival, id, events, true);
-                let events = counted(events as u64, "new event");
-                format!("{} has {events}, from {source}", called(id, arrival))
+            Outcome::Continued(id, gained) => {
+                // It may have got another name since it came.
+                let record = self.place.store.get(id).await?;
+                self.imported(arrival, &record, gained, true);
+                format!("{} has {}, from {source}", called(&record), in_words(gained))
             }
             Outcome::Unchanged(id) => {
                 self.report.unchanged.push(Known { id: id.to_string(), source: arrival.source.clone() });
@@ -199,12 +207,12 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn imported(&mut self, arrival: &Arrival, id: SessionId, events: usize, continued: bool) {
+    fn imported(&mut self, arrival: &Arrival, record: &SessionRecord, gained: Gained, continued: bool) {
         self.report.imported.push(Imported {
-            id: id.to_string(),
+            id: record.id.to_string(),
             source: arrival.source.clone(),
-            events,
-            name: arrival.name.clone().unwrap_or_else(|| id.to_string()),
+            events: gained.events,
+            name: record.name.clone(),
             continued,
         });
     }
@@ -242,10 +250,16 @@ impl Import<'_> {
     }
 }
 
-fn called(id: SessionId, arrival: &Arrival) -> String {
-    match &arrival.name {
-        Some(name) => format!("{id} {}", visible_line(name)),
-        None => id.to_string(),
+fn in_words(gained: Gained) -> String {
+    let events = counted(gained.events as u64, "new event");
+    let summaries = match gained.summaries {
+        1 => "1 new summary".to_owned(),
+        count => format!("{count} new summaries"),
+    };
+    match (gained.events, gained.summaries) {
+        (_, 0) => events,
+        (0, _) => summaries,
+        _ => format!("{events} and {summaries}"),
     }
 }
 

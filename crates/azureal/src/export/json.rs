@@ -54,7 +54,7 @@ pub(super) async fn write(
             write!(out, "{separator}{event}")?;
             separator = ",\n";
         }
-        Ok(())
+        Ok::<(), Failure>(())
     })
     .await?;
     damaged.report(record.id);

@@ -58,7 +58,7 @@ async fn each_event(
                 Event::error("damaged", format!("event {} cannot be read: {damage}", stored.seq))
             }))?;
         }
-        Ok(())
+        Ok::<(), Failure>(())
     })
     .await?;
     damaged.report(id);

@@ -49,6 +49,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         created_at: None,
         events,
         compactions: Vec::new(),
+        totals: None,
+        home: None,
         tokens: Tokens::default(),
         problems,
     })

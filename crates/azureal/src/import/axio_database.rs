@@ -86,6 +86,8 @@ impl Source {
             created_at: Some(session.created_at.clone()),
             events,
             compactions: Vec::new(),
+            totals: None,
+            home: None,
             tokens,
             problems,
         })

@@ -1,6 +1,6 @@
 //! Another store of azureal, or of the program whose format it shares.
 
-use azureal_core::{ListQuery, Page, Seq, SessionRecord, SessionStore};
+use azureal_core::{Compaction, ListQuery, SessionRecord, SessionStore, StoreError, TurnTotals};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
 
@@ -8,10 +8,8 @@ use super::azureal::{KeptEvents, origin};
 use super::database::Database;
 use super::{Arrival, Summary};
 use crate::failure::Failure;
+use crate::pages::{Range, each_page};
 use crate::resolve::has_name;
-
-/// How many events are read at a time.
-const PAGE: usize = 512;
 
 /// The sessions of a store, in the order in which they were made.
 pub(crate) struct Source {
@@ -36,24 +34,27 @@ impl Source {
         Some(self.read(&record).await)
     }
 
-    async fn read(&self, record: &SessionRecord) -> Result<Arrival, Failure> {
-        let mut kept = KeptEvents::default();
-        let mut after = Seq::START;
-        loop {
-            let page = self
-                .store
-                .read(record.id, Page::After(after, PAGE))
-                .await
-                .map_err(|error| self.database.failure(error))?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
+    /// Reads the events of a session, and returns the summaries over them.
+    async fn read_events(
+        &self,
+        record: &SessionRecord,
+        kept: &mut KeptEvents,
+    ) -> Result<Vec<Compaction>, StoreError> {
+        each_page(&self.store, record.id, Range::All, |page| {
             for stored in page {
                 let text = stored.json.map_err(|damage| damage.to_string());
                 kept.add(stored.seq.0, &stored.kind, text);
             }
-        }
+            Ok::<(), StoreError>(())
+        })
+        .await?;
+        self.store.compactions(record.id).await
+    }
+
+    async fn read(&self, record: &SessionRecord) -> Result<Arrival, Failure> {
+        let mut kept = KeptEvents::default();
         let compactions =
-            self.store.compactions(record.id).await.map_err(|error| self.database.failure(error))?;
+            self.read_events(record, &mut kept).await.map_err(|error| self.database.failure(error))?;
         Ok(Arrival {
             source: format!("{} {}", self.database.source().display(), record.id),
             origin: origin(&record.id.to_string(), &record.created_at),
@@ -65,10 +66,17 @@ impl Source {
                 .map(|compaction| Summary {
                     covers: kept.up_to(compaction.after_seq.0),
                     text: compaction.summary,
+                    created_at: compaction.created_at,
                 })
                 .collect(),
             events: kept.texts,
             tokens: record.tokens,
+            totals: Some(TurnTotals {
+                completed: record.completed,
+                duration_ms: record.duration_ms,
+                cost_usd: record.cost_usd,
+            }),
+            home: Some((record.id, record.created_at.clone())),
             problems: kept.problems,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use azureal_core::{Event, Tokens};
+use azureal_core::{Event, Tokens, TurnTotals};
 use serde::Deserialize;
 
 use super::recognise::parse;
@@ -29,6 +29,12 @@ struct Session {
     #[serde(default)]
     created: String,
     #[serde(default)]
+    completed: Option<bool>,
+    #[serde(default)]
+    duration_ms: Option<u64>,
+    #[serde(default)]
+    cost_usd: Option<f64>,
+    #[serde(default)]
     input_tokens: u64,
     #[serde(default)]
     output_tokens: u64,
@@ -38,6 +44,8 @@ struct Session {
 struct Compaction {
     after_seq: u64,
     summary: String,
+    #[serde(default)]
+    created: String,
 }
 
 pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
@@ -60,12 +68,23 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
     Ok(Arrival {
         source: path.display().to_string(),
         origin: origin(&session.id, &session.created),
+        home: session.id.parse().ok().map(|id| (id, session.created.clone())),
+        // Written by hand, an export may lack them: then the events say it.
+        totals: session.duration_ms.zip(session.cost_usd).map(|(duration_ms, cost_usd)| TurnTotals {
+            completed: session.completed,
+            duration_ms,
+            cost_usd,
+        }),
         name: Some(session.name).filter(|name| *name != session.id),
         created_at: Some(session.created.clone()),
         worktree: Some(session.worktree).filter(|worktree| !worktree.is_empty()),
         compactions: compactions
             .into_iter()
-            .map(|compaction| Summary { covers: kept.up_to(compaction.after_seq), text: compaction.summary })
+            .map(|compaction| Summary {
+                covers: kept.up_to(compaction.after_seq),
+                text: compaction.summary,
+                created_at: compaction.created,
+            })
             .collect(),
         events: kept.texts,
         tokens: Tokens { input: session.input_tokens, output: session.output_tokens },

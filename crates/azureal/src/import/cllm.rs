@@ -51,6 +51,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         worktree: None,
         events,
         compactions: Vec::new(),
+        totals: None,
+        home: None,
         tokens: Tokens {
             // cllm counts both directions as one.
             input: metadata.get("total_tokens").and_then(Value::as_u64).unwrap_or(0),

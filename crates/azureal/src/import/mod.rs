@@ -16,10 +16,10 @@ mod recognise;
 
 use std::path::Path;
 
-use azureal_core::Tokens;
+use azureal_core::{SessionId, Tokens, TurnTotals};
 use clap::ValueEnum;
 
-pub(crate) use arrive::{Outcome, arrive};
+pub(crate) use arrive::{Gained, Outcome, arrive};
 pub(crate) use recognise::look_into;
 
 use crate::failure::Failure;
@@ -58,6 +58,12 @@ pub(crate) struct Arrival {
     events: Vec<String>,
     compactions: Vec<Summary>,
     tokens: Tokens,
+    /// How its last turn ended, how long its turns took and what they cost; nothing where its source does not
+    /// say more than its events.
+    totals: Option<TurnTotals>,
+    /// The session of an azureal store that it was, by its number and when it was made: that store may be
+    /// the one that it arrives in.
+    home: Option<(SessionId, String)>,
     /// What could not be taken over as it was.
     pub(crate) problems: Vec<String>,
 }
@@ -67,6 +73,8 @@ pub(crate) struct Arrival {
 struct Summary {
     covers: usize,
     text: String,
+    /// When it was made, as its source says it.
+    created_at: String,
 }
 
 /// The sessions of one file.

@@ -551,3 +551,145 @@ fn names_that_cannot_be_names_are_left_out() {
     warning: [folder]/c.json: `S7` cannot be the name of a session; it has none now
     ");
 }
+
+/// Runs six imports of the same file at once, and returns what they said.
+fn six_at_once(world: &World, path: &str) -> Vec<String> {
+    let children: Vec<_> = (0..6).map(|_| world.start(&["import", path])).collect();
+    children
+        .into_iter()
+        .map(|child| {
+            let output = child.wait_with_output().unwrap();
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""));
+            String::from_utf8(output.stdout).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn imports_at_the_same_time_bring_a_thing_once() {
+    let conversation = |messages: usize| {
+        let messages: Vec<Value> =
+            (0..messages).map(|n| json!({"role": "user", "content": format!("message {n}")})).collect();
+        json!({"id": "c", "model": "", "messages": messages, "metadata": {"total_tokens": messages.len()}})
+    };
+    for _ in 0..3 {
+        let world = World::new();
+        let path = world.file("c.json", &conversation(300).to_string());
+        let path = path.to_str().unwrap();
+        let said = six_at_once(&world, path);
+        assert_eq!(said.iter().filter(|line| line.contains("with 300 events")).count(), 1, "{said:?}");
+        assert_eq!(said.iter().filter(|line| line.contains("unchanged")).count(), 5, "{said:?}");
+        assert_eq!(count(&world), 1);
+        world.file("c.json", &conversation(400).to_string());
+        let said = six_at_once(&world, path);
+        assert_eq!(said.iter().filter(|line| line.contains("has 100 new events")).count(), 1, "{said:?}");
+        let list = world.run(&["list", "--json"]).json();
+        assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+        assert_eq!((&list[0]["event_count"], &list[0]["input_tokens"]), (&json!(400), &json!(400)));
+    }
+}
+
+#[test]
+fn summaries_that_came_later_are_imported() {
+    let world = World::new();
+    let mut session = exported("a", &[user("one"), user("two"), user("three")]);
+    session["compactions"] = json!([{"after_seq": 1, "summary": "first", "created": "2026-01-31T09:30:00Z"}]);
+    let path = world.file("a.json", &session.to_string());
+    let path = path.to_str().unwrap();
+    world.run(&["import", path]).quiet();
+    session["compactions"].as_array_mut().unwrap().push(json!({"after_seq": 2, "summary": "second"}));
+    world.file("a.json", &session.to_string());
+    insta::assert_snapshot!(world.run(&["import", path]), @r"
+    exit code 0
+    --- stdout
+    S1 a has 1 new summary, from [folder]/a.json
+    ");
+    assert_eq!(world.run(&["context", "a", "--json"]).json()["compaction"], json!({"after_seq": 2}));
+    import_twice(&world, "a.json");
+}
+
+#[test]
+fn a_session_that_was_cleared_comes_back() {
+    let world = World::new();
+    world.session("a", &[user("one"), user("two")]);
+    Connection::open(world.store()).unwrap().execute_batch("DELETE FROM events").unwrap();
+    insta::assert_snapshot!(world.session("a", &[user("one"), user("two")]), @r"
+    exit code 0
+    --- stdout
+    S1 a has 2 new events, from [folder]/in/a.json
+    ");
+    assert_eq!(world.run(&["show", "a", "--json"]).json_lines().len(), 2);
+}
+
+#[test]
+fn totals_and_times_are_taken_over() {
+    let world = World::new();
+    let mut session = exported(
+        "a",
+        &[user("one"), json!({"Complete": {"success": true, "duration_ms": 1500, "cost_usd": 0.5}})],
+    );
+    for (field, value) in
+        [("completed", json!(false)), ("duration_ms", json!(9000)), ("cost_usd", json!(2.25))]
+    {
+        session["session"][field] = value;
+    }
+    session["compactions"] = json!([{"after_seq": 1, "summary": "s", "created": "2025-12-24T18:00:00Z"}]);
+    let path = world.file("a.json", &session.to_string());
+    world.run(&["import", path.to_str().unwrap()]).quiet();
+    let check = |world: &World, duration: u64, cost: f64| {
+        let list = world.run(&["list", "--all", "--json"]).json();
+        assert_eq!(list[0]["completed"], json!(false));
+        assert_eq!((&list[0]["duration_ms"], &list[0]["cost_usd"]), (&json!(duration), &json!(cost)));
+        let created: String = Connection::open(world.store())
+            .unwrap()
+            .query_row("SELECT created FROM compactions", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(created, "2025-12-24T18:00:00Z");
+    };
+    check(&world, 9000, 2.25);
+    // Also out of a store.
+    let other = World::new();
+    let path = world.store();
+    other.run(&["import", path.to_str().unwrap()]).quiet();
+    check(&other, 9000, 2.25);
+    // What has grown adds what is new.
+    session["events"].as_array_mut().unwrap().push(json!({"seq": 3, "kind": "Compacted", "data": null}));
+    session["session"]["duration_ms"] = json!(10_000);
+    session["session"]["cost_usd"] = json!(2.5);
+    let path = world.file("a.json", &session.to_string());
+    world.run(&["import", path.to_str().unwrap()]).quiet();
+    check(&world, 10_000, 2.5);
+}
+
+#[test]
+fn a_session_that_has_another_name_now_is_called_by_it() {
+    let world = World::new();
+    world.session("old", &[user("one")]);
+    world.run(&["rename", "old", "new"]).quiet();
+    assert!(world.session("old", &[user("one"), user("two")]).stdout.starts_with("S1 new has 1 new event"));
+    let path =
+        world.file("in/old.json", &exported("old", &[user("one"), user("two"), user("3")]).to_string());
+    let ran = world.run(&["import", path.to_str().unwrap(), "--json"]);
+    assert_eq!(ran.json()["imported"][0]["name"], "new");
+}
+
+#[test]
+fn what_was_exported_from_here_is_here() {
+    let world = World::new();
+    world.session("a", &[user("one"), user("two")]);
+    world.run(&["fork", "a", "--name", "mine"]).quiet();
+    world.run(&["export", "mine", "-o", "mine.json"]).quiet();
+    insta::assert_snapshot!(world.run(&["import", "mine.json"]), @r"
+    exit code 0
+    --- stdout
+    S2 is unchanged, from mine.json
+    ");
+    assert_eq!(count(&world), 2);
+    // Another session of that number and time is another session.
+    let mut changed: Value =
+        serde_json::from_str(&fs::read_to_string(world.path("p/mine.json")).unwrap()).unwrap();
+    changed["events"][0]["data"]["content"] = json!("other");
+    world.file("p/mine.json", &changed.to_string());
+    assert!(world.run(&["import", "mine.json"]).quiet().starts_with("S3 mine with 2 events"));
+}
