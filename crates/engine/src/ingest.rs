@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending};
 use azureal_core::event::{Complete, Outcome};
-use azureal_core::{Appended, Event, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn};
+use azureal_core::{
+    Appended, Event, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
+};
 use azureal_process::FollowError;
 
 use crate::spool::{Spool, SpoolError, SpooledTurn};
@@ -50,18 +52,84 @@ pub async fn ingest(
     spool: Spool,
     mut ending: Ending,
 ) -> Result<Ingested, IngestError> {
-    let mut events = vec![Event::user(&spool.turn().prompt)];
+    let mut gathered = Gathered::new(spool.turn());
+    gathered.push(Event::user(&spool.turn().prompt));
     let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
-    let turn = spool.turn().clone();
-    let mut take = |output| {
-        if let AgentOutput::Event(mut event) = output {
-            complete_init(&mut event, &turn);
-            events.push(event);
-        }
-    };
-    ending.fragment = watcher.read_to_end(&mut take)?;
-    watcher.end(&ending).into_iter().for_each(&mut take);
+    ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
+    let mut events = gathered.finish();
+    // How it ended is told in any case.
+    let mut last = Gathered::new(spool.turn());
+    watcher.end(&ending).into_iter().for_each(|output| last.take(output));
+    events.append(&mut last.finish());
     store_once(store, spool, events).await
+}
+
+/// The most that is stored of one turn, in bytes. An agent that runs wild must not take the memory along: the
+/// rest stays in the spool, which is then kept.
+const LARGEST_TURN: usize = 64 << 20;
+
+/// How many lines that cannot be read are told one by one.
+const MANY_UNREADABLE: u64 = 20;
+/// The kind of the error that stands for a line which cannot be read.
+const UNREADABLE: &str = "unreadable_line";
+
+/// The events of a turn, as they are kept, up to a bound.
+struct Gathered {
+    turn: SpooledTurn,
+    events: Vec<Event>,
+    size: usize,
+    /// How many lines could not be read.
+    unreadable: u64,
+    /// How many events there was no room for.
+    left_out: u64,
+}
+
+impl Gathered {
+    fn new(turn: &SpooledTurn) -> Self {
+        Self { turn: turn.clone(), events: Vec::new(), size: 0, unreadable: 0, left_out: 0 }
+    }
+
+    fn take(&mut self, output: AgentOutput) {
+        if let AgentOutput::Event(event) = output {
+            self.push(event);
+        }
+    }
+
+    fn push(&mut self, mut event: Event) {
+        if matches!(&event, Event::Error(error) if error.kind == UNREADABLE) {
+            self.unreadable += 1;
+            if self.unreadable > MANY_UNREADABLE {
+                return;
+            }
+        }
+        if self.size > LARGEST_TURN {
+            self.left_out += 1;
+            return;
+        }
+        complete_init(&mut event, &self.turn);
+        let event = compact_event(event);
+        self.size += event.to_json().len();
+        self.events.push(event);
+    }
+
+    fn finish(mut self) -> Vec<Event> {
+        if self.unreadable > MANY_UNREADABLE {
+            let why = format!(
+                "{} further lines could not be read; all of them are kept in the spool",
+                self.unreadable - MANY_UNREADABLE
+            );
+            self.events.push(Event::error(OVERSIZED, why));
+        }
+        if self.left_out > 0 {
+            let why = format!(
+                "the agent printed more than {} MiB: {} further events were not stored; all of it is kept in the spool",
+                LARGEST_TURN >> 20,
+                self.left_out
+            );
+            self.events.push(Event::error(OVERSIZED, why));
+        }
+        self.events
+    }
 }
 
 /// Fills in what an agent does not say of itself: where it runs, and the model that it was asked for.
@@ -113,7 +181,7 @@ async fn store_once(
         let turn = Turn {
             tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
             mark: Some(NewMark { name: mark.clone(), note: String::new() }),
-            ..Turn::compacted(events)
+            ..Turn::verbatim(events)
         };
         Some(store.append(session, turn).await?)
     };

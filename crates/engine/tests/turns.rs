@@ -268,6 +268,36 @@ fn a_program_that_is_not_there_is_told_and_the_prompt_is_kept() {
     assert_eq!(project.spool_files(), [] as [PathBuf; 0]);
 }
 
+/// Returns the most memory that this process has used, in bytes.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    peak.unwrap_or(0) * 1024
+}
+
+#[test]
+fn an_agent_that_prints_without_end_is_bounded_and_nothing_is_lost() {
+    let before = peak_memory();
+    for (script, bytes) in [
+        // One line of a quarter of a gigabyte; and many lines that are no events.
+        (r"head -c 268435456 /dev/zero | tr '\0' x; echo", 268_435_456),
+        ("yes 'this is no event at all, and there is a lot of it' | head -c 16777216; echo", 16_777_216),
+    ] {
+        let project = Project::new();
+        let ingested = project.run(&format!("{script}; {DONE}"), "go");
+        let kept = ingested.kept.expect("the spool is kept");
+        assert!(std::fs::metadata(&kept).unwrap().len() >= bytes);
+        assert!(project.events().iter().any(
+            |event| matches!(event, Event::Error(error) if error.message.contains("kept in the spool"))
+        ));
+        assert_eq!(outcomes(&project).len(), 1, "{script}");
+        assert!(recovered(&project).is_empty());
+    }
+    let grown = peak_memory() - before;
+    assert!(grown < 200 << 20, "{} MiB", grown >> 20);
+}
+
 #[test]
 fn a_session_that_is_gone_keeps_the_spool() {
     let project = Project::new();
