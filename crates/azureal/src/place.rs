@@ -8,6 +8,7 @@ use azureal_store::sqlite::{SqliteOptions, Work};
 use azureal_store::{MemoryStore, SqliteStore};
 
 use crate::failure::{Failure, quoted};
+use crate::output::warn;
 use crate::project::Project;
 
 /// A project and its store.
@@ -28,7 +29,12 @@ impl Place {
         let file = match choice.map(StoreChoice::of).transpose()? {
             Some(StoreChoice::Memory) => None,
             Some(StoreChoice::File(path)) => Some(path),
-            None => Some(project.store_path()),
+            None => {
+                if let Some(warning) = project.warning() {
+                    warn(warning);
+                }
+                Some(project.store_path())
+            }
         };
         let store: Arc<dyn SessionStore> = match &file {
             Some(path) => {
