@@ -6,10 +6,11 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use azureal_core::acts_on_terminal;
+use azureal_core::{acts_on_terminal, visible_line};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -133,6 +134,11 @@ fn replace_in_json(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Returns a path as it is shown to people: on one line, whatever its name holds.
+pub(crate) fn shown(path: &Path) -> String {
+    visible_line(&path.to_string_lossy()).into_owned()
 }
 
 /// Returns a number of things, in words.

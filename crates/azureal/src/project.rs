@@ -8,7 +8,9 @@ use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use azureal_core::{WorktreeFilter, visible_line};
+use azureal_core::WorktreeFilter;
+
+use crate::output::shown;
 
 /// Where the store lies in its project.
 const STORE: &str = ".azureal/sessions.azs";
@@ -200,10 +202,6 @@ fn config_value(text: &str) -> String {
         }
     }
     value
-}
-
-fn shown(path: &Path) -> String {
-    visible_line(&path.to_string_lossy()).into_owned()
 }
 
 /// Reads a file that holds one path, which is relative to the file's folder.

@@ -1,15 +1,15 @@
 use std::fs;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use azureal_core::visible_line;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::SessionArg;
 use crate::export::Format;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, shown};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
 
@@ -43,15 +43,17 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         return args.format.write(&*place.store, &record, out).await;
     };
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    if let Some(store) = &place.store_file {
+        check_not_the_store(path, store)?;
+    }
     check(path, existing)?;
     let mut file = BufWriter::new(draft_beside(path)?);
     args.format.write(&*place.store, &record, &mut file).await.map_err(|failure| failure.in_file(path))?;
     finish(file, path, existing)?;
-    let shown = path.to_string_lossy();
     if out.is_json() {
-        out.json(&json!({"id": record.id.to_string(), "file": shown}))
+        out.json(&json!({"id": record.id.to_string(), "file": path.to_string_lossy()}))
     } else {
-        out.line(&format!("{} is in {}", called(&record), visible_line(&shown)))
+        out.line(&format!("{} is in {}", called(&record), shown(path)))
     }
 }
 
@@ -62,14 +64,49 @@ enum Existing {
     Replace,
 }
 
+/// Refuses to write onto the store or a file that belongs to it, however the path is spelt.
+fn check_not_the_store(path: &Path, store: &Path) -> Result<(), Failure> {
+    for suffix in ["", "-journal", "-wal", "-shm"] {
+        let mut own = store.as_os_str().to_owned();
+        own.push(suffix);
+        if is_same_file(path, Path::new(&own)) {
+            let message = format!("{} belongs to the store that would be exported from", shown(path));
+            return Err(Failure::refused("same_store", message).with_hint("name another file with `-o`"));
+        }
+    }
+    Ok(())
+}
+
+/// Says whether two paths lead to one file, or would if it were there.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        // A companion that is not there now may be in a moment.
+        (Err(_), Err(_)) => {
+            one.file_name() == other.file_name()
+                && matches!(
+                    (fs::metadata(folder_of(one)), fs::metadata(folder_of(other))),
+                    (Ok(one), Ok(other)) if (one.dev(), one.ino()) == (other.dev(), other.ino())
+                )
+        }
+        _ => false,
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Says whether a file may be made here. A link is never followed: it may lead anywhere.
 fn check(path: &Path, existing: Existing) -> Result<(), Failure> {
-    let shown = path.display();
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::file(path, &error)),
         Ok(metadata) if !metadata.is_file() => {
-            Err(Failure::refused("exists", format!("{shown} exists and is not a plain file"))
+            Err(Failure::refused("exists", format!("{} exists and is not a plain file", shown(path)))
                 .with_hint("name another file with `-o`"))
         }
         Ok(_) if existing == Existing::Keep => Err(already_there(path)),
@@ -78,17 +115,13 @@ fn check(path: &Path, existing: Existing) -> Result<(), Failure> {
 }
 
 fn already_there(path: &Path) -> Failure {
-    Failure::refused("exists", format!("{} exists already", path.display()))
+    Failure::refused("exists", format!("{} exists already", shown(path)))
         .with_hint("`--force` replaces it; nothing was written")
 }
 
 /// Makes a file that only the user can read, beside where it will be.
 fn draft_beside(path: &Path) -> Result<NamedTempFile, Failure> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    NamedTempFile::with_prefix_in(".azureal-", folder).map_err(|error| Failure::file(path, &error))
+    NamedTempFile::with_prefix_in(".azureal-", folder_of(path)).map_err(|error| Failure::file(path, &error))
 }
 
 /// Gives the file its name, now that it is whole.
