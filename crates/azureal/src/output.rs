@@ -208,9 +208,9 @@ pub(crate) fn tell(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
 }
 
-/// Tells of something that the user should know and that stopped nothing.
+/// Tells of something that the user should know and that stopped nothing, in one line.
 pub(crate) fn warn(message: &str) {
-    tell(&format!("{} {}", emphasis("warning:"), azureal_core::visible(message)));
+    tell(&format!("{} {}", emphasis("warning:"), visible_line(message)));
 }
 
 #[cfg(test)]
