@@ -1,6 +1,5 @@
 use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -10,7 +9,7 @@ use super::SessionArg;
 use crate::export::Format;
 use crate::failure::Failure;
 use crate::output::{Output, shown};
-use crate::place::Place;
+use crate::place::{Place, folder_of};
 use crate::resolve::{called, resolve};
 
 /// Write a session in the format of another program
@@ -43,8 +42,9 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         return args.format.write(&*place.store, &record, out).await;
     };
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
-    if let Some(store) = &place.store_file {
-        check_not_the_store(path, store)?;
+    if place.owns(path) {
+        let message = format!("{} belongs to the store that would be exported from", shown(path));
+        return Err(Failure::refused("same_store", message).with_hint("name another file with `-o`"));
     }
     check(path, existing)?;
     let mut file = BufWriter::new(draft_beside(path)?);
@@ -62,42 +62,6 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
 enum Existing {
     Keep,
     Replace,
-}
-
-/// Refuses to write onto the store or a file that belongs to it, however the path is spelt.
-fn check_not_the_store(path: &Path, store: &Path) -> Result<(), Failure> {
-    for suffix in ["", "-journal", "-wal", "-shm"] {
-        let mut own = store.as_os_str().to_owned();
-        own.push(suffix);
-        if is_same_file(path, Path::new(&own)) {
-            let message = format!("{} belongs to the store that would be exported from", shown(path));
-            return Err(Failure::refused("same_store", message).with_hint("name another file with `-o`"));
-        }
-    }
-    Ok(())
-}
-
-/// Says whether two paths lead to one file, or would if it were there.
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    match (fs::metadata(one), fs::metadata(other)) {
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        // A companion that is not there now may be in a moment.
-        (Err(_), Err(_)) => {
-            one.file_name() == other.file_name()
-                && matches!(
-                    (fs::metadata(folder_of(one)), fs::metadata(folder_of(other))),
-                    (Ok(one), Ok(other)) if (one.dev(), one.ino()) == (other.dev(), other.ino())
-                )
-        }
-        _ => false,
-    }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// Says whether a file may be made here. A link is never followed: it may lead anywhere.
