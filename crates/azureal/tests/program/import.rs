@@ -726,3 +726,15 @@ fn a_conversation_loses_nothing_in_silence() {
     {"seq":5,"kind":"ToolResult","data":{"tool_use_id":"c1","tool_name":"","content":"42","is_error":false,"starts":true}}
     "#);
 }
+
+#[test]
+fn a_session_that_another_program_deleted_can_be_had_again() {
+    let world = World::new();
+    world.session("a", &[user("one")]);
+    world.session("b", &[user("two")]);
+    // It knows nothing of what we remember of an import.
+    Connection::open(world.store()).unwrap().execute_batch("DELETE FROM sessions WHERE id = 1").unwrap();
+    let ran = world.session("a", &[user("one")]);
+    assert!(ran.stdout.starts_with("S3 a with 1 event"), "{ran}");
+    assert!(world.session("a", &[user("one")]).stdout.contains("unchanged"));
+}
