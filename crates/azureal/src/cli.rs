@@ -33,7 +33,7 @@ Examples:
 
 Sessions are called by number (S3), by name, or by the beginning of a name.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for safety."
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for safety, 130 cancelled."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use azureal_core::{StoreError, visible};
+use azureal_core::{StoreError, visible, visible_line};
 use serde_json::json;
 
 use crate::output;
@@ -30,6 +30,19 @@ enum Exit {
     Failed,
     Usage,
     Refused,
+    Cancelled,
+}
+
+impl Exit {
+    fn code(self) -> u8 {
+        match self {
+            Self::Quiet => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::Cancelled => 130,
+        }
+    }
 }
 
 impl Failure {
@@ -46,6 +59,11 @@ impl Failure {
     /// Doing it would not be safe.
     pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
         Self { exit: Exit::Refused, ..Self::new(kind, message) }
+    }
+
+    /// The user has thought better of it.
+    pub(crate) fn cancelled(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Cancelled, ..Self::new("cancelled", message) }
     }
 
     /// A file or folder of the user's could not be read or written.
@@ -95,22 +113,32 @@ impl Failure {
             let error = json!({"kind": self.kind, "message": self.message, "hint": self.hint});
             output::escaped_json(&json!({ "error": error }).to_string()).into_owned()
         } else {
-            let mut text = format!("{} {}", output::alarm("error:"), visible(&self.message));
+            let mut text = format!("{} {}", output::alarm("error:"), self.text());
             if let Some(hint) = &self.hint {
-                text.push_str(&format!("\n{} {}", output::emphasis("hint:"), visible(hint)));
+                text.push_str(&format!("\n{} {}", output::emphasis("hint:"), set_in(hint)));
             }
             text
         };
         if self.exit != Exit::Quiet {
             output::tell(&text);
         }
-        ExitCode::from(match self.exit {
-            Exit::Quiet => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::Refused => 3,
-        })
+        ExitCode::from(self.exit.code())
     }
+
+    /// Returns the message for people. It is one line, so that the name of a file cannot pass for a message of
+    /// ours; only what is said of a command line has more, each of them set in.
+    fn text(&self) -> String {
+        if self.exit == Exit::Usage {
+            return set_in(&self.message);
+        }
+        visible_line(&self.message).into_owned()
+    }
+}
+
+/// Returns a text of several lines as it is shown, all but the first set in.
+fn set_in(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    visible(&lines.join("\n  ")).into_owned()
 }
 
 /// Returns what the system says, without the number that Rust puts behind it.
@@ -153,7 +181,7 @@ impl From<io::Error> for Failure {
 
 /// Quotes something that a user typed or a file said.
 pub(crate) fn quoted(text: impl Display) -> String {
-    format!("`{}`", azureal_core::visible_line(&text.to_string()))
+    format!("`{}`", visible_line(&text.to_string()))
 }
 
 #[cfg(test)]
@@ -165,6 +193,22 @@ mod tests {
         let error = io::Error::from_raw_os_error(2);
         let failure = Failure::file(Path::new("a/b"), &error);
         assert_eq!((failure.kind, failure.message()), ("not_found", "a/b: no such file or directory"));
+    }
+
+    #[test]
+    fn a_message_cannot_begin_another() {
+        let forged = Path::new("a\nerror: all is lost");
+        let failure = Failure::file(forged, &io::Error::from_raw_os_error(2));
+        assert_eq!(failure.text(), "a\u{240a}error: all is lost: no such file or directory");
+        assert_eq!(Failure::usage("a\nb\n  c").text(), "a\n  b\n  c");
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_the_manual() {
+        assert_eq!(Failure::new("x", "").exit.code(), 1);
+        assert_eq!(Failure::usage("").exit.code(), 2);
+        assert_eq!(Failure::refused("x", "").exit.code(), 3);
+        assert_eq!(Failure::cancelled("").exit.code(), 130);
     }
 
     #[test]

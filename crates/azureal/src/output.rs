@@ -6,10 +6,11 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use azureal_core::acts_on_terminal;
+use azureal_core::{acts_on_terminal, visible_line};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -135,6 +136,11 @@ fn replace_in_json(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns a path as it is shown to people: on one line, whatever its name holds.
+pub(crate) fn shown(path: &Path) -> String {
+    visible_line(&path.to_string_lossy()).into_owned()
+}
+
 /// Returns a number of things, in words.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     match count {
@@ -202,9 +208,9 @@ pub(crate) fn tell(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
 }
 
-/// Tells of something that the user should know and that stopped nothing.
+/// Tells of something that the user should know and that stopped nothing, in one line.
 pub(crate) fn warn(message: &str) {
-    tell(&format!("{} {}", emphasis("warning:"), azureal_core::visible(message)));
+    tell(&format!("{} {}", emphasis("warning:"), visible_line(message)));
 }
 
 #[cfg(test)]

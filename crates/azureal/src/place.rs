@@ -1,5 +1,7 @@
 //! Where the user is, and the store that goes with it.
 
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use azureal_store::sqlite::{SqliteOptions, Work};
 use azureal_store::{MemoryStore, SqliteStore};
 
 use crate::failure::{Failure, quoted};
+use crate::output::warn;
 use crate::project::Project;
 
 /// A project and its store.
@@ -17,7 +20,7 @@ pub(crate) struct Place {
     /// The project around the current directory.
     pub(crate) project: Project,
     /// The file that the store is, if it is one.
-    pub(crate) store_file: Option<PathBuf>,
+    store_file: Option<PathBuf>,
 }
 
 impl Place {
@@ -28,7 +31,12 @@ impl Place {
         let file = match choice.map(StoreChoice::of).transpose()? {
             Some(StoreChoice::Memory) => None,
             Some(StoreChoice::File(path)) => Some(path),
-            None => Some(project.store_path()),
+            None => {
+                if let Some(warning) = project.warning() {
+                    warn(warning);
+                }
+                Some(project.store_path())
+            }
         };
         let store: Arc<dyn SessionStore> = match &file {
             Some(path) => {
@@ -39,6 +47,46 @@ impl Place {
             None => Arc::new(MemoryStore::default()),
         };
         Ok(Self { store, project, store_file: file })
+    }
+}
+
+/// What SQLite puts beside a file.
+const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+
+impl Place {
+    /// Says whether a path leads to the store or to a file that belongs to it, however it is spelt.
+    pub(crate) fn owns(&self, path: &Path) -> bool {
+        let Some(store) = &self.store_file else {
+            return false;
+        };
+        is_same_file(path, store)
+            || COMPANIONS.iter().any(|companion| {
+                let mut name = store.as_os_str().to_owned();
+                name.push(companion);
+                is_same_file(path, Path::new(&name))
+            })
+    }
+}
+
+/// Says whether two paths lead to one file, or would if it were there.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let is_same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => is_same(&one, &other),
+        // A companion that is not there now may be in a moment.
+        (Err(_), Err(_)) if one.file_name() == other.file_name() => {
+            let folders = (fs::metadata(folder_of(one)), fs::metadata(folder_of(other)));
+            matches!(folders, (Ok(one), Ok(other)) if is_same(&one, &other))
+        }
+        _ => false,
+    }
+}
+
+/// Returns the folder that a file lies in.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 

@@ -10,11 +10,16 @@ use std::path::{Component, Path, PathBuf};
 
 use azureal_core::WorktreeFilter;
 
+use crate::output::shown;
+
 /// Where the store lies in its project.
 const STORE: &str = ".azureal/sessions.azs";
 
 /// The files that git keeps its pointers in hold one line; anything longer is not one of them.
 const POINTER_LIMIT: u64 = 16 * 1024;
+
+/// How much is read of a repository's configuration. What counts stands at its beginning.
+const CONFIG_LIMIT: u64 = 1024 * 1024;
 
 /// A project, and the worktree of it that we are in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +27,7 @@ pub(crate) struct Project {
     root: PathBuf,
     worktree: PathBuf,
     branch: Option<String>,
+    warning: Option<String>,
 }
 
 impl Project {
@@ -30,6 +36,11 @@ impl Project {
         // Where that fails, what is there can still be named.
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
         directory.ancestors().find_map(in_git).unwrap_or_else(|| outside_git(&directory))
+    }
+
+    /// Returns what the user should know about how it was found.
+    pub(crate) fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Returns where the project's store is, whether it exists or not.
@@ -66,15 +77,26 @@ fn in_git(top: &Path) -> Option<Project> {
             root: top.to_owned(),
             worktree: top.to_owned(),
             branch: branch(&dot_git),
+            warning: None,
         });
     }
     let git_dir = pointer(&dot_git, "gitdir:");
+    let lost = git_dir.as_deref().filter(|git_dir| !git_dir.exists());
+    let warning = lost.map(|lost| {
+        format!(
+            "{} points to {}, which is not there: {} is taken for a project of its own",
+            shown(&dot_git),
+            shown(lost),
+            shown(top)
+        )
+    });
     let main = git_dir.as_deref().and_then(|git_dir| main_worktree(&dot_git, git_dir));
     Some(Project {
         // A submodule is a project of its own, and so is whatever only pretends to be a linked worktree.
         root: main.unwrap_or_else(|| top.to_owned()),
         worktree: top.to_owned(),
         branch: git_dir.as_deref().and_then(branch),
+        warning,
     })
 }
 
@@ -91,43 +113,125 @@ fn main_worktree(dot_git: &Path, git_dir: &Path) -> Option<PathBuf> {
     if !points_back || !is_registered {
         return None;
     }
-    let hidden = common.file_name()?.to_string_lossy().starts_with('.');
-    if hidden {
-        common.parent().map(Path::to_owned)
-    } else {
-        // A bare repository has no main worktree; it stands for it.
-        Some(common)
+    let config = Config::of(&common);
+    if let Some(worktree) = config.worktree.and_then(|path| fs::canonicalize(common.join(path)).ok())
+        && belongs_to(&worktree, &common)
+    {
+        return Some(worktree);
     }
+    let parent = common.parent()?;
+    if parent.components().any(|part| part.as_os_str() == ".git") {
+        // The inside of another repository is no place for history.
+        return None;
+    }
+    let name = common.file_name()?.to_string_lossy();
+    match (name.as_ref(), config.is_bare) {
+        (".git", _) => Some(parent.to_owned()),
+        // A bare repository has no main worktree. It stands for it, or the folder that hides it does.
+        (hidden, true) if hidden.starts_with('.') => Some(parent.to_owned()),
+        (_, true) => Some(common),
+        // The main worktree is somewhere, and nothing says where.
+        (_, false) => None,
+    }
+}
+
+/// Says whether a folder is a worktree of the repository whose directory is `common`: what a repository says
+/// of another folder counts only if that folder agrees.
+fn belongs_to(worktree: &Path, common: &Path) -> bool {
+    let dot_git = worktree.join(".git");
+    let git_dir = if dot_git.is_dir() { Some(dot_git) } else { pointer(&dot_git, "gitdir:") };
+    git_dir.and_then(|git_dir| fs::canonicalize(git_dir).ok()).is_some_and(|git_dir| git_dir == common)
+}
+
+/// What a repository's own configuration says of its worktree.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Config {
+    worktree: Option<String>,
+    is_bare: bool,
+}
+
+impl Config {
+    fn of(common: &Path) -> Self {
+        let mut config = Self::default();
+        // The second one is that of the main worktree alone, where the repository uses it.
+        for file in ["config", "config.worktree"] {
+            config.read(&read_start(&common.join(file), CONFIG_LIMIT).unwrap_or_default());
+        }
+        config
+    }
+
+    fn read(&mut self, text: &str) {
+        let mut in_core = false;
+        for line in text.lines() {
+            let mut line = line.trim();
+            if let Some((section, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
+                in_core = section.trim().eq_ignore_ascii_case("core");
+                line = rest.trim();
+            }
+            let (name, value) = match line.split_once('=') {
+                Some((name, value)) => (name.trim(), config_value(value.trim())),
+                // A name alone is a yes.
+                None => (line.split(['#', ';']).next().unwrap_or("").trim(), "true".to_owned()),
+            };
+            if !in_core {
+                continue;
+            }
+            if name.eq_ignore_ascii_case("worktree") {
+                self.worktree = Some(value);
+            } else if name.eq_ignore_ascii_case("bare") {
+                self.is_bare = matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
+            }
+        }
+    }
+}
+
+/// Takes quotes, escapes and comments off a value.
+fn config_value(text: &str) -> String {
+    let (mut value, mut is_quoted) = (String::new(), false);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            '\\' => value.extend(chars.next().map(|c| match c {
+                'n' => '\n',
+                't' => '\t',
+                c => c,
+            })),
+            '#' | ';' if !is_quoted => return value.trim_end().to_owned(),
+            c => value.push(c),
+        }
+    }
+    value
 }
 
 /// Reads a file that holds one path, which is relative to the file's folder.
 fn pointer(file: &Path, prefix: &str) -> Option<PathBuf> {
-    let text = read_start(file)?;
+    let text = read_start(file, POINTER_LIMIT)?;
     let path = text.strip_prefix(prefix)?.trim();
     (!path.is_empty()).then(|| file.parent().map(|folder| folder.join(path)))?
 }
 
 fn branch(git_dir: &Path) -> Option<String> {
-    let head = read_start(&git_dir.join("HEAD"))?;
+    let head = read_start(&git_dir.join("HEAD"), POINTER_LIMIT)?;
     let branch = head.strip_prefix("ref:")?.trim().strip_prefix("refs/heads/")?;
     Some(branch.to_owned())
 }
 
-fn read_start(file: &Path) -> Option<String> {
+fn read_start(file: &Path, limit: u64) -> Option<String> {
     // A pipe would wait for a writer.
     if !fs::metadata(file).ok()?.is_file() {
         return None;
     }
     let mut text = String::new();
     let file = fs::File::open(file).ok()?;
-    file.take(POINTER_LIMIT).read_to_string(&mut text).ok()?;
+    file.take(limit).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
 /// Outside git the store that is nearest above counts, and else a new one here.
 fn outside_git(directory: &Path) -> Project {
     let root = directory.ancestors().find(|folder| folder.join(STORE).is_file()).unwrap_or(directory);
-    Project { root: root.to_owned(), worktree: root.to_owned(), branch: None }
+    Project { root: root.to_owned(), worktree: root.to_owned(), branch: None, warning: None }
 }
 
 /// Returns `path` as seen from `base`; both are absolute.
@@ -243,6 +347,7 @@ mod tests {
     fn a_bare_repository_gathers_its_worktrees() {
         let tree = Tree::new();
         tree.linked("p/main", "p/.bare", "main").linked("w", "q.git", "dev");
+        tree.file("p/.bare/config", "[core]\n\tbare = true\n").file("q.git/config", "[Core] bare\n");
         tree.check("p/main", "p", "main", &["main", "main"]);
         tree.check("w", "q.git", "../w", &["../w", "dev"]);
     }
@@ -265,6 +370,53 @@ mod tests {
         tree.check("bad3", "bad3", ".", &["."]);
         tree.file("bad4/.git", "gitdir:\n");
         tree.check("bad4", "bad4", ".", &["."]);
+    }
+
+    #[test]
+    fn a_repository_cannot_send_history_to_a_folder_that_is_not_its_own() {
+        let tree = Tree::new();
+        tree.file("victim/.git/HEAD", "ref: refs/heads/main\n");
+        // All of it came with a download, and points to itself as it should.
+        tree.linked("bad/w", "bad/fake", "w").file("bad/fake/config", "[core]\nworktree = ../../victim\n");
+        tree.check("bad/w", "bad/w", ".", &[".", "w"]);
+        // With the victim's agreement it counts.
+        tree.file("good/.git", "gitdir: ../bad/fake\n")
+            .file("bad/fake/config", "[core]\nworktree = ../../good # here\n");
+        tree.check("bad/w", "good", "../bad/w", &["../bad/w", "w"]);
+    }
+
+    #[test]
+    fn the_inside_of_a_repository_is_no_place_for_a_store() {
+        let tree = Tree::new();
+        tree.file("p/.git/HEAD", "ref: refs/heads/main\n").linked("w", "p/.git/modules/sub", "w");
+        tree.check("w", "w", ".", &[".", "w"]);
+        tree.linked("v", "p/.git/modules/a/.git", "v");
+        tree.check("v", "v", ".", &[".", "v"]);
+    }
+
+    #[test]
+    fn a_pointer_to_nothing_is_told() {
+        let tree = Tree::new();
+        tree.file("a/.git", "gitdir: /nonexistent/x\ny\n").file("b/.git/HEAD", "");
+        let warning = |path: &str| Project::around(&tree.path(path)).warning().map(str::to_owned);
+        let told = warning("a").unwrap();
+        assert!(told.contains("/nonexistent/x\u{240a}y, which is not there"), "{told}");
+        assert_eq!(warning("b"), None);
+    }
+
+    #[test]
+    fn a_configuration_is_read_as_git_reads_it() {
+        let read = |text: &str| {
+            let mut config = Config::default();
+            config.read(text);
+            (config.worktree, config.is_bare)
+        };
+        let found = |path: &str| Some(path.to_owned());
+        assert_eq!(read("[core]\n\tbare = false\n\tworktree = ../x y\n"), (found("../x y"), false));
+        assert_eq!(read("[CORE]\nWorkTree=\"a # \\\"b\" ; c\nbare = Yes"), (found("a # \"b"), true));
+        assert_eq!(read("[core \"x\"]\nworktree = a\n[remote]\nworktree = b"), (None, false));
+        assert_eq!(read("[core] bare # really"), (None, true));
+        assert_eq!(read("[core] bare\n[x] worktree = ]"), (None, true));
     }
 
     #[test]

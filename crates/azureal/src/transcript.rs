@@ -119,12 +119,12 @@ impl Transcript {
         let repeated = speaker == Speaker::Assistant && self.speaker == Some(Speaker::Assistant);
         self.gap(out);
         if !repeated {
-            let heading = match speaker {
-                Speaker::System => "## System",
-                Speaker::User => "## User",
-                Speaker::Assistant | Speaker::Margin => "## Assistant",
+            let role = match speaker {
+                Speaker::System => Role::System,
+                Speaker::User => Role::User,
+                Speaker::Assistant | Speaker::Margin => Role::Assistant,
             };
-            line(out, &self.paint.heading(heading));
+            line(out, &self.paint.heading(heading(role)));
         }
         self.speaker = Some(speaker);
         line(out, self.shown(text.trim_end_matches('\n')).as_ref());
@@ -133,7 +133,7 @@ impl Transcript {
     fn called(&mut self, out: &mut String, tool: &str, input: &Json, by_subagent: bool) {
         if self.speaker != Some(Speaker::Assistant) {
             self.gap(out);
-            line(out, &self.paint.heading("## Assistant"));
+            line(out, &self.paint.heading(heading(Role::Assistant)));
             self.speaker = Some(Speaker::Assistant);
         }
         let about = Tool::named(tool).key_text(input);
@@ -229,6 +229,15 @@ impl Transcript {
 fn line(out: &mut String, text: &str) {
     out.push_str(text);
     out.push('\n');
+}
+
+/// Returns what stands above somebody's words.
+pub(crate) fn heading(role: Role) -> &'static str {
+    match role {
+        Role::User => "## User",
+        Role::Assistant => "## Assistant",
+        Role::System => "## System",
+    }
 }
 
 /// Returns what stands for a picture where none can be shown.

@@ -1,5 +1,6 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
+use serde_json::json;
 
 use crate::cli::Cli;
 use crate::failure::Failure;
@@ -22,6 +23,11 @@ pub(crate) fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
     // The generator panics when it cannot write, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "azureal", &mut script);
-    out.text(&String::from_utf8_lossy(&script))?;
+    let script = String::from_utf8_lossy(&script);
+    if out.is_json() {
+        out.json(&json!({"shell": args.shell.to_string(), "script": script}))?;
+    } else {
+        out.text(&script)?;
+    }
     out.flush()
 }

@@ -27,7 +27,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
-    /// Show how large it is instead
+    /// Show how large it is instead; with `--json`, both are shown anyway
     #[arg(long)]
     stats: bool,
 }
@@ -39,18 +39,14 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     let text = wrap_context(&read_context(&*place.store, record.id).await?);
     let stats = Stats::of(&text);
     if out.is_json() {
-        let mut shape = json!({
+        return out.json(&json!({
             "text": text,
             "chars": stats.chars,
             "tokens": stats.tokens,
             "threshold": THRESHOLD,
             "percent": stats.percent,
             "compaction": after.map(|after| json!({ "after_seq": after })),
-        });
-        if let (true, Some(fields)) = (args.stats, shape.as_object_mut()) {
-            fields.shift_remove("text");
-        }
-        return out.json(&shape);
+        }));
     }
     if args.stats {
         let Stats { chars, tokens, percent } = stats;

@@ -2,15 +2,14 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use azureal_core::visible_line;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::SessionArg;
 use crate::export::Format;
 use crate::failure::Failure;
-use crate::output::Output;
-use crate::place::Place;
+use crate::output::{Output, shown};
+use crate::place::{Place, folder_of};
 use crate::resolve::{called, resolve};
 
 /// Write a session in the format of another program
@@ -43,15 +42,18 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         return args.format.write(&*place.store, &record, out).await;
     };
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    if place.owns(path) {
+        let message = format!("{} belongs to the store that would be exported from", shown(path));
+        return Err(Failure::refused("same_store", message).with_hint("name another file with `-o`"));
+    }
     check(path, existing)?;
     let mut file = BufWriter::new(draft_beside(path)?);
     args.format.write(&*place.store, &record, &mut file).await.map_err(|failure| failure.in_file(path))?;
     finish(file, path, existing)?;
-    let shown = path.to_string_lossy();
     if out.is_json() {
-        out.json(&json!({"id": record.id.to_string(), "file": shown}))
+        out.json(&json!({"id": record.id.to_string(), "file": path.to_string_lossy()}))
     } else {
-        out.line(&format!("{} is in {}", called(&record), visible_line(&shown)))
+        out.line(&format!("{} is in {}", called(&record), shown(path)))
     }
 }
 
@@ -64,12 +66,11 @@ enum Existing {
 
 /// Says whether a file may be made here. A link is never followed: it may lead anywhere.
 fn check(path: &Path, existing: Existing) -> Result<(), Failure> {
-    let shown = path.display();
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::file(path, &error)),
         Ok(metadata) if !metadata.is_file() => {
-            Err(Failure::refused("exists", format!("{shown} exists and is not a plain file"))
+            Err(Failure::refused("exists", format!("{} exists and is not a plain file", shown(path)))
                 .with_hint("name another file with `-o`"))
         }
         Ok(_) if existing == Existing::Keep => Err(already_there(path)),
@@ -78,17 +79,13 @@ fn check(path: &Path, existing: Existing) -> Result<(), Failure> {
 }
 
 fn already_there(path: &Path) -> Failure {
-    Failure::refused("exists", format!("{} exists already", path.display()))
+    Failure::refused("exists", format!("{} exists already", shown(path)))
         .with_hint("`--force` replaces it; nothing was written")
 }
 
 /// Makes a file that only the user can read, beside where it will be.
 fn draft_beside(path: &Path) -> Result<NamedTempFile, Failure> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    NamedTempFile::with_prefix_in(".azureal-", folder).map_err(|error| Failure::file(path, &error))
+    NamedTempFile::with_prefix_in(".azureal-", folder_of(path)).map_err(|error| Failure::file(path, &error))
 }
 
 /// Gives the file its name, now that it is whole.

@@ -1,4 +1,3 @@
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,8 +17,8 @@ use crate::resolve::called;
 /// only read.
 ///
 /// Importing the same thing again changes nothing. If it has grown since, what is new is added to its
-/// session, or, if that session has gone on here, all of it becomes a new one. What cannot be taken over as it
-/// is, is reported on standard error.
+/// session, or, if that session has gone on here, all of it becomes a new one. Of a session that was cleared
+/// here, the events come back. What cannot be taken over as it is, is reported on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -134,7 +133,7 @@ impl Import<'_> {
             self.broken(&file, &failure);
         }
         for file in folder.files {
-            if !self.is_own_store(&file) {
+            if !self.place.owns(&file) {
                 self.file(&file, out).await?;
             }
         }
@@ -142,7 +141,7 @@ impl Import<'_> {
     }
 
     async fn file(&mut self, path: &Path, out: &mut Output) -> Result<(), Failure> {
-        if self.is_own_store(path) {
+        if self.place.owns(path) {
             let message = format!("{} is the store that would be imported into", path.display());
             let failure = Failure::new("same_store", message);
             self.failed(path, failure.with_hint("`--store` names another one to import into"));
@@ -240,13 +239,6 @@ impl Import<'_> {
         self.report
             .problems
             .push(Problem { source: path.display().to_string(), message: failure.message().to_owned() });
-    }
-
-    fn is_own_store(&self, path: &Path) -> bool {
-        let Some(store) = &self.place.store_file else {
-            return false;
-        };
-        matches!((fs::canonicalize(store), fs::canonicalize(path)), (Ok(store), Ok(path)) if store == path)
     }
 }
 

@@ -89,6 +89,6 @@ fn confirm(records: &[SessionRecord]) -> Result<(), Failure> {
         .and_then(|()| stdin.lock().read_line(&mut answer));
     match (asked, answer.trim().to_lowercase().as_str()) {
         (Ok(_), "y" | "yes") => Ok(()),
-        _ => Err(Failure::new("not_confirmed", "nothing was deleted")),
+        _ => Err(Failure::cancelled("nothing was deleted")),
     }
 }

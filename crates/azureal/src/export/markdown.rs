@@ -7,7 +7,7 @@ use azureal_core::{Block, Event, Json, Role, SessionRecord, SessionStore, Tool, 
 
 use super::each_event;
 use crate::failure::Failure;
-use crate::transcript::{duration, image_note, output_text};
+use crate::transcript::{duration, heading, image_note, output_text};
 
 pub(super) async fn write(
     store: &dyn SessionStore,
@@ -41,10 +41,10 @@ pub(super) async fn write(
 /// Renders an event; nothing for those that only matter to machines.
 fn section(event: &Event) -> Option<String> {
     Some(match event {
-        Event::UserMessage(message) => format!("## User\n\n{}", message.content),
-        Event::AssistantText(said) if said.subagent.is_none() => format!("## Assistant\n\n{}", said.text),
-        Event::AssistantText(said) => quoted("Subagent", &said.text),
-        Event::SystemMessage(system) => format!("## System\n\n{}", fenced(&system.content)),
+        Event::UserMessage(message) => said(Role::User, &message.content),
+        Event::AssistantText(text) if text.subagent.is_none() => said(Role::Assistant, &text.text),
+        Event::AssistantText(text) => quoted("Subagent", &text.text),
+        Event::SystemMessage(system) => said(Role::System, &fenced(&system.content)),
         Event::Plan(plan) => format!("## Plan {}\n\n{}", plan.name, plan.content),
         Event::Command(command) => format!("## Command\n\n{}", code(&command.name)),
         Event::ToolCall(call) => called(&call.tool_name, &call.input),
@@ -66,15 +66,14 @@ fn section(event: &Event) -> Option<String> {
     })
 }
 
+fn said(role: Role, text: &str) -> String {
+    format!("{}\n\n{text}", heading(role))
+}
+
 fn of_block(role: Role, block: &Block) -> String {
-    let heading = match role {
-        Role::User => "## User",
-        Role::Assistant => "## Assistant",
-        Role::System => "## System",
-    };
     match block {
-        Block::Text { text } => format!("{heading}\n\n{text}"),
-        Block::Image(image) => format!("{heading}\n\n{}", image_note(image)),
+        Block::Text { text } => said(role, text),
+        Block::Image(image) => said(role, &image_note(image)),
         Block::ToolUse { name, input, .. } => called(name, input),
         Block::ToolResult { content, is_error, .. } => answered(&output_text(content), *is_error),
     }

@@ -14,6 +14,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::Arrival;
 use super::axio::Conversation;
+use super::blocks::Fields;
 use super::database::Database;
 use crate::failure::Failure;
 
@@ -106,12 +107,14 @@ impl Source {
                 Ok((role, content))
             });
             match message {
-                Ok((role, content)) => conversation.add(position as u64, &role, Some(&content)),
+                Ok((role, content)) => {
+                    conversation.add(position as u64, &role, Some(&content), Fields::new());
+                }
                 Err(why) => conversation.left_out(position as u64, &why),
             }
             // A column that only newer files have.
             if row.get_ref("provenance").is_ok_and(|value| value != ValueRef::Null) {
-                conversation.without_form("provenance of a message, left out");
+                conversation.without_form("`provenance` of a message, left out");
             }
         }
         Ok(())

@@ -1,137 +1,292 @@
 //! Messages of other programs as events.
 //!
 //! Blocks that azureal has are taken as they are. The model's reasoning has an event of its own. Whatever
-//! else there is stays readable as text, and is reported.
+//! else there is stays readable as text, and is reported: also what cannot be read, as the JSON that it is.
+
+use std::collections::BTreeMap;
 
 use azureal_core::event::Reasoning;
 use azureal_core::{Block, Event, Json, Message, OutputPart, Role, ToolOutput, events_of_message};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::failure::quoted;
 
 /// How much of a long string is kept in a note: pictures and sounds are megabytes that nobody reads.
 const LONGEST_STRING: usize = 1000;
 
-/// Makes events of a message. Tells `report` of everything that has no form of its own here.
+/// Fields that say nothing of what was said. They are reported and left out.
+const BESIDE_THE_POINT: [&str; 18] = [
+    "cache_control",
+    "created",
+    "created_at",
+    "finish_reason",
+    "id",
+    "index",
+    "metadata",
+    "model",
+    "object",
+    "provenance",
+    "status",
+    "stop_reason",
+    "stop_sequence",
+    "timestamp",
+    "type",
+    "updated_at",
+    "usage",
+    "uuid",
+];
+
+/// The fields of an object, as they stand there.
+pub(super) type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Makes events of a message, which may have fields besides its role and content. Tells `report` of everything
+/// that has no form of its own here.
 pub(super) fn events_of(
     role: &str,
     content: Option<&Json>,
+    mut more: Fields<'_>,
     report: &mut dyn FnMut(&str),
 ) -> Result<Vec<Event>, String> {
     let mut events = Vec::new();
-    let mut blocks = Vec::new();
+    let mut reader = Reader { blocks: Vec::new(), reasoning: Vec::new(), report };
     let known = role.parse::<Role>();
-    if known.is_err() {
-        report(&format!("message of the unknown role `{role}`, kept as the user's"));
-        blocks.push(Block::text(format!("[role: {role}]")));
-    }
-    let mut is_only_reasoning = false;
-    for part in parts(content)? {
-        match read(&part, report) {
-            Part::Block(block) => blocks.push(block),
-            Part::Reasoning(text) => {
-                is_only_reasoning = true;
-                events.push(Event::Reasoning(Reasoning { text, subagent: None }));
-            }
+    let calls = tool_calls(&mut more);
+    if let Some(id) = answered_call(role, &mut more) {
+        let content = reader.output(content);
+        reader.blocks.push(Block::ToolResult { tool_use_id: id, content, is_error: false });
+    } else {
+        if known.is_err() {
+            (reader.report)(&format!("message of the unknown role {}, kept as the user's", quoted(role)));
+            reader.blocks.push(Block::text(format!("[role: {role}]")));
         }
+        // A message that only calls tools has an empty text with some programs.
+        let says_nothing = !calls.is_empty() && content.is_some_and(|content| is_nothing(content.as_str()));
+        reader.content(content.filter(|_| !says_nothing))?;
     }
-    if !(blocks.is_empty() && is_only_reasoning) {
+    for call in &calls {
+        reader.call(call);
+    }
+    reader.more("message", &more);
+    let Reader { blocks, reasoning, .. } = reader;
+    let is_only_reasoning = blocks.is_empty() && !reasoning.is_empty();
+    for text in reasoning {
+        events.push(Event::Reasoning(Reasoning { text, subagent: None }));
+    }
+    if !is_only_reasoning {
         let message = Message::new(known.unwrap_or(Role::User), blocks);
         events.append(&mut events_of_message(message));
     }
     Ok(events)
 }
 
-/// Returns the blocks of a content, which may be a plain text.
-fn parts(content: Option<&Json>) -> Result<Vec<Json>, String> {
-    let Some(content) = content else {
-        return Ok(Vec::new());
-    };
-    match content.as_str().bytes().next() {
-        Some(b'"') => Ok(vec![
-            json!({"type": "text", "text": content.read::<Value>().map_err(|error| error.to_string())?})
-                .into(),
-        ]),
-        Some(b'[') => content.read().map_err(|error| error.to_string()),
-        Some(b'n') => Ok(Vec::new()),
-        _ => Err("its content is neither text nor a list of blocks".to_owned()),
+/// Takes the tool calls out of a message that has them beside its content.
+fn tool_calls(more: &mut Fields<'_>) -> Vec<Json> {
+    let calls = more.get("tool_calls").and_then(|raw| serde_json::from_str::<Vec<Json>>(raw.get()).ok());
+    if calls.is_some() {
+        more.remove("tool_calls");
+    }
+    calls.unwrap_or_default()
+}
+
+/// Returns the call that a message of the role `tool` answers.
+fn answered_call(role: &str, more: &mut Fields<'_>) -> Option<String> {
+    let id = serde_json::from_str(more.get("tool_call_id")?.get()).ok().filter(|_| role == "tool")?;
+    more.remove("tool_call_id");
+    // The tool's, which its call says too.
+    more.remove("name");
+    Some(id)
+}
+
+/// Says whether a value is none: most programs write the fields that they have no use for.
+pub(super) fn is_nothing(json: &str) -> bool {
+    matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
+}
+
+/// Returns a value as text for people.
+pub(super) fn shown(raw: &RawValue) -> String {
+    match serde_json::from_str::<Value>(raw.get()) {
+        Ok(Value::String(text)) => text,
+        Ok(value) => abridged(&value).to_string(),
+        Err(_) => raw.get().to_owned(),
     }
 }
 
-enum Part {
-    Block(Block),
-    Reasoning(String),
+/// A message as it is read.
+struct Reader<'a> {
+    blocks: Vec<Block>,
+    reasoning: Vec<String>,
+    report: &'a mut dyn FnMut(&str),
 }
 
-fn read(part: &Json, report: &mut dyn FnMut(&str)) -> Part {
-    if let Ok(block) = part.read::<Block>() {
-        let signed =
-            part.fields().get("signature").is_some_and(|raw| raw.get() != "\"\"" && raw.get() != "null");
-        if signed {
-            report("provider's signature, left out");
-        }
-        return Part::Block(block);
-    }
-    let value = part.read::<Value>().unwrap_or(Value::Null);
-    let kind = value.get("type").and_then(Value::as_str).unwrap_or("");
-    let block = match kind {
-        "reasoning" | "thinking" => {
-            let text = value.get("text").or_else(|| value.get("thinking")).and_then(Value::as_str);
-            if let Some(text) = text.filter(|text| !text.is_empty()) {
-                report("reasoning block, kept apart from the messages");
-                return Part::Reasoning(text.to_owned());
+impl Reader<'_> {
+    /// Reads a content, which may be a plain text.
+    fn content(&mut self, content: Option<&Json>) -> Result<(), String> {
+        let Some(content) = content else {
+            return Ok(());
+        };
+        match content.as_str().bytes().next() {
+            Some(b'"') => {
+                let text = content.read().unwrap_or_else(|_| self.unreadable("text", content));
+                self.blocks.push(Block::text(text));
             }
-            None
+            Some(b'[') => {
+                for part in content.read::<Vec<Json>>().map_err(|error| error.to_string())? {
+                    self.part(&part);
+                }
+            }
+            Some(b'n') => {}
+            _ => return Err("its content is neither text nor a list of blocks".to_owned()),
         }
-        "image" => image(&value).map(Block::Image),
-        "tool_result" => tool_result(&value, report),
-        _ => None,
+        Ok(())
+    }
+
+    fn part(&mut self, part: &Json) {
+        let kind = part.string_field("type").unwrap_or_default();
+        let fields = part.fields();
+        let block = part.read::<Block>().ok().or_else(|| match kind.as_str() {
+            "image" => image(part).map(Block::Image),
+            "tool_result" => self.tool_result(part),
+            _ => None,
+        });
+        let known: &[&str] = match (&block, kind.as_str()) {
+            (Some(Block::Text { .. }), _) => &["type", "text"],
+            (Some(Block::Image(_)), _) => &["type", "media_type", "data", "source"],
+            (Some(Block::ToolUse { .. }), _) => &["type", "id", "name", "input"],
+            (Some(Block::ToolResult { .. }), _) => &["type", "tool_use_id", "content", "is_error"],
+            (None, "reasoning" | "thinking") => {
+                let text = part.string_field("text").or_else(|| part.string_field("thinking"));
+                let Some(text) = text.filter(|text| !text.is_empty()) else {
+                    return self.keep_as_note(&kind, part);
+                };
+                (self.report)("reasoning block, kept apart from the messages");
+                self.reasoning.push(text);
+                &["type", "id", "text", "thinking", "redacted"]
+            }
+            (None, _) => return self.keep_as_note(&kind, part),
+        };
+        self.blocks.extend(block);
+        let more = fields.into_iter().filter(|(name, _)| !known.contains(&name.as_str())).collect();
+        self.more(&format!("{} block", quoted(&kind)), &more);
+    }
+
+    /// Takes what a message or block has besides what azureal knows.
+    fn more(&mut self, owner: &str, more: &Fields<'_>) {
+        for (name, raw) in more {
+            if is_nothing(raw.get()) {
+            } else if name == "signature" {
+                (self.report)("provider's signature, left out");
+            } else if BESIDE_THE_POINT.contains(&name.as_str()) {
+                (self.report)(&format!("{} of a {owner}, left out", quoted(name)));
+            } else {
+                (self.report)(&format!("{} of a {owner}, kept as a note in the text", quoted(name)));
+                self.blocks.push(Block::text(format!("[{name}: {}]", shown(raw))));
+            }
+        }
+    }
+
+    /// Reads a tool call that stands beside the content.
+    fn call(&mut self, call: &Json) {
+        let read = || {
+            let fields = call.fields();
+            let function: Json = serde_json::from_str(fields.get("function")?.get()).ok()?;
+            let id = call.string_field("id").unwrap_or_default();
+            Some(Block::ToolUse { id, name: function.string_field("name")?, input: arguments(&function)? })
+        };
+        match read() {
+            Some(block) => self.blocks.push(block),
+            None => self.keep_as_note("tool_call", call),
+        }
+    }
+
+    /// Reads a tool's result of which azureal has no form for some part.
+    fn tool_result(&mut self, part: &Json) -> Option<Block> {
+        let tool_use_id = part.string_field("tool_use_id")?;
+        let fields = part.fields();
+        let content = fields.get("content").and_then(|raw| serde_json::from_str::<Json>(raw.get()).ok());
+        let is_error = fields.get("is_error").is_some_and(|raw| raw.get() == "true");
+        Some(Block::ToolResult { tool_use_id, content: self.output(content.as_ref()), is_error })
+    }
+
+    /// Reads what a tool gave back.
+    fn output(&mut self, content: Option<&Json>) -> ToolOutput {
+        let Some(content) = content.filter(|content| content.as_str() != "null") else {
+            return ToolOutput::Text(String::new());
+        };
+        if content.as_str().starts_with('"') {
+            return ToolOutput::Text(content.read().unwrap_or_else(|_| self.unreadable("text", content)));
+        }
+        match content.read::<Vec<Json>>() {
+            Ok(parts) if parts.is_empty() => ToolOutput::Text(String::new()),
+            Ok(parts) => ToolOutput::Parts(parts.iter().map(|part| self.output_part(part)).collect()),
+            Err(_) => ToolOutput::Text(content.as_str().to_owned()),
+        }
+    }
+
+    fn output_part(&mut self, part: &Json) -> OutputPart {
+        if let Ok(known) = part.read() {
+            return known;
+        }
+        if let Some(image) = image(part) {
+            return OutputPart::Image(image);
+        }
+        let kind = part.string_field("type").unwrap_or_default();
+        OutputPart::Text(self.note(&kind, part))
+    }
+
+    fn keep_as_note(&mut self, kind: &str, part: &Json) {
+        let note = self.note(kind, part);
+        self.blocks.push(Block::text(note));
+    }
+
+    /// Returns the text that stands for a block of another kind.
+    fn note(&mut self, kind: &str, part: &Json) -> String {
+        let kind = if kind.is_empty() { "unknown" } else { kind };
+        match part.read::<Value>() {
+            Ok(value) => {
+                (self.report)(&format!("{} block, kept as a note in the text", quoted(kind)));
+                format!("[{kind} block: {}]", abridged(&value))
+            }
+            Err(_) => self.unreadable(kind, part),
+        }
+    }
+
+    /// Returns the text that stands for JSON that has no value: half of a character, or nested too deeply.
+    fn unreadable(&mut self, kind: &str, json: &Json) -> String {
+        (self.report)(&format!("{} block that cannot be read, kept as its JSON in the text", quoted(kind)));
+        format!("[{kind} block: {}]", json.as_str())
+    }
+}
+
+/// Reads the arguments of a call, which are JSON in a string with most programs.
+fn arguments(function: &Json) -> Option<Json> {
+    let fields = function.fields();
+    let Some(raw) = fields.get("arguments") else {
+        return Some(Json::empty_object());
     };
-    Part::Block(block.unwrap_or_else(|| Block::text(note(kind, &value, report))))
+    let value: Json = match serde_json::from_str::<String>(raw.get()) {
+        Ok(text) => text.parse().unwrap_or_else(|_| Value::from(text).into()),
+        Err(_) => serde_json::from_str(raw.get()).ok()?,
+    };
+    if value.is_object() {
+        return Some(value);
+    }
+    let raw: Box<RawValue> = serde_json::from_str(value.as_str()).ok()?;
+    Some(if is_nothing(raw.get()) { Json::empty_object() } else { Json::from_fields([("arguments", &*raw)]) })
 }
 
 /// Reads a picture that stands in a `source`, as some providers put it.
-fn image(value: &Value) -> Option<azureal_core::Image> {
-    let source = value.get("source")?;
+fn image(part: &Json) -> Option<azureal_core::Image> {
+    let source: Json = serde_json::from_str(part.fields().get("source")?.get()).ok()?;
     let flat = json!({
         "type": "image",
-        "media_type": source.get("media_type")?,
-        "data": source.get("data")?,
+        "media_type": source.string_field("media_type")?,
+        "data": source.string_field("data")?,
     });
     match serde_json::from_value::<Block>(flat).ok()? {
         Block::Image(image) => Some(image),
         _ => None,
     }
-}
-
-/// Reads a tool's result of which azureal has no form for some part.
-fn tool_result(value: &Value, report: &mut dyn FnMut(&str)) -> Option<Block> {
-    let parts = match value.get("content") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(parts)) => parts.iter().map(|part| output_part(part, report)).collect(),
-        Some(other) => vec![OutputPart::Text(other.to_string())],
-    };
-    Some(Block::ToolResult {
-        tool_use_id: value.get("tool_use_id")?.as_str()?.to_owned(),
-        content: if parts.is_empty() { ToolOutput::Text(String::new()) } else { ToolOutput::Parts(parts) },
-        is_error: value.get("is_error").and_then(Value::as_bool).unwrap_or(false),
-    })
-}
-
-fn output_part(part: &Value, report: &mut dyn FnMut(&str)) -> OutputPart {
-    if let Ok(known) = serde_json::from_value(part.clone()) {
-        return known;
-    }
-    if let Some(image) = image(part) {
-        return OutputPart::Image(image);
-    }
-    let kind = part.get("type").and_then(Value::as_str).unwrap_or("");
-    OutputPart::Text(note(kind, part, report))
-}
-
-/// Returns the text that stands for a block of another kind.
-fn note(kind: &str, value: &Value, report: &mut dyn FnMut(&str)) -> String {
-    let kind = if kind.is_empty() { "unknown" } else { kind };
-    report(&format!("`{kind}` block, kept as a note in the text"));
-    format!("[{kind} block: {}]", abridged(value))
 }
 
 fn abridged(value: &Value) -> Value {
@@ -155,7 +310,9 @@ mod tests {
     fn read_message(role: &str, content: &str) -> (Vec<Event>, Vec<String>) {
         let mut reports = Vec::new();
         let content: Json = content.parse().unwrap();
-        let events = events_of(role, Some(&content), &mut |what| reports.push(what.to_owned())).unwrap();
+        let events =
+            events_of(role, Some(&content), Fields::new(), &mut |what| reports.push(what.to_owned()))
+                .unwrap();
         (events, reports)
     }
 
@@ -224,5 +381,89 @@ mod tests {
             panic!()
         };
         assert_eq!(parts, &[OutputPart::Text(r#"[video block: {"type":"video"}]"#.into())]);
+    }
+
+    fn read_whole(json: &str) -> (Vec<Message>, Vec<String>) {
+        let mut reports = Vec::new();
+        let message: Json = json.parse().unwrap();
+        let mut fields = message.fields();
+        let role: String = serde_json::from_str(fields.remove("role").unwrap().get()).unwrap();
+        let content: Option<Json> =
+            fields.remove("content").map(|raw| serde_json::from_str(raw.get()).unwrap());
+        let events =
+            events_of(&role, content.as_ref(), fields, &mut |what| reports.push(what.to_owned())).unwrap();
+        // What was made can be stored and read.
+        let events: Vec<Event> =
+            events.iter().map(|event| Event::from_json(&event.to_json()).unwrap()).collect();
+        (fold(events), reports)
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_kept_as_it_is() {
+        let half = r#""lost \ud83d half""#;
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        for (json, kept) in [
+            (format!(r#"{{"role":"user","content":{half}}}"#), half),
+            (format!(r#"{{"role":"user","content":[{{"type":"text","text":{half}}}]}}"#), half),
+            (format!(r#"{{"role":"user","content":[{{"type":"odd","x":{deep}}}]}}"#), &deep),
+            (format!(r#"{{"role":"user","content":[{{"type":"thinking","thinking":{half}}}]}}"#), half),
+        ] {
+            let (messages, reports) = read_whole(&json);
+            let text = messages[0].first_text().unwrap();
+            assert!(text.contains(kept), "{json}: {text}");
+            assert_eq!(reports.len(), 1, "{json}: {reports:?}");
+            assert!(reports[0].contains("kept as its JSON"), "{reports:?}");
+        }
+        for content in [half, &format!(r#"[{{"type":"text","text":{half}}}]"#)] {
+            let (messages, reports) = read_whole(&format!(
+                r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":{content}}}]}}"#
+            ));
+            let Block::ToolResult { tool_use_id, content, .. } = &messages[0].content[0] else { panic!() };
+            assert_eq!((tool_use_id.as_str(), reports.len()), ("t", 1));
+            assert!(serde_json::to_string(content).unwrap().contains(r"lost \\ud83d half"));
+        }
+    }
+
+    #[test]
+    fn tool_calls_beside_the_content_are_tool_calls() {
+        let (messages, reports) = read_whole(
+            r#"{"role":"assistant","content":"","refusal":null,"tool_calls":[
+                {"id":"c1","type":"function","function":{"name":"get","arguments":"{\"n\":12345678901234567890123}"}},
+                {"id":"c2","type":"function","function":{"name":"odd","arguments":"not json"}},
+                {"id":"c3","type":"function","function":{"name":"none","arguments":""}},
+                {"id":"c4","type":"function","function":{"name":"plain","arguments":{"a":1}}},
+                {"what":"else"}]}"#,
+        );
+        let input = |index: usize| match &messages[0].content[index] {
+            Block::ToolUse { id, name, input } => format!("{id} {name} {}", input.as_str()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(input(0), r#"c1 get {"n":12345678901234567890123}"#);
+        assert_eq!(input(1), r#"c2 odd {"arguments":"not json"}"#);
+        assert_eq!(input(2), "c3 none {}");
+        assert_eq!(input(3), r#"c4 plain {"a":1}"#);
+        assert_eq!(messages[0].content[4], Block::text(r#"[tool_call block: {"what":"else"}]"#));
+        assert_eq!(reports, ["`tool_call` block, kept as a note in the text"]);
+        let (messages, reports) =
+            read_whole(r#"{"role":"tool","tool_call_id":"c1","name":"get","content":"42"}"#);
+        assert_eq!(messages, [Message::new(Role::User, [Block::tool_result("c1", "42")])]);
+        assert_eq!(reports, [""; 0]);
+    }
+
+    #[test]
+    fn fields_without_a_place_are_reported() {
+        let (messages, reports) = read_whole(
+            r#"{"role":"user","name":"alice","id":"m1","audio":null,"content":[{"type":"text","text":"hi","citations":[1]}]}"#,
+        );
+        assert_eq!(
+            reports,
+            [
+                "`citations` of a `text` block, kept as a note in the text",
+                "`id` of a message, left out",
+                "`name` of a message, kept as a note in the text",
+            ]
+        );
+        let texts: Vec<&str> = messages[0].content.iter().filter_map(Block::as_text).collect();
+        assert_eq!(texts, ["hi", "[citations: [1]]", "[name: alice]"]);
     }
 }

@@ -5,10 +5,11 @@ use std::path::Path;
 use azureal_core::event::{ModelSwitch, SystemMessage};
 use azureal_core::{Event, Json, Tokens};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 use super::Arrival;
 use super::axio::Conversation;
+use super::blocks::Fields;
 use super::recognise::parse;
 use crate::failure::Failure;
 
@@ -22,18 +23,28 @@ struct Stored {
     #[serde(default)]
     created_at: Option<String>,
     #[serde(default)]
-    metadata: Option<Map<String, Value>>,
+    metadata: Option<Json>,
 }
+
+/// What is read of a conversation, and what need not be.
+const KNOWN: [&str; 6] = ["id", "model", "messages", "created_at", "updated_at", "metadata"];
 
 pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
     let stored: Stored = parse(path, text)?;
-    let metadata = stored.metadata.unwrap_or_default();
+    let mut more: Fields<'_> = parse(path, text)?;
+    more.retain(|name, _| !KNOWN.contains(&name.as_str()));
+    let mut metadata = stored.metadata.as_ref().map(Json::fields).unwrap_or_default();
+    // cllm counts both directions as one.
+    let tokens = metadata.remove("total_tokens").and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let record = (metadata.remove("context_executed_at"), metadata.remove("context_commands"));
     let mut conversation = Conversation::default();
     for (index, message) in stored.messages.iter().enumerate() {
         conversation.add_message(index as u64, message);
     }
+    conversation.add_rest(more);
+    conversation.add_rest(metadata);
     if let Some(Event::SystemMessage(system)) = conversation.events.first_mut()
-        && let Err(why) = restore_record(system, &metadata)
+        && let Err(why) = restore_record(system, record)
     {
         conversation.without_form(&format!("record of context commands that cannot be read: {why}"));
     }
@@ -53,22 +64,21 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         compactions: Vec::new(),
         totals: None,
         home: None,
-        tokens: Tokens {
-            // cllm counts both directions as one.
-            input: metadata.get("total_tokens").and_then(Value::as_u64).unwrap_or(0),
-            output: 0,
-        },
+        tokens: Tokens { input: tokens.unwrap_or(0), output: 0 },
         problems,
     })
 }
 
 /// Takes over which context commands ran, so that they are not run again.
-fn restore_record(system: &mut SystemMessage, metadata: &Map<String, Value>) -> serde_json::Result<()> {
-    if let Some(executed_at) = metadata.get("context_executed_at") {
-        system.context_executed_at = Option::deserialize(executed_at)?;
+fn restore_record(
+    system: &mut SystemMessage,
+    (executed_at, commands): (Option<&RawValue>, Option<&RawValue>),
+) -> serde_json::Result<()> {
+    if let Some(executed_at) = executed_at {
+        system.context_executed_at = serde_json::from_str(executed_at.get())?;
     }
-    if let Some(commands) = metadata.get("context_commands") {
-        system.context_commands = Option::deserialize(commands)?;
+    if let Some(commands) = commands {
+        system.context_commands = serde_json::from_str(commands.get())?;
     }
     Ok(())
 }

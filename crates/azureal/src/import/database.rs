@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use azureal_core::StoreError;
 use azureal_store::sqlite::open_foreign;
-use azureal_store::sqlite::rusqlite::backup::Backup;
+use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
 use tempfile::TempDir;
 
@@ -21,6 +21,8 @@ use crate::failure::Failure;
 
 /// How many pages are copied under one lock.
 const PAGES: i32 = 4096;
+/// How long we wait for a program that writes the file, before we say that it is in use.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Where the header of a SQLite file says that it is in WAL mode.
 const WRITE_VERSION: usize = 18;
 
@@ -35,25 +37,28 @@ pub(super) struct Database {
 impl Database {
     /// Copies a database. The file and everything beside it stay as they are.
     pub(super) fn copy_of(source: &Path) -> Result<Self, Failure> {
+        Self::copy_with(source, PATIENCE)
+    }
+
+    fn copy_with(source: &Path, patience: Duration) -> Result<Self, Failure> {
         let here = |error| Failure::file(source, &error);
         let folder = tempfile::Builder::new().prefix("azureal-import-").tempdir().map_err(here)?;
         let copy = folder.path().join("copy");
         // Links are the user's own; what opens the file refuses them.
         let real = fs::canonicalize(source).map_err(here)?;
-        let read_in_place = if leaves_no_trace(&real).map_err(here)? {
+        let is_read_in_place = leaves_no_trace(&real).map_err(here)? && {
             private_file(&copy).map_err(here)?;
-            backup(&real, &copy)
-        } else {
-            Err(StoreError::Closed)
-        };
-        match read_in_place {
-            Ok(()) => {}
-            // Reading changes nothing, so what a dead writer left behind is not rolled back in place.
-            Err(_) if is_left_behind(&real) => {
-                copy_files(&real, &copy).map_err(here)?;
-                recover(&copy).map_err(|error| foreign(source, sqlite(source, error)))?;
+            match backup(&real, &copy, patience) {
+                Ok(()) => true,
+                // Reading changes nothing, so what a dead writer left behind is not rolled back in place. A
+                // writer that lives holds the file, and what it is in the middle of is not for us.
+                Err(StoreError::ReadOnly { .. } | StoreError::Unreadable { .. }) => false,
+                Err(error) => return Err(foreign(source, error)),
             }
-            Err(error) => return Err(foreign(source, error)),
+        };
+        if !is_read_in_place {
+            copy_files(&real, &copy).map_err(here)?;
+            recover(&copy).map_err(|error| foreign(source, sqlite(source, error)))?;
         }
         let tables = tables(&copy).map_err(|error| foreign(source, error))?;
         Ok(Self { source: source.to_owned(), copy, tables, _folder: folder })
@@ -103,6 +108,10 @@ fn sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
             StoreError::Corrupt { place, why: error.to_string() }
         }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            StoreError::Busy { place, seconds: PATIENCE.as_secs() }
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => StoreError::ReadOnly { place },
         _ => StoreError::Other { place, source: Box::new(error) },
     }
 }
@@ -117,6 +126,7 @@ fn foreign(path: &Path, mut error: StoreError) -> Failure {
         | StoreError::Busy { place, .. }
         | StoreError::Full { place }
         | StoreError::ReadOnly { place }
+        | StoreError::Unreadable { place }
         | StoreError::Corrupt { place, .. }
         | StoreError::Other { place, .. } => *place = name,
         _ => {}
@@ -133,25 +143,31 @@ fn leaves_no_trace(path: &Path) -> io::Result<bool> {
     Ok(!is_wal || beside(path, "-shm").exists())
 }
 
-/// Says whether the file lies there as a writer left it that is no more: with its log or journal, or in WAL
-/// mode without anybody using it.
-fn is_left_behind(path: &Path) -> bool {
-    beside(path, "-journal").exists() || !leaves_no_trace(path).unwrap_or(true)
-}
-
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
+fn backup(from: &Path, to: &Path, patience: Duration) -> Result<(), StoreError> {
     let source = open_foreign(from)?;
-    let run = || -> rusqlite::Result<()> {
+    let run = || -> rusqlite::Result<StepResult> {
+        source.busy_timeout(patience)?;
         let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        Backup::new(&source, &mut target)?.run_to_completion(PAGES, Duration::ZERO, None)
+        let backup = Backup::new(&source, &mut target)?;
+        loop {
+            match backup.step(PAGES)? {
+                StepResult::More => {}
+                // Each step has been waited for.
+                end => return Ok(end),
+            }
+        }
     };
-    run().map_err(|error| sqlite(from, error))
+    match run() {
+        Ok(StepResult::Done) => Ok(()),
+        Ok(_) => Err(StoreError::Busy { place: from.display().to_string(), seconds: patience.as_secs() }),
+        Err(error) => Err(sqlite(from, error)),
+    }
 }
 
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
@@ -187,4 +203,26 @@ fn tables(copy: &Path) -> Result<BTreeSet<String>, StoreError> {
         names.collect()
     };
     read().map_err(|error| sqlite(copy, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_being_written_is_busy() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("a.db");
+        let writer = Connection::open(&path).unwrap();
+        writer.execute_batch("CREATE TABLE messages (x); PRAGMA cache_size = 2; BEGIN;").unwrap();
+        for _ in 0..50 {
+            writer.execute("INSERT INTO messages VALUES (zeroblob(2000))", []).unwrap();
+        }
+        // More than fits into memory: it holds the file, and its journal lies there.
+        assert!(beside(&path, "-journal").exists());
+        let failure = Database::copy_with(&path, Duration::from_millis(20)).err().unwrap();
+        assert_eq!(failure.kind(), "busy", "{}", failure.message());
+        writer.execute_batch("COMMIT").unwrap();
+        assert!(Database::copy_with(&path, Duration::from_millis(20)).unwrap().is_axio());
+    }
 }

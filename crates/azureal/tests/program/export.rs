@@ -271,3 +271,32 @@ fn a_session_without_events_can_be_exported() {
     }
     world.session("b", &[assistant("x")]);
 }
+
+#[test]
+fn an_export_does_not_replace_the_store() {
+    let world = conversation();
+    symlink(world.path("p"), world.path("link")).unwrap();
+    let before = world.snapshot("p/.azureal");
+    let spellings = [
+        ".azureal/sessions.azs".to_owned(),
+        "./x/../.azureal//sessions.azs".to_owned(),
+        world.store().to_str().unwrap().to_owned(),
+        world.path("link/.azureal/sessions.azs").to_str().unwrap().to_owned(),
+        ".azureal/sessions.azs-journal".to_owned(),
+        ".azureal/sessions.azs-wal".to_owned(),
+        world.path("link/.azureal/sessions.azs-shm").to_str().unwrap().to_owned(),
+    ];
+    fs::create_dir(world.path("p/x")).unwrap();
+    for path in spellings {
+        let ran = world.run(&["export", "demo", "-o", &path, "--force"]);
+        assert_eq!(ran.code, 3, "{path}: {ran}");
+        assert!(ran.stderr.contains("belongs to the store"), "{path}: {ran}");
+        assert_eq!(world.snapshot("p/.azureal"), before, "{path}");
+    }
+    // Also where the store is named by the link, and the file is not.
+    let store = world.path("link/.azureal/sessions.azs");
+    let ran =
+        world.run(&["export", "demo", "--store", store.to_str().unwrap(), "-o", ".azureal/sessions.azs"]);
+    assert_eq!(ran.code, 3, "{ran}");
+    assert_eq!(world.run(&["list"]).code, 0);
+}

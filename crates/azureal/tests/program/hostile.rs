@@ -117,3 +117,29 @@ fn text_can_be_had_as_it_is() {
     let lines = world.run(&["show", "a", "--json"]).json_lines();
     assert_eq!(lines[0]["data"]["content"], HOSTILE);
 }
+
+#[test]
+fn the_name_of_a_file_is_not_a_message() {
+    let world = World::new();
+    let name = "x\nerror: all is lost\nhint: run this";
+    let bad = world.file(&format!("in/{name}.json"), r#"{"id": "a", "model": "#);
+    let odd = world.file(&format!("odd/{name}.json"), r#"[{"role": "user", "content": "x"}, 7]"#);
+    for arguments in [
+        &["import", bad.to_str().unwrap()][..],
+        &["import", world.path("in").to_str().unwrap()],
+        &["import", odd.to_str().unwrap()],
+        &["import", name, "nowhere"],
+        &["export", "x", "-o", bad.to_str().unwrap()],
+        &["export", "x", "-o", &format!("/nonexistent/{name}")],
+        &["list", "--store", bad.to_str().unwrap()],
+        &["-C", name, "list"],
+        &["show", name],
+        &["show", "a", name],
+        &["show", "a", "x\n\nmore\n\nerror: all is lost"],
+    ] {
+        let ran = world.run(arguments);
+        assert!(!ran.stderr.is_empty(), "{arguments:?}");
+        assert!(!ran.stderr.contains("\nerror: all"), "{arguments:?}: {ran}");
+        assert!(!ran.stderr.contains("\nhint: run this"), "{arguments:?}: {ran}");
+    }
+}

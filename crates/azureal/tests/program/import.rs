@@ -145,7 +145,7 @@ fn a_list_of_messages() {
     --- stdout
     S1 list with 9 events, from [folder]/list.json
     --- stderr
-    warning: [folder]/list.json: the message at position 7 was left out, because it cannot be read: missing field `role` at line 1 column 13
+    warning: [folder]/list.json: the message at position 7 was left out, because it cannot be read: it has no role
     warning: [folder]/list.json: the message at position 8 was left out, because it cannot be read: its content is neither text nor a list of blocks
     warning: [folder]/list.json: `audio` block, kept as a note in the text (1×)
     warning: [folder]/list.json: reasoning block, kept apart from the messages (1×)
@@ -252,7 +252,7 @@ fn an_axio_database() {
     S1 one with 2 events, from [folder]/db/axio.db one
     S2 two with 2 events, from [folder]/db/axio.db two
     --- stderr
-    warning: [folder]/db/axio.db one: provenance of a message, left out (1×)
+    warning: [folder]/db/axio.db one: `provenance` of a message, left out (1×)
     warning: [folder]/db/axio.db two: the message at position 1 was left out, because it cannot be read: Invalid padding
     warning: [folder]/db/axio.db two: `video` block, kept as a note in the text (1×)
     ");
@@ -692,4 +692,49 @@ fn what_was_exported_from_here_is_here() {
     changed["events"][0]["data"]["content"] = json!("other");
     world.file("p/mine.json", &changed.to_string());
     assert!(world.run(&["import", "mine.json"]).quiet().starts_with("S3 mine with 2 events"));
+}
+
+#[test]
+fn a_conversation_loses_nothing_in_silence() {
+    let world = World::new();
+    world.file(
+        "c.json",
+        r#"{"id": "c", "model": "", "system_prompt": "Be brief.", "messages": [
+             {"role": "user", "content": "half \ud83d of it", "name": "alice"},
+             {"role": "assistant", "content": null, "tool_calls": [
+               {"id": "c1", "type": "function", "function": {"name": "get", "arguments": "{\"q\": 1}"}}]},
+             {"role": "tool", "tool_call_id": "c1", "content": "42"}],
+           "metadata": {"title": "My \ud83d title", "tags": ["a", "b"], "total_tokens": 7}}"#,
+    );
+    insta::assert_snapshot!(import_twice(&world, "c.json"), @r#"
+    exit code 0
+    --- stdout
+    S1 c with 5 events, from [folder]/c.json
+    --- stderr
+    warning: [folder]/c.json: `tags` of the conversation, left out: `["a","b"]`
+    warning: [folder]/c.json: `title` of the conversation, left out: `"My \ud83d title"`
+    warning: [folder]/c.json: `name` of a message, kept as a note in the text (1×)
+    warning: [folder]/c.json: `text` block that cannot be read, kept as its JSON in the text (1×)
+    "#);
+    insta::assert_snapshot!(world.run(&["show", "c", "--json"]), @r#"
+    exit code 0
+    --- stdout
+    {"seq":1,"kind":"SystemMessage","data":{"content":"Be brief."}}
+    {"seq":2,"kind":"UserMessage","data":{"content":"[text block: \"half \\ud83d of it\"]"}}
+    {"seq":3,"kind":"UserMessage","data":{"content":"[name: alice]","starts":false}}
+    {"seq":4,"kind":"ToolCall","data":{"tool_use_id":"c1","tool_name":"get","input":{"q": 1},"starts":true}}
+    {"seq":5,"kind":"ToolResult","data":{"tool_use_id":"c1","tool_name":"","content":"42","is_error":false,"starts":true}}
+    "#);
+}
+
+#[test]
+fn a_session_that_another_program_deleted_can_be_had_again() {
+    let world = World::new();
+    world.session("a", &[user("one")]);
+    world.session("b", &[user("two")]);
+    // It knows nothing of what we remember of an import.
+    Connection::open(world.store()).unwrap().execute_batch("DELETE FROM sessions WHERE id = 1").unwrap();
+    let ran = world.session("a", &[user("one")]);
+    assert!(ran.stdout.starts_with("S3 a with 1 event"), "{ran}");
+    assert!(world.session("a", &[user("one")]).stdout.contains("unchanged"));
 }

@@ -12,4 +12,5 @@ mod hostile;
 mod import;
 mod sessions;
 mod usage;
+mod worktrees;
 mod world;

@@ -1,6 +1,6 @@
 //! list, show, context, rename, rm and fork.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -174,6 +174,9 @@ fn the_context_is_what_the_next_agent_is_told() {
     It is b.
     </azureal-session-context>
     ");
+    // For programs the size comes with the text, whichever was asked for.
+    let whole = world.run(&["context", "S1", "--json"]).quiet();
+    assert_eq!(world.run(&["context", "S1", "--json", "--stats"]).quiet(), whole);
     insta::assert_snapshot!(world.run(&["context", "S1", "--stats"]), @r"
     exit code 0
     --- stdout
@@ -366,4 +369,34 @@ fn output_that_nobody_reads_stops_nobody() {
     assert!(child.try_wait().unwrap().is_none(), "the reader was not in the middle of it");
     drop(reader);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// `script` gives the program a terminal; the ways of others to call it differ.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_declined_is_cancelled() {
+    let world = World::new();
+    world.session("a", &[user("x")]);
+    for (answer, code) in [("n\n", 130), ("\n", 130), ("y\n", 0)] {
+        let command = format!("{} rm a", env!("CARGO_BIN_EXE_azureal"));
+        let child = std::process::Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .current_dir(world.path("p"))
+            .env_remove("AZUREAL_STORE")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let Ok(mut child) = child else {
+            let required = std::env::var_os("AZUREAL_REQUIRE_TOOLS").is_some();
+            assert!(!required, "script is needed for this test, and AZUREAL_REQUIRE_TOOLS is set");
+            eprintln!("SKIPPED: there is no script");
+            return;
+        };
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(answer.as_bytes()).unwrap();
+        // It is the end of the question, not of the input, that ends it.
+        let output = child.wait_with_output().unwrap();
+        drop(stdin);
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stdout));
+    }
 }

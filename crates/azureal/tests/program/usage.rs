@@ -21,7 +21,7 @@ fn wrong_usage_says_what_is_right() {
     --- stderr
     error: unrecognized subcommand 'shw'
     hint: a similar subcommand exists: 'show'
-    usage: azureal [OPTIONS] [COMMAND]
+      usage: azureal [OPTIONS] [COMMAND]
     ");
     insta::assert_snapshot!(world.run(&["show"]), @r"
     exit code 2
@@ -162,4 +162,12 @@ fn nothing_is_coloured_where_nobody_sees_it() {
         let ran = world.run(arguments);
         assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{ran}");
     }
+}
+
+#[test]
+fn completions_can_be_had_as_json() {
+    let world = World::new();
+    let shape = world.run(&["completions", "fish", "--json"]).json();
+    assert_eq!(shape["shell"], "fish");
+    assert_eq!(shape["script"].as_str().unwrap(), world.run(&["completions", "fish"]).quiet());
 }
