@@ -30,6 +30,7 @@ enum Exit {
     Failed,
     Usage,
     Refused,
+    Cancelled,
 }
 
 impl Failure {
@@ -46,6 +47,11 @@ impl Failure {
     /// Doing it would not be safe.
     pub(crate) fn refused(kind: &'static str, message: impl Into<String>) -> Self {
         Self { exit: Exit::Refused, ..Self::new(kind, message) }
+    }
+
+    /// The person wanted it to end.
+    pub(crate) fn cancelled(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Cancelled, ..Self::new("cancelled", message) }
     }
 
     /// A file or folder of the user's could not be read or written.
@@ -109,6 +115,7 @@ impl Failure {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Refused => 3,
+            Exit::Cancelled => 130,
         })
     }
 }
