@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{completions, context, export, fork, import, list, rename, rm, show};
+use crate::commands::{completions, context, export, fork, import, list, offline, rename, rm, run, show};
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::place::Place;
+use crate::recovery;
 
 /// One conversation, any agent
 ///
@@ -26,6 +27,8 @@ use crate::place::Place;
     disable_help_subcommand = true,
     after_long_help = "\
 Examples:
+  azureal run \"What does this do?\"      ask an agent, in a new session
+  azureal run -c -a codex \"Fix it\"      go on with it, with another agent
   azureal list                          the sessions of this worktree
   azureal show S3                       what was said and done in session S3
   azureal context S3                    what the next agent would be told of it
@@ -71,6 +74,7 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
     List(list::Args),
     Show(show::Args),
     Context(context::Args),
@@ -80,6 +84,8 @@ enum Command {
     Import(import::Args),
     Export(export::Args),
     Completions(completions::Args),
+    #[command(name = azureal_agents::offline::SUBCOMMAND, hide = true)]
+    Offline(offline::Args),
 }
 
 /// Does what the command line says. The error comes with whether it is to be told as JSON.
@@ -107,10 +113,20 @@ impl Cli {
         if let Command::Completions(args) = &command {
             return completions::run(args, &mut out);
         }
+        if let Command::Offline(args) = &command {
+            // Its output goes to whoever started it, and not through ours.
+            drop(out);
+            return offline::run(args);
+        }
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
         }
         let place = Place::open(global.store.as_deref().map(Path::new))?;
+        let found = futures_executor::block_on(recovery::recover(&place));
+        // Turns are driven by threads, and wait for the store on their own.
+        if let Command::Run(args) = &command {
+            return run::run(args, &place, &found, &mut out);
+        }
         futures_executor::block_on(async {
             match &command {
                 Command::List(args) => list::run(args, &place, &mut out).await,
@@ -121,7 +137,7 @@ impl Cli {
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
                 Command::Import(args) => import::run(args, &place, &mut out).await,
                 Command::Export(args) => export::run(args, &place, &mut out).await,
-                Command::Completions(args) => completions::run(args, &mut out),
+                Command::Completions(_) | Command::Offline(_) | Command::Run(_) => Ok(()),
             }?;
             out.flush()
         })

@@ -1,18 +1,25 @@
 //! The program: what was typed, what is meant, what is printed, and the exit code.
 
+mod agent_choice;
 mod cli;
 mod commands;
 mod event_line;
 mod export;
 mod failure;
 mod import;
+mod interrupts;
+mod live;
 mod output;
 mod pages;
 mod place;
 mod project;
+mod prompt;
+mod recovery;
 mod resolve;
 mod session_line;
+mod spinner;
 mod transcript;
+mod turn;
 
 use std::process::ExitCode;
 

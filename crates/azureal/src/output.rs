@@ -188,7 +188,8 @@ impl Paint {
     }
 }
 
-fn on_stderr() -> Paint {
+/// Returns how styled text is to be written to standard error.
+pub(crate) fn on_stderr() -> Paint {
     Paint { on: AutoStream::choice(&io::stderr()) != ColorChoice::Never }
 }
 

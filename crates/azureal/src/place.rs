@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use azureal_core::SessionStore;
+use azureal_engine::Spools;
 use azureal_store::sqlite::{SqliteOptions, Work};
 use azureal_store::{MemoryStore, SqliteStore};
 
@@ -47,6 +48,23 @@ impl Place {
             None => Arc::new(MemoryStore::default()),
         };
         Ok(Self { store, project, store_file: file })
+    }
+
+    /// Returns where the output of running turns is kept; nothing for a store in memory.
+    ///
+    /// The project's store has the folder `spool` beside it, every other file one that is called after
+    /// it: sessions of two stores in one folder have the same numbers.
+    pub(crate) fn spools(&self) -> Option<Spools> {
+        let file = self.store_file.as_deref()?;
+        let folder = match file.file_name()? {
+            name if name == "sessions.azs" => "spool".into(),
+            name => {
+                let mut name = name.to_owned();
+                name.push(".spool");
+                name
+            }
+        };
+        Some(Spools::new(file.with_file_name(folder)))
     }
 }
 

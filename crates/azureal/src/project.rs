@@ -48,6 +48,16 @@ impl Project {
         self.root.join(STORE)
     }
 
+    /// Returns the folder of the worktree, which agents work in.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.worktree
+    }
+
+    /// Says whether the worktree belongs to a git repository.
+    pub(crate) fn is_in_git(&self) -> bool {
+        self.worktree.join(".git").exists()
+    }
+
     /// Returns the worktree as it is stored: its path relative to the root, `.` for the main one.
     pub(crate) fn worktree(&self) -> String {
         relative(&self.root, &self.worktree)

@@ -6,8 +6,10 @@ pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod offline;
 pub(crate) mod rename;
 pub(crate) mod rm;
+pub(crate) mod run;
 pub(crate) mod show;
 
 /// How a session is named on the command line.

@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 
 use azureal_core::{
-    Compaction, NewEvent, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
-    TurnTotals, check_name, normal_timestamp,
+    Compaction, Mark, NewEvent, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens,
+    Turn, TurnTotals, check_name, normal_timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -152,16 +152,29 @@ impl Arriving<'_> {
     }
 
     async fn compare(&self, name: &str) -> Result<Found, Failure> {
+        loop {
+            let Some(mark) = self.store.mark(name).await? else {
+                return Ok(Found::Nothing);
+            };
+            let found = self.compare_with(name, &mark).await?;
+            // Somebody may have gone on with the session between our looks at its mark and at its events. Then
+            // it only seems to be another one.
+            let has_moved =
+                matches!(found, Found::Another) && self.store.mark(name).await?.is_none_or(|now| now != mark);
+            if !has_moved {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn compare_with(&self, name: &str, mark: &Mark) -> Result<Found, Failure> {
         let (arrival, note) = (self.arrival, &self.note);
-        let Some(mark) = self.store.mark(name).await? else {
-            return Ok(Found::Nothing);
-        };
         let id = mark.session;
         // What was counted is not asked: another program may have changed the events without counting.
         let last = match self.store.read(id, Page::last(1)).await {
             Err(StoreError::NoSuchSession(_)) => {
                 // A program that knows nothing of marks has deleted the session.
-                if self.store.mark(name).await?.is_some_and(|now| now == mark) {
+                if self.store.mark(name).await?.is_some_and(|now| now == *mark) {
                     self.store.remove_mark(name).await?;
                 }
                 return Ok(Found::Nothing);

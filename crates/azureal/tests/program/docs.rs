@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 9] =
-    ["list", "show", "context", "rename", "rm", "fork", "import", "export", "completions"];
+const COMMANDS: [&str; 10] =
+    ["run", "list", "show", "context", "rename", "rm", "fork", "import", "export", "completions"];
 
 fn page() -> String {
     let world = World::new();

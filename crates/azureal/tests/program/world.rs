@@ -47,7 +47,7 @@ impl World {
         self.ran(self.command(arguments).output().unwrap())
     }
 
-    fn ran(&self, output: Output) -> Ran {
+    pub(crate) fn ran(&self, output: Output) -> Ran {
         let folder = fs::canonicalize(self.folder.path()).unwrap();
         let clean = |bytes: Vec<u8>| {
             let text = String::from_utf8(bytes).unwrap();

@@ -1,0 +1,139 @@
+//! Which agent answers, and where its program is.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use azureal_agents::registry::{self, UnknownAgent};
+use azureal_core::agent::{Agent, Program};
+use rustix::fs::{Access, access};
+
+use crate::failure::{Failure, quoted};
+use crate::output::tell;
+
+/// The agent that answers, the model that it is asked for, and its program.
+pub(crate) struct AgentChoice {
+    pub(crate) agent: &'static dyn Agent,
+    pub(crate) model: Option<String>,
+    pub(crate) program: PathBuf,
+}
+
+/// Chooses the agent: what the command line says, else the session's last one, else the first that is
+/// installed, else the one that is built in, and says so.
+pub(crate) fn choose(
+    agent: Option<&str>,
+    model: Option<&str>,
+    last_agent: Option<&str>,
+) -> Result<AgentChoice, Failure> {
+    let (agent, model) = match (agent, model) {
+        (Some(name), None) => named(name)?,
+        (Some(name), Some(model)) => with_model(name, model)?,
+        (None, Some(model)) => {
+            let choice = registry::for_model(model)?;
+            (choice.agent, choice.model)
+        }
+        (None, None) => (usual(last_agent), None),
+    };
+    let program = program_of(agent).ok_or_else(|| {
+        Failure::new("not_installed", format!("{} is not installed: it is not on the PATH", agent.name()))
+            .with_hint("install it, or name another with `-a`; `azureal agents` shows which there are")
+    })??;
+    Ok(AgentChoice { agent, model, program })
+}
+
+/// Reads `claude`, or both in one, `claude/opus`.
+fn named(name: &str) -> Result<(&'static dyn Agent, Option<String>), Failure> {
+    let (name, model) = name.split_once('/').unwrap_or((name, ""));
+    let agent = registry::find(name)?;
+    Ok((agent, (!model.is_empty()).then(|| model.to_owned())))
+}
+
+/// The agent says who, so the model may be one that nobody here has heard of.
+fn with_model(name: &str, model: &str) -> Result<(&'static dyn Agent, Option<String>), Failure> {
+    let (agent, _) = named(name)?;
+    let names_agent = model.split('/').next().is_some_and(|first| registry::find(first).is_ok());
+    if !names_agent {
+        return Ok((agent, Some(model.to_owned())));
+    }
+    let choice = registry::for_model(model)?;
+    if choice.agent.name() != agent.name() {
+        let message = format!("{} is not a model of {}", quoted(model), agent.name());
+        return Err(Failure::usage(message).with_hint("`-m` alone chooses the agent too"));
+    }
+    Ok((agent, choice.model))
+}
+
+fn usual(last_agent: Option<&str>) -> &'static dyn Agent {
+    if let Some(agent) = last_agent.and_then(|name| registry::find(name).ok()) {
+        return agent;
+    }
+    let installed = registry::all().iter().copied().find(|agent| program_of(*agent).is_some());
+    // The built-in one is always there, and the last of them.
+    let agent = installed.unwrap_or(&azureal_agents::offline::Offline);
+    if agent.program() == Program::Ourselves {
+        tell("no agent is installed, so the built-in offline agent answers; it has no model behind it");
+    }
+    agent
+}
+
+impl From<UnknownAgent> for Failure {
+    fn from(error: UnknownAgent) -> Self {
+        Self::new("unknown_agent", error.to_string()).with_hint(error.hint())
+    }
+}
+
+/// Returns the program of an agent; nothing if it is not installed.
+pub(crate) fn program_of(agent: &dyn Agent) -> Option<Result<PathBuf, Failure>> {
+    match agent.program() {
+        Program::Named(name) => on_path(name, std::env::var_os("PATH").as_deref()).map(Ok),
+        Program::Ourselves => Some(std::env::current_exe().map_err(|error| {
+            Failure::new("not_started", format!("azureal does not find its own program: {error}"))
+        })),
+    }
+}
+
+/// Finds a program in the folders of a PATH. Only absolute ones count: the others depend on where one is.
+fn on_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+    std::env::split_paths(path?)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|program| is_program(program))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_an_executable_file_in_an_absolute_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["a", "b"].map(|name| folder.path().join(name));
+        for folder in [&first, &second] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("x"), "").unwrap();
+        }
+        let path = std::env::join_paths([Path::new(""), Path::new("."), &first, &second]).unwrap();
+        assert_eq!(on_path("x", Some(&path)), None);
+        fs::set_permissions(second.join("x"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(on_path("x", Some(&path)), Some(second.join("x")));
+        assert_eq!(on_path("a", Some(folder.path().as_os_str())), None, "a folder is no program");
+        assert_eq!(on_path("x", None), None);
+    }
+
+    #[test]
+    fn agent_and_model_are_read_together() {
+        let read = |agent, model| with_model(agent, model).map(|(agent, model)| (agent.name(), model));
+        assert_eq!(read("codex", "my-own").unwrap(), ("codex", Some("my-own".into())));
+        assert_eq!(read("codex", "codex/x").unwrap(), ("codex", Some("x".into())));
+        assert_eq!(read("codex", "claude/x").unwrap_err().kind(), "usage");
+        let (agent, model) = named("claude/opus").unwrap();
+        assert_eq!((agent.name(), model.as_deref()), ("claude", Some("opus")));
+        assert_eq!(named("eliza").err().unwrap().kind(), "unknown_agent");
+    }
+}

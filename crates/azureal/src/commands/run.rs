@@ -1,0 +1,207 @@
+use std::time::Duration;
+
+use azureal_core::agent::Permission;
+use azureal_core::{ListQuery, NewSession, SessionId, SessionRecord, visible_line};
+use azureal_engine::{Holder, Lease, Leased, Recovered, Spools};
+use futures_executor::block_on;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::agent_choice::{AgentChoice, choose};
+use crate::failure::Failure;
+use crate::interrupts::Interrupts;
+use crate::output::{Output, tell};
+use crate::place::Place;
+use crate::prompt;
+use crate::recovery::{orphan_of, recover};
+use crate::resolve::{called, resolve};
+use crate::turn::{Ask, take_turn};
+
+/// Send a prompt to an agent, and keep what it says and does
+///
+/// A new session, unless `-c` or `-s` says which one goes on. Whoever answers is told the history of the session
+/// first, whichever agents it was with. Without `-a` and `-m` that is the session's last agent, else
+/// the first that is installed, else the built-in offline agent.
+///
+/// The prompt is the argument, or standard input, or both: what is piped in becomes a block after the
+/// argument. With an argument, a pipe that stays open and silent is not waited for.
+///
+/// The agent's text and tool calls go to standard output, everything else to standard error. With `--json`, one
+/// line says session, agent and model, then comes one event per line as it happens, `{"kind","data"}`, text as it
+/// is being written as `{"delta":"…"}`, and last, when the turn is stored, `Complete` with `first_seq` and `seq`.
+///
+/// Ctrl-C cancels the turn: what came is kept, and the exit code is 130.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal run \"Why does the login test fail?\"
+  azureal run -c -a codex \"Fix it\"
+  git diff | azureal run -s review -m opus \"Review this\"
+  azureal run --permission edit --timeout 600 \"Update the changelog\"")]
+pub(crate) struct Args {
+    /// What to ask
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+    /// Go on with the session of this worktree that was active last
+    #[arg(short = 'c', long = "continue", conflicts_with = "session")]
+    go_on: bool,
+    /// Go on with this session; a name that is new makes one
+    #[arg(short = 's', long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Name the new session
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["go_on", "session"])]
+    name: Option<String>,
+    /// Who answers: claude, codex or offline, or with a model, claude/opus
+    #[arg(short = 'a', long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// The model, which also says whose it is
+    #[arg(short = 'm', long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Stop the turn after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// What the agent may do without asking; its own default without it
+    #[arg(long, value_name = "LEVEL")]
+    permission: Option<Level>,
+}
+
+/// What an agent may do.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Level {
+    /// Look
+    Read,
+    /// Look, and change files of the project
+    Edit,
+    /// Everything
+    All,
+}
+
+impl From<Level> for Permission {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Read => Self::Read,
+            Level::Edit => Self::Edit,
+            Level::All => Self::All,
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "not a number of seconds above 0".to_owned())
+}
+
+pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
+    let prompt = prompt::gather(args.prompt.as_deref())?;
+    let known = block_on(known_session(args, place))?;
+    let last_agent = known.as_ref().and_then(|record| record.counts.agent.as_deref());
+    let choice = choose(args.agent.as_deref(), args.model.as_deref(), last_agent)?;
+    // Kept until the turn is over: a store in memory has no folder of its own.
+    let temporary;
+    let spools = match place.spools() {
+        Some(spools) => spools,
+        None => {
+            temporary = tempfile::tempdir().map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
+            Spools::new(temporary.path().join("spool"))
+        }
+    };
+    let session = match &known {
+        Some(record) => record.id,
+        None => block_on(new_session(args, place))?,
+    };
+    let _lease = lease(&spools, session, &choice)?;
+    wait_for_orphan(place, found, session);
+    introduce(session, known.as_ref(), &choice, out)?;
+    let ask = Ask {
+        session,
+        choice: &choice,
+        prompt: &prompt,
+        permission: args.permission.map(Permission::from),
+        timeout: args.timeout,
+    };
+    take_turn(place, &spools, &Interrupts::listen()?, &ask, out)?;
+    out.flush()
+}
+
+/// Finds the session that goes on; nothing if it is to be made.
+async fn known_session(args: &Args, place: &Place) -> Result<Option<SessionRecord>, Failure> {
+    if args.go_on {
+        let query = ListQuery { worktree: Some(place.project.worktree_filter()), limit: Some(1) };
+        let newest = place.store.list(&query).await?.pop();
+        return newest.map(Some).ok_or_else(|| {
+            Failure::new("not_found", "there is no session in this worktree that could go on")
+                .with_hint("leave `-c` out to begin one")
+        });
+    }
+    let Some(text) = &args.session else { return Ok(None) };
+    match resolve(&*place.store, text).await {
+        Ok(record) => Ok(Some(record)),
+        // Numbers are given, not chosen.
+        Err(failure) if failure.kind() == "not_found" && text.parse::<SessionId>().is_err() => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
+    let name = args.session.clone().or_else(|| args.name.clone());
+    let new = NewSession { name, worktree: place.project.worktree(), created_at: None };
+    // However many ask for a new name at once, there is one session of it.
+    Ok(if args.session.is_some() {
+        place.store.find_or_create(new).await?
+    } else {
+        place.store.create(new).await?
+    })
+}
+
+/// Takes the right to run a turn in the session.
+fn lease(spools: &Spools, session: SessionId, choice: &AgentChoice) -> Result<Lease, Failure> {
+    let holder = Holder {
+        pid: std::process::id(),
+        agent: choice.agent.name().to_owned(),
+        since: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    };
+    match spools.lease(session, &holder) {
+        Ok(Leased::Ours(lease)) => Ok(lease),
+        Ok(Leased::Theirs(holder)) => {
+            let who = holder.map_or_else(String::new, |Holder { pid, agent, since }| {
+                format!(": {} since {}, run by process {pid}", visible_line(&agent), visible_line(&since))
+            });
+            Err(Failure::new("busy", format!("a turn of {session} is running{who}")).with_hint(format!(
+                "wait for it, end it with `azureal cancel {session}`, or go on beside it with \
+                 `azureal fork {session}`"
+            )))
+        }
+        Err(error) => Err(Failure::file(&error.path, &error.source)),
+    }
+}
+
+/// Waits for an agent whose azureal has gone: the history would miss what it still says.
+fn wait_for_orphan(place: &Place, found: &[Recovered], session: SessionId) {
+    let Some((_, process)) = orphan_of(found, session) else { return };
+    tell("waiting for it to end");
+    while !process.wait_timeout(Duration::from_secs(1)) {}
+    let mut found = block_on(recover(place));
+    // What it started may write on for a while.
+    while let Some((_, process)) = orphan_of(&found, session) {
+        process.wait_timeout(Duration::from_secs(1));
+        found = block_on(recover(place));
+    }
+}
+
+/// Says which session this is and who answers.
+fn introduce(
+    session: SessionId,
+    known: Option<&SessionRecord>,
+    choice: &AgentChoice,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let agent = choice.agent.name();
+    if out.is_json() {
+        out.json(&json!({ "session": session.to_string(), "agent": agent, "model": choice.model }))?;
+        return out.flush();
+    }
+    let name = known.map_or_else(|| session.to_string(), called);
+    let model = choice.model.as_deref().map(|model| format!(" · {}", visible_line(model)));
+    tell(&format!("{name} · {agent}{}", model.unwrap_or_default()));
+    Ok(())
+}

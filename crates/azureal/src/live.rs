@@ -1,0 +1,236 @@
+//! A turn as it is shown while it goes on.
+
+use azureal_core::agent::AgentOutput;
+use azureal_core::event::{Complete, ToolCall, ToolResult};
+use azureal_core::{Event, Seq, StoredEvent, Tool, visible, visible_line};
+use azureal_engine::Ingested;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::event_line::{Content, EventLine};
+use crate::failure::Failure;
+use crate::output::{Output, alarm, on_stderr, tell};
+use crate::spinner::Spinner;
+use crate::transcript::{Text, Transcript};
+
+/// How much of what a tool call is about is shown.
+const ABOUT_CHARS: usize = 100;
+
+/// Shows a turn: text as it is written, a line for every tool call once its outcome is known.
+pub(crate) struct Live<'a> {
+    out: &'a mut Output,
+    agent: &'static str,
+    spinner: Spinner,
+    /// What was shown of a text that is not finished.
+    open: String,
+    /// Whether the cursor stands behind something.
+    in_line: bool,
+    /// The calls that have no result yet, by their ids.
+    calls: Vec<(String, String)>,
+    /// How many events of the agent were shown.
+    events: u64,
+    last_error: Option<String>,
+}
+
+/// An event that is not stored yet.
+#[derive(Serialize)]
+struct LiveLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_seq: Option<u64>,
+    kind: &'a str,
+    #[serde(flatten)]
+    content: Content<'a>,
+}
+
+impl<'a> Live<'a> {
+    pub(crate) fn new(out: &'a mut Output, agent: &'static str) -> Self {
+        Self {
+            out,
+            agent,
+            spinner: Spinner::start(agent),
+            open: String::new(),
+            in_line: false,
+            calls: Vec::new(),
+            events: 0,
+            last_error: None,
+        }
+    }
+
+    /// Returns how many events of the agent were shown.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Returns the last error that the agent reported.
+    pub(crate) fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// Shows the prompt, which the agent does not repeat.
+    pub(crate) fn prompt(&mut self, prompt: &str) -> Result<(), Failure> {
+        if self.out.is_json() {
+            self.write_event(&Event::user(prompt), None)?;
+        }
+        Ok(())
+    }
+
+    /// Shows what a line of the agent says.
+    pub(crate) fn take(&mut self, output: &AgentOutput) -> Result<(), Failure> {
+        match output {
+            AgentOutput::Event(event) => {
+                self.events += 1;
+                self.event(event)
+            }
+            AgentOutput::Delta(text) if self.out.is_json() => {
+                self.out.json(&json!({ "delta": text }))?;
+                self.out.flush()
+            }
+            AgentOutput::Delta(text) => {
+                self.open.push_str(text);
+                self.write(&visible(text))
+            }
+            AgentOutput::Notice(text) => {
+                self.tell(&visible(text));
+                Ok(())
+            }
+            AgentOutput::Usage(_) => Ok(()),
+        }
+    }
+
+    /// Shows an event of the agent.
+    pub(crate) fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        if let Event::Error(error) = event {
+            self.last_error = Some(error.message.clone());
+        }
+        if self.out.is_json() {
+            return self.write_event(event, None);
+        }
+        match event {
+            Event::AssistantText(said) if said.subagent.is_none() => self.finished(&said.text),
+            Event::Plan(plan) => self.finished(&plan.content),
+            Event::ToolCall(call) => self.called(call),
+            Event::ToolResult(result) => self.answered(result),
+            Event::Error(error) => {
+                self.end_line()?;
+                self.tell(&alarm(&visible(&error.message)));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The finished text takes the place of what was shown of it: only what is missing is written.
+    fn finished(&mut self, text: &str) -> Result<(), Failure> {
+        let shown = std::mem::take(&mut self.open);
+        match text.strip_prefix(&shown) {
+            Some(rest) => self.write(&visible(rest))?,
+            None => {
+                self.end_line()?;
+                self.write(&visible(text))?;
+            }
+        }
+        self.end_line()
+    }
+
+    fn called(&mut self, call: &ToolCall) -> Result<(), Failure> {
+        self.end_line()?;
+        let about = Tool::named(&call.tool_name).key_text(&call.input);
+        let about: String = shortened(&about);
+        let indent = if call.subagent.is_some() { "  " } else { "" };
+        let line = format!("{indent}{} {about}", call.tool_name);
+        let line = visible_line(line.trim_end()).into_owned();
+        self.spinner.label(line.trim_start());
+        self.calls.push((call.tool_use_id.clone(), line));
+        Ok(())
+    }
+
+    fn answered(&mut self, result: &ToolResult) -> Result<(), Failure> {
+        let found = self.calls.iter().position(|(id, _)| *id == result.tool_use_id);
+        let line = match found {
+            Some(index) => self.calls.remove(index).1,
+            None => visible_line(&result.tool_name).into_owned(),
+        };
+        let waiting = self.calls.last().map_or(self.agent, |(_, line)| line.trim_start());
+        self.spinner.label(waiting);
+        let paint = self.out.paint();
+        let text = if result.is_error {
+            let why = result.content.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed");
+            format!("{} {line}: {}\n", paint.danger("✗"), visible_line(&shortened(why.trim())))
+        } else {
+            format!("{} {line}\n", paint.success("✓"))
+        };
+        self.end_line()?;
+        self.write(&text)
+    }
+
+    /// Shows how the turn ended, once it is stored.
+    pub(crate) fn end(&mut self, ingested: &Ingested) -> Result<(), Failure> {
+        self.end_line()?;
+        for (_, line) in std::mem::take(&mut self.calls) {
+            self.write(&format!("? {line}: no result\n"))?;
+        }
+        let complete = Event::Complete(ingested.complete.clone());
+        if self.out.is_json() {
+            let at = ingested.appended.map(|appended| (appended.first, appended.last));
+            return self.write_event(&complete, at);
+        }
+        self.spinner.hide();
+        self.out.flush()?;
+        tell(&closing(ingested, &ingested.complete));
+        Ok(())
+    }
+
+    /// Tells of something on standard error.
+    pub(crate) fn tell(&mut self, line: &str) {
+        self.spinner.hide();
+        tell(line);
+        if !self.in_line {
+            self.spinner.show();
+        }
+    }
+
+    fn write_event(&mut self, event: &Event, at: Option<(Seq, Seq)>) -> Result<(), Failure> {
+        let stored =
+            StoredEvent { seq: Seq::START, kind: event.kind().to_owned(), json: Ok(event.to_json()) };
+        let EventLine { kind, content, .. } = EventLine::of(&stored);
+        let (first_seq, seq) = at.map(|(first, last)| (first.0, last.0)).unzip();
+        self.out.json(&LiveLine { seq, first_seq, kind, content })?;
+        self.out.flush()
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.spinner.hide();
+        self.out.text(text)?;
+        self.out.flush()?;
+        self.in_line = !text.ends_with('\n');
+        if !self.in_line {
+            self.spinner.show();
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Result<(), Failure> {
+        self.open.clear();
+        if self.in_line { self.write("\n") } else { Ok(()) }
+    }
+}
+
+/// One line on how the turn ended, how long it took and what it used.
+fn closing(ingested: &Ingested, complete: &Complete) -> String {
+    let mut transcript = Transcript::new(on_stderr(), Text::Visible);
+    let text = transcript.event(&Event::Complete(complete.clone()));
+    format!("{} · {}", text.trim_end(), ingested.session)
+}
+
+fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(ABOUT_CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

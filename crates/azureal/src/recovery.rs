@@ -1,0 +1,83 @@
+//! Turns whose azureal died: stored by whoever comes next, and said so.
+
+use azureal_agents::registry;
+use azureal_core::SessionId;
+use azureal_core::event::Outcome;
+use azureal_engine::{Recovered, SpooledTurn, Spools};
+use azureal_process::ProcessIdentity;
+
+use crate::output::{tell, warn};
+use crate::place::Place;
+
+/// Stores what can be stored, tells of it in a line each, and returns what was found.
+///
+/// Nothing here stops a command: where the store cannot be written it can still be read.
+pub(crate) async fn recover(place: &Place) -> Vec<Recovered> {
+    let Some(spools) = place.spools() else { return Vec::new() };
+    let found = look(place, &spools).await;
+    found.iter().for_each(report);
+    found
+}
+
+async fn look(place: &Place, spools: &Spools) -> Vec<Recovered> {
+    let find = |name: &str| registry::find(name).ok();
+    azureal_engine::recover(&*place.store, spools, &find).await.unwrap_or_else(|error| {
+        warn(&error.to_string());
+        Vec::new()
+    })
+}
+
+fn report(found: &Recovered) {
+    match found {
+        Recovered::Stored(turn, ingested) => {
+            let ended = match ingested.complete.outcome {
+                Some(Outcome::Done) => "and had been finished",
+                _ => "and was not finished",
+            };
+            tell(&format!(
+                "recovered the turn of {} that was interrupted {ended}: {}",
+                name(turn),
+                who(turn)
+            ));
+        }
+        Recovered::Orphan(turn, process) => tell(&format!(
+            "the turn of {0} goes on without its azureal: {1}, process {2}; it is stored when it has ended, \
+             and `azureal cancel {0}` ends it",
+            name(turn),
+            who(turn),
+            process.pid
+        )),
+        Recovered::Running(..) => {}
+        Recovered::Failed(turn, error) => {
+            warn(&format!("the interrupted turn of {} could not be stored and is kept: {error}", name(turn)));
+        }
+        Recovered::Unreadable(path) => {
+            warn(&format!("{} says nothing of its turn; it is left where it is", path.display()));
+        }
+        Recovered::UnknownAgent(turn) => warn(&format!(
+            "the interrupted turn of {} is kept: this azureal does not know its agent {}",
+            name(turn),
+            turn.agent
+        )),
+    }
+}
+
+fn name(turn: &SpooledTurn) -> String {
+    format!("S{}", turn.session)
+}
+
+fn who(turn: &SpooledTurn) -> String {
+    format!(
+        "{}, since {}",
+        azureal_core::visible_line(&turn.agent),
+        azureal_core::visible_line(&turn.started_at)
+    )
+}
+
+/// Returns the agent of a session that runs on though its azureal has gone.
+pub(crate) fn orphan_of(found: &[Recovered], session: SessionId) -> Option<(&SpooledTurn, &ProcessIdentity)> {
+    found.iter().find_map(|found| match found {
+        Recovered::Orphan(turn, process) if turn.session_id() == Some(session) => Some((turn, process)),
+        _ => None,
+    })
+}

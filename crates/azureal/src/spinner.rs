@@ -1,0 +1,123 @@
+//! A sign of life on a terminal while one waits.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use azureal_core::visible_line;
+
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+const PACE: Duration = Duration::from_millis(100);
+
+/// Turns on standard error while nothing else is written; does nothing where that is no terminal.
+pub(crate) struct Spinner {
+    shared: Option<Arc<Shared>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    label: String,
+    since: Instant,
+    shown: bool,
+    turns: bool,
+    ended: bool,
+}
+
+impl Spinner {
+    /// Starts to turn, with this word beside it.
+    pub(crate) fn start(label: &str) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self { shared: None };
+        }
+        let state = State {
+            label: visible_line(label).into_owned(),
+            since: Instant::now(),
+            shown: false,
+            turns: true,
+            ended: false,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let turning = Arc::clone(&shared);
+        thread::spawn(move || turning.turn());
+        Self { shared: Some(shared) }
+    }
+
+    /// Clears the line, so that something else can be written.
+    pub(crate) fn hide(&self) {
+        self.change(|state| {
+            state.clear();
+            state.turns = false;
+        });
+    }
+
+    /// Goes on turning: the cursor stands at the beginning of a line.
+    pub(crate) fn show(&self) {
+        self.change(|state| state.turns = true);
+    }
+
+    /// Says what is waited for.
+    pub(crate) fn label(&self, label: &str) {
+        self.change(|state| {
+            state.label = visible_line(label).into_owned();
+            state.since = Instant::now();
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        if let Some(shared) = &self.shared {
+            change(&mut shared.lock());
+        }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.change(|state| {
+            state.clear();
+            state.ended = true;
+        });
+        if let Some(shared) = &self.shared {
+            shared.changed.notify_all();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self) {
+        let mut state = self.lock();
+        for frame in FRAMES.into_iter().cycle() {
+            if state.ended {
+                return;
+            }
+            if state.turns {
+                state.shown = true;
+                let seconds = state.since.elapsed().as_secs();
+                write_error(&format!("\r{frame} {} {seconds} s\x1b[K", state.label));
+            }
+            state = self.changed.wait_timeout(state, PACE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            write_error("\r\x1b[K");
+        }
+    }
+}
+
+fn write_error(text: &str) {
+    let mut stderr = io::stderr();
+    // It is an ornament: where it cannot be written, it is not missed.
+    drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+}

@@ -1,0 +1,179 @@
+//! One turn with an agent, driven and shown.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use azureal_core::agent::{AgentOutput, Permission};
+use azureal_core::event::Outcome;
+use azureal_core::{Event, Page, Seq, SessionId, SessionStore};
+use azureal_engine::{Driver, Ingested, Notice, Setup, Spools, Watcher};
+use futures_executor::block_on;
+
+use crate::agent_choice::AgentChoice;
+use crate::failure::Failure;
+use crate::interrupts::Interrupts;
+use crate::live::Live;
+use crate::output::{Output, warn};
+use crate::place::Place;
+
+/// How many events are read at once.
+const PAGE: usize = 100;
+
+/// What is asked, of whom and in which session.
+pub(crate) struct Ask<'a> {
+    pub(crate) session: SessionId,
+    pub(crate) choice: &'a AgentChoice,
+    pub(crate) prompt: &'a str,
+    pub(crate) permission: Option<Permission>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// What the driver says while it drives.
+enum Heard {
+    Began(Watcher),
+    Told(String),
+}
+
+/// Takes a turn, shows it, and returns how it ended once it is stored.
+///
+/// The turn is driven on a thread of its own, so that neither a slow terminal nor a closed pipe can hold it up.
+pub(crate) fn take_turn(
+    place: &Place,
+    spools: &Spools,
+    interrupts: &Interrupts,
+    ask: &Ask<'_>,
+    out: &mut Output,
+) -> Result<Ingested, Failure> {
+    let directory = place.project.directory();
+    let (driver, controls) = Driver::new(Setup {
+        store: &*place.store,
+        spools,
+        agent: ask.choice.agent,
+        program: &ask.choice.program,
+        session: ask.session,
+        model: ask.choice.model.as_deref(),
+        permission: ask.permission,
+        directory,
+        in_git: place.project.is_in_git(),
+        timeout: ask.timeout,
+    });
+    let mut live = Live::new(out, ask.choice.agent.name());
+    let mut shown = live.prompt(ask.prompt);
+    interrupts.cancel(controls);
+    let driven = thread::scope(|scope| {
+        let (sender, heard) = mpsc::channel();
+        let driving = scope.spawn(move || {
+            driver.run(ask.prompt, &mut |notice| {
+                let heard = match notice {
+                    Notice::Began { watcher, .. } => Heard::Began(watcher),
+                    Notice::Tell(text) => Heard::Told(text.to_owned()),
+                    Notice::Stored(_) => return,
+                };
+                // Whoever does not listen any more does not want to know.
+                drop(sender.send(heard));
+            })
+        });
+        for heard in heard {
+            match heard {
+                Heard::Began(watcher) if shown.is_ok() => shown = watch(watcher, &mut live, ask, directory),
+                Heard::Began(_) => {}
+                Heard::Told(text) => live.tell(&azureal_core::visible(&text)),
+            }
+        }
+        driving.join()
+    });
+    interrupts.rest();
+    let ingested = match driven {
+        Ok(Some(Ok(ingested))) => ingested,
+        Ok(Some(Err(error))) => {
+            return Err(Failure::new("not_stored", format!("the turn could not be stored: {error}"))
+                .with_hint("what the agent printed is kept, and the next azureal tries again"));
+        }
+        Ok(None) | Err(_) => return Err(Failure::new("failed", "the turn was lost")),
+    };
+    // Before any complaint of the output: the turn is stored, whoever reads it.
+    shown?;
+    show_rest(&*place.store, &ingested, &mut live)?;
+    live.end(&ingested)?;
+    if let Some(path) = &ingested.kept {
+        warn(&format!("not all that was printed could be read; it is kept as {}", path.display()));
+    }
+    match failure_of(&ingested, &live) {
+        Some(failure) => Err(failure),
+        None => Ok(ingested),
+    }
+}
+
+/// Shows what a run prints until it has ended.
+fn watch(mut watcher: Watcher, live: &mut Live<'_>, ask: &Ask<'_>, directory: &Path) -> Result<(), Failure> {
+    loop {
+        match watcher.next_outputs() {
+            Ok(Some(outputs)) => {
+                for mut output in outputs {
+                    complete_init(&mut output, ask, directory);
+                    live.take(&output)?;
+                }
+            }
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                // The turn goes on, and what was not shown is shown when it is stored.
+                live.tell(&azureal_core::visible(&error.to_string()));
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Fills in what an agent does not say of itself, as it is stored.
+fn complete_init(output: &mut AgentOutput, ask: &Ask<'_>, directory: &Path) {
+    if let AgentOutput::Event(Event::Init(init)) = output {
+        if init.cwd.is_empty() {
+            init.cwd = directory.display().to_string();
+        }
+        if init.model.is_empty() {
+            init.model = ask.choice.model.clone().unwrap_or_default();
+        }
+    }
+}
+
+/// Shows the events that are known only since the run has ended: all but the prompt, what was shown, and the end.
+fn show_rest(store: &dyn SessionStore, ingested: &Ingested, live: &mut Live<'_>) -> Result<(), Failure> {
+    let Some(appended) = ingested.appended else { return Ok(()) };
+    let mut after = Seq(appended.first.0.saturating_add(live.events()));
+    while after < appended.last {
+        let page = block_on(store.read(ingested.session, Page::After(after, PAGE)))?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for stored in page.iter().take_while(|stored| stored.seq < appended.last) {
+            if let Ok(event) = stored.event() {
+                live.event(&event)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failure_of(ingested: &Ingested, live: &Live<'_>) -> Option<Failure> {
+    let session = ingested.session;
+    let why = live.last_error().map(|error| format!(": {error}")).unwrap_or_default();
+    let shown = format!("`azureal show {session}` shows what came, and the session can go on");
+    match ingested.complete.outcome {
+        Some(Outcome::Done) => None,
+        None if ingested.complete.success => None,
+        Some(Outcome::Cancelled) => {
+            Some(Failure::cancelled(format!("the turn of {session} was cancelled")).with_hint(shown))
+        }
+        Some(Outcome::Timeout) => {
+            Some(Failure::new("timeout", format!("the turn of {session} took too long")).with_hint(shown))
+        }
+        Some(Outcome::Interrupted) => Some(
+            Failure::new("interrupted", format!("the turn of {session} was interrupted{why}"))
+                .with_hint(shown),
+        ),
+        Some(Outcome::Failed) | None => {
+            Some(Failure::new("failed", format!("the turn of {session} failed{why}")).with_hint(shown))
+        }
+    }
+}

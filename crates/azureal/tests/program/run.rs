@@ -1,0 +1,375 @@
+//! run, and what is left when it does not end as it should.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use azureal_testkit::model_server::ModelServer;
+use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_asked};
+use serde_json::{Value, json};
+
+use crate::world::{Ran, World};
+
+/// What the real program printed when it was recorded: a text, a tool call, a text.
+const RECORDED: &str =
+    include_str!("../../../agents/tests/fixtures/claude/current/partial-messages/stdout.jsonl");
+/// How many of its lines come before the first finished text.
+const BEGINNING: usize = 19;
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Puts a program `claude` on the path that prints the beginning of the recording, does something, and prints the rest.
+fn fake_claude(world: &World, in_between: &str) {
+    let lines: Vec<&str> = RECORDED.lines().collect();
+    let start = world.file("bin/start.jsonl", &format!("{}\n", lines[..BEGINNING].join("\n")));
+    let rest = world.file("bin/rest.jsonl", &format!("{}\n", lines[BEGINNING..].join("\n")));
+    let script = format!(
+        "#!/bin/sh\ncat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'\n",
+        start.display(),
+        rest.display()
+    );
+    let program = world.file("bin/claude", &script);
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The program with the fake agent on its path.
+fn command(world: &World, arguments: &[&str]) -> Command {
+    let mut command = world.command(arguments);
+    command.env("PATH", format!("{}:/usr/bin:/bin", world.path("bin").display()));
+    command
+}
+
+fn start(world: &World, arguments: &[&str]) -> Child {
+    command(world, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn finish(world: &World, child: Child) -> Ran {
+    world.ran(child.wait_with_output().unwrap())
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT, "{what} did not happen");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn spooled(world: &World, extension: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(world.path("p/.azureal/spool")) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
+}
+
+/// Waits until the fake agent has said all that it says before it goes on.
+#[track_caller]
+fn wait_for_beginning(world: &World) {
+    wait_until("the beginning of the answer", || {
+        spooled(world, "jsonl")
+            .iter()
+            .any(|path| fs::read_to_string(path).is_ok_and(|text| text.lines().count() >= BEGINNING))
+    });
+}
+
+fn kinds(world: &World, session: &str) -> Vec<String> {
+    let lines = world.run(&["show", session, "--json"]).json_lines();
+    lines.iter().map(|line| line["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+fn last_event(world: &World, session: &str) -> Value {
+    world.run(&["show", session, "--json"]).json_lines().pop().unwrap()
+}
+
+fn signal(child: &Child, signal: &str) {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_session_goes_on_with_whoever_answers() {
+    let world = World::new();
+    let ran = world.run(&["run", "-a", "offline", "Where is the key?"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(ran.stdout.starts_with("Ada here") && ran.stdout.contains("“Where is the key?”"), "{ran}");
+    assert!(ran.stderr.starts_with("S1 · offline\n✓ done in "), "{ran}");
+
+    let ran = world.run(&["run", "-c", "-m", "ben", "What did I ask?"]);
+    assert!(ran.stdout.contains("Until now you asked “Where is the key?”"), "{ran}");
+    let ran = world.run(&["run", "-s", "S1", "More"]);
+    assert!(ran.stdout.starts_with("Ada here"), "{ran}");
+    let prompts: Vec<Value> = world
+        .run(&["show", "S1", "--json"])
+        .json_lines()
+        .into_iter()
+        .filter(|line| line["kind"] == "UserMessage")
+        .map(|line| line["data"]["content"].clone())
+        .collect();
+    assert_eq!(prompts, ["Where is the key?", "What did I ask?", "More"]);
+    assert_eq!(spooled(&world, "jsonl").len() + spooled(&world, "turn").len(), 0);
+}
+
+#[test]
+fn a_name_makes_a_session_and_a_number_does_not() {
+    let world = World::new();
+    for prompt in ["one", "two"] {
+        assert_eq!(world.run(&["run", "-a", "offline", "-s", "topic", prompt]).code, 0);
+    }
+    assert_eq!(world.run(&["run", "-a", "offline", "--name", "other", "three"]).code, 0);
+    // The beginning of a name is enough.
+    assert_eq!(world.run(&["run", "-s", "top", "four"]).code, 0);
+    let list = world.run(&["list", "--json"]).json();
+    let names: Vec<_> = list.as_array().unwrap().iter().map(|session| &session["name"]).collect();
+    assert_eq!(names, ["topic", "other"]);
+    insta::assert_snapshot!(world.run(&["run", "-s", "S9", "x"]), @r"
+    exit code 1
+    --- stderr
+    error: session S9 is not in this store
+    hint: `azureal list --all` shows what is there
+    ");
+}
+
+#[test]
+fn a_machine_without_agents_says_so() {
+    let world = World::new();
+    let ran = world.run(&["run", "x"]);
+    assert!(ran.stderr.starts_with("no agent is installed, so the built-in offline agent answers"), "{ran}");
+    insta::assert_snapshot!(world.run(&["run", "-a", "codex", "x"]), @r"
+    exit code 1
+    --- stderr
+    error: codex is not installed: it is not on the PATH
+    hint: install it, or name another with `-a`; `azureal agents` shows which there are
+    ");
+    insta::assert_snapshot!(world.run(&["run", "-a", "eliza", "x"]), @r#"
+    exit code 1
+    --- stderr
+    error: there is no agent "eliza"; there are claude, codex, offline
+    hint: `azureal agents` shows which are installed
+    "#);
+    assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 1, "nothing else was made");
+}
+
+#[test]
+fn a_prompt_is_needed() {
+    let world = World::new();
+    for arguments in [&["run"][..], &["run", " "], &["run", "-c", ""]] {
+        let ran = world.run(arguments);
+        assert_eq!(ran.code, 2, "{ran}");
+        assert!(ran.stderr.starts_with("error: there is no prompt"), "{ran}");
+    }
+    assert!(!world.store().exists());
+    assert_eq!(world.run(&["run", "-c", "x"]).code, 1, "there is nothing to go on with");
+}
+
+#[test]
+fn the_prompt_comes_from_both_sides() {
+    let world = World::new();
+    let run = |arguments: &[&str], input: &str| {
+        let mut child =
+            world.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let line = String::from_utf8(output.stdout).unwrap().lines().nth(1).unwrap().to_owned();
+        serde_json::from_str::<Value>(&line).unwrap()["data"]["content"].clone()
+    };
+    let arguments = ["run", "-a", "offline", "--json"];
+    assert_eq!(run(&arguments, "only this\n"), "only this");
+    let both = [&arguments[..], &["Look:"]].concat();
+    assert_eq!(run(&both, "a\nb\n"), "Look:\n\na\nb");
+    assert_eq!(run(&both, ""), "Look:");
+}
+
+#[test]
+fn an_open_and_silent_input_is_not_waited_for() {
+    let world = World::new();
+    let mut child = world
+        .command(&["run", "-a", "offline", "x"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let open = child.stdin.take();
+    wait_until("the end", || child.try_wait().unwrap().is_some());
+    drop(open);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn programs_get_every_event_as_it_happens() {
+    let world = World::new();
+    fake_claude(&world, "");
+    let ran = finish(&world, start(&world, &["run", "--json", "Do it"]));
+    assert_eq!(ran.code, 0, "{ran}");
+    let lines = ran.json_lines();
+    assert_eq!(lines[0], json!({"session": "S1", "agent": "claude", "model": null}));
+    assert_eq!(lines[1], json!({"kind": "UserMessage", "data": {"content": "Do it"}}));
+    let deltas: String = lines.iter().filter_map(|line| line["delta"].as_str()).collect();
+    assert_eq!(deltas, "I will run a command.Finished streaming.");
+    let last = lines.last().unwrap();
+    assert_eq!((&last["kind"], &last["first_seq"], &last["seq"]), (&json!("Complete"), &json!(1), &json!(8)));
+    let live: Vec<_> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
+    assert_eq!(live, kinds(&world, "S1"), "what was shown is what is stored");
+}
+
+#[test]
+fn people_see_text_and_one_line_for_each_tool() {
+    let world = World::new();
+    fake_claude(&world, "");
+    let ran = finish(&world, start(&world, &["run", "Do it"]));
+    let ended = ran.stderr.lines().last().unwrap();
+    assert!(
+        ended.starts_with("✓ done in ") && ended.ends_with(", $0.0020, 200 tokens in, 40 out · S1"),
+        "{ran}"
+    );
+    insta::assert_snapshot!(ran.stdout, @r"
+    I will run a command.
+    ✓ Bash echo streamed output here
+    Finished streaming.
+    ");
+}
+
+#[test]
+fn one_turn_at_a_time() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1000");
+    let first = start(&world, &["run", "-s", "work", "Do it"]);
+    wait_for_beginning(&world);
+    let second = finish(&world, start(&world, &["run", "-s", "work", "And this"]));
+    assert_eq!(second.code, 1, "{second}");
+    let expected =
+        format!("error: a turn of S1 is running: claude since [time], run by process {}\n", first.id());
+    assert!(second.stderr.starts_with(&expected), "{second}");
+    assert!(second.stderr.contains("azureal cancel S1") && second.stderr.contains("azureal fork S1"));
+    assert_eq!(world.run(&["run", "-a", "offline", "-s", "elsewhere", "x"]).code, 0, "others are free");
+    signal(&first, "-INT");
+    assert_eq!(finish(&world, first).code, 130);
+}
+
+#[test]
+fn an_interrupt_cancels_and_keeps_what_came() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1000");
+    let child = start(&world, &["run", "Do it"]);
+    wait_for_beginning(&world);
+    signal(&child, "-INT");
+    let ran = finish(&world, child);
+    assert_eq!(ran.code, 130, "{ran}");
+    assert!(ran.stderr.contains("error: the turn of S1 was cancelled"), "{ran}");
+    assert!(ran.stdout.starts_with("I will run"), "{ran}");
+    assert_eq!(kinds(&world, "S1"), ["UserMessage", "Init", "Reasoning", "AssistantText", "Complete"]);
+    assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
+    assert_eq!(spooled(&world, "jsonl").len(), 0);
+    assert_eq!(world.run(&["run", "-c", "-a", "offline", "Go on"]).code, 0);
+}
+
+#[test]
+fn a_turn_that_takes_too_long_is_stopped() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1000");
+    let ran = finish(&world, start(&world, &["run", "--timeout", "0.5", "Do it"]));
+    assert_eq!(ran.code, 1, "{ran}");
+    assert!(ran.stderr.contains("error: the turn of S1 took too long"), "{ran}");
+    assert_eq!(last_event(&world, "S1")["data"]["outcome"], "timeout");
+}
+
+#[test]
+fn an_agent_that_dies_is_a_failure_and_no_loss() {
+    let world = World::new();
+    fake_claude(&world, "echo 'out of luck' >&2; kill -9 $$");
+    let ran = finish(&world, start(&world, &["run", "--json", "Do it"]));
+    assert_eq!(ran.code, 1, "{ran}");
+    let error: Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
+    assert_eq!(error["error"]["kind"], "interrupted", "{ran}");
+    let live: Vec<Value> = ran.json_lines().into_iter().filter(|line| !line["kind"].is_null()).collect();
+    let live: Vec<_> = live.iter().map(|line| line["kind"].as_str().unwrap()).collect();
+    assert_eq!(live, kinds(&world, "S1"));
+    assert!(live.ends_with(&["AssistantText", "Error", "Complete"]), "{live:?}");
+}
+
+#[test]
+fn a_turn_whose_azureal_was_killed_is_recovered_once() {
+    let world = World::new();
+    let gate = world.path("gate");
+    fake_claude(&world, &format!("while ! test -e '{}'; do sleep 0.05; done", gate.display()));
+    let mut child = start(&world, &["run", "Do it"]);
+    wait_for_beginning(&world);
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let ran = world.run(&["list", "--json"]);
+    assert!(
+        ran.stderr.starts_with("the turn of S1 goes on without its azureal: claude, since [time]"),
+        "{ran}"
+    );
+    fs::write(&gate, "").unwrap();
+    let mut reports = Vec::new();
+    wait_until("the recovery", || {
+        reports.push(world.run(&["list"]).stderr);
+        reports.last().unwrap().starts_with("recovered")
+    });
+    assert_eq!(
+        reports.last().unwrap(),
+        "recovered the turn of S1 that was interrupted and had been finished: claude, since [time]\n"
+    );
+    assert_eq!(world.run(&["list"]).stderr, "");
+    let stored = kinds(&world, "S1");
+    assert_eq!(stored.iter().filter(|kind| *kind == "UserMessage").count(), 1);
+    assert_eq!(last_event(&world, "S1")["data"]["outcome"], "done");
+}
+
+#[test]
+fn the_next_prompt_waits_for_an_agent_that_was_left_behind() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1");
+    let mut child = start(&world, &["run", "Do it"]);
+    wait_for_beginning(&world);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ran = world.run(&["run", "-c", "-a", "offline", "What happened?"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(ran.stderr.contains("recovered the turn of S1") && ran.stdout.contains("Bash"), "{ran}");
+}
+
+#[test]
+fn one_session_spans_the_real_programs() {
+    let Some(agents) = Agents::find() else { return };
+    let server = ModelServer::scripted(["The colour is red.", "Codex has heard of red.", "Claude is back."]);
+    let home = AgentHome::new(&agents, &server);
+    let run = |agent: &str, prompt: &str| {
+        let mut command = home.command(env!("CARGO_BIN_EXE_azureal"));
+        let arguments = ["run", "-s", "topic", "-a", agent, "--permission", "read", prompt];
+        let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let prompts = ["Which colour?", "And now?", "Last one"];
+    assert_eq!(run("claude", prompts[0]), "The colour is red.\n");
+    assert_eq!(run("codex", prompts[1]), "Codex has heard of red.\n");
+    assert_eq!(run("claude", prompts[2]), "Claude is back.\n");
+
+    let requests = server.requests();
+    let told: Vec<String> = requests.iter().map(|request| request.user_texts().join("\n")).collect();
+    assert_eq!(told.len(), 3);
+    assert!(!told[0].contains("azureal-session-context"), "{}", told[0]);
+    for text in &told[1..] {
+        assert_eq!(text.matches("<azureal-session-context>").count(), 1, "{text}");
+        assert_eq!(text.matches("</azureal-session-context>").count(), 1, "{text}");
+        assert!(text.contains("Which colour?") && text.contains("The colour is red."), "{text}");
+    }
+    assert!(told[2].contains("Codex has heard of red."), "{}", told[2]);
+
+    let mut show = home.command(env!("CARGO_BIN_EXE_azureal"));
+    let shown = String::from_utf8(show.args(["show", "topic", "--json"]).output().unwrap().stdout).unwrap();
+    assert!(!shown.contains("azureal-session-context"), "{shown}");
+    let events = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let asked: Vec<Value> = events
+        .filter(|event| event["kind"] == "UserMessage")
+        .map(|event| event["data"]["content"].clone())
+        .collect();
+    assert_eq!(asked, prompts);
+    assert_nobody_else_was_asked(&server);
+}
