@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::commands::{completions, context, export, fork, import, list, offline, rename, rm, run, show};
+use crate::commands::{
+    agents, cancel, completions, context, demo, export, fork, import, list, offline, ps, rename, rm, run,
+    show,
+};
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::place::Place;
@@ -83,6 +86,10 @@ enum Command {
     Fork(fork::Args),
     Import(import::Args),
     Export(export::Args),
+    Ps(ps::Args),
+    Cancel(cancel::Args),
+    Agents(agents::Args),
+    Demo(demo::Args),
     Completions(completions::Args),
     #[command(name = azureal_agents::offline::SUBCOMMAND, hide = true)]
     Offline(offline::Args),
@@ -121,6 +128,11 @@ impl Cli {
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
         }
+        match &command {
+            Command::Agents(args) => return agents::run(args, &mut out).and_then(|()| out.flush()),
+            Command::Demo(args) => return demo::run(args, &mut out),
+            _ => {}
+        }
         let place = Place::open(global.store.as_deref().map(Path::new))?;
         let found = futures_executor::block_on(recovery::recover(&place));
         // Turns are driven by threads, and wait for the store on their own.
@@ -137,7 +149,14 @@ impl Cli {
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
                 Command::Import(args) => import::run(args, &place, &mut out).await,
                 Command::Export(args) => export::run(args, &place, &mut out).await,
-                Command::Completions(_) | Command::Offline(_) | Command::Run(_) => Ok(()),
+                Command::Ps(args) => ps::run(args, &found, &mut out),
+                Command::Cancel(args) => cancel::run(args, &place, &found, &mut out).await,
+                // Done above.
+                Command::Run(_)
+                | Command::Agents(_)
+                | Command::Demo(_)
+                | Command::Completions(_)
+                | Command::Offline(_) => Ok(()),
             }?;
             out.flush()
         })

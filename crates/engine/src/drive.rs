@@ -272,7 +272,7 @@ impl<'a> Driver<'a> {
             stderr: run.spool.errors_text(STDERR_BYTES),
             fragment: Vec::new(),
             duration: run.started.elapsed(),
-            stopped: run.stopped,
+            stopped: run.stopped.or_else(|| run.spool.is_cancelled().then_some(Outcome::Cancelled)),
         };
         // Should we die before it is stored, whoever finds it knows how it ended.
         if let Err(error) = run.spool.note_ended(&ending) {

@@ -63,6 +63,7 @@ async fn recover_one(
         let ending = spool.ended().unwrap_or_else(|| Ending {
             stderr: spool.errors_text(STDERR_BYTES),
             duration: Duration::ZERO,
+            stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
         ingest(store, agent, spool, ending).await

@@ -110,6 +110,8 @@ enum HeaderLine {
     Turn(SpooledTurn),
     Process(SpooledProcess),
     Ended(SpooledEnding),
+    /// Somebody who does not run the turn ends it.
+    Cancel,
 }
 
 /// A spool that is ours: nobody else touches it while we hold this.
@@ -178,6 +180,20 @@ impl Spools {
         Ok(spool)
     }
 
+    /// Notes that a turn which somebody else runs is about to be ended on purpose, so that it is stored as
+    /// cancelled. One that is stored already is left as it is.
+    pub fn note_cancel(&self, turn: &SpooledTurn) -> Result<(), SpoolError> {
+        let path = self.folder.join(format!("{}.{HEADER}", turn.run));
+        match OpenOptions::new().append(true).open(&path) {
+            // One write, so that it does not fall into a line of the owner.
+            Ok(mut header) => {
+                header.write_all(line_of(&HeaderLine::Cancel, &path)?.as_bytes()).map_err(at(&path))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -235,6 +251,7 @@ impl Spools {
                 HeaderLine::Turn(line) => turn = Some(line),
                 HeaderLine::Process(line) => process = Some(line),
                 HeaderLine::Ended(line) => ended = Some(line),
+                HeaderLine::Cancel => {}
             }
         }
         let Some(turn) = turn else { return Ok(Some(Found::Unreadable(header_path.to_owned()))) };
@@ -262,6 +279,12 @@ impl Spool {
     /// Returns how the process ended, if somebody saw it.
     pub fn ended(&self) -> Option<Ending> {
         self.ended.clone().map(Ending::from)
+    }
+
+    /// Says whether somebody else has ended the turn on purpose: see [`Spools::note_cancel`].
+    pub fn is_cancelled(&self) -> bool {
+        let text = fs::read_to_string(&self.header_path).unwrap_or_default();
+        text.lines().any(|line| matches!(serde_json::from_str(line), Ok(HeaderLine::Cancel)))
     }
 
     /// Returns where the output lies.
@@ -328,10 +351,14 @@ impl Spool {
     }
 
     fn write(&mut self, line: &HeaderLine) -> Result<(), SpoolError> {
-        let mut text = serde_json::to_string(line).map_err(|error| at(&self.header_path)(error.into()))?;
-        text.push('\n');
+        let text = line_of(line, &self.header_path)?;
         self.header.write_all(text.as_bytes()).map_err(at(&self.header_path))
     }
+}
+
+fn line_of(line: &HeaderLine, path: &Path) -> Result<String, SpoolError> {
+    let text = serde_json::to_string(line).map_err(|error| at(path)(error.into()))?;
+    Ok(text + "\n")
 }
 
 fn remove(path: &Path) -> Result<(), SpoolError> {
@@ -403,6 +430,23 @@ mod tests {
         assert_eq!(fs::read(spool.output_path()).unwrap(), b"line\n");
         spool.remove().unwrap();
         assert_eq!(fs::read_dir(folder.path().join("spool")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_turn_of_somebody_else_can_be_cancelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path());
+        let mut spool = spools.begin(turn("a")).unwrap();
+        assert!(!spool.is_cancelled());
+        spools.note_cancel(&turn("a")).unwrap();
+        assert!(spool.is_cancelled());
+        spool.note_ended(&ending()).unwrap();
+        drop(spool);
+        let Some(Found::Orphan(spool)) = spools.find().unwrap().pop() else { panic!() };
+        assert_eq!((spool.is_cancelled(), spool.ended()), (true, Some(ending())));
+        spool.remove().unwrap();
+        spools.note_cancel(&turn("a")).unwrap();
+        assert!(spools.find().unwrap().is_empty(), "one that is gone stays so");
     }
 
     #[test]

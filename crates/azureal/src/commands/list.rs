@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = 24;
 ///
 /// Those of the current worktree, or of all worktrees with `--all`. ✓ and ✗ say how the last turn ended. A
 /// terminal shows 50 sessions, unless `-n` says otherwise; a program gets all of them.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(
     visible_alias = "ls",
     after_long_help = "\

@@ -1,12 +1,16 @@
 //! The commands, one file each: what it takes, and what it does.
 
+pub(crate) mod agents;
+pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod context;
+pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod offline;
+pub(crate) mod ps;
 pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;

@@ -5,8 +5,22 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 10] =
-    ["run", "list", "show", "context", "rename", "rm", "fork", "import", "export", "completions"];
+const COMMANDS: [&str; 14] = [
+    "run",
+    "list",
+    "show",
+    "context",
+    "rename",
+    "rm",
+    "fork",
+    "import",
+    "export",
+    "ps",
+    "cancel",
+    "agents",
+    "demo",
+    "completions",
+];
 
 fn page() -> String {
     let world = World::new();

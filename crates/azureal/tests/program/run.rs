@@ -335,6 +335,105 @@ fn the_next_prompt_waits_for_an_agent_that_was_left_behind() {
 }
 
 #[test]
+fn a_running_turn_is_shown_and_cancelled_from_elsewhere() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1000");
+    assert_eq!(world.run(&["ps"]).stderr, "no turn is running\n");
+    let child = start(&world, &["run", "-s", "work", "-m", "opus", "Do it"]);
+    wait_for_beginning(&world);
+    let running = world.run(&["ps", "--json"]).json();
+    let turn = &running[0];
+    assert_eq!(running.as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&turn["session"], &turn["agent"], &turn["model"], &turn["orphan"]),
+        (&json!("S1"), &json!("claude"), &json!("opus"), &json!(false))
+    );
+    assert_eq!(
+        world.run(&["ps"]).quiet(),
+        format!("S1 · claude/opus · process {} · since [time]\n", turn["pid"])
+    );
+
+    assert_eq!(world.run(&["cancel", "work"]).quiet(), "cancelled the turn of S1 work\n");
+    let ran = finish(&world, child);
+    assert_eq!(ran.code, 130, "{ran}");
+    assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
+    assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
+    insta::assert_snapshot!(world.run(&["cancel", "S1"]), @r"
+    exit code 1
+    --- stderr
+    error: no turn of S1 work is running
+    hint: `azureal ps` shows which are
+    ");
+}
+
+#[test]
+fn an_agent_that_was_left_behind_is_cancelled_and_stored() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1000");
+    let mut child = start(&world, &["run", "Do it"]);
+    wait_for_beginning(&world);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(world.run(&["ps", "--json"]).json()[0]["orphan"], true);
+    let ran = world.run(&["cancel", "S1"]);
+    assert_eq!(ran.stdout, "cancelled the turn of S1\n", "{ran}");
+    assert!(ran.stderr.contains("recovered the turn of S1"), "{ran}");
+    assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
+    assert_eq!(world.run(&["ps", "--json"]).quiet(), "[]\n");
+}
+
+#[test]
+fn agents_are_shown_as_they_are_installed() {
+    let world = World::new();
+    let agents = |world: &World, arguments: &[&str]| finish(world, start(world, arguments));
+    assert_eq!(
+        agents(&world, &["agents"]).quiet(),
+        "claude   not installed\ncodex    not installed\noffline  built in\n"
+    );
+    for (name, script) in
+        [("claude", "echo; echo '2.0 (Claude\u{1b}[2J Code)'"), ("codex", "exec sleep 1000")]
+    {
+        let program = world.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let lines = agents(&world, &["agents"]).quiet();
+    let lines: Vec<&str> = lines.lines().collect();
+    assert!(lines[0].starts_with("claude   2.0 (Claude␛[2J Code)  ") && lines[0].ends_with("/bin/claude"));
+    assert!(lines[1].starts_with("codex    does not say its version "), "{lines:?}");
+    let shown = agents(&world, &["agents", "--json"]).json();
+    assert_eq!((&shown[1]["installed"], &shown[1]["version"]), (&json!(true), &json!(null)));
+    assert_eq!((&shown[2]["agent"], &shown[2]["built_in"]), (&json!("offline"), &json!(true)));
+}
+
+#[test]
+fn the_demo_explains_itself_and_leaves_a_store() {
+    let world = World::new();
+    fs::create_dir(world.path("empty")).unwrap();
+    let demo = |arguments: &[&str]| {
+        let mut command = world.command(arguments);
+        world.ran(command.current_dir(world.path("empty")).output().unwrap())
+    };
+    let ran = demo(&["demo", "tour"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    for part in [
+        "azureal run -a offline/ada \"The login fails",
+        "Until now you asked “The login fails",
+        "   | <azureal-session-context>\n",
+        "   | What did I ask before you came?\n",
+        "azureal -C [folder]/empty/tour show S1\n",
+        "The store of this tour is [folder]/empty/tour/.azureal/sessions.azs;",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {ran}");
+    }
+    let shown = demo(&["-C", "tour", "show", "S1", "--json"]);
+    assert!(!shown.stdout.contains("azureal-session-context"), "{shown}");
+    let asked = shown.json_lines().iter().filter(|line| line["kind"] == "UserMessage").count();
+    assert_eq!(asked, 3);
+    let again = demo(&["demo", "tour"]);
+    assert_eq!((again.code, again.stdout.as_str()), (3, ""), "{again}");
+}
+
+#[test]
 fn one_session_spans_the_real_programs() {
     let Some(agents) = Agents::find() else { return };
     let server = ModelServer::scripted(["The colour is red.", "Codex has heard of red.", "Claude is back."]);

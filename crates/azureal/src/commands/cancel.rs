@@ -1,0 +1,64 @@
+use azureal_engine::{RUN_MARKER, Recovered, SpooledTurn};
+use azureal_process::{Marker, Patience, ProcessIdentity, stop};
+
+use super::SessionArg;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+use crate::recovery::recover;
+use crate::resolve::{called, resolve};
+
+/// End the running turn of a session
+///
+/// The agent is asked to end, then made to, and nothing that it started is left. What it said so far is kept.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal cancel S3
+  azureal ps --json | jq -r '.[].session' | xargs -n1 azureal cancel")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+}
+
+pub(crate) async fn run(
+    args: &Args,
+    place: &Place,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let record = resolve(&*place.store, &args.session.session).await?;
+    let of_session = |turn: &SpooledTurn| turn.session_id() == Some(record.id);
+    let running = found.iter().find_map(|found| match found {
+        Recovered::Running(turn, process) if of_session(turn) => {
+            let process = process.as_ref()?;
+            Some((turn, ProcessIdentity { pid: process.pid, started: process.began.clone() }, false))
+        }
+        Recovered::Orphan(turn, process) if of_session(turn) => Some((turn, process.clone(), true)),
+        _ => None,
+    });
+    let Some((turn, process, is_orphan)) = running else {
+        return Err(Failure::new("not_running", format!("no turn of {} is running", called(&record)))
+            .with_hint("`azureal ps` shows which are"));
+    };
+    let marker = Marker::new(RUN_MARKER, turn.run.clone())
+        .map_err(|error| Failure::new("unreadable", error.to_string()))?;
+    if let Some(spools) = place.spools() {
+        spools.note_cancel(turn).map_err(|error| Failure::file(&error.path, &error.source))?;
+    }
+    let report = stop(&process, &marker, &Patience::default());
+    if let Some(survivor) = report.survivors.first() {
+        return Err(Failure::new("not_stopped", format!("process {} could not be ended", survivor.pid))
+            .with_hint("it may belong to somebody else, or hang in the system"));
+    }
+    if is_orphan {
+        // Nobody else waits for it.
+        recover(place).await;
+    }
+    if out.is_json() {
+        return out.json(&serde_json::json!({
+            "session": record.id.to_string(), "agent": turn.agent, "pid": process.pid
+        }));
+    }
+    out.line(&format!("cancelled the turn of {}", called(&record)))
+}

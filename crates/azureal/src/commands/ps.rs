@@ -1,0 +1,70 @@
+use azureal_core::visible_line;
+use azureal_engine::{Recovered, SpooledTurn};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::{Output, tell};
+
+/// Show the turns that are running, of every azureal on this store
+///
+/// With `--json`, an array of `{"session","agent","model","pid","since","orphan"}`. An orphan is an agent that goes on
+/// though its azureal has gone; its turn is stored by the next azureal after it has ended.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal ps
+  azureal ps --json | jq -r '.[].session'")]
+pub(crate) struct Args {}
+
+/// A turn that is running.
+struct Running<'a> {
+    turn: &'a SpooledTurn,
+    pid: Option<u32>,
+    orphan: bool,
+}
+
+pub(crate) fn run(_: &Args, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
+    let running: Vec<Running<'_>> = found.iter().filter_map(Running::of).collect();
+    if out.is_json() {
+        return out.json(&running.iter().map(Running::json).collect::<Vec<_>>());
+    }
+    if running.is_empty() {
+        tell("no turn is running");
+    }
+    for running in &running {
+        out.line(&running.line())?;
+    }
+    Ok(())
+}
+
+impl<'a> Running<'a> {
+    fn of(found: &'a Recovered) -> Option<Self> {
+        match found {
+            Recovered::Running(turn, process) => {
+                Some(Self { turn, pid: process.as_ref().map(|process| process.pid), orphan: false })
+            }
+            Recovered::Orphan(turn, process) => Some(Self { turn, pid: Some(process.pid), orphan: true }),
+            _ => None,
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "session": format!("S{}", self.turn.session),
+            "agent": self.turn.agent,
+            "model": self.turn.model,
+            "pid": self.pid,
+            "since": self.turn.started_at,
+            "orphan": self.orphan,
+        })
+    }
+
+    fn line(&self) -> String {
+        let SpooledTurn { session, agent, model, started_at, .. } = self.turn;
+        let model = model.as_deref().map(|model| format!("/{model}")).unwrap_or_default();
+        let process = self.pid.map_or_else(|| "starting".to_owned(), |pid| format!("process {pid}"));
+        let orphan = if self.orphan { " · its azureal has gone" } else { "" };
+        let line = format!("S{session} · {agent}{model} · {process} · since {started_at}{orphan}");
+        visible_line(&line).into_owned()
+    }
+}
