@@ -13,7 +13,7 @@ use crate::commands::{
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::place::Place;
-use crate::recovery;
+use crate::recovery::{recover, running};
 
 /// One conversation, any agent
 ///
@@ -134,14 +134,14 @@ impl Cli {
             _ => {}
         }
         let place = Place::open(global.store.as_deref().map(Path::new))?;
-        let found = futures_executor::block_on(recovery::recover(&place));
+        let found = futures_executor::block_on(recover(&place));
         // Turns are driven by threads, and wait for the store on their own.
         if let Command::Run(args) = &command {
             return run::run(args, &place, &found, &mut out);
         }
         futures_executor::block_on(async {
             match &command {
-                Command::List(args) => list::run(args, &place, &mut out).await,
+                Command::List(args) => list::run(args, &place, &running(&found), &mut out).await,
                 Command::Show(args) => show::run(args, &place, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,

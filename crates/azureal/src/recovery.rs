@@ -81,3 +81,12 @@ pub(crate) fn orphan_of(found: &[Recovered], session: SessionId) -> Option<(&Spo
         _ => None,
     })
 }
+
+/// Returns the sessions that have a turn running.
+pub(crate) fn running(found: &[Recovered]) -> Vec<SessionId> {
+    let turns = found.iter().filter_map(|found| match found {
+        Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => turn.session_id(),
+        _ => None,
+    });
+    turns.collect()
+}

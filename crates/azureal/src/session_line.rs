@@ -27,8 +27,8 @@ pub(crate) struct SessionLine<'a> {
 
 impl<'a> SessionLine<'a> {
     /// A session as it is now.
-    pub(crate) fn live(record: &'a SessionRecord) -> Self {
-        Self { running: Some(false), ..Self::exported(record) }
+    pub(crate) fn live(record: &'a SessionRecord, running: bool) -> Self {
+        Self { running: Some(running), ..Self::exported(record) }
     }
 
     /// A session as it is kept elsewhere.

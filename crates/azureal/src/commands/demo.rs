@@ -115,7 +115,7 @@ impl Tour<'_> {
         self.step("5. The session is yours, in one file.")?;
         self.say("$ azureal list\n")?;
         if !self.out.is_json() {
-            block_on(list::run(&list::Args::default(), &self.place, self.out))?;
+            block_on(list::run(&list::Args::default(), &self.place, &[], self.out))?;
         }
         let azureal = call(folder, store);
         self.say(&format!(

@@ -1,4 +1,4 @@
-use azureal_core::{ListQuery, SessionRecord, visible_line};
+use azureal_core::{ListQuery, SessionId, SessionRecord, visible_line};
 use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -16,7 +16,8 @@ const LONGEST_NAME: usize = 24;
 
 /// List sessions, the one that was active last first
 ///
-/// Those of the current worktree, or of all worktrees with `--all`. ✓ and ✗ say how the last turn ended. A
+/// Those of the current worktree, or of all worktrees with `--all`. ✓ and ✗ say how the last turn ended, ● that one is
+/// running. A
 /// terminal shows 50 sessions, unless `-n` says otherwise; a program gets all of them.
 #[derive(Debug, Default, clap::Args)]
 #[command(
@@ -36,7 +37,12 @@ pub(crate) struct Args {
     limit: Option<usize>,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(
+    args: &Args,
+    place: &Place,
+    running: &[SessionId],
+    out: &mut Output,
+) -> Result<(), Failure> {
     let limit = match args.limit {
         None if out.is_terminal() && !out.is_json() => Some(ON_A_TERMINAL),
         limit => limit,
@@ -44,12 +50,12 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     let query = ListQuery { worktree: (!args.all).then(|| place.project.worktree_filter()), limit };
     let records = place.store.list(&query).await?;
     if out.is_json() {
-        return write_json(&records, out);
+        return write_json(&records, running, out);
     }
     if records.is_empty() {
         return tell_why_empty(place, limit).await;
     }
-    let table = Table::of(&records, args.all, Timestamp::now(), out.width());
+    let table = Table::of(&records, running, args.all, Timestamp::now(), out.width());
     out.text(&table.render(out.paint()))?;
     if args.limit.is_none() && Some(records.len()) == limit {
         out.flush()?;
@@ -73,11 +79,11 @@ async fn tell_why_empty(place: &Place, limit: Option<usize>) -> Result<(), Failu
 }
 
 /// Writes an array, one session to a line.
-fn write_json(records: &[SessionRecord], out: &mut Output) -> Result<(), Failure> {
+fn write_json(records: &[SessionRecord], running: &[SessionId], out: &mut Output) -> Result<(), Failure> {
     out.text("[")?;
     for (index, record) in records.iter().enumerate() {
         out.text(if index == 0 { "\n" } else { ",\n" })?;
-        out.text(&to_json(&SessionLine::live(record))?)?;
+        out.text(&to_json(&SessionLine::live(record, running.contains(&record.id)))?)?;
     }
     out.line(if records.is_empty() { "]" } else { "\n]" })
 }
@@ -102,7 +108,14 @@ enum Align {
 }
 
 impl Table {
-    fn of(records: &[SessionRecord], all_worktrees: bool, now: Timestamp, width: Option<usize>) -> Self {
+    fn of(
+        records: &[SessionRecord],
+        running: &[SessionId],
+        all_worktrees: bool,
+        now: Timestamp,
+        width: Option<usize>,
+    ) -> Self {
+        let badge = |record: &SessionRecord| badge(record, running);
         let longest = width.map_or(usize::MAX, |_| LONGEST_NAME);
         let column = |title, align, cell: &dyn Fn(&SessionRecord) -> String| Column {
             title,
@@ -178,9 +191,11 @@ impl Column {
 
 const DONE: &str = "✓";
 const FAILED: &str = "✗";
+const RUNNING: &str = "●";
 
-fn badge(record: &SessionRecord) -> &'static str {
+fn badge(record: &SessionRecord, running: &[SessionId]) -> &'static str {
     match record.completed {
+        _ if running.contains(&record.id) => RUNNING,
         Some(true) => DONE,
         Some(false) => FAILED,
         None => "",
@@ -271,7 +286,7 @@ mod tests {
         second.completed = Some(false);
         second.counts.preview = Some("hello".into());
         let records = [first, second];
-        let table = |width| Table::of(&records, false, now(), width).render(Paint::PLAIN);
+        let table = |width| Table::of(&records, &[], false, now(), width).render(Paint::PLAIN);
         insta::assert_snapshot!(table(None), @r"
                 NAME            AGENT   AGE  MSGS  TOKENS   COST  PREVIEW
         S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  $0.13  修复登录页面的错误 and then some more of it

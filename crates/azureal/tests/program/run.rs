@@ -353,6 +353,8 @@ fn a_running_turn_is_shown_and_cancelled_from_elsewhere() {
         format!("S1 · claude/opus · process {} · since [time]\n", turn["pid"])
     );
 
+    assert_eq!(world.run(&["list", "--json"]).json()[0]["running"], true);
+    assert!(world.run(&["list"]).stdout.contains("S1  ●  work"));
     assert_eq!(world.run(&["cancel", "work"]).quiet(), "cancelled the turn of S1 work\n");
     let ran = finish(&world, child);
     assert_eq!(ran.code, 130, "{ran}");
