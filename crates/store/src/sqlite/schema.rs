@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use azureal_core::StoreError;
 use rusqlite::{Connection, TransactionBehavior};
@@ -136,15 +137,12 @@ pub(super) fn prepare(
 fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError> {
     let place = || path.display().to_string();
     let sqlite = |error| error::from_sqlite(path, error);
-    let tables: u32 = connection
-        .query_row(
-            "SELECT count(*) FROM sqlite_schema
-             WHERE type = 'table' AND name IN ('sessions', 'events', 'compactions', 'meta')",
-            [],
-            |row| row.get(0),
-        )
-        .map_err(sqlite)?;
-    if tables != 4 {
+    // Preparing a statement is the quickest way to ask whether all that it names is there.
+    let has_all =
+        [ALL_COLUMNS.as_str(), "SELECT seq, kind, data FROM events", "SELECT summary FROM compactions"]
+            .iter()
+            .all(|sql| connection.prepare(sql).is_ok());
+    if !has_all && !has_our_tables(connection).map_err(sqlite)? {
         let why = "it is an SQLite file of another kind".to_owned();
         return Err(StoreError::NotAStore { place: place(), why });
     }
@@ -156,8 +154,6 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .map_err(sqlite)?;
-    let present = columns(connection).map_err(sqlite)?;
-    let has_all = SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).all(|(name, _)| present.contains(*name));
     let check = |what: &'static str, found: Option<String>, known: u32| match found {
         None => Ok(None),
         Some(found) => match found.parse::<u32>() {
@@ -170,6 +166,15 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     let format = check("azureal_format", format, FORMAT)?;
     let is_ours = schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) && has_all;
     Ok(if is_ours { Standing::Ours } else { Standing::Older })
+}
+
+fn has_our_tables(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row(
+        "SELECT count(*) = 4 FROM sqlite_schema
+         WHERE type = 'table' AND name IN ('sessions', 'events', 'compactions', 'meta')",
+        [],
+        |row| row.get(0),
+    )
 }
 
 /// Adds what an older file lacks, in one transaction.
@@ -257,6 +262,12 @@ fn columns(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     let mut info = connection.prepare("SELECT name FROM pragma_table_info('sessions')")?;
     info.query_map([], |row| row.get(0))?.collect()
 }
+
+/// Names every column of a session.
+static ALL_COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    let names: Vec<&str> = SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).map(|(name, _)| *name).collect();
+    format!("SELECT {} FROM sessions", names.join(", "))
+});
 
 /// The columns of a session that are listed, in the order in which [`super::sessions`] reads them.
 const LISTED: [&str; 14] = [
