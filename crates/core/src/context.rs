@@ -480,6 +480,23 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_breaks_a_line_somewhere_breaks_a_call() {
+        let call = r#"{"ToolCall":{"tool_use_id":"t","tool_name":"Bash","input":{"command":"a\rb\u2028c\u0085d\r\ne"}}}"#;
+        let text = build_context(None, None, [&Event::from_json(call).unwrap()]);
+        assert!(text.ends_with("## Tool call: Bash a b c d\\ne"), "{text}");
+    }
+
+    #[test]
+    fn a_picture_in_a_system_message_is_told() {
+        let message = Event::Message(MessageEvent {
+            role: Role::System,
+            content: vec![Block::text("look"), Block::image(crate::MediaType::Png, [1, 2, 3])],
+        });
+        let text = build_context(None, None, [&message]);
+        assert_eq!(text, "## System message\nlook\n\n[image: image/png, 3 bytes]");
+    }
+
+    #[test]
     fn what_is_no_part_of_the_conversation_is_not_told() {
         let silent = [
             r#"{"Init":{"cwd":"/","model":"m"}}"#,

@@ -315,11 +315,6 @@ impl StoredEvent {
         let json = self.json.as_ref().map_err(Clone::clone)?;
         Event::from_json(json).map_err(|error| Damage(error.to_string()))
     }
-
-    /// Makes the event ready to be stored elsewhere, to the byte.
-    pub fn into_new(self) -> Result<NewEvent, Damage> {
-        NewEvent::verbatim(self.json?).map_err(|error| Damage(error.to_string()))
-    }
 }
 
 /// Why a stored event cannot be read.

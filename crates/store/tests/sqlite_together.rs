@@ -188,6 +188,37 @@ fn who_cannot_write_can_still_read() {
     }
 }
 
+#[test]
+fn what_cannot_be_read_is_not_called_unwritable() {
+    if let Some((_, path)) = scratch::role() {
+        let error = SqliteStore::open(path, SqliteOptions::default()).err().unwrap();
+        assert!(matches!(error, StoreError::Unreadable { .. }), "{error:?}");
+        return;
+    }
+    // The file itself, or only the folder that it lies in.
+    for (file_mode, folder_mode) in [(0o000, 0o755), (0o600, 0o700)] {
+        let project = Project::new();
+        append(&project.store(), new_session(&project.store()), [Event::user("mine")]);
+        let set = |path: &std::path::Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(&project.path(), file_mode);
+        set(project.folder.path(), 0o755);
+        let program = project.folder.path().join("reader");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let test = "what_cannot_be_read_is_not_called_unwritable";
+        let mut reader = worker_of(&program, test, "reader", &project.path());
+        if is_root() {
+            reader.uid(65534).gid(65534);
+        } else if folder_mode == 0o700 {
+            continue; // our own folder is never closed to us
+        }
+        set(project.path().parent().unwrap(), folder_mode);
+        let output = reader.output().unwrap();
+        assert!(output.status.success(), "{file_mode:o}: {}", scratch::text(&output));
+    }
+}
+
 fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1)) == Some("0")

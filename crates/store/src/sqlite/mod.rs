@@ -346,7 +346,7 @@ impl Database {
             // It was removed or replaced. What is written from now on must not go into the void.
             self.open = None;
         }
-        let Some((path, identity)) = self.file.look()? else {
+        let Some((path, identity)) = self.file.look().map_err(unreadable)? else {
             return Ok(false);
         };
         let open = |codec| {
