@@ -258,13 +258,13 @@ pub struct SystemMessage {
     pub context_executed_at: Option<String>,
     /// Which commands ran, and how they ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_commands: Option<Vec<ContextCommand>>,
+    pub context_commands: Option<Vec<CommandRecord>>,
 }
 
 /// A context command that ran, as the record of it is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ContextCommand {
+pub struct CommandRecord {
     /// The command's name in the configuration.
     pub name: String,
     /// What was run.
@@ -552,7 +552,7 @@ mod tests {
                 Event::SystemMessage(SystemMessage {
                     content: "be kind".into(),
                     context_executed_at: Some("2026-01-31T09:30:00Z".into()),
-                    context_commands: Some(vec![ContextCommand {
+                    context_commands: Some(vec![CommandRecord {
                         name: "git".into(),
                         command: "git status".into(),
                         exit_code: Some(0),

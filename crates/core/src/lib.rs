@@ -17,6 +17,7 @@ pub mod agent;
 mod block;
 mod compact_event;
 mod context;
+mod context_command;
 mod context_store;
 pub mod event;
 pub mod fold;
@@ -34,6 +35,7 @@ pub use compact_event::compact_event;
 pub use context::{
     ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, wrap_context,
 };
+pub use context_command::{ContextCommand, OnFailure};
 pub use context_store::{ContextStore, HasSessionKey, MemoryContextStore, SessionInfo, SessionKey};
 pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
