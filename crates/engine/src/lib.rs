@@ -6,11 +6,12 @@
 //! - [`Spools`] keeps what an agent prints until it is in the store, and says whose it is.
 //!
 //! - [`Driver`] performs what a turn decides; [`Watcher`] shows a run while it goes on; [`ingest`] stores it, once;
-//!   [`recover`] does so for those whose azureal died.
+//!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
 
 mod drive;
 mod ingest;
 mod lease;
+mod own_record;
 mod recover;
 mod slots;
 mod spool;
@@ -20,6 +21,7 @@ mod watch;
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
 pub use ingest::{IngestError, Ingested, ingest};
 pub use lease::{Holder, Lease, Leased};
+pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};
 pub use slots::Slots;
 pub use spool::{Found, Spool, SpoolError, SpooledEnding, SpooledProcess, SpooledTurn, Spools};

@@ -17,7 +17,7 @@ use std::time::Duration;
 use azureal_core::SessionId;
 use azureal_core::agent::{Ending, Exit};
 use azureal_core::event::Outcome;
-use azureal_process::Excerpt;
+use azureal_process::{Excerpt, Marker};
 use serde::{Deserialize, Serialize};
 
 /// The folder that spools lie in.
@@ -152,6 +152,9 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
     move |source| SpoolError { path, source }
 }
 
+/// The variable that says which session a process works for.
+const SESSION_MARKER: &str = "AZUREAL_SESSION";
+
 const HEADER: &str = "turn";
 const OUTPUT: &str = "jsonl";
 const ERRORS: &str = "err";
@@ -192,6 +195,14 @@ impl Spools {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(at(&path)(error)),
         }
+    }
+
+    /// Returns what every process of a turn of this session carries, so that one is found also when its spool is
+    /// gone; nothing as long as there is no folder.
+    pub fn session_marker(&self, session: SessionId) -> Option<Marker> {
+        // A folder's number is its own on this machine, whatever it is called from wherever.
+        let folder = fs::metadata(&self.folder).ok()?;
+        Marker::new(SESSION_MARKER, format!("{session}@{}-{}", folder.dev(), folder.ino())).ok()
     }
 
     pub(crate) fn folder(&self) -> &Path {

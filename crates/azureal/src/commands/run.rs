@@ -4,7 +4,6 @@ use azureal_core::agent::Permission;
 use azureal_core::{ListQuery, NewSession, SessionId, SessionRecord, visible_line};
 use azureal_engine::{Holder, Lease, Leased, Recovered, Spools};
 use futures_executor::block_on;
-use jiff::Timestamp;
 use serde_json::json;
 
 use crate::agent_choice::{AgentChoice, choose};
@@ -13,7 +12,7 @@ use crate::interrupts::Interrupts;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
-use crate::recovery::{orphan_of, recover};
+use crate::recovery::{orphan_of, recover, warn_of_lost};
 use crate::resolve::{called, resolve};
 use crate::turn::{Ask, take_turn};
 
@@ -111,6 +110,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     };
     let _lease = lease(&spools, session, &choice)?;
     wait_for_orphan(place, found, session);
+    warn_of_lost(found, session);
     introduce(session, known.as_ref(), &choice, out)?;
     let ask = Ask {
         session,
@@ -155,11 +155,7 @@ async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
 
 /// Takes the right to run a turn in the session.
 fn lease(spools: &Spools, session: SessionId, choice: &AgentChoice) -> Result<Lease, Failure> {
-    let holder = Holder {
-        pid: std::process::id(),
-        agent: choice.agent.name().to_owned(),
-        since: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-    };
+    let holder = Holder::of_this_process(choice.agent.name());
     match spools.lease(session, &holder) {
         Ok(Leased::Ours(lease)) => Ok(lease),
         Ok(Leased::Theirs(holder)) => {
