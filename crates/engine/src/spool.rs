@@ -198,10 +198,11 @@ impl Spools {
     }
 
     /// Returns what every process of a turn of this session carries, so that one is found also when its spool is
-    /// gone; nothing as long as there is no folder.
+    /// gone; nothing as long as there is no folder to keep spools in.
     pub fn session_marker(&self, session: SessionId) -> Option<Marker> {
-        // A folder's number is its own on this machine, whatever it is called from wherever.
-        let folder = fs::metadata(&self.folder).ok()?;
+        // A folder's number is its own on this machine, whatever it is called from wherever. That of the one
+        // around it, which has the store too: the spools may have been cleared away.
+        let folder = fs::metadata(self.folder.parent()?).ok()?;
         Marker::new(SESSION_MARKER, format!("{session}@{}-{}", folder.dev(), folder.ino())).ok()
     }
 

@@ -203,7 +203,6 @@ fn a_run_whose_agent_goes_on_is_left_alone_until_it_ends() {
     let project = Project::new();
     project.claude_record();
     project.note(CLAUDE_RUN);
-    fs::create_dir_all(project.home.path().join("spool")).unwrap();
     let marker = project.spools.session_marker(project.session).unwrap();
     let mut agent = Command::new("sleep")
         .arg("1000")

@@ -355,6 +355,12 @@ fn a_running_turn_is_shown_and_cancelled_from_elsewhere() {
 
     assert_eq!(world.run(&["list", "--json"]).json()[0]["running"], true);
     assert!(world.run(&["list"]).stdout.contains("S1  ●  work"));
+    insta::assert_snapshot!(world.run(&["rm", "work", "--yes"]), @r"
+    exit code 1
+    --- stderr
+    error: a turn of S1 work is running
+    hint: wait for it, or end it with `azureal cancel S1`; nothing was deleted
+    ");
     assert_eq!(world.run(&["cancel", "work"]).quiet(), "cancelled the turn of S1 work\n");
     let ran = finish(&world, child);
     assert_eq!(ran.code, 130, "{ran}");
