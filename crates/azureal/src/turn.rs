@@ -61,7 +61,7 @@ pub(crate) fn take_turn(
     });
     let mut live = Live::new(out, ask.choice.agent.name());
     let mut shown = live.prompt(ask.prompt);
-    interrupts.cancel(controls);
+    interrupts.on_interrupt(move || controls.cancel());
     let driven = thread::scope(|scope| {
         let (sender, heard) = mpsc::channel();
         let driving = scope.spawn(move || {

@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use azureal_core::SessionId;
-use azureal_core::agent::{Ending, Exit};
+use azureal_core::agent::{Agent, Ending, Exit};
 use azureal_core::event::Outcome;
-use azureal_process::{Excerpt, Marker};
+use azureal_process::{Excerpt, FollowError, Marker, ProcessIdentity};
 use serde::{Deserialize, Serialize};
+
+use crate::watch::Watcher;
 
 /// The folder that spools lie in.
 #[derive(Debug, Clone)]
@@ -195,6 +197,16 @@ impl Spools {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(at(&path)(error)),
         }
+    }
+
+    /// Watches a turn that somebody else runs, or nobody, from its first line.
+    pub fn watch(
+        &self,
+        turn: &SpooledTurn,
+        agent: &dyn Agent,
+        process: Option<ProcessIdentity>,
+    ) -> Result<Watcher, FollowError> {
+        Watcher::open(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, process)
     }
 
     /// Returns what every process of a turn of this session carries, so that one is found also when its spool is

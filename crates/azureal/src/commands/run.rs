@@ -9,10 +9,11 @@ use serde_json::json;
 use crate::agent_choice::{AgentChoice, choose};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
+use crate::orphan;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
-use crate::recovery::{orphan_of, recover, warn_of_lost};
+use crate::recovery::warn_of_lost;
 use crate::resolve::{called, resolve};
 use crate::turn::{Ask, take_turn};
 
@@ -109,7 +110,8 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         None => block_on(new_session(args, place))?,
     };
     let _lease = lease(&spools, session, &choice)?;
-    wait_for_orphan(place, found, session);
+    let interrupts = Interrupts::listen()?;
+    orphan::follow(place, &spools, &interrupts, found, session, out)?;
     warn_of_lost(found, session);
     introduce(session, known.as_ref(), &choice, out)?;
     let ask = Ask {
@@ -119,7 +121,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         permission: args.permission.map(Permission::from),
         timeout: args.timeout,
     };
-    take_turn(place, &spools, &Interrupts::listen()?, &ask, out)?;
+    take_turn(place, &spools, &interrupts, &ask, out)?;
     out.flush()
 }
 
@@ -168,19 +170,6 @@ fn lease(spools: &Spools, session: SessionId, choice: &AgentChoice) -> Result<Le
             )))
         }
         Err(error) => Err(Failure::file(&error.path, &error.source)),
-    }
-}
-
-/// Waits for an agent whose azureal has gone: the history would miss what it still says.
-fn wait_for_orphan(place: &Place, found: &[Recovered], session: SessionId) {
-    let Some((_, process)) = orphan_of(found, session) else { return };
-    tell("waiting for it to end");
-    while !process.wait_timeout(Duration::from_secs(1)) {}
-    let mut found = block_on(recover(place));
-    // What it started may write on for a while.
-    while let Some((_, process)) = orphan_of(&found, session) {
-        process.wait_timeout(Duration::from_secs(1));
-        found = block_on(recover(place));
     }
 }
 

@@ -1,7 +1,7 @@
 //! run, and what is left when it does not end as it should.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -332,6 +332,26 @@ fn the_next_prompt_waits_for_an_agent_that_was_left_behind() {
     let ran = world.run(&["run", "-c", "-a", "offline", "What happened?"]);
     assert_eq!(ran.code, 0, "{ran}");
     assert!(ran.stderr.contains("recovered the turn of S1") && ran.stdout.contains("Bash"), "{ran}");
+}
+
+#[test]
+fn an_interrupt_while_an_agent_is_followed_ends_that_and_sends_nothing() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1000");
+    let mut child = start(&world, &["run", "Do it"]);
+    wait_for_beginning(&world);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut child = start(&world, &["run", "-c", "-a", "offline", "What happened?"]);
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    told.find(|line| line.as_ref().unwrap().contains("following it")).unwrap().unwrap();
+    signal(&child, "-INT");
+    let rest: Vec<String> = told.map(|line| line.unwrap()).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows what came",);
+    assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
+    assert_eq!(kinds(&world, "S1").iter().filter(|kind| *kind == "UserMessage").count(), 1);
+    assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
 }
 
 #[test]
