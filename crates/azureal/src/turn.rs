@@ -100,7 +100,7 @@ pub(crate) fn take_turn(
     if let Some(path) = &ingested.kept {
         warn(&format!("not all that was printed could be read; it is kept as {}", path.display()));
     }
-    match failure_of(&ingested, &live) {
+    match failure_of(&ingested, ask, &live) {
         Some(failure) => Err(failure),
         None => Ok(ingested),
     }
@@ -155,7 +155,7 @@ fn show_rest(store: &dyn SessionStore, ingested: &Ingested, live: &mut Live<'_>)
     Ok(())
 }
 
-fn failure_of(ingested: &Ingested, live: &Live<'_>) -> Option<Failure> {
+fn failure_of(ingested: &Ingested, ask: &Ask<'_>, live: &Live<'_>) -> Option<Failure> {
     let session = ingested.session;
     let why = live.last_error().map(|error| format!(": {error}")).unwrap_or_default();
     let shown = format!("`azureal show {session}` shows what came, and the session can go on");
@@ -166,7 +166,13 @@ fn failure_of(ingested: &Ingested, live: &Live<'_>) -> Option<Failure> {
             Some(Failure::cancelled(format!("the turn of {session} was cancelled")).with_hint(shown))
         }
         Some(Outcome::Timeout) => {
-            Some(Failure::new("timeout", format!("the turn of {session} took too long")).with_hint(shown))
+            let limit = ask
+                .timeout
+                .map_or_else(String::new, |limit| format!(": longer than {} s", limit.as_secs_f64()));
+            Some(
+                Failure::new("timeout", format!("the turn of {session} took too long{limit}"))
+                    .with_hint(shown),
+            )
         }
         Some(Outcome::Interrupted) => Some(
             Failure::new("interrupted", format!("the turn of {session} was interrupted{why}"))

@@ -10,6 +10,7 @@ mod docs;
 mod export;
 mod hostile;
 mod import;
+mod real_agents;
 mod run;
 mod sessions;
 mod usage;
