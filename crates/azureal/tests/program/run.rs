@@ -250,6 +250,35 @@ fn one_turn_at_a_time() {
 }
 
 #[test]
+fn eight_turns_at_once_keep_apart() {
+    let world = World::new();
+    let prompts: Vec<String> = (1..=8).map(|number| format!("prompt {number}")).collect();
+    let children: Vec<Child> =
+        prompts.iter().map(|prompt| start(&world, &["run", "-a", "offline", prompt])).collect();
+    for (prompt, child) in prompts.iter().zip(children) {
+        let ran = finish(&world, child);
+        assert_eq!(ran.code, 0, "{ran}");
+        assert!(ran.stdout.contains(&format!("“{prompt}”")), "{ran}");
+    }
+    let list = world.run(&["list", "--json"]);
+    assert_eq!(list.stderr, "", "nothing is left to recover");
+    let list = list.json();
+    let mut found: Vec<String> = Vec::new();
+    for session in list.as_array().unwrap() {
+        assert_eq!(session["completed"], true);
+        let events = world.run(&["show", session["id"].as_str().unwrap(), "--json"]).json_lines();
+        let asked: Vec<_> = events.iter().filter(|event| event["kind"] == "UserMessage").collect();
+        assert_eq!(asked.len(), 1);
+        found.push(asked[0]["data"]["content"].as_str().unwrap().to_owned());
+        assert_eq!(events.iter().filter(|event| event["kind"] == "Complete").count(), 1);
+        let answer = events.iter().find(|event| event["kind"] == "AssistantText").unwrap();
+        assert!(answer["data"]["text"].as_str().unwrap().contains(found.last().unwrap()), "{answer}");
+    }
+    found.sort();
+    assert_eq!(found, prompts);
+}
+
+#[test]
 fn an_interrupt_cancels_and_keeps_what_came() {
     let world = World::new();
     fake_claude(&world, "sleep 1000");
