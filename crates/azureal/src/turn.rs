@@ -98,12 +98,17 @@ pub(crate) fn take_turn(
     show_rest(&*place.store, &ingested, &mut live)?;
     live.end(&ingested)?;
     if let Some(path) = &ingested.kept {
-        warn(&format!("not all that was printed could be read; it is kept as {}", path.display()));
+        warn(&kept(path));
     }
     match failure_of(&ingested, ask, &live) {
         Some(failure) => Err(failure),
         None => Ok(ingested),
     }
+}
+
+/// Says where the output lies that could not be stored whole.
+pub(crate) fn kept(path: &Path) -> String {
+    format!("not all that was printed could be stored; it is kept as {}", path.display())
 }
 
 /// Shows what a run prints until it has ended.

@@ -8,6 +8,7 @@
 
 mod docs;
 mod export;
+mod flood;
 mod hostile;
 mod import;
 mod real_agents;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -26,24 +25,13 @@ fn fake_claude(world: &World, in_between: &str) {
     let lines: Vec<&str> = RECORDED.lines().collect();
     let start = world.file("bin/start.jsonl", &format!("{}\n", lines[..BEGINNING].join("\n")));
     let rest = world.file("bin/rest.jsonl", &format!("{}\n", lines[BEGINNING..].join("\n")));
-    let script = format!(
-        "#!/bin/sh\ncat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'\n",
-        start.display(),
-        rest.display()
-    );
-    let program = world.file("bin/claude", &script);
-    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// The program with the fake agent on its path.
-fn command(world: &World, arguments: &[&str]) -> Command {
-    let mut command = world.command(arguments);
-    command.env("PATH", format!("{}:/usr/bin:/bin", world.path("bin").display()));
-    command
+    let script =
+        format!("cat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'", start.display(), rest.display());
+    world.program("claude", &script);
 }
 
 fn start(world: &World, arguments: &[&str]) -> Child {
-    command(world, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    world.with_programs(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn finish(world: &World, child: Child) -> Ran {
@@ -424,8 +412,7 @@ fn agents_are_shown_as_they_are_installed() {
     for (name, script) in
         [("claude", "echo; echo '2.0 (Claude\u{1b}[2J Code)'"), ("codex", "exec sleep 1000")]
     {
-        let program = world.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        world.program(name, script);
     }
     let lines = agents(&world, &["agents"]).quiet();
     let lines: Vec<&str> = lines.lines().collect();
