@@ -20,8 +20,8 @@ const NOBODY: &str = "http://127.0.0.1:9";
 /// Which process of an agent is killed: the one that was started, or the one that it has started in turn.
 #[derive(Debug, Clone, Copy)]
 enum Victim {
-    First,
-    Last,
+    Started,
+    Below,
 }
 
 /// A project in the home of the real agents, and the program run in it.
@@ -68,22 +68,22 @@ impl Real {
         assert_eq!(self.events().pop().unwrap()["data"]["outcome"], outcome);
     }
 
-    /// Asserts that no process is left that was started from this home.
-    #[track_caller]
-    fn assert_no_process(&self) {
+    /// Returns the processes that were started from this home, and what they have started.
+    fn processes(&self) -> Vec<u32> {
         let home = self.home.home().into_os_string().into_string().unwrap();
-        assert_eq!(find_marked(&Marker::new("HOME", home).unwrap()), []);
+        find_marked(&Marker::new("HOME", home).unwrap()).iter().map(|process| process.pid).collect()
     }
 
-    /// Returns the number of a process of the agent that runs.
+    /// Returns the number of a process of the agent that `azureal` runs.
     #[track_caller]
-    fn agent_process(&self, which: Victim) -> u64 {
-        let first = self.run(&["ps", "--json"]).json()[0]["pid"].as_u64().unwrap();
+    fn agent_process(&self, azureal: &Child, which: Victim) -> u32 {
+        let running = self.run(&["ps", "--json"]).json();
+        let first = u32::try_from(running[0]["pid"].as_u64().unwrap()).unwrap();
         match which {
-            Victim::First => first,
-            Victim::Last => {
-                let children = fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
-                children.split_whitespace().next().unwrap().parse().unwrap()
+            Victim::Started => first,
+            Victim::Below => {
+                let below = self.processes().into_iter().find(|pid| ![first, azureal.id()].contains(pid));
+                below.unwrap()
             }
         }
     }
@@ -115,7 +115,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn kill(pid: u64) {
+fn kill(pid: u32) {
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
 }
 
@@ -219,20 +219,21 @@ fn in_mid_answer(gate: &Gate) -> Answer {
 #[test]
 fn an_agent_that_is_killed_leaves_what_it_said() {
     // The program `codex` is a wrapper: killed itself, it leaves the real one behind.
-    for (agent, victim) in [("claude", Victim::First), ("codex", Victim::First), ("codex", Victim::Last)] {
+    for (agent, victim) in [("claude", Victim::Started), ("codex", Victim::Started), ("codex", Victim::Below)]
+    {
         let gate = Gate::new();
         let server = ModelServer::scripted([in_mid_answer(&gate)]);
         let Some(real) = Real::new(&server) else { return };
         let child = real.asking(agent, "The first prompt", &["--json"]).spawn().unwrap();
         real.wait_for_output("Half an answer.");
-        kill(real.agent_process(victim));
+        kill(real.agent_process(&child, victim));
         let ran = finish(child);
         assert_eq!(ran.code, 1, "{ran}");
         let error: Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
         assert_eq!(error["error"]["kind"], "interrupted", "{ran}");
         assert!(error["error"]["message"].as_str().unwrap().contains("SIGKILL"), "{ran}");
         real.assert_failed("interrupted");
-        real.assert_no_process();
+        assert_eq!(real.processes(), [] as [u32; 0]);
         let said: Vec<_> =
             real.events().into_iter().filter(|event| event["kind"] == "AssistantText").collect();
         assert_eq!(said.len(), 1, "{said:?}");
@@ -259,42 +260,44 @@ fn a_model_that_never_answers_is_waited_for_as_long_as_was_said() {
         assert_eq!(error["error"]["kind"], "timeout", "{ran}");
         assert!(error["error"]["message"].as_str().unwrap().contains("longer than 2 s"), "{ran}");
         real.assert_failed("timeout");
-        real.assert_no_process();
+        assert_eq!(real.processes(), [] as [u32; 0]);
         assert_eq!(real.events()[0]["data"]["content"], "The first prompt");
     }
 }
 
 #[test]
-fn a_turn_whose_azureal_is_killed_is_finished_by_claude_and_recovered() {
-    let gate = Gate::new();
-    let server = ModelServer::scripted([in_mid_answer(&gate)]);
-    let Some(real) = Real::new(&server) else { return };
-    let mut child = real.asking("claude", "The first prompt", &[]).spawn().unwrap();
-    real.wait_for_output("Half an answer.");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let listed = real.run(&["list"]);
-    assert!(listed.stderr.starts_with("the turn of S1 goes on without its azureal: claude"), "{listed}");
+fn a_turn_whose_azureal_is_killed_is_finished_by_its_agent_and_recovered() {
+    for agent in ["claude", "codex"] {
+        let gate = Gate::new();
+        let server = ModelServer::scripted([in_mid_answer(&gate)]);
+        let Some(real) = Real::new(&server) else { return };
+        let mut child = real.asking(agent, "The first prompt", &[]).spawn().unwrap();
+        real.wait_for_output("Half an answer.");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let goes_on = format!("the turn of S1 goes on without its azureal: {agent}");
+        let listed = real.run(&["list"]);
+        assert!(listed.stderr.starts_with(&goes_on), "{listed}");
 
-    gate.open();
-    let mut recovered = String::new();
-    wait_until("the recovery", || {
-        recovered = real.run(&["list"]).stderr;
-        !recovered.starts_with("the turn of S1 goes on")
-    });
-    assert!(
-        recovered.starts_with("recovered the turn of S1 that was interrupted and had been finished: claude"),
-        "{recovered}"
-    );
-    assert_eq!(real.run(&["list"]).stderr, "", "it is told once");
-    let events = real.events();
-    let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["UserMessage", "Init", "AssistantText", "AssistantText", "Complete"]);
-    assert_eq!(events[0]["data"]["content"], "The first prompt");
-    assert_eq!(events[2]["data"]["text"], "Half an answer.");
-    assert_eq!(events[3]["data"]["text"], "The other half.");
-    assert_eq!(events[4]["data"]["outcome"], "done");
-    real.assert_no_process();
+        gate.open();
+        let mut recovered = String::new();
+        wait_until("the recovery", || {
+            recovered = real.run(&["list"]).stderr;
+            !recovered.starts_with(&goes_on)
+        });
+        let expected =
+            format!("recovered the turn of S1 that was interrupted and had been finished: {agent}");
+        assert!(recovered.starts_with(&expected), "{recovered}");
+        assert_eq!(real.run(&["list"]).stderr, "", "it is told once");
+        let events = real.events();
+        let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["UserMessage", "Init", "AssistantText", "AssistantText", "Complete"]);
+        assert_eq!(events[0]["data"]["content"], "The first prompt");
+        assert_eq!(events[2]["data"]["text"], "Half an answer.");
+        assert_eq!(events[3]["data"]["text"], "The other half.");
+        assert_eq!(events[4]["data"]["outcome"], "done");
+        assert_eq!(real.processes(), [] as [u32; 0]);
+    }
 }
 
 #[test]
