@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use azureal_core::agent::{Agent, AgentOutput, Ending};
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{
-    Appended, Event, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
+    Appended, Event, LARGEST_EVENT, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
 };
 use azureal_process::FollowError;
 
@@ -72,8 +72,8 @@ pub async fn ingest(
 }
 
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
-/// rest stays in the spool, which is then kept.
-const LARGEST_TURN: usize = 64 << 20;
+/// rest stays in the spool, which is then kept. No event in it is larger than a store takes.
+const LARGEST_TURN: usize = LARGEST_EVENT;
 /// What an event takes besides its text, here and on its way into the store. Many short ones take the most.
 const EVENT_COST: usize = 512;
 
@@ -82,13 +82,14 @@ struct Gathered {
     turn: SpooledTurn,
     events: Vec<Event>,
     size: usize,
+    is_full: bool,
     /// How many events there was no room for.
     left_out: u64,
 }
 
 impl Gathered {
     fn new(turn: &SpooledTurn) -> Self {
-        Self { turn: turn.clone(), events: Vec::new(), size: 0, left_out: 0 }
+        Self { turn: turn.clone(), events: Vec::new(), size: 0, is_full: false, left_out: 0 }
     }
 
     fn take(&mut self, output: AgentOutput) {
@@ -98,20 +99,27 @@ impl Gathered {
     }
 
     fn push(&mut self, mut event: Event) {
-        if self.size > LARGEST_TURN {
+        if self.is_full {
             self.left_out += 1;
             return;
         }
         complete_init(&mut event, &self.turn);
         let event = compact_event(event);
-        self.size += event.to_json().len() + EVENT_COST;
+        let size = event.to_json().len() + EVENT_COST;
+        if self.size + size > LARGEST_TURN {
+            self.left_out += 1;
+            // One that is too large by itself does not cost those after it.
+            self.is_full = size <= LARGEST_TURN;
+            return;
+        }
+        self.size += size;
         self.events.push(event);
     }
 
     fn finish(mut self) -> Vec<Event> {
         if self.left_out > 0 {
             let why = format!(
-                "the agent printed more than a turn can hold: {} further events were not stored; all of it is kept \
+                "the agent printed more than a turn can hold: {} events were not stored; all of it is kept \
                  in the spool",
                 self.left_out
             );

@@ -84,6 +84,24 @@ fn a_gigabyte_in_lines_is_kept_and_costs_little_memory() {
 }
 
 #[test]
+fn an_event_that_is_too_large_for_a_store_does_not_cost_its_turn() {
+    let world = World::new();
+    // Every broken byte of a line becomes a character of three bytes.
+    let line = [
+        r#"printf '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'"#,
+        r"head -c 23000000 /dev/zero | tr '\0' '\377'",
+        r#"printf '"}]}}\n'"#,
+    ];
+    let (ran, _) = run_flooded(&world, &line.join("\n"));
+    let why = assert_kept(&world, &ran, 23_000_000);
+    assert!(world.run(&["show", "S1"]).stdout.contains("Done."), "what came after it is stored");
+    assert!(
+        why.starts_with("the agent printed more than a turn can hold: 1 events were not stored;"),
+        "{why}"
+    );
+}
+
+#[test]
 fn garbage_is_told_of_and_does_not_flood_the_terminal() {
     let world = World::new();
     let (ran, _) = run_flooded(&world, "yes 'this is no event at all' | head -n 100020");
