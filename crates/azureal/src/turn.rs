@@ -98,12 +98,17 @@ pub(crate) fn take_turn(
     show_rest(&*place.store, &ingested, &mut live)?;
     live.end(&ingested)?;
     if let Some(path) = &ingested.kept {
-        warn(&format!("not all that was printed could be read; it is kept as {}", path.display()));
+        warn(&kept(path));
     }
-    match failure_of(&ingested, &live) {
+    match failure_of(&ingested, ask, &live) {
         Some(failure) => Err(failure),
         None => Ok(ingested),
     }
+}
+
+/// Says where the output lies that could not be stored whole.
+pub(crate) fn kept(path: &Path) -> String {
+    format!("not all that was printed could be stored; it is kept as {}", path.display())
 }
 
 /// Shows what a run prints until it has ended.
@@ -155,7 +160,7 @@ fn show_rest(store: &dyn SessionStore, ingested: &Ingested, live: &mut Live<'_>)
     Ok(())
 }
 
-fn failure_of(ingested: &Ingested, live: &Live<'_>) -> Option<Failure> {
+fn failure_of(ingested: &Ingested, ask: &Ask<'_>, live: &Live<'_>) -> Option<Failure> {
     let session = ingested.session;
     let why = live.last_error().map(|error| format!(": {error}")).unwrap_or_default();
     let shown = format!("`azureal show {session}` shows what came, and the session can go on");
@@ -166,7 +171,13 @@ fn failure_of(ingested: &Ingested, live: &Live<'_>) -> Option<Failure> {
             Some(Failure::cancelled(format!("the turn of {session} was cancelled")).with_hint(shown))
         }
         Some(Outcome::Timeout) => {
-            Some(Failure::new("timeout", format!("the turn of {session} took too long")).with_hint(shown))
+            let limit = ask
+                .timeout
+                .map_or_else(String::new, |limit| format!(": longer than {} s", limit.as_secs_f64()));
+            Some(
+                Failure::new("timeout", format!("the turn of {session} took too long{limit}"))
+                    .with_hint(shown),
+            )
         }
         Some(Outcome::Interrupted) => Some(
             Failure::new("interrupted", format!("the turn of {session} was interrupted{why}"))

@@ -175,10 +175,7 @@ impl<'a> Driver<'a> {
                 if let Some(run) = &mut self.run {
                     run.stopped = Some(outcome);
                     if let Some(child) = &run.child {
-                        let report = child.stop(&Patience::default());
-                        if !report.survivors.is_empty() {
-                            notice(Notice::Tell("some processes of the agent could not be ended"));
-                        }
+                        end_all(child, notice);
                     }
                 }
                 None
@@ -265,6 +262,13 @@ impl<'a> Driver<'a> {
 
     fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
         let Some(mut run) = self.run.take() else { return Input::Stored };
+        if let Some(child) = &run.child
+            && matches!(child.wait(), azureal_process::Exit::Signal(_))
+        {
+            // Somebody killed it, and perhaps only a wrapper: what it left would go on working unseen, and write
+            // to a file that is about to be removed.
+            end_all(child, notice);
+        }
         let exit = run.child.as_ref().map(|child| match child.wait() {
             azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
             azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
@@ -305,6 +309,14 @@ impl<'a> Driver<'a> {
         };
         self.last = Some(ingested);
         input
+    }
+}
+
+/// Ends an agent and everything that belongs to its run.
+fn end_all(child: &Child, notice: &mut dyn FnMut(Notice<'_>)) {
+    let report = child.stop(&Patience::default());
+    if !report.survivors.is_empty() {
+        notice(Notice::Tell("some processes of the agent could not be ended"));
     }
 }
 

@@ -10,14 +10,16 @@
 use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
+use azureal_core::agent::{
+    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Permission, Program, TurnRequest,
+};
 use azureal_core::event::Outcome;
-use azureal_core::{Event, Message, NewSession, Role, SessionId, SessionStore, Turn, read_history};
+use azureal_core::{Event, Message, NewSession, Page, Role, SessionId, SessionStore, Turn, read_history};
 use azureal_engine::{Driver, Ingested, Notice, RUN_MARKER, Setup, Spools};
 use azureal_process::{Marker, find_marked};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
-use azureal_testkit::model_server::{Answer, ModelServer};
+use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_asked};
 use futures_executor::block_on;
 use serde_json::json;
@@ -209,6 +211,60 @@ fn a_cancel_while_a_tool_runs_leaves_no_process() {
         assert_eq!(ingested.complete.outcome, Some(Outcome::Cancelled), "{agent}");
         let marker = Marker::new(RUN_MARKER, began.unwrap()).unwrap();
         assert_eq!(find_marked(&marker), [], "{agent}");
+    }
+}
+
+#[test]
+fn a_prompt_while_claude_answers_stops_it_and_is_sent_with_what_it_had_said() {
+    let gate = Gate::new();
+    let server = ModelServer::scripted([
+        Answer::new().text("Half an answer.").hold(&gate).text("Never said."),
+        Answer::from("The second answer."),
+    ]);
+    let Some(world) = World::new(&server) else { return };
+    let mut runs = Vec::new();
+    let last = world.drive("claude", "The first prompt", &mut |notice, controls| {
+        if let Notice::Began { run, mut watcher, .. } = notice {
+            runs.push(run.to_owned());
+            let controls = controls.clone();
+            let is_first = runs.len() == 1;
+            // Elsewhere, as the turn goes on only when this has returned.
+            std::thread::spawn(move || {
+                while let Ok(Some(outputs)) = watcher.next_outputs() {
+                    let has_said = outputs.contains(&AgentOutput::Event(Event::assistant("Half an answer.")));
+                    if is_first && has_said {
+                        controls.submit("The second prompt");
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(last.complete.outcome, Some(Outcome::Done));
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(find_marked(&Marker::new(RUN_MARKER, run).unwrap()), []);
+    }
+
+    let events = block_on(world.store.read(world.session, Page::last(100))).unwrap();
+    let events: Vec<Event> = events.iter().map(|stored| stored.event().unwrap()).collect();
+    let outcomes: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Complete(complete) => complete.outcome,
+            _ => None,
+        })
+        .collect();
+    assert_eq!(outcomes, [Outcome::Cancelled, Outcome::Done]);
+    let history = block_on(read_history(&world.store, world.session)).unwrap();
+    let texts: Vec<_> = history.iter().filter_map(Message::first_text).collect();
+    assert_eq!(texts, ["The first prompt", "Half an answer.", "The second prompt", "The second answer."]);
+
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    let told = requests[1].user_texts().join("\n");
+    for part in ["The first prompt", "Half an answer.", "The second prompt"] {
+        assert!(told.contains(part), "{told}");
     }
 }
 

@@ -258,6 +258,15 @@ fn an_agent_that_dies_leaves_what_it_said_and_the_next_prompt_works() {
 }
 
 #[test]
+fn an_agent_that_is_killed_leaves_no_process_that_works_on_unseen() {
+    let project = Project::new();
+    let runs =
+        run_while(&project, &format!("{}; setsid sleep 1000 & kill -9 $$", says("half")), None, |_| {});
+    no_survivor(&runs[0]);
+    assert_eq!(outcomes(&project), [Outcome::Interrupted]);
+}
+
+#[test]
 fn a_program_that_is_not_there_is_told_and_the_prompt_is_kept() {
     let project = Project::new();
     let agent = Script(String::new());

@@ -8,9 +8,11 @@
 
 mod docs;
 mod export;
+mod flood;
 mod hostile;
 mod import;
 mod lost_spool;
+mod real_agents;
 mod run;
 mod sessions;
 mod usage;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -26,24 +25,13 @@ fn fake_claude(world: &World, in_between: &str) {
     let lines: Vec<&str> = RECORDED.lines().collect();
     let start = world.file("bin/start.jsonl", &format!("{}\n", lines[..BEGINNING].join("\n")));
     let rest = world.file("bin/rest.jsonl", &format!("{}\n", lines[BEGINNING..].join("\n")));
-    let script = format!(
-        "#!/bin/sh\ncat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'\n",
-        start.display(),
-        rest.display()
-    );
-    let program = world.file("bin/claude", &script);
-    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// The program with the fake agent on its path.
-fn command(world: &World, arguments: &[&str]) -> Command {
-    let mut command = world.command(arguments);
-    command.env("PATH", format!("{}:/usr/bin:/bin", world.path("bin").display()));
-    command
+    let script =
+        format!("cat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'", start.display(), rest.display());
+    world.program("claude", &script);
 }
 
 fn start(world: &World, arguments: &[&str]) -> Child {
-    command(world, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    world.with_programs(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn finish(world: &World, child: Child) -> Ran {
@@ -250,6 +238,35 @@ fn one_turn_at_a_time() {
 }
 
 #[test]
+fn eight_turns_at_once_keep_apart() {
+    let world = World::new();
+    let prompts: Vec<String> = (1..=8).map(|number| format!("prompt {number}")).collect();
+    let children: Vec<Child> =
+        prompts.iter().map(|prompt| start(&world, &["run", "-a", "offline", prompt])).collect();
+    for (prompt, child) in prompts.iter().zip(children) {
+        let ran = finish(&world, child);
+        assert_eq!(ran.code, 0, "{ran}");
+        assert!(ran.stdout.contains(&format!("“{prompt}”")), "{ran}");
+    }
+    let list = world.run(&["list", "--json"]);
+    assert_eq!(list.stderr, "", "nothing is left to recover");
+    let list = list.json();
+    let mut found: Vec<String> = Vec::new();
+    for session in list.as_array().unwrap() {
+        assert_eq!(session["completed"], true);
+        let events = world.run(&["show", session["id"].as_str().unwrap(), "--json"]).json_lines();
+        let asked: Vec<_> = events.iter().filter(|event| event["kind"] == "UserMessage").collect();
+        assert_eq!(asked.len(), 1);
+        found.push(asked[0]["data"]["content"].as_str().unwrap().to_owned());
+        assert_eq!(events.iter().filter(|event| event["kind"] == "Complete").count(), 1);
+        let answer = events.iter().find(|event| event["kind"] == "AssistantText").unwrap();
+        assert!(answer["data"]["text"].as_str().unwrap().contains(found.last().unwrap()), "{answer}");
+    }
+    found.sort();
+    assert_eq!(found, prompts);
+}
+
+#[test]
 fn an_interrupt_cancels_and_keeps_what_came() {
     let world = World::new();
     fake_claude(&world, "sleep 1000");
@@ -421,8 +438,7 @@ fn agents_are_shown_as_they_are_installed() {
     for (name, script) in
         [("claude", "echo; echo '2.0 (Claude\u{1b}[2J Code)'"), ("codex", "exec sleep 1000")]
     {
-        let program = world.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        world.program(name, script);
     }
     let lines = agents(&world, &["agents"]).quiet();
     let lines: Vec<&str> = lines.lines().collect();
