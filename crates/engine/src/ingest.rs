@@ -53,7 +53,6 @@ pub async fn ingest(
     mut ending: Ending,
 ) -> Result<Ingested, IngestError> {
     let mut gathered = Gathered::new(spool.turn());
-    gathered.push(Event::user(&spool.turn().prompt));
     let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
     if watcher.untold() > 0 {
@@ -63,8 +62,9 @@ pub async fn ingest(
         );
         gathered.push(Event::error(OVERSIZED, why));
     }
-    let mut events = gathered.finish();
-    // How it ended is told in any case.
+    // What was asked and how it ended is told in any case.
+    let mut events = vec![Event::user(&spool.turn().prompt)];
+    events.append(&mut gathered.finish());
     let mut last = Gathered::new(spool.turn());
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
     events.append(&mut last.finish());

@@ -153,6 +153,20 @@ fn a_prompt_is_needed() {
 }
 
 #[test]
+fn a_prompt_that_no_agent_takes_is_refused() {
+    let world = World::new();
+    let long = fs::File::open(world.file("long", &"x".repeat((10 << 20) + 1))).unwrap();
+    let output = world.command(&["run", "-a", "offline"]).stdin(long).output().unwrap();
+    insta::assert_snapshot!(world.ran(output), @r"
+    exit code 1
+    --- stderr
+    error: the prompt is longer than 10 MiB
+    hint: name the file in the prompt instead, so that the agent reads what it needs
+    ");
+    assert!(!world.store().exists());
+}
+
+#[test]
 fn the_prompt_comes_from_both_sides() {
     let world = World::new();
     let run = |arguments: &[&str], input: &str| {
