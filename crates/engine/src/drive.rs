@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
 use azureal_core::event::Outcome;
 use azureal_core::{ContextFrame, Event, SessionId, SessionStore, read_context};
-use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stderr};
+use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream};
 use futures_executor::block_on;
 
 use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
@@ -233,7 +233,7 @@ impl<'a> Driver<'a> {
         spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         spawn.stdin = command.stdin;
         // A file, because it is there after us: the agent may outlive us and go on writing.
-        spawn.stderr = Stderr::File(run.spool.errors().map_err(text)?);
+        spawn.stderr = Stream::File(run.spool.errors().map_err(text)?);
         let child = spawn.start().map_err(|error| with_hint(&error))?;
         let process = child.identity().clone();
         let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };

@@ -20,7 +20,7 @@ use azureal_core::{
 use azureal_engine::{
     Controls, Driver, Found, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn, Spools, recover,
 };
-use azureal_process::{Marker, Spawn, Stderr, find_marked};
+use azureal_process::{Marker, Spawn, Stream, find_marked};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
 use futures_executor::block_on;
@@ -346,7 +346,7 @@ fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once()
     let gate = project.folder.path().join("gate");
     let script = format!("{}; while [ ! -e gate ]; do sleep 0.02; done; {DONE}", says("survived"));
     spawn.args = vec!["-c".into(), script.into()];
-    spawn.stderr = Stderr::File(spool.errors().unwrap());
+    spawn.stderr = Stream::File(spool.errors().unwrap());
     let child = spawn.start().unwrap();
     spool
         .note_process(azureal_engine::SpooledProcess {
