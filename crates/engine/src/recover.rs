@@ -6,8 +6,9 @@ use std::time::Duration;
 use azureal_core::SessionStore;
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
-use azureal_process::{Marker, ProcessIdentity, find_marked};
+use azureal_process::{Marker, Patience, ProcessIdentity, end_marked, find_marked};
 
+use crate::context_commands::CONTEXT_MARKER;
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
 use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
@@ -52,6 +53,9 @@ async fn recover_one(
     find_agent: &dyn Fn(&str) -> Option<&'static dyn Agent>,
 ) -> Recovered {
     let turn = spool.turn().clone();
+    if spool.process().is_none() {
+        end_commands(&turn);
+    }
     if let Some(process) = living_process(&spool) {
         return Recovered::Orphan(turn, process);
     }
@@ -71,6 +75,13 @@ async fn recover_one(
     match ingested {
         Ok(ingested) => Recovered::Stored(turn, ingested),
         Err(error) => Recovered::Failed(turn, error),
+    }
+}
+
+/// Ends the context commands of a turn whose azureal died while they ran: nobody waits for what they print.
+fn end_commands(turn: &SpooledTurn) {
+    if let Ok(marker) = Marker::new(CONTEXT_MARKER, turn.run.clone()) {
+        end_marked(&marker, &Patience::default());
     }
 }
 

@@ -13,7 +13,7 @@ use azureal_agents::registry;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
 use azureal_core::event::Outcome;
 use azureal_core::{Event, Message, NewSession, Role, SessionId, SessionStore, Turn, read_history};
-use azureal_engine::{Driver, Ingested, Notice, RUN_MARKER, Setup, Spools};
+use azureal_engine::{Briefing, Driver, Ingested, Notice, RUN_MARKER, Setup, Spools};
 use azureal_process::{Marker, find_marked};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
@@ -55,6 +55,7 @@ struct World {
     store: SqliteStore,
     spools: Spools,
     session: SessionId,
+    briefing: Briefing,
 }
 
 impl World {
@@ -66,7 +67,7 @@ impl World {
         let store = SqliteStore::open(folder.join("sessions.azs"), SqliteOptions::default()).unwrap();
         let session = block_on(store.create(NewSession::default())).unwrap();
         let spools = Spools::new(folder.join("spool"));
-        Some(Self { agents, home, store, spools, session })
+        Some(Self { agents, home, store, spools, session, briefing: Briefing::default() })
     }
 
     fn drive(
@@ -88,6 +89,7 @@ impl World {
             directory: &self.home.project(),
             in_git: false,
             timeout: Some(Duration::from_secs(60)),
+            briefing: &self.briefing,
         };
         let (driver, controls) = Driver::new(setup);
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()

@@ -18,7 +18,8 @@ use azureal_core::{
     Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, read_history,
 };
 use azureal_engine::{
-    Controls, Driver, Found, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn, Spools, recover,
+    Briefing, Controls, Driver, Found, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn, Spools,
+    recover,
 };
 use azureal_process::{Marker, Spawn, Stream, find_marked};
 use azureal_store::SqliteStore;
@@ -57,6 +58,7 @@ struct Project {
     store: SqliteStore,
     spools: Spools,
     session: SessionId,
+    briefing: Briefing,
 }
 
 impl Project {
@@ -66,7 +68,7 @@ impl Project {
             SqliteStore::open(folder.path().join(".azureal/sessions.azs"), SqliteOptions::default()).unwrap();
         let session = block_on(store.create(NewSession::default())).unwrap();
         let spools = Spools::new(folder.path().join(".azureal/spool"));
-        Self { folder, store, spools, session }
+        Self { folder, store, spools, session, briefing: Briefing::default() }
     }
 
     fn setup<'a>(&'a self, agent: &'a dyn Agent, program: &'a Path) -> Setup<'a> {
@@ -81,6 +83,7 @@ impl Project {
             directory: self.folder.path(),
             in_git: false,
             timeout: None,
+            briefing: &self.briefing,
         }
     }
 
