@@ -3,6 +3,7 @@
 mod agent_choice;
 mod cli;
 mod commands;
+mod context_settings;
 mod event_line;
 mod export;
 mod failure;

@@ -1,13 +1,16 @@
 use std::time::Duration;
 
 use azureal_core::agent::Permission;
-use azureal_core::{ListQuery, NewSession, SessionId, SessionRecord, visible_line};
+use azureal_core::{
+    Beginning, ListQuery, NewSession, SessionId, SessionRecord, read_beginning, visible_line,
+};
 use azureal_engine::{Holder, Lease, Leased, Recovered, Spools};
 use futures_executor::block_on;
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::agent_choice::{AgentChoice, choose};
+use crate::context_settings::{ContextArgs, ContextSettings};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::{Output, tell};
@@ -15,7 +18,7 @@ use crate::place::Place;
 use crate::prompt;
 use crate::recovery::{orphan_of, recover};
 use crate::resolve::{called, resolve};
-use crate::turn::{Ask, take_turn};
+use crate::turn::{Ask, Keep, take_turn};
 
 /// Send a prompt to an agent, and keep what it says and does
 ///
@@ -30,6 +33,16 @@ use crate::turn::{Ask, take_turn};
 /// line says session, agent and model, then comes one event per line as it happens, `{"kind","data"}`, text as it
 /// is being written as `{"delta":"…"}`, and last, when the turn is stored, `Complete` with `first_seq` and `seq`.
 ///
+/// Context commands tell the agent what the project looks like: those that are configured, and after them those of
+/// `--exec`. All run at the same time, in the top folder of the worktree. Static ones, which is what they are unless they
+/// are configured as dynamic, run once, when the session is made: what they print is stored as its system
+/// message, and every agent of the session is told it at every turn. So it may be stale: what must be
+/// new at every turn is made `dynamic`, or the session a new one. A command that is given with `--exec` to a session
+/// that goes on runs for this turn, and is not stored, and neither is what dynamic commands print.
+///
+/// With `--ephemeral` nothing is stored at all, neither prompt nor answer: the output of the commands stands in
+/// front of the prompt.
+///
 /// Ctrl-C cancels the turn: what came is kept, and the exit code is 130.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -37,6 +50,8 @@ Examples:
   azureal run \"Why does the login test fail?\"
   azureal run -c -a codex \"Fix it\"
   git diff | azureal run -s review -m opus \"Review this\"
+  azureal run --system \"Be brief.\" --exec \"git status --short\" \"What is left to do?\"
+  azureal run --ephemeral --exec \"git diff --staged\" \"Write a commit message\"
   azureal run --permission edit --timeout 600 \"Update the changelog\"")]
 pub(crate) struct Args {
     /// What to ask
@@ -63,6 +78,11 @@ pub(crate) struct Args {
     /// What the agent may do without asking; its own default without it
     #[arg(long, value_name = "LEVEL")]
     permission: Option<Level>,
+    /// Store nothing, neither the prompt nor the answer
+    #[arg(long, conflicts_with_all = ["go_on", "session", "name"])]
+    ephemeral: bool,
+    #[command(flatten)]
+    context: ContextArgs,
 }
 
 /// What an agent may do.
@@ -93,6 +113,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
     let prompt = prompt::gather(args.prompt.as_deref())?;
+    let settings = ContextSettings::read(&args.context)?;
+    let ephemeral = args.ephemeral.then(|| place.ephemeral());
+    let place = ephemeral.as_ref().unwrap_or(place);
     let known = block_on(known_session(args, place))?;
     let last_agent = known.as_ref().and_then(|record| record.counts.agent.as_deref());
     let choice = choose(args.agent.as_deref(), args.model.as_deref(), last_agent)?;
@@ -105,21 +128,35 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
             Spools::new(temporary.path().join("spool"))
         }
     };
+    let interrupts = Interrupts::listen()?;
     let session = match &known {
         Some(record) => record.id,
         None => block_on(new_session(args, place))?,
     };
     let _lease = lease(&spools, session, &choice)?;
     wait_for_orphan(place, found, session);
-    introduce(session, known.as_ref(), &choice, out)?;
+    let beginning = block_on(read_beginning(&*place.store, session))?;
+    let keep = match (&known, beginning) {
+        _ if args.ephemeral => Keep::Nothing,
+        // Somebody else may have made the session meanwhile, and begun it.
+        (None, Beginning::Nothing) => Keep::NewSession,
+        _ => Keep::Session,
+    };
+    let briefing = match keep {
+        Keep::Nothing => settings.ephemeral(),
+        Keep::Session | Keep::NewSession => settings.briefing(session, beginning)?,
+    };
+    introduce(session, known.as_ref(), keep, &choice, out)?;
     let ask = Ask {
         session,
         choice: &choice,
         prompt: &prompt,
         permission: args.permission.map(Permission::from),
         timeout: args.timeout,
+        briefing: &briefing,
+        keep,
     };
-    take_turn(place, &spools, &Interrupts::listen()?, &ask, out)?;
+    take_turn(place, &spools, &interrupts, &ask, out)?;
     out.flush()
 }
 
@@ -192,15 +229,22 @@ fn wait_for_orphan(place: &Place, found: &[Recovered], session: SessionId) {
 fn introduce(
     session: SessionId,
     known: Option<&SessionRecord>,
+    keep: Keep,
     choice: &AgentChoice,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let agent = choice.agent.name();
+    let is_kept = keep != Keep::Nothing;
     if out.is_json() {
-        out.json(&json!({ "session": session.to_string(), "agent": agent, "model": choice.model }))?;
+        let session = is_kept.then(|| session.to_string());
+        out.json(&json!({ "session": session, "agent": agent, "model": choice.model }))?;
         return out.flush();
     }
-    let name = known.map_or_else(|| session.to_string(), called);
+    let name = match known {
+        Some(record) => called(record),
+        None if is_kept => session.to_string(),
+        None => "not stored".to_owned(),
+    };
     let model = choice.model.as_deref().map(|model| format!(" · {}", visible_line(model)));
     tell(&format!("{name} · {agent}{}", model.unwrap_or_default()));
     Ok(())
