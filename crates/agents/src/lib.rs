@@ -38,5 +38,6 @@ pub mod registry;
 
 mod calls;
 mod closing;
+mod span;
 mod unreadable;
 mod wire;

@@ -157,7 +157,7 @@ impl Cli {
                 Command::Show(args) => show::run(args, &place, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
-                Command::Rm(args) => rm::run(args, &place, &mut out).await,
+                Command::Rm(args) => rm::run(args, &place, &running(&found), &mut out).await,
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
                 Command::Import(args) => import::run(args, &place, &mut out).await,
                 Command::Export(args) => export::run(args, &place, &mut out).await,

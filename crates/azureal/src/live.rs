@@ -152,6 +152,12 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// Ends with what was shown: the rest is told elsewhere.
+    pub(crate) fn leave(mut self) -> Result<(), Failure> {
+        self.end_line()?;
+        self.out.flush()
+    }
+
     /// Shows an event of the agent.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), Failure> {
         if let Event::Error(error) = event {

@@ -1,9 +1,11 @@
 //! Turns whose azureal died: stored by whoever comes next, and said so.
 
+use std::path::PathBuf;
+
 use azureal_agents::registry;
 use azureal_core::SessionId;
 use azureal_core::event::Outcome;
-use azureal_engine::{Recovered, SpooledTurn, Spools};
+use azureal_engine::{Homes, Noted, Recovered, SpooledTurn, Spools};
 use azureal_process::ProcessIdentity;
 
 use crate::output::{tell, warn};
@@ -20,8 +22,9 @@ pub(crate) async fn recover(place: &Place) -> Vec<Recovered> {
 }
 
 async fn look(place: &Place, spools: &Spools) -> Vec<Recovered> {
-    let find = |name: &str| registry::find(name).ok();
-    azureal_engine::recover(&*place.store, spools, &find).await.unwrap_or_else(|error| {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let homes = Homes { variable: &variable, home: std::env::home_dir() };
+    azureal_engine::recover(&*place.store, spools, registry::all(), &homes).await.unwrap_or_else(|error| {
         warn(&error.to_string());
         Vec::new()
     })
@@ -59,6 +62,15 @@ fn report(found: &Recovered) {
             name(turn),
             turn.agent
         )),
+        Recovered::Noted(session, _, Ok(Noted::Stored(_, record))) => tell(&format!(
+            "recovered the turn of {session} that was interrupted from {record}: what was printed is gone"
+        )),
+        // Said where it matters: when the session goes on.
+        Recovered::Noted(_, _, Ok(Noted::Missing | Noted::WasStored | Noted::Busy)) => {}
+        Recovered::Noted(session, run, Err(error)) => warn(&format!(
+            "the interrupted turn of {session} could not be taken from the agent's own record of {}: {error}",
+            azureal_core::visible_line(run)
+        )),
     }
 }
 
@@ -80,6 +92,21 @@ pub(crate) fn orphan_of(found: &[Recovered], session: SessionId) -> Option<(&Spo
         Recovered::Orphan(turn, process) if turn.session_id() == Some(session) => Some((turn, process)),
         _ => None,
     })
+}
+
+/// Warns if a turn of the session was never stored and no trace of it is left: going on forgets that it was.
+pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
+    for found in found {
+        if let Recovered::Noted(id, run, Ok(Noted::Missing)) = found
+            && *id == session
+        {
+            warn(&format!(
+                "an interrupted turn of {session} was never stored, and neither what was printed nor the agent's own \
+                 record of it ({}) is there",
+                azureal_core::visible_line(run)
+            ));
+        }
+    }
 }
 
 /// Returns the sessions that have a turn running.

@@ -79,7 +79,7 @@ pub(crate) fn take_turn(
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
     let mut not_gathered = None;
     let mut shown = live.prompt(ask.prompt);
-    interrupts.cancel(controls);
+    interrupts.on_interrupt(move || controls.cancel());
     let driven = thread::scope(|scope| {
         let (sender, heard) = mpsc::channel();
         let driving = scope.spawn(move || {

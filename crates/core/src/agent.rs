@@ -25,6 +25,31 @@ pub trait Agent: Send + Sync {
 
     /// Makes a reader for the output of one run.
     fn parser(&self) -> Box<dyn AgentParser>;
+
+    /// Describes the record that the program itself keeps of its runs; nothing if it keeps none.
+    fn own_record(&self) -> Option<OwnRecord> {
+        None
+    }
+}
+
+/// The record that an agent's program keeps of its runs, one file each: read when what it printed is lost.
+#[derive(Clone, Copy)]
+pub struct OwnRecord {
+    /// What it is called, for people.
+    pub name: &'static str,
+    /// The variable that says where the program keeps its files.
+    pub variable: &'static str,
+    /// Where it keeps them without that variable, below the home directory.
+    pub home: &'static str,
+    /// The folder of records in there.
+    pub folder: &'static str,
+    /// How many folders lie between that one and a record.
+    pub depth: usize,
+    /// Says whether a file of this name is the record of the run that the agent calls so.
+    pub is_of: fn(file_name: &str, run: &str) -> bool,
+    /// Makes a reader of one. Unlike what is printed, a record holds the prompt: as [`Event::UserMessage`], with
+    /// the context still on it.
+    pub reader: fn() -> Box<dyn AgentParser>,
 }
 
 /// Which program an agent is.

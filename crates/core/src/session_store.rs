@@ -120,7 +120,7 @@ pub trait SessionStore: Send + Sync {
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError>;
 
     /// Notes the agent's own name of a run whose events are not in the store yet, so that they can be looked
-    /// for after a crash; nothing takes the note off. It goes with its session.
+    /// for after a crash; nothing, or an empty name, takes the note off. It goes with its session.
     async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError>;
 
     /// Returns the sessions that have such a note, with it, by their number.

@@ -289,6 +289,9 @@ impl<'a> Driver<'a> {
         let mut spawn = Spawn::new(setup.program, setup.directory, run.spool.output().map_err(text)?, marker);
         spawn.args = command.args.into_iter().map(Into::into).collect();
         spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        if let Some(marker) = setup.spools.session_marker(setup.session) {
+            spawn.env.push((marker.key().into(), marker.value().into()));
+        }
         spawn.stdin = command.stdin;
         // A file, because it is there after us: the agent may outlive us and go on writing.
         spawn.stderr = Stream::File(run.spool.errors().map_err(text)?);

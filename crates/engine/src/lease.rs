@@ -36,6 +36,14 @@ pub struct Holder {
     pub since: String,
 }
 
+impl Holder {
+    /// Returns this process, which has just begun.
+    pub fn of_this_process(agent: &str) -> Self {
+        let since = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        Self { pid: std::process::id(), agent: agent.to_owned(), since }
+    }
+}
+
 /// What came of asking for a lease.
 #[derive(Debug)]
 pub enum Leased {

@@ -8,13 +8,14 @@
 //! - [`run_commands`] runs context commands; [`Briefing`] is what a turn tells besides the history, gathered anew for
 //!   each.
 //! - [`Driver`] performs what a turn decides; [`Watcher`] shows a run while it goes on; [`ingest`] stores it, once;
-//!   [`recover`] does so for those whose azureal died.
+//!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
 
 mod context_commands;
 mod drive;
 mod gather;
 mod ingest;
 mod lease;
+mod own_record;
 mod recover;
 mod slots;
 mod spool;
@@ -29,6 +30,7 @@ pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
 pub use gather::{Briefing, Keeping};
 pub use ingest::{IngestError, Ingested, ingest};
 pub use lease::{Holder, Lease, Leased};
+pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};
 pub use slots::Slots;
 pub use spool::{Found, Spool, SpoolError, SpooledEnding, SpooledProcess, SpooledTurn, Spools};

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use azureal_core::SessionStore;
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
+use azureal_core::{SessionId, SessionStore};
 use azureal_process::{Marker, Patience, ProcessIdentity, end_marked, find_marked};
 
 use crate::context_commands::CONTEXT_MARKER;
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
+use crate::own_record::{Homes, Noted, recover_noted};
 use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 
 /// A spool that was found, and what became of it.
@@ -28,30 +29,57 @@ pub enum Recovered {
     Unreadable(PathBuf),
     /// It is of an agent that this build does not have. It is kept.
     UnknownAgent(SpooledTurn),
+    /// There is no spool, but a note that there was a run which the agent calls so.
+    Noted(SessionId, String, Result<Noted, IngestError>),
 }
 
-/// Looks at every spool and stores those whose agent has ended. Waits for none.
+/// Looks at every spool and stores those whose agent has ended; then looks for the records of runs that are noted
+/// and have no spool. Waits for none.
 pub async fn recover(
     store: &dyn SessionStore,
     spools: &Spools,
-    find_agent: &dyn Fn(&str) -> Option<&'static dyn Agent>,
+    agents: &[&dyn Agent],
+    homes: &Homes<'_>,
 ) -> Result<Vec<Recovered>, SpoolError> {
+    // Before the spools: a run that begins meanwhile has its spool before its note. A store that cannot be
+    // read has nothing to recover to, and says so elsewhere.
+    let noted = store.noted_runs().await.unwrap_or_default();
     let mut recovered = Vec::new();
     for found in spools.find()? {
         recovered.push(match found {
             Found::Owned(turn, process) => Recovered::Running(turn, process),
             Found::Unreadable(path) => Recovered::Unreadable(path),
-            Found::Orphan(spool) => recover_one(store, *spool, find_agent).await,
+            Found::Orphan(spool) => recover_one(store, *spool, agents).await,
         });
+    }
+    let has_spool = |session: SessionId| {
+        recovered
+            .iter()
+            .any(|found: &Recovered| found.turn().and_then(SpooledTurn::session_id) == Some(session))
+    };
+    let lost: Vec<_> = noted.into_iter().filter(|(session, _)| !has_spool(*session)).collect();
+    for (session, run) in lost {
+        let noted = recover_noted(store, spools, agents, homes, session, &run).await;
+        recovered.push(Recovered::Noted(session, run, noted));
     }
     Ok(recovered)
 }
 
-async fn recover_one(
-    store: &dyn SessionStore,
-    spool: Spool,
-    find_agent: &dyn Fn(&str) -> Option<&'static dyn Agent>,
-) -> Recovered {
+impl Recovered {
+    /// Returns the turn of a spool whose header could be read.
+    pub fn turn(&self) -> Option<&SpooledTurn> {
+        match self {
+            Self::Stored(turn, _)
+            | Self::Orphan(turn, _)
+            | Self::Running(turn, _)
+            | Self::Failed(turn, _)
+            | Self::UnknownAgent(turn) => Some(turn),
+            Self::Unreadable(_) | Self::Noted(..) => None,
+        }
+    }
+}
+
+async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agent]) -> Recovered {
     let turn = spool.turn().clone();
     if spool.process().is_none() {
         end_commands(&turn);
@@ -59,7 +87,9 @@ async fn recover_one(
     if let Some(process) = living_process(&spool) {
         return Recovered::Orphan(turn, process);
     }
-    let Some(agent) = find_agent(&turn.agent) else { return Recovered::UnknownAgent(turn) };
+    let Some(agent) = agents.iter().find(|agent| agent.name() == turn.agent) else {
+        return Recovered::UnknownAgent(turn);
+    };
     let ingested = if spool.process().is_none() && is_empty(&spool) {
         ingest_unstarted(store, spool, Outcome::Interrupted, "azureal ended before the agent was started")
             .await
@@ -70,7 +100,7 @@ async fn recover_one(
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest(store, agent, spool, ending).await
+        ingest(store, *agent, spool, ending).await
     };
     match ingested {
         Ok(ingested) => Recovered::Stored(turn, ingested),

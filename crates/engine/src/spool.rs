@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use azureal_core::SessionId;
-use azureal_core::agent::{Ending, Exit};
+use azureal_core::agent::{Agent, Ending, Exit};
 use azureal_core::event::Outcome;
-use azureal_process::Excerpt;
+use azureal_process::{Excerpt, FollowError, Marker, ProcessIdentity};
 use serde::{Deserialize, Serialize};
+
+use crate::watch::Watcher;
 
 /// The folder that spools lie in.
 #[derive(Debug, Clone)]
@@ -152,6 +154,9 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
     move |source| SpoolError { path, source }
 }
 
+/// The variable that says which session a process works for.
+const SESSION_MARKER: &str = "AZUREAL_SESSION";
+
 const HEADER: &str = "turn";
 const OUTPUT: &str = "jsonl";
 const ERRORS: &str = "err";
@@ -192,6 +197,25 @@ impl Spools {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(at(&path)(error)),
         }
+    }
+
+    /// Watches a turn that somebody else runs, or nobody, from its first line.
+    pub fn watch(
+        &self,
+        turn: &SpooledTurn,
+        agent: &dyn Agent,
+        process: Option<ProcessIdentity>,
+    ) -> Result<Watcher, FollowError> {
+        Watcher::open(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, process)
+    }
+
+    /// Returns what every process of a turn of this session carries, so that one is found also when its spool is
+    /// gone; nothing as long as there is no folder to keep spools in.
+    pub fn session_marker(&self, session: SessionId) -> Option<Marker> {
+        // A folder's number is its own on this machine, whatever it is called from wherever. That of the one
+        // around it, which has the store too: the spools may have been cleared away.
+        let folder = fs::metadata(self.folder.parent()?).ok()?;
+        Marker::new(SESSION_MARKER, format!("{session}@{}-{}", folder.dev(), folder.ino())).ok()
     }
 
     pub(crate) fn folder(&self) -> &Path {

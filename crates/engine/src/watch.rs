@@ -22,7 +22,16 @@ impl Watcher {
         agent: &dyn Agent,
         process: Option<ProcessIdentity>,
     ) -> Result<Self, FollowError> {
-        Ok(Self { follow: Follow::open(output, 0)?, parser: agent.parser(), process })
+        Self::with_parser(output, agent.parser(), process)
+    }
+
+    /// Opens a file that another reader understands.
+    pub(crate) fn with_parser(
+        file: &std::path::Path,
+        parser: Box<dyn AgentParser>,
+        process: Option<ProcessIdentity>,
+    ) -> Result<Self, FollowError> {
+        Ok(Self { follow: Follow::open(file, 0)?, parser, process })
     }
 
     /// Waits for the next line and returns what it says; nothing when the program has ended and all is read.

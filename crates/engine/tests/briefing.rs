@@ -19,8 +19,8 @@ use azureal_core::{
     ContextCommand, Event, NewSession, OnFailure, Page, SessionId, SessionStore, Turn, strip_context,
 };
 use azureal_engine::{
-    Briefing, CONTEXT_MARKER, CommandProgress, Controls, Driver, Ingested, Keeping, Notice, Recovered, Setup,
-    SpooledTurn, Spools, recover,
+    Briefing, CONTEXT_MARKER, CommandProgress, Controls, Driver, Homes, Ingested, Keeping, Notice, Recovered,
+    Setup, SpooledTurn, Spools, recover,
 };
 use azureal_process::{Marker, Spawn, find_marked};
 use azureal_store::MemoryStore;
@@ -340,8 +340,8 @@ fn commands_whose_azureal_died_are_ended_by_the_next_one() {
     spawn.args = vec!["-c".into(), "sleep 1000".into()];
     let child = spawn.start().unwrap();
 
-    let find = |_: &str| Some(&Offline as &'static dyn Agent);
-    let found = block_on(recover(&project.store, &project.spools, &find)).unwrap();
+    let homes = Homes { variable: &|_| None, home: None };
+    let found = block_on(recover(&project.store, &project.spools, &[&Offline], &homes)).unwrap();
     let [Recovered::Stored(_, ingested)] = &found[..] else { panic!("{found:?}") };
     assert_eq!(ingested.complete.outcome, Some(Outcome::Interrupted));
     assert!(child.wait_timeout(Duration::from_secs(10)).is_some());

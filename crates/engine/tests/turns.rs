@@ -18,8 +18,8 @@ use azureal_core::{
     Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, read_history,
 };
 use azureal_engine::{
-    Briefing, Controls, Driver, Found, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn, Spools,
-    recover,
+    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn,
+    Spools, recover,
 };
 use azureal_process::{Marker, Spawn, Stream, find_marked};
 use azureal_store::SqliteStore;
@@ -320,10 +320,6 @@ fn a_session_that_is_gone_keeps_the_spool() {
     assert!(!project.spool_files().is_empty(), "what was printed is lost");
 }
 
-fn find_agent(name: &str) -> Option<&'static dyn Agent> {
-    azureal_agents::registry::find(name).ok()
-}
-
 fn spooled(project: &Project, run: &str) -> SpooledTurn {
     SpooledTurn {
         run: run.into(),
@@ -337,7 +333,8 @@ fn spooled(project: &Project, run: &str) -> SpooledTurn {
 }
 
 fn recovered(project: &Project) -> Vec<Recovered> {
-    block_on(recover(&project.store, &project.spools, &find_agent)).unwrap()
+    let homes = Homes { variable: &|_| None, home: None };
+    block_on(recover(&project.store, &project.spools, &[&Offline], &homes)).unwrap()
 }
 
 #[test]

@@ -408,7 +408,7 @@ impl SessionStore for MemoryStore {
     }
 
     async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
-        self.open()?.session_mut(id)?.noted_run = run.map(str::to_owned);
+        self.open()?.session_mut(id)?.noted_run = run.filter(|run| !run.is_empty()).map(str::to_owned);
         Ok(())
     }
 

@@ -2,9 +2,10 @@
 
 mod command;
 mod parser;
+mod record;
 mod wire;
 
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, TurnRequest};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, OwnRecord, Program, TurnRequest};
 
 /// Claude Code.
 #[derive(Debug, Clone, Copy)]
@@ -35,5 +36,17 @@ impl Agent for Claude {
 
     fn parser(&self) -> Box<dyn AgentParser> {
         Box::new(parser::Parser::default())
+    }
+
+    fn own_record(&self) -> Option<OwnRecord> {
+        Some(OwnRecord {
+            name: "Claude Code's transcript",
+            variable: "CLAUDE_CONFIG_DIR",
+            home: ".claude",
+            folder: "projects",
+            depth: 1,
+            is_of: record::is_of,
+            reader: || Box::new(record::Record::default()),
+        })
     }
 }

@@ -24,7 +24,7 @@ use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
 use crate::wire::{Fields, elements, kept, output_text, read};
 
 /// The model that Claude Code names for what it says itself.
-const SYNTHETIC: &str = "<synthetic>";
+pub(super) const SYNTHETIC: &str = "<synthetic>";
 
 /// The reader of one run.
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl TokenCount {
     }
 }
 
-fn sum(a: Usage, b: Usage) -> Usage {
+pub(super) fn sum(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.saturating_add(b.input_tokens),
         output_tokens: a.output_tokens.saturating_add(b.output_tokens),
@@ -148,6 +148,13 @@ impl AgentParser for Parser {
 }
 
 impl Parser {
+    /// Ends a run of which something else says how it ended and what it used.
+    pub(super) fn end_as(&mut self, said: Said, usage: Option<Usage>, ending: &Ending) -> Vec<AgentOutput> {
+        self.closing.said = said;
+        self.closing.usage = usage;
+        self.end(ending)
+    }
+
     fn unreadable(&mut self, line: &[u8], why: &str) -> Vec<AgentOutput> {
         let mut out = self.release();
         out.push(unreadable_line(NAME, line, why));
@@ -222,7 +229,7 @@ impl Parser {
     }
 
     /// Reads what the model said, or the program in its place. Nothing if it cannot be read.
-    fn assistant(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+    pub(super) fn assistant(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
         let subagent = turn.parent_tool_use_id;
         if subagent.is_none() {
             self.open = Open::default();
@@ -272,7 +279,7 @@ impl Parser {
     }
 
     /// Reads what tools gave back. Texts in the user's name are the program's own, as the prompt is not printed.
-    fn user(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+    pub(super) fn user(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
         let content = turn.message.0?.content?;
         if let Ok(text) = serde_json::from_str::<String>(content.get()) {
             return Some(command_output(&text).into_iter().collect());

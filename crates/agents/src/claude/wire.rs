@@ -76,7 +76,15 @@ pub(super) struct Turn<'a> {
 #[derive(Deserialize)]
 pub(super) struct Message<'a> {
     #[serde(default, deserialize_with = "lenient")]
+    pub(super) id: String,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) model: String,
+    /// In a record, where it is final.
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) stop_reason: String,
+    /// In a record, where it is final.
+    #[serde(default)]
+    pub(super) usage: Loose<Tokens>,
     /// A string or a list of blocks.
     #[serde(default, borrow)]
     pub(super) content: Option<&'a RawValue>,
@@ -216,4 +224,25 @@ impl From<ModelTokens> for Usage {
             cache_write_tokens: tokens.cache_write,
         }
     }
+}
+
+/// What a line of a record has besides.
+#[derive(Deserialize)]
+pub(super) struct RecordHead {
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) cwd: String,
+    #[serde(default, rename = "sessionId", deserialize_with = "lenient")]
+    pub(super) session_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) timestamp: String,
+    /// Of a subagent.
+    #[serde(default, rename = "isSidechain", deserialize_with = "lenient")]
+    pub(super) is_sidechain: bool,
+    /// Said by the program in the user's name.
+    #[serde(default, rename = "isMeta", deserialize_with = "lenient")]
+    pub(super) is_meta: bool,
+    #[serde(default, rename = "isCompactSummary", deserialize_with = "lenient")]
+    pub(super) is_compact_summary: bool,
+    #[serde(default, rename = "isApiErrorMessage", deserialize_with = "lenient")]
+    pub(super) is_api_error: bool,
 }

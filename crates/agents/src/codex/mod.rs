@@ -5,10 +5,11 @@ mod item;
 mod older;
 mod parser;
 mod repeats;
+mod rollout;
 mod shell;
 mod wire;
 
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, TurnRequest};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, OwnRecord, Program, TurnRequest};
 
 /// Codex.
 #[derive(Debug, Clone, Copy)]
@@ -40,5 +41,18 @@ impl Agent for Codex {
 
     fn parser(&self) -> Box<dyn AgentParser> {
         Box::new(parser::Parser::default())
+    }
+
+    fn own_record(&self) -> Option<OwnRecord> {
+        Some(OwnRecord {
+            name: "Codex's rollout",
+            variable: "CODEX_HOME",
+            home: ".codex",
+            folder: "sessions",
+            // Year, month and day.
+            depth: 3,
+            is_of: rollout::is_of,
+            reader: || Box::new(rollout::Rollout::default()),
+        })
     }
 }

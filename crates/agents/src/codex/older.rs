@@ -31,6 +31,11 @@ pub(super) fn read(parser: &mut Parser, line: &Line<'_>) -> Option<Vec<AgentOutp
     line.prompt.as_ref().map(|_| Vec::new())
 }
 
+/// Reads what a record calls an event, which are the messages of these versions.
+pub(super) fn read_event(parser: &mut Parser, raw: &RawValue) -> Option<Vec<AgentOutput>> {
+    Some(read_message(parser, wire::read(raw)?))
+}
+
 /// The content of a line; which fields there are depends on its type.
 #[derive(Deserialize)]
 struct Message<'a> {

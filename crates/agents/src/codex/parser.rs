@@ -139,7 +139,7 @@ impl Parser {
     }
 
     /// Reads an item; nothing if it has no sense.
-    fn item(&mut self, when: &str, mut item: Item<'_>) -> Option<Vec<AgentOutput>> {
+    pub(super) fn item(&mut self, when: &str, mut item: Item<'_>) -> Option<Vec<AgentOutput>> {
         let completed = when == "item.completed";
         if !item.id.is_empty() && self.finished.contains(&item.id) {
             return Some(Vec::new());
@@ -215,6 +215,11 @@ impl Parser {
 
     pub(super) fn has_called(&self, id: &str) -> bool {
         self.calls.contains(id)
+    }
+
+    /// Remembers that an item is over.
+    pub(super) fn finish(&mut self, id: &str) {
+        self.finished.insert(id.to_owned());
     }
 
     /// Remembers that somebody interrupted the turn.

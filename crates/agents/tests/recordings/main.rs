@@ -14,6 +14,7 @@ mod cases;
 mod cuts;
 mod mutated;
 mod random;
+mod records;
 mod render;
 mod reviewed;
 mod snapshots;

@@ -1,8 +1,9 @@
-use azureal_engine::{RUN_MARKER, Recovered, SpooledTurn};
-use azureal_process::{Marker, Patience, ProcessIdentity, stop};
+use azureal_engine::{Recovered, SpooledTurn};
+use azureal_process::ProcessIdentity;
 
 use super::SessionArg;
 use crate::failure::Failure;
+use crate::orphan::end;
 use crate::output::Output;
 use crate::place::Place;
 use crate::recovery::recover;
@@ -41,15 +42,8 @@ pub(crate) async fn run(
         return Err(Failure::new("not_running", format!("no turn of {} is running", called(&record)))
             .with_hint("`azureal ps` shows which are"));
     };
-    let marker = Marker::new(RUN_MARKER, turn.run.clone())
-        .map_err(|error| Failure::new("unreadable", error.to_string()))?;
     if let Some(spools) = place.spools() {
-        spools.note_cancel(turn).map_err(|error| Failure::file(&error.path, &error.source))?;
-    }
-    let report = stop(&process, &marker, &Patience::default());
-    if let Some(survivor) = report.survivors.first() {
-        return Err(Failure::new("not_stopped", format!("process {} could not be ended", survivor.pid))
-            .with_hint("it may belong to somebody else, or hang in the system"));
+        end(&spools, turn, &process)?;
     }
     if is_orphan {
         // Nobody else waits for it.

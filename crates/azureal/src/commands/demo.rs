@@ -7,7 +7,7 @@ use futures_executor::block_on;
 use serde_json::json;
 
 use super::list;
-use crate::agent_choice::choose;
+use crate::agent_choice::{Wanted, choose};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::Output;
@@ -144,7 +144,7 @@ impl Tour<'_> {
         prompt: &str,
     ) -> Result<(), Failure> {
         self.say(&format!("$ {command} -a {agent} \"{prompt}\"\n"))?;
-        let choice = choose(Some(agent), None, None)?;
+        let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() })?;
         let ask = Ask {
             session,
             choice: &choice,

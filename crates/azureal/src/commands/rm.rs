@@ -1,4 +1,4 @@
-use azureal_core::{SessionRecord, visible_line};
+use azureal_core::{SessionId, SessionRecord, visible_line};
 use serde_json::json;
 
 use crate::confirm::{Answer, ask};
@@ -10,7 +10,7 @@ use crate::resolve::{called, resolve};
 /// Delete sessions and all that belongs to them
 ///
 /// This cannot be undone, so it asks first. Where nobody can be asked, because this is not a terminal,
-/// nothing is deleted without `--yes`. The numbers of deleted sessions are never used again.
+/// nothing is deleted without `--yes`. A session with a running turn is not deleted. The numbers of deleted sessions are never used again.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -25,11 +25,23 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(
+    args: &Args,
+    place: &Place,
+    running: &[SessionId],
+    out: &mut Output,
+) -> Result<(), Failure> {
     // All of them are found before the first is deleted: a typing error deletes nothing.
     let mut records: Vec<SessionRecord> = Vec::new();
     for session in &args.sessions {
         let record = resolve(&*place.store, session).await?;
+        if running.contains(&record.id) {
+            // Its agent would work on for nobody, and what it says could not be stored.
+            let id = record.id;
+            return Err(Failure::new("busy", format!("a turn of {} is running", called(&record))).with_hint(
+                format!("wait for it, or end it with `azureal cancel {id}`; nothing was deleted"),
+            ));
+        }
         if records.iter().all(|known| known.id != record.id) {
             records.push(record);
         }

@@ -6,17 +6,17 @@ use azureal_core::{
 };
 use azureal_engine::{Holder, Lease, Leased, Recovered, Spools};
 use futures_executor::block_on;
-use jiff::Timestamp;
 use serde_json::json;
 
-use crate::agent_choice::{AgentChoice, choose};
-use crate::context_settings::{ContextArgs, ContextSettings};
+use crate::agent_choice::{AgentChoice, Wanted, choose};
+use crate::context_settings::{ContextArgs, ContextSettings, load_config};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
+use crate::orphan;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
-use crate::recovery::{orphan_of, recover};
+use crate::recovery::warn_of_lost;
 use crate::resolve::{called, resolve};
 use crate::turn::{Ask, Keep, take_turn};
 
@@ -113,12 +113,27 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
     let prompt = prompt::gather(args.prompt.as_deref())?;
-    let settings = ContextSettings::read(&args.context)?;
+    let config = load_config(&args.context, &place.project)?;
+    let settings = ContextSettings::new(&args.context, &config);
     let ephemeral = args.ephemeral.then(|| place.ephemeral());
-    let place = ephemeral.as_ref().unwrap_or(place);
+    // What was found belongs to sessions of the store, which then are not these.
+    let (place, found) = ephemeral.as_ref().map_or((place, found), |place| (place, &[]));
     let known = block_on(known_session(args, place))?;
     let last_agent = known.as_ref().and_then(|record| record.counts.agent.as_deref());
-    let choice = choose(args.agent.as_deref(), args.model.as_deref(), last_agent)?;
+    let wanted = Wanted {
+        agent: args.agent.as_deref(),
+        model: args.model.as_deref(),
+        last_agent,
+        configured_agent: config.agent(),
+        configured_model: config.model(),
+    };
+    let choice = choose(&wanted)?;
+    // What is wrong with the context is said before a session is made for it.
+    let briefing = match &known {
+        _ if args.ephemeral => settings.ephemeral()?,
+        Some(record) => settings.briefing(block_on(read_beginning(&*place.store, record.id))?)?,
+        None => settings.briefing(Beginning::Nothing)?,
+    };
     // Kept until the turn is over: a store in memory has no folder of its own.
     let temporary;
     let spools = match place.spools() {
@@ -134,17 +149,13 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         None => block_on(new_session(args, place))?,
     };
     let _lease = lease(&spools, session, &choice)?;
-    wait_for_orphan(place, found, session);
-    let beginning = block_on(read_beginning(&*place.store, session))?;
-    let keep = match (&known, beginning) {
-        _ if args.ephemeral => Keep::Nothing,
-        // Somebody else may have made the session meanwhile, and begun it.
-        (None, Beginning::Nothing) => Keep::NewSession,
-        _ => Keep::Session,
-    };
-    let briefing = match keep {
-        Keep::Nothing => settings.ephemeral(),
-        Keep::Session | Keep::NewSession => settings.briefing(session, beginning)?,
+    orphan::follow(place, &spools, &interrupts, found, session, out)?;
+    warn_of_lost(found, session);
+    let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
+        _ if args.ephemeral => (Keep::Nothing, briefing),
+        Beginning::Nothing if known.is_none() => (Keep::NewSession, briefing),
+        // Somebody else may have made or begun the session meanwhile.
+        beginning => (Keep::Session, settings.briefing(beginning)?),
     };
     introduce(session, known.as_ref(), keep, &choice, out)?;
     let ask = Ask {
@@ -192,11 +203,7 @@ async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
 
 /// Takes the right to run a turn in the session.
 fn lease(spools: &Spools, session: SessionId, choice: &AgentChoice) -> Result<Lease, Failure> {
-    let holder = Holder {
-        pid: std::process::id(),
-        agent: choice.agent.name().to_owned(),
-        since: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-    };
+    let holder = Holder::of_this_process(choice.agent.name());
     match spools.lease(session, &holder) {
         Ok(Leased::Ours(lease)) => Ok(lease),
         Ok(Leased::Theirs(holder)) => {
@@ -209,19 +216,6 @@ fn lease(spools: &Spools, session: SessionId, choice: &AgentChoice) -> Result<Le
             )))
         }
         Err(error) => Err(Failure::file(&error.path, &error.source)),
-    }
-}
-
-/// Waits for an agent whose azureal has gone: the history would miss what it still says.
-fn wait_for_orphan(place: &Place, found: &[Recovered], session: SessionId) {
-    let Some((_, process)) = orphan_of(found, session) else { return };
-    tell("waiting for it to end");
-    while !process.wait_timeout(Duration::from_secs(1)) {}
-    let mut found = block_on(recover(place));
-    // What it started may write on for a while.
-    while let Some((_, process)) = orphan_of(&found, session) {
-        process.wait_timeout(Duration::from_secs(1));
-        found = block_on(recover(place));
     }
 }
 

@@ -108,13 +108,11 @@ impl Config {
     }
 
     /// Returns the agent that is asked where nobody names one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`run` uses it as soon as it gathers context"))]
     pub(crate) fn agent(&self) -> Option<&str> {
         self.find_agent().map(|found| found.value.as_str())
     }
 
     /// Returns the model that is asked for where nobody names one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`run` uses it as soon as it gathers context"))]
     pub(crate) fn model(&self) -> Option<&str> {
         self.find_model().map(|found| found.value.as_str())
     }
@@ -125,7 +123,6 @@ impl Config {
     }
 
     /// Returns what every new session begins with, unless its command line says otherwise.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`run` uses it as soon as it gathers context"))]
     pub(crate) fn default_system_message(&self) -> Option<String> {
         let found = self.find_default_system_message()?;
         // An empty one is how a project does without that of the user.
@@ -185,7 +182,6 @@ impl Config {
 
     /// Returns those of them that run at every turn. A turn that goes on with a session needs no others, and so
     /// none of the variables that only the others ask for.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`run` uses it as soon as it gathers context"))]
     pub(crate) fn dynamic_commands(&self, vars: &[(String, String)]) -> Result<Vec<ContextCommand>, Failure> {
         self.commands_that(|command| command.dynamic, vars)
     }
@@ -255,7 +251,6 @@ impl<T> std::fmt::Display for Found<'_, T> {
 }
 
 /// Reads `NAME=VALUE`, as `--var` has it.
-#[cfg_attr(not(test), expect(dead_code, reason = "`run` uses it as soon as it gathers context"))]
 pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("not of the form NAME=VALUE")?;
     if !settings::is_variable_name(name) {

@@ -10,6 +10,7 @@ mod docs;
 mod export;
 mod hostile;
 mod import;
+mod lost_spool;
 mod run;
 mod sessions;
 mod usage;

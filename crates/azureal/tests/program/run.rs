@@ -1,7 +1,7 @@
 //! run, and what is left when it does not end as it should.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -335,6 +335,26 @@ fn the_next_prompt_waits_for_an_agent_that_was_left_behind() {
 }
 
 #[test]
+fn an_interrupt_while_an_agent_is_followed_ends_that_and_sends_nothing() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1000");
+    let mut child = start(&world, &["run", "Do it"]);
+    wait_for_beginning(&world);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut child = start(&world, &["run", "-c", "-a", "offline", "What happened?"]);
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    told.find(|line| line.as_ref().unwrap().contains("following it")).unwrap().unwrap();
+    signal(&child, "-INT");
+    let rest: Vec<String> = told.map(|line| line.unwrap()).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows what came",);
+    assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
+    assert_eq!(kinds(&world, "S1").iter().filter(|kind| *kind == "UserMessage").count(), 1);
+    assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
+}
+
+#[test]
 fn a_running_turn_is_shown_and_cancelled_from_elsewhere() {
     let world = World::new();
     fake_claude(&world, "sleep 1000");
@@ -355,6 +375,12 @@ fn a_running_turn_is_shown_and_cancelled_from_elsewhere() {
 
     assert_eq!(world.run(&["list", "--json"]).json()[0]["running"], true);
     assert!(world.run(&["list"]).stdout.contains("S1  ●  work"));
+    insta::assert_snapshot!(world.run(&["rm", "work", "--yes"]), @r"
+    exit code 1
+    --- stderr
+    error: a turn of S1 work is running
+    hint: wait for it, or end it with `azureal cancel S1`; nothing was deleted
+    ");
     assert_eq!(world.run(&["cancel", "work"]).quiet(), "cancelled the turn of S1 work\n");
     let ran = finish(&world, child);
     assert_eq!(ran.code, 130, "{ran}");

@@ -283,6 +283,7 @@ pub(super) async fn a_run_that_is_not_stored_yet_is_noted(store: Store) {
     assert_eq!(store.list(&ListQuery::default()).await.unwrap(), before, "a note is no activity");
     store.note_run(a, None).await.unwrap();
     store.note_run(a, None).await.unwrap();
+    store.note_run(a, Some("")).await.unwrap();
     assert_eq!(store.noted_runs().await.unwrap(), [noted(b, "run-b")]);
     store.delete(b).await.unwrap();
     assert_eq!(store.noted_runs().await.unwrap(), []);

@@ -1,0 +1,147 @@
+//! Reads the record that Claude Code keeps of a run: `projects/<directory>/<session>.jsonl`.
+//!
+//! Its lines hold the same messages as what is printed, so that the same reader serves; around them lies
+//! what only a record has: the prompt, when each line was written, and what each request used. There is no
+//! last line that says how it ended: the model ended its turn, or it did not.
+//!
+//! These lines give no output: those of subagents, what the program says in the user's name, and every type but
+//! `user`, `assistant` and `system`.
+
+use std::collections::BTreeMap;
+
+use azureal_core::Event;
+use azureal_core::agent::{AgentOutput, AgentParser, Ending};
+use azureal_core::event::{Init, Usage};
+
+use super::NAME;
+use super::parser::{Parser, SYNTHETIC, sum};
+use super::wire::{Block, Head, RecordHead, Turn};
+use crate::closing::Said;
+use crate::span::Span;
+use crate::unreadable::unreadable_line;
+use crate::wire::{Fields, elements, read};
+
+/// Says whether a file is the record of a run: its name is the run's.
+pub(super) fn is_of(file_name: &str, run: &str) -> bool {
+    file_name.strip_suffix(".jsonl") == Some(run)
+}
+
+/// The reader of one record.
+#[derive(Default)]
+pub(super) struct Record {
+    parser: Parser,
+    /// Where the run began, once a line has said so; told with the first words of the model, which name it.
+    begun: Option<Init>,
+    is_begin_told: bool,
+    /// What each request used. It is told with every block of an answer.
+    used: BTreeMap<String, Usage>,
+    span: Span,
+    said: Said,
+}
+
+impl AgentParser for Record {
+    fn line(&mut self, line: &[u8]) -> Vec<AgentOutput> {
+        if line.trim_ascii().is_empty() {
+            return Vec::new();
+        }
+        let text = String::from_utf8_lossy(line);
+        let outputs = Fields::of(&text).and_then(|fields| {
+            let (head, record) = (fields.read::<Head>()?, fields.read::<RecordHead>()?);
+            self.span.reach(&record.timestamp);
+            if record.is_sidechain {
+                return Some(Vec::new());
+            }
+            match head.kind.as_str() {
+                "user" => self.user(&record, fields.read()?),
+                "assistant" => self.assistant(&record, fields.read()?),
+                "system" if head.subtype == "compact_boundary" => {
+                    Some(vec![AgentOutput::Event(Event::Compacted)])
+                }
+                _ => Some(Vec::new()),
+            }
+        });
+        outputs.unwrap_or_else(|| vec![unreadable_line(NAME, line, "makes no sense")])
+    }
+
+    fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
+        let mut out: Vec<AgentOutput> = self.begin("").into_iter().collect();
+        let used = self.used.values().copied().fold(Usage::default(), sum);
+        let usage = (!self.used.is_empty()).then_some(used);
+        out.extend(self.parser.end_as(
+            self.said,
+            usage,
+            &Ending { duration: self.span.length(), ..ending.clone() },
+        ));
+        out
+    }
+}
+
+impl Record {
+    fn user(&mut self, record: &RecordHead, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+        if record.is_meta || record.is_compact_summary {
+            return Some(Vec::new());
+        }
+        let Some(prompt) = prompt(&turn) else {
+            self.said = Said::Nothing;
+            return self.parser.user(turn);
+        };
+        self.said = Said::Nothing;
+        self.begun.get_or_insert_with(|| Init {
+            cwd: record.cwd.clone(),
+            agent: Some(NAME.to_owned()),
+            agent_session: record.session_id.clone(),
+            ..Init::default()
+        });
+        Some(vec![AgentOutput::Event(Event::user(prompt))])
+    }
+
+    fn assistant(&mut self, record: &RecordHead, mut turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+        let message = turn.message.0.as_mut()?;
+        // What the program says in the model's place names no model.
+        let model = if message.model == SYNTHETIC { "" } else { message.model.as_str() };
+        let mut out: Vec<AgentOutput> = self.begin(model).into_iter().collect();
+        if let Some(usage) = message.usage.0.take() {
+            self.used.insert(message.id.clone(), usage.into());
+        }
+        self.said = match message.stop_reason.as_str() {
+            _ if record.is_api_error => Said::Failed,
+            // The model waits for a tool, or was cut off.
+            "tool_use" | "pause_turn" | "" => Said::Nothing,
+            _ => Said::Done,
+        };
+        if record.is_api_error {
+            // Older versions do not say which.
+            turn.error.get_or_insert_with(|| "api_error".to_owned());
+        }
+        out.extend(self.parser.assistant(turn)?);
+        Some(out)
+    }
+
+    /// Tells once where the run began.
+    fn begin(&mut self, model: &str) -> Option<AgentOutput> {
+        if self.is_begin_told {
+            return None;
+        }
+        let init = self.begun.clone()?;
+        self.is_begin_told = true;
+        Some(AgentOutput::Event(Event::Init(Init { model: model.to_owned(), ..init })))
+    }
+}
+
+/// Returns what the user said, if that is what the message is: one text, or nothing but texts.
+fn prompt(turn: &Turn<'_>) -> Option<String> {
+    let content = turn.message.0.as_ref()?.content?;
+    if let Ok(text) = serde_json::from_str::<String>(content.get()) {
+        return Some(text);
+    }
+    let mut prompt = String::new();
+    for raw in elements(content)? {
+        let block = read::<Block<'_>>(raw)?;
+        match block.kind.as_str() {
+            "text" => prompt.push_str(&block.text?),
+            "image" | "document" => {}
+            _ => return None,
+        }
+    }
+    Some(prompt)
+}

@@ -1,0 +1,366 @@
+//! Reads the record that Codex keeps of a thread: `sessions/<year>/<month>/<day>/rollout-<time>-<thread>.jsonl`.
+//!
+//! The items in it are those that are printed, under other names, so that the same reader serves. A tool that
+//! was called and has no item stands there as what the model asked for: it was still running, it failed before it
+//! ran, or the version is one that records no items (before 0.80 or so). It is told when its output comes, or
+//! at the end.
+//!
+//! These lines give no output: what the program says in the user's name, what the model was sent, settings, and
+//! the texts of the model's answers, which come again as items.
+
+use std::collections::BTreeMap;
+
+use azureal_core::agent::{AgentOutput, AgentParser, Ending};
+use azureal_core::event::Init;
+use azureal_core::{Event, Json};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::item::{self, Answer, Call};
+use super::parser::Parser;
+use super::wire::{AgentState, Change, Failure, Item, Todo};
+use super::{NAME, older, shell};
+use crate::span::Span;
+use crate::unreadable::unreadable_line;
+use crate::wire::{Fields, Loose, kept, lenient, lenient_list, output_text, read};
+
+/// Says whether a file is the record of a thread: its name ends in the thread's.
+pub(super) fn is_of(file_name: &str, thread: &str) -> bool {
+    let name = file_name.strip_prefix("rollout-").and_then(|name| name.strip_suffix(".jsonl"));
+    name.and_then(|name| name.strip_suffix(thread)).is_some_and(|time| time.ends_with('-'))
+}
+
+/// The reader of one record.
+#[derive(Default)]
+pub(super) struct Rollout {
+    parser: Parser,
+    /// Where the thread began; told after the prompt, once the model is known.
+    begun: Init,
+    is_begin_told: bool,
+    /// What the user said last: older versions have it twice.
+    prompt: Option<String>,
+    /// Calls that nothing is known of but that the model wanted them, in their order.
+    wanted: Vec<Call>,
+    /// Whether items are recorded, so that other lines need not say what they say.
+    has_items: bool,
+    /// Whether the ends of turns are recorded.
+    has_ends: bool,
+    /// Whether the last thing that happened is that the model spoke.
+    spoke_last: bool,
+    span: Span,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    timestamp: String,
+    #[serde(default, borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+/// What a line holds; which fields there are depends on its type.
+#[derive(Deserialize)]
+struct Payload<'a> {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    kind: String,
+    // session_meta, turn_context
+    #[serde(default, deserialize_with = "lenient")]
+    id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    cwd: String,
+    #[serde(default, deserialize_with = "lenient")]
+    model: String,
+    // event_msg
+    #[serde(default, borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
+    message: String,
+    #[serde(default)]
+    error: Loose<Failure>,
+    // response_item
+    #[serde(default, deserialize_with = "lenient")]
+    call_id: String,
+    #[serde(default, deserialize_with = "lenient")]
+    name: String,
+    #[serde(default, deserialize_with = "lenient")]
+    arguments: String,
+    #[serde(default, deserialize_with = "lenient")]
+    input: String,
+    #[serde(default, borrow)]
+    output: Option<&'a RawValue>,
+}
+
+/// What an item has under another name or in another form than a printed one.
+#[derive(Deserialize)]
+struct Recorded<'a> {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    kind: String,
+    #[serde(default, deserialize_with = "lenient_list")]
+    content: Vec<Text>,
+    #[serde(default, deserialize_with = "lenient")]
+    summary_text: Vec<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    command: Vec<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    changes: BTreeMap<String, Loose<Changed>>,
+    /// A word, or a word and what was said.
+    #[serde(default, borrow, deserialize_with = "lenient")]
+    agents_states: BTreeMap<String, &'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    #[serde(default, deserialize_with = "lenient")]
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Changed {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    kind: String,
+}
+
+impl AgentParser for Rollout {
+    fn line(&mut self, line: &[u8]) -> Vec<AgentOutput> {
+        if line.trim_ascii().is_empty() {
+            return Vec::new();
+        }
+        let text = String::from_utf8_lossy(line);
+        let outputs = Fields::of(&text).and_then(|fields| {
+            let line = fields.read::<Line<'_>>()?;
+            self.span.reach(&line.timestamp);
+            let raw = line.payload?;
+            let payload = read::<Payload<'_>>(raw)?;
+            match line.kind.as_str() {
+                "session_meta" => {
+                    self.begun.agent_session = payload.id;
+                    self.begun.cwd = payload.cwd;
+                    Some(Vec::new())
+                }
+                "turn_context" => {
+                    self.begun.model = payload.model;
+                    Some(Vec::new())
+                }
+                "event_msg" => self.event(raw, payload),
+                "response_item" => Some(self.wanted(&payload)),
+                "compacted" => Some(vec![AgentOutput::Event(Event::Compacted)]),
+                _ => Some(Vec::new()),
+            }
+        });
+        match outputs {
+            Some(outputs) => self.begin(outputs),
+            None => vec![unreadable_line(NAME, line, "makes no sense")],
+        }
+    }
+
+    fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
+        let calls = std::mem::take(&mut self.wanted);
+        let outputs = calls.iter().map(|call| self.parser.called(call)).collect::<Vec<_>>();
+        if !self.has_ends && self.spoke_last && outputs.is_empty() {
+            self.parser.done();
+        }
+        let mut out = self.begin(outputs);
+        if self.prompt.is_some() && !self.is_begin_told {
+            out.extend(self.parser.start(self.begun.clone()));
+        }
+        out.extend(self.parser.end(&Ending { duration: self.span.length(), ..ending.clone() }));
+        out
+    }
+}
+
+impl Rollout {
+    /// Tells where the thread began, in front of the first event that is not the prompt.
+    fn begin(&mut self, outputs: Vec<AgentOutput>) -> Vec<AgentOutput> {
+        let mut out = Vec::new();
+        for output in outputs {
+            let is_event =
+                matches!(&output, AgentOutput::Event(event) if !matches!(event, Event::UserMessage(_)));
+            if is_event && !self.is_begin_told {
+                self.is_begin_told = true;
+                out.extend(self.parser.start(self.begun.clone()));
+            }
+            out.push(output);
+        }
+        out
+    }
+
+    fn event(&mut self, raw: &RawValue, payload: Payload<'_>) -> Option<Vec<AgentOutput>> {
+        match payload.kind.as_str() {
+            "item_completed" => self.item(payload.item?),
+            "user_message" => Some(self.prompt(payload.message)),
+            "agent_message" | "agent_reasoning" | "exec_command_end" | "patch_apply_end"
+            | "mcp_tool_call_end" | "web_search_end"
+                if self.has_items =>
+            {
+                Some(Vec::new())
+            }
+            "task_started" => {
+                self.has_ends = true;
+                Some(Vec::new())
+            }
+            "task_complete" if payload.error.0.is_some() => {
+                Some(self.parser.turn_failed(payload.error.0.map(|error| error.message)))
+            }
+            "context_compacted" | "thread_settings_applied" | "thread_rolled_back" => Some(Vec::new()),
+            kind => {
+                self.spoke_last |= kind == "agent_message";
+                older::read_event(&mut self.parser, raw)
+            }
+        }
+    }
+
+    /// Reads an item as the printed one that it is. Nothing if it has no sense.
+    fn item(&mut self, raw: &RawValue) -> Option<Vec<AgentOutput>> {
+        self.has_items = true;
+        let (mut item, recorded) = (read::<Item<'_>>(raw)?, read::<Recorded<'_>>(raw)?);
+        let texts = || recorded.content.iter().map(|part| part.text.as_str()).collect::<String>();
+        item.kind = match recorded.kind.as_str() {
+            "UserMessage" => return Some(self.prompt(texts())),
+            "AgentMessage" => {
+                item.text = Some(texts());
+                "agent_message"
+            }
+            "Reasoning" => {
+                item.text = Some(recorded.summary_text.join("\n\n"));
+                "reasoning"
+            }
+            "CommandExecution" => {
+                item.command = shell::join(&recorded.command);
+                "command_execution"
+            }
+            "FileChange" => {
+                let change = |(path, changed): (String, Loose<Changed>)| Change {
+                    path,
+                    kind: changed.0.map(|changed| changed.kind).unwrap_or_default(),
+                };
+                item.changes = recorded.changes.into_iter().map(change).collect();
+                "file_change"
+            }
+            "McpToolCall" => "mcp_tool_call",
+            "WebSearch" => "web_search",
+            "CollabAgentToolCall" => {
+                let state = |(thread, raw): (String, &RawValue)| (thread, Loose(agent_state(raw)));
+                item.agents_states = recorded.agents_states.into_iter().map(state).collect();
+                "collab_tool_call"
+            }
+            "ContextCompaction" => return Some(Vec::new()),
+            _ => return Some(self.parser.unknown_kind(&format!("item {}", recorded.kind))),
+        }
+        .to_owned();
+        self.wanted.retain(|call| !is_part_of(&call.id, &item.id));
+        self.parser.item("item.completed", item)
+    }
+
+    fn prompt(&mut self, text: String) -> Vec<AgentOutput> {
+        self.spoke_last = false;
+        if self.prompt.as_ref() == Some(&text) {
+            return Vec::new();
+        }
+        self.prompt = Some(text.clone());
+        vec![AgentOutput::Event(Event::user(text))]
+    }
+
+    /// Reads what the model wants, or what it was given for it.
+    fn wanted(&mut self, payload: &Payload<'_>) -> Vec<AgentOutput> {
+        match payload.kind.as_str() {
+            "function_call" | "custom_tool_call" => {
+                self.spoke_last = false;
+                self.wanted.extend(calls(payload));
+                Vec::new()
+            }
+            "function_call_output" | "custom_tool_call_output" => {
+                let text = payload.output.map(output_text).unwrap_or_default();
+                let is_answered = |call: &mut Call| is_part_of(&call.id, &payload.call_id);
+                // Should the item come after all, it has been told.
+                self.parser.finish(&payload.call_id);
+                let calls: Vec<Call> = self.wanted.extract_if(.., is_answered).collect();
+                let told =
+                    |call: &Call| [self.parser.called(call), self.parser.answered(&call.id, answer(&text))];
+                calls.iter().flat_map(told).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn agent_state(raw: &RawValue) -> Option<AgentState> {
+    if let Ok(status) = serde_json::from_str(raw.get()) {
+        return Some(AgentState { status, message: None });
+    }
+    let states: BTreeMap<String, Option<String>> = serde_json::from_str(raw.get()).ok()?;
+    states.into_iter().next().map(|(status, message)| AgentState { status, message })
+}
+
+/// Says whether a call is the one of this id, or one of several that it was taken apart into.
+fn is_part_of(id: &str, whole: &str) -> bool {
+    id.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Returns the calls that the model asked for; none where it only looks after one that runs.
+fn calls(payload: &Payload<'_>) -> Vec<Call> {
+    #[derive(Deserialize)]
+    struct Shell {
+        /// A list, or in some versions a text.
+        #[serde(default, deserialize_with = "lenient")]
+        command: Vec<String>,
+        #[serde(default, deserialize_with = "lenient")]
+        cmd: String,
+    }
+    #[derive(Deserialize)]
+    struct Plan {
+        #[serde(default, deserialize_with = "lenient_list")]
+        plan: Vec<Todo>,
+    }
+    let id = &payload.call_id;
+    let arguments = serde_json::from_str::<&RawValue>(&payload.arguments).ok();
+    let one = |tool: &str, input: Json| vec![Call { id: id.clone(), tool: tool.to_owned(), input }];
+    match payload.name.as_str() {
+        // The first two look after what runs; the third runs programs whose doings stand there as items.
+        "write_stdin" | "wait_agent" | "exec" => Vec::new(),
+        "shell" | "shell_command" | "exec_command" => {
+            let command = match arguments.and_then(read::<Shell>) {
+                Some(shell) if !shell.command.is_empty() => shell::join(&shell.command),
+                Some(shell) if !shell.cmd.is_empty() => shell.cmd,
+                _ => kept(arguments).string_field("command").unwrap_or_default(),
+            };
+            one("Bash", item::fields([("command", command)]))
+        }
+        "apply_patch" => item::changes(id, &patched(&payload.input)),
+        "update_plan" => {
+            let todos = arguments.and_then(read::<Plan>).map(|plan| plan.plan).unwrap_or_default();
+            vec![item::todo_list(id, 0, &todos).0]
+        }
+        other => one(other, kept(arguments)),
+    }
+}
+
+/// Returns the files that a patch is about.
+fn patched(patch: &str) -> Vec<Change> {
+    let starts =
+        [("*** Add File: ", "add"), ("*** Update File: ", "update"), ("*** Delete File: ", "delete")];
+    let change = |line: &str| {
+        starts.iter().find_map(|(start, kind)| {
+            Some(Change { path: line.strip_prefix(start)?.to_owned(), kind: (*kind).to_owned() })
+        })
+    };
+    patch.lines().filter_map(change).collect()
+}
+
+/// Returns what a call gave back: a text, or in older versions a text in JSON with an exit code.
+fn answer(output: &str) -> Answer {
+    #[derive(Deserialize)]
+    struct Older {
+        output: String,
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        exit_code: i64,
+    }
+    match serde_json::from_str::<Older>(output) {
+        Ok(older) => item::command_answer(older.output, Some(older.metadata.exit_code), None),
+        Err(_) => Answer { content: output.to_owned(), is_error: false },
+    }
+}

@@ -1,0 +1,89 @@
+//! The real agents, when azureal is killed and what was printed is gone: their own records have it.
+
+use std::fs;
+use std::process::{Child, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use azureal_testkit::model_server::{Answer, Gate, ModelServer};
+use azureal_testkit::real_agents::{AgentHome, Agents};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn azureal(home: &AgentHome, arguments: &[&str]) -> Output {
+    home.command(env!("CARGO_BIN_EXE_azureal")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn start(home: &AgentHome, arguments: &[&str]) -> Child {
+    let mut command = home.command(env!("CARGO_BIN_EXE_azureal"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits until the agent's own name of its run is noted.
+fn wait_for_note(home: &AgentHome) {
+    let store = rusqlite::Connection::open(home.project().join(".azureal/sessions.azs")).unwrap();
+    let began = Instant::now();
+    let note = || store.query_row("SELECT last_claude_uuid FROM sessions", [], |row| row.get::<_, String>(0));
+    while note().unwrap_or_default().is_empty() {
+        assert!(began.elapsed() < LIMIT, "the run was not noted");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
+    let Some(agents) = Agents::find() else { return };
+    for (agent, record) in [("claude", "Claude Code's transcript"), ("codex", "Codex's rollout")] {
+        let gate = Gate::new();
+        let held = Answer::from("The second answer.").hold(&gate);
+        let server = ModelServer::scripted([Answer::from("The first answer."), held]);
+        let home = AgentHome::new(&agents, &server);
+        let first = azureal(&home, &["run", "-s", "topic", "-a", agent, "--permission", "read", "First"]);
+        assert!(first.status.success(), "{}", stderr(&first));
+
+        let arguments = ["run", "-s", "topic", "-a", agent, "--permission", "read", "Second, as typed"];
+        let mut child = start(&home, &arguments);
+        server.wait_for_requests(2, LIMIT);
+        wait_for_note(&home);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        fs::remove_dir_all(home.project().join(".azureal/spool")).unwrap();
+        gate.open();
+
+        let began = Instant::now();
+        let report = loop {
+            let report = stderr(&azureal(&home, &["list"]));
+            if report.contains("recovered") {
+                break report;
+            }
+            assert!(began.elapsed() < LIMIT, "{agent}: nothing was recovered: {report}");
+            thread::sleep(Duration::from_millis(100));
+        };
+        assert!(
+            report.contains(&format!("recovered the turn of S1 that was interrupted from {record}")),
+            "{report}"
+        );
+        assert_eq!(stderr(&azureal(&home, &["list"])), "", "{agent}: it is recovered once");
+
+        let shown = String::from_utf8(azureal(&home, &["show", "topic", "--json"]).stdout).unwrap();
+        let events: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of_kind = |kind: &str, field: &str| -> Vec<Value> {
+            events
+                .iter()
+                .filter(|event| event["kind"] == kind)
+                .map(|event| event["data"][field].clone())
+                .collect()
+        };
+        assert_eq!(of_kind("UserMessage", "content"), [json!("First"), json!("Second, as typed")], "{agent}");
+        assert_eq!(
+            of_kind("AssistantText", "text"),
+            [json!("The first answer."), json!("The second answer.")]
+        );
+        assert_eq!(of_kind("Complete", "outcome"), [json!("done"), json!("done")], "{agent}: {shown}");
+    }
+}

@@ -1,0 +1,230 @@
+//! The last resort: a turn whose spool is gone is taken from the record that the agent's program keeps itself.
+//!
+//! While a run is not in the store, its session bears a note with the agent's own name of it. A session that
+//! still has one though no spool of it is left has lost what was printed, and the agent's program may have written it
+//! down. What the store has of that turn already is not stored again.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
+use azureal_core::event::{Complete, Init};
+use azureal_core::{
+    Event, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event, strip_context,
+};
+use azureal_process::find_marked;
+
+use crate::ingest::{IngestError, Ingested};
+use crate::lease::{Holder, Leased};
+use crate::spool::Spools;
+use crate::watch::Watcher;
+
+/// How many events a page holds.
+const PAGE: usize = 100;
+/// How far back the store is searched for the beginning of a turn that is there in part.
+const FAR_ENOUGH: usize = 5_000;
+
+/// What became of a run that was noted, and of which there is no spool.
+#[derive(Debug)]
+pub enum Noted {
+    /// Its turn is in the store now, from the record named so.
+    Stored(Ingested, &'static str),
+    /// All of it had been in the store.
+    WasStored,
+    /// Its agent still runs, or somebody has just begun another turn.
+    Busy,
+    /// There is no record of it.
+    Missing,
+}
+
+/// Where programs keep their files, as this machine has it.
+pub struct Homes<'a> {
+    /// Returns what a variable holds.
+    pub variable: &'a dyn Fn(&str) -> Option<PathBuf>,
+    /// The home directory.
+    pub home: Option<PathBuf>,
+}
+
+/// Stores the turn of a noted run from the agent's own record.
+pub(crate) async fn recover_noted(
+    store: &dyn SessionStore,
+    spools: &Spools,
+    agents: &[&dyn Agent],
+    homes: &Homes<'_>,
+    session: SessionId,
+    run: &str,
+) -> Result<Noted, IngestError> {
+    let holder = Holder::of_this_process("recovery");
+    // Held until it is stored, so that nobody runs a turn or recovers this one meanwhile.
+    let Leased::Ours(_lease) = spools.lease(session, &holder)? else { return Ok(Noted::Busy) };
+    let still_noted =
+        store.noted_runs().await?.iter().any(|(id, noted)| (*id, noted.as_str()) == (session, run));
+    let runs = spools.session_marker(session).is_some_and(|marker| !find_marked(&marker).is_empty());
+    if !still_noted || runs {
+        return Ok(Noted::Busy);
+    }
+    let records = agents.iter().filter_map(|agent| agent.own_record());
+    let found = records.filter_map(|record| Some((record, find(&record, homes, run)?))).next();
+    let Some((record, path)) = found else { return Ok(Noted::Missing) };
+    let events = read(&record, &path)?;
+    let (events, last) = without_stored(store, session, run, events).await?;
+    let noted = if events.is_empty() {
+        Noted::WasStored
+    } else {
+        let complete = events.iter().rev().find_map(complete_of).unwrap_or_default();
+        let usage = complete.usage.unwrap_or_default();
+        let turn = Turn {
+            tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
+            after: Some(last),
+            ..Turn::verbatim(events)
+        };
+        let appended = store.append(session, turn).await?;
+        Noted::Stored(Ingested { session, appended: Some(appended), complete, kept: None }, record.name)
+    };
+    store.note_run(session, None).await?;
+    Ok(noted)
+}
+
+fn complete_of(event: &Event) -> Option<Complete> {
+    match event {
+        Event::Complete(complete) => Some(complete.clone()),
+        _ => None,
+    }
+}
+
+/// Finds the file of a run.
+fn find(record: &OwnRecord, homes: &Homes<'_>, run: &str) -> Option<PathBuf> {
+    let own = (homes.variable)(record.variable).filter(|path| !path.as_os_str().is_empty());
+    let base = own.or_else(|| homes.home.as_ref().map(|home| home.join(record.home)))?;
+    let mut folders = vec![base.join(record.folder)];
+    for _ in 0..record.depth {
+        folders = folders.iter().flat_map(|folder| entries(folder)).filter(|path| path.is_dir()).collect();
+    }
+    let is_of = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| (record.is_of)(name, run)) && path.is_file()
+    };
+    folders.iter().flat_map(|folder| entries(folder)).find(is_of)
+}
+
+/// Returns what lies in a folder; nothing if it cannot be looked into.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
+}
+
+/// Reads the first turn of a record: later ones, by whoever went on in the agent's own program, are not ours.
+fn read(record: &OwnRecord, path: &Path) -> Result<Vec<Event>, IngestError> {
+    let mut watcher = Watcher::with_parser(path, (record.reader)(), None)?;
+    let mut events: Vec<Event> = Vec::new();
+    let mut is_over = false;
+    let fragment = watcher.read_to_end(|output| {
+        let AgentOutput::Event(event) = output else { return };
+        is_over |= matches!(event, Event::UserMessage(_)) && !events.is_empty();
+        if !is_over {
+            events.push(event);
+        }
+    })?;
+    let ending = Ending { fragment, ..Ending::default() };
+    let last = watcher.end(&ending).into_iter().filter_map(|output| match output {
+        AgentOutput::Event(event) => Some(event),
+        _ => None,
+    });
+    events.extend(last);
+    Ok(events.into_iter().map(as_kept).collect())
+}
+
+/// Returns an event as the store keeps it: the prompt as it was typed, results cut down.
+fn as_kept(event: Event) -> Event {
+    match event {
+        Event::UserMessage(message) => Event::user(strip_context(&message.content)),
+        other => compact_event(other),
+    }
+}
+
+/// Leaves out what the store has of the same turn, and says after which event the rest belongs.
+async fn without_stored(
+    store: &dyn SessionStore,
+    session: SessionId,
+    run: &str,
+    events: Vec<Event>,
+) -> Result<(Vec<Event>, Seq), StoreError> {
+    let (stored, last) = last_turns(store, session).await?;
+    let mut there: HashMap<String, usize> = HashMap::new();
+    for turn in stored.iter().filter(|turn| is_same(turn, run, &events)) {
+        for event in turn {
+            *there.entry(key(event)).or_default() += 1;
+        }
+    }
+    let is_new = |event: &Event| match there.get_mut(&key(event)) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    };
+    Ok((events.into_iter().filter(is_new).collect(), last))
+}
+
+/// Returns the last events of a session turn by turn, and the place of the last.
+async fn last_turns(
+    store: &dyn SessionStore,
+    session: SessionId,
+) -> Result<(Vec<Vec<Event>>, Seq), StoreError> {
+    let mut events = Vec::new();
+    let (mut before, mut last) = (Seq::END, Seq::START);
+    while events.len() < FAR_ENOUGH {
+        let page = store.read(session, Page::Before(before, PAGE)).await?;
+        let (Some(first), Some(end)) = (page.first(), page.last()) else { break };
+        last = last.max(end.seq);
+        before = first.seq;
+        events.extend(page.iter().rev().filter_map(|stored| stored.event().ok()));
+    }
+    let mut turns = Vec::new();
+    let mut turn = Vec::new();
+    for event in events {
+        let is_first = matches!(event, Event::UserMessage(_));
+        turn.push(event);
+        if is_first {
+            turns.push(std::mem::take(&mut turn));
+        }
+    }
+    turns.push(turn);
+    Ok((turns, last))
+}
+
+/// Says whether a stored turn is that of the run: it has the agent's name of it, or a call of it; or, where
+/// whoever stored it notes neither, the same prompt and no end.
+fn is_same(turn: &[Event], run: &str, events: &[Event]) -> bool {
+    let is_named =
+        |event: &Event| matches!(event, Event::Init(Init { agent_session: Some(name), .. }) if name == run);
+    let calls = |event: &Event| match event {
+        Event::ToolCall(call) => Some(call.tool_use_id.clone()),
+        _ => None,
+    };
+    let names_another = |event: &Event| matches!(event, Event::Init(Init { agent_session: Some(_), .. }));
+    let shares_a_call = || {
+        let ids: Vec<String> = events.iter().filter_map(calls).collect();
+        turn.iter().filter_map(calls).any(|id| ids.contains(&id))
+    };
+    let is_open_and_alike = || {
+        let prompt = events.first();
+        prompt.is_some_and(|prompt| turn.contains(prompt))
+            && !turn.iter().any(|event| complete_of(event).is_some() || names_another(event))
+    };
+    turn.iter().any(is_named) || shares_a_call() || is_open_and_alike()
+}
+
+/// What makes an event the same one, also where two sources tell it in different words.
+fn key(event: &Event) -> String {
+    match event {
+        Event::ToolCall(call) => format!("call {}", call.tool_use_id),
+        Event::ToolResult(result) => format!("result {}", result.tool_use_id),
+        Event::Init(_) => "init".to_owned(),
+        Event::Complete(_) => "complete".to_owned(),
+        other => other.to_json(),
+    }
+}

@@ -1,0 +1,221 @@
+//! A turn whose spool is gone, taken from the record that the agent's program keeps itself.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use azureal_agents::registry;
+use azureal_core::event::{Init, Outcome};
+use azureal_core::{Event, NewSession, Page, Seq, SessionId, SessionStore, Turn, build_context_prompt};
+use azureal_engine::{Holder, Homes, Leased, Noted, Recovered, Spools, recover};
+use azureal_store::MemoryStore;
+use futures_executor::block_on;
+use tempfile::TempDir;
+
+const CLAUDE_RUN: &str = "b5dbbb09-bcd8-4938-9e74-73eda8efacfe";
+const CODEX_RUN: &str = "01a1de0a-5596-7d22-bdc3-814fdd26c168";
+
+/// A store with a session, and the home of the agents' programs.
+struct Project {
+    home: TempDir,
+    store: MemoryStore,
+    spools: Spools,
+    session: SessionId,
+}
+
+impl Project {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let store = MemoryStore::default();
+        let session = block_on(store.create(NewSession::default())).unwrap();
+        let spools = Spools::new(home.path().join("spool"));
+        Self { home, store, spools, session }
+    }
+
+    /// Puts a recorded run where its program would have written it.
+    fn record(&self, path: &str, recording: &str, change: impl FnOnce(String) -> String) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures");
+        let text = fs::read_to_string(source.join(recording).join("record.jsonl")).unwrap();
+        let path = self.home.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, change(text)).unwrap();
+        path
+    }
+
+    fn claude_record(&self) -> PathBuf {
+        let path = format!(".claude/projects/-home-dev-project/{CLAUDE_RUN}.jsonl");
+        self.record(&path, "claude/current/multi-tool", |text| text)
+    }
+
+    fn note(&self, run: &str) {
+        block_on(self.store.note_run(self.session, Some(run))).unwrap();
+    }
+
+    fn noted(&self) -> Vec<(SessionId, String)> {
+        block_on(self.store.noted_runs()).unwrap()
+    }
+
+    fn recover(&self) -> Vec<Recovered> {
+        let homes = Homes { variable: &|_| None, home: Some(self.home.path().into()) };
+        block_on(recover(&self.store, &self.spools, registry::all(), &homes)).unwrap()
+    }
+
+    fn recover_one(&self) -> Noted {
+        match <[Recovered; 1]>::try_from(self.recover()) {
+            Ok([Recovered::Noted(session, _, Ok(noted))]) if session == self.session => noted,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let page = block_on(self.store.read(self.session, Page::After(Seq::START, 1000))).unwrap();
+        page.iter().map(|stored| stored.event().unwrap()).collect()
+    }
+
+    fn append(&self, events: &[Event]) {
+        block_on(self.store.append(self.session, Turn::verbatim(events.to_vec()))).unwrap();
+    }
+}
+
+fn kinds(events: &[Event]) -> String {
+    events.iter().map(Event::kind).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_lost_turn_of_claude_comes_from_its_transcript_once() {
+    let project = Project::new();
+    project.claude_record();
+    project.note(CLAUDE_RUN);
+    let Noted::Stored(ingested, record) = project.recover_one() else { panic!() };
+    assert_eq!((ingested.complete.outcome, record), (Some(Outcome::Done), "Claude Code's transcript"));
+    let events = project.events();
+    assert_eq!(events.first(), Some(&Event::user("Tidy the project")));
+    assert!(kinds(&events).starts_with("UserMessage Init Reasoning AssistantText ToolCall ToolResult"));
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::ToolCall(_))).count(), 11);
+    assert!(events.contains(&Event::assistant("All done.")));
+    let record = block_on(project.store.get(project.session)).unwrap();
+    assert_eq!((record.tokens.input, record.tokens.output), (3050, 225));
+
+    assert_eq!(project.noted(), []);
+    assert!(project.recover().is_empty());
+    assert_eq!(project.events(), events);
+}
+
+#[test]
+fn a_lost_turn_of_codex_comes_from_its_rollout() {
+    let project = Project::new();
+    let path = format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-09-41-{CODEX_RUN}.jsonl");
+    project.record(&path, "codex/current/multi-tool", |text| text);
+    project.note(CODEX_RUN);
+    let Noted::Stored(ingested, record) = project.recover_one() else { panic!() };
+    assert_eq!((ingested.complete.outcome, record), (Some(Outcome::Done), "Codex's rollout"));
+    assert_eq!(project.events().first(), Some(&Event::user("Tidy the project")));
+}
+
+#[test]
+fn the_context_comes_off_the_prompt_and_later_turns_of_others_are_not_taken() {
+    let project = Project::new();
+    let path = format!(".claude/projects/p/{CLAUDE_RUN}.jsonl");
+    project.record(&path, "claude/current/multi-tool", |text| {
+        let sent = build_context_prompt("## User\nBefore", "Tidy the project");
+        let with_context = text.replacen(
+            r#"{"role":"user","content":"Tidy the project"}"#,
+            &serde_json::json!({"role":"user","content":[{"type":"text","text":sent}]}).to_string(),
+            1,
+        );
+        assert_ne!(with_context, text);
+        let later = r#"{"type":"user","message":{"role":"user","content":"Later, by hand"},"isSidechain":false}"#;
+        let answer = r#"{"type":"assistant","message":{"id":"m","model":"x","stop_reason":"end_turn","content":[{"type":"text","text":"Later answer"}]}}"#;
+        format!("{with_context}{later}\n{answer}\n")
+    });
+    project.note(CLAUDE_RUN);
+    assert!(matches!(project.recover_one(), Noted::Stored(..)));
+    let events = project.events();
+    assert_eq!(events.first(), Some(&Event::user("Tidy the project")));
+    assert!(!events.contains(&Event::assistant("Later answer")));
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::UserMessage(_))).count(), 1);
+}
+
+#[test]
+fn what_the_store_has_of_the_turn_is_not_stored_again() {
+    let whole = {
+        let project = Project::new();
+        project.claude_record();
+        project.note(CLAUDE_RUN);
+        project.recover_one();
+        project.events()
+    };
+    for stored in 0..=whole.len() {
+        let project = Project::new();
+        project.claude_record();
+        // An earlier turn that is alike is another one.
+        let before =
+            [Event::user("Tidy the project"), Event::assistant("All done."), whole[whole.len() - 1].clone()];
+        project.append(&before);
+        if stored > 0 {
+            project.append(&whole[..stored]);
+        }
+        project.note(CLAUDE_RUN);
+        let noted = project.recover_one();
+        assert_eq!(matches!(noted, Noted::WasStored), stored == whole.len(), "{stored}: {noted:?}");
+        assert_eq!(project.events()[before.len()..], whole, "{stored} were there");
+        assert_eq!(project.noted(), []);
+    }
+}
+
+#[test]
+fn a_turn_that_names_no_run_is_recognised_by_its_prompt_and_its_calls() {
+    let project = Project::new();
+    project.claude_record();
+    let init = Event::Init(Init { cwd: "/p".into(), model: "m".into(), ..Init::default() });
+    project.append(&[Event::user("Tidy the project"), init, Event::assistant("Let me look at the files.")]);
+    project.note(CLAUDE_RUN);
+    assert!(matches!(project.recover_one(), Noted::Stored(..)));
+    let events = project.events();
+    for once in [Event::user("Tidy the project"), Event::assistant("Let me look at the files.")] {
+        assert_eq!(events.iter().filter(|event| **event == once).count(), 1, "{once:?}");
+    }
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::Init(_))).count(), 1);
+}
+
+#[test]
+fn a_run_without_a_record_stays_noted() {
+    let project = Project::new();
+    for run in ["gone", "../../etc/passwd", "*", ""] {
+        project.note(run);
+        match run {
+            "" => assert!(project.recover().is_empty()),
+            _ => assert!(matches!(project.recover_one(), Noted::Missing), "{run}"),
+        }
+    }
+    assert_eq!(project.events(), []);
+}
+
+#[test]
+fn a_run_whose_agent_goes_on_is_left_alone_until_it_ends() {
+    let project = Project::new();
+    project.claude_record();
+    project.note(CLAUDE_RUN);
+    let marker = project.spools.session_marker(project.session).unwrap();
+    let mut agent = Command::new("sleep")
+        .arg("1000")
+        .env(marker.key(), marker.value())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(matches!(project.recover_one(), Noted::Busy));
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    let lease = project.spools.lease(project.session, &Holder::of_this_process("claude")).unwrap();
+    assert!(matches!(lease, Leased::Ours(_)));
+    assert!(matches!(project.recover_one(), Noted::Busy), "somebody runs a turn");
+    drop(lease);
+    assert!(matches!(project.recover_one(), Noted::Stored(..)));
+}
