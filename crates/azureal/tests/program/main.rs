@@ -6,6 +6,8 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod context_commands;
+mod context_savings;
 mod docs;
 mod export;
 mod hostile;
@@ -13,6 +15,7 @@ mod import;
 mod lost_spool;
 mod run;
 mod sessions;
+mod terminal;
 mod usage;
 mod worktrees;
 mod world;
