@@ -90,7 +90,7 @@ impl Settings {
         const KEYS: [&str; 6] =
             ["agent", "model", "default_system_message", "compaction", "variables", "context_commands"];
         let mut settings = Self::default();
-        for entry in root.table("the file")? {
+        for entry in of_file(root)? {
             let Entry { key, place, node } = entry;
             match key.as_str() {
                 "agent" => settings.agent = Some(located(*place, agent(node)?)),
@@ -106,7 +106,7 @@ impl Settings {
     /// Reads cllm's format, of which most keys concern only cllm.
     pub(super) fn of_cllmfile(root: &Node) -> Result<Self, Problem> {
         let mut settings = Self::default();
-        for entry in root.table("the file")? {
+        for entry in of_file(root)? {
             settings.take_shared(entry, Strictness::KnownKeys)?;
         }
         Ok(settings)
@@ -156,6 +156,14 @@ enum Strictness {
 
 fn located<T>(place: Place, value: T) -> Located<T> {
     Located { value, line: place.line }
+}
+
+/// Returns the keys of a file. An empty one has none.
+fn of_file(root: &Node) -> Result<&[Entry], Problem> {
+    root.table("").map_err(|problem| {
+        let message = format!("the file is {}; allowed is a table of keys and values", root.value);
+        Problem { message, ..problem }
+    })
 }
 
 fn agent(node: &Node) -> Result<String, Problem> {
