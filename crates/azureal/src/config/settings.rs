@@ -13,6 +13,8 @@ use crate::failure::quoted;
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 /// How many context commands one file may have: all of them run at once.
 const MOST_COMMANDS: usize = 64;
+/// How many variables one file may declare.
+const MOST_VARIABLES: usize = 256;
 /// How long the name of a context command may be.
 const LONGEST_NAME: usize = 200;
 
@@ -128,14 +130,12 @@ impl Settings {
             },
             "variables" => {
                 let entries = node.table(key)?;
+                at_most(MOST_VARIABLES, entries.len(), key, *place)?;
                 self.variables = entries.iter().map(variable).collect::<Result<_, _>>()?;
             }
             "context_commands" => {
                 let nodes = node.list(key)?;
-                if nodes.len() > MOST_COMMANDS {
-                    let message = format!("{} has {}; allowed are {MOST_COMMANDS}", quoted(key), nodes.len());
-                    return Err(Problem::new(node.place, message));
-                }
+                at_most(MOST_COMMANDS, nodes.len(), key, *place)?;
                 let commands = nodes.iter().map(|node| context_command(node, strictness));
                 self.context_commands = Some(commands.collect::<Result<_, _>>()?);
             }
@@ -156,6 +156,13 @@ enum Strictness {
 
 fn located<T>(place: Place, value: T) -> Located<T> {
     Located { value, line: place.line }
+}
+
+fn at_most(most: usize, count: usize, key: &str, place: Place) -> Result<(), Problem> {
+    if count > most {
+        return Err(Problem::new(place, format!("{} has {count}; allowed are {most}", quoted(key))));
+    }
+    Ok(())
 }
 
 /// Returns the keys of a file. An empty one has none.

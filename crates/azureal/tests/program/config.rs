@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::world::{Ran, World};
@@ -14,7 +15,7 @@ fn run(world: &World, arguments: &[&str]) -> Ran {
 
 fn run_with(world: &World, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
     let mut command = world.command(arguments);
-    command.env("HOME", world.path("home")).envs(environment.iter().copied());
+    command.env("HOME", world.path("own")).envs(environment.iter().copied());
     world.ran(command.output().unwrap())
 }
 
@@ -31,18 +32,18 @@ fn without_files_the_defaults_are_shown() {
     ");
     let json = run(&world, &["config", "--json"]).json();
     assert_eq!(json["compaction_threshold"]["value"]["characters"], 400_000);
-    assert!(!world.path("p/.azureal").exists() && !world.path("home").exists());
+    assert!(!world.path("p/.azureal").exists() && !world.path("own").exists());
 }
 
 #[test]
 fn what_is_in_effect_is_shown_with_where_it_comes_from() {
     let world = World::new();
     world.file(
-        "home/.config/azureal/azufig.toml",
+        "own/.config/azureal/azufig.toml",
         "agent = \"codex\"\n\n[compaction]\nthreshold_tokens = 90000\n\n[variables]\nTOKEN = \"x\"\n",
     );
     world.file(
-        "home/.cllm/Cllmfile.yml",
+        "own/.cllm/Cllmfile.yml",
         "default_system_message: |\n  Be brief.\n  And kind.\nvariables:\n  TEST: null\n  DEEP: ~\ncontext_commands:\n  \
          - name: Status\n    command: git status --short {{ TEST | default('') }}\n    dynamic: true\n",
     );
@@ -50,14 +51,14 @@ fn what_is_in_effect_is_shown_with_where_it_comes_from() {
     insta::assert_snapshot!(ran, @r"
     exit code 0
     --- stdout
-    agent                   codex                                        [folder]/home/.config/azureal/azufig.toml:1
+    agent                   codex                                        [folder]/own/.config/azureal/azufig.toml:1
     model                   the agent's own                              default
-    default_system_message  Be brief.␊And kind.                          [folder]/home/.cllm/Cllmfile.yml:1
-    compaction threshold    90000 tokens                                 [folder]/home/.config/azureal/azufig.toml:4
+    default_system_message  Be brief.␊And kind.                          [folder]/own/.cllm/Cllmfile.yml:1
+    compaction threshold    90000 tokens                                 [folder]/own/.config/azureal/azufig.toml:4
     variable TOKEN          $TOKEN                                       environment
-    variable TEST           must be given                                [folder]/home/.cllm/Cllmfile.yml:5
-    variable DEEP           must be given                                [folder]/home/.cllm/Cllmfile.yml:6
-    context command Status  git status --short {{ TEST | default('') }}  [folder]/home/.cllm/Cllmfile.yml:8, every turn, up to 10 s, on failure warn
+    variable TEST           must be given                                [folder]/own/.cllm/Cllmfile.yml:5
+    variable DEEP           must be given                                [folder]/own/.cllm/Cllmfile.yml:6
+    context command Status  git status --short {{ TEST | default('') }}  [folder]/own/.cllm/Cllmfile.yml:8, every turn, up to 10 s, on failure warn
     ");
     let json = run_with(&world, &["config", "--json"], &[("TOKEN", "secret")]);
     assert!(!json.stdout.contains("secret"), "{json}");
@@ -97,12 +98,12 @@ fn what_is_not_trusted_is_shown_apart() {
 #[test]
 fn what_could_not_be_filled_in_is_told() {
     let world = World::new();
-    world.file("home/.cllm/Cllmfile.yml", "context_commands:\n- {name: a, command: 'cat {{ FILE }}'}\n");
+    world.file("own/.cllm/Cllmfile.yml", "context_commands:\n- {name: a, command: 'cat {{ FILE }}'}\n");
     let ran = run(&world, &["config"]);
     assert_eq!(ran.code, 0);
     assert_eq!(
         ran.stderr,
-        "warning: no session could begin like this: [folder]/home/.cllm/Cllmfile.yml:2: context command `a`: there \
+        "warning: no session could begin like this: [folder]/own/.cllm/Cllmfile.yml:2: context command `a`: there \
          is no variable `FILE`; there are none\n"
     );
 }
@@ -242,6 +243,7 @@ fn hostile_files_are_refused_in_time() {
         }
         bomb
     };
+    let many_variables: String = (0..300).map(|index| format!("A{index}: 1, ")).collect();
     let many_commands = "- {name: a, command: b}\n".repeat(65);
     let too_much = |place: &str| {
         format!(
@@ -262,8 +264,9 @@ fn hostile_files_are_refused_in_time() {
         ("a: 1\n".repeat(2 * 1024 * 1024), too_large.clone()),
         (
             format!("context_commands:\n{many_commands}"),
-            ":2:3: `context_commands` has 65; allowed are 64".to_owned(),
+            ":1:1: `context_commands` has 65; allowed are 64".to_owned(),
         ),
+        (format!("variables: {{{many_variables}}}"), ":1:1: `variables` has 300; allowed are 256".to_owned()),
     ];
     for (content, expected) in yaml {
         let told = told("Cllmfile.yml", content.as_bytes());
@@ -285,7 +288,7 @@ fn hostile_files_are_refused_in_time() {
         ),
         (
             "[[context_commands]]\n".repeat(40_000),
-            ":1:1: `context_commands` has 40000; allowed are 64".to_owned(),
+            ":1:3: `context_commands` has 40000; allowed are 64".to_owned(),
         ),
         ("#".repeat(10 * 1024 * 1024), too_large),
     ];
@@ -301,14 +304,7 @@ fn hostile_files_are_refused_in_time() {
 fn what_is_no_plain_file_is_not_read() {
     let world = World::new();
     let file = world.path("p/Cllmfile.yml");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &file,
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::from_raw_mode(0o600),
-        0,
-    )
-    .unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     insta::assert_snapshot!(run(&world, &["config"]), @r"
     exit code 1
     --- stderr
@@ -339,7 +335,7 @@ fn parents_are_not_searched() {
     world.file("p/sub/Cllmfile.yml", "broken: [");
     assert_eq!(run(&world, &["trust", "--yes"]).code, 0);
     let mut command = world.command(&["config", "--json"]);
-    let output = command.current_dir(world.path("p/sub")).env("HOME", world.path("home")).output().unwrap();
+    let output = command.current_dir(world.path("p/sub")).env("HOME", world.path("own")).output().unwrap();
     assert_eq!(world.ran(output).json()["default_system_message"]["value"], "top");
 }
 

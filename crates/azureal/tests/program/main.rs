@@ -13,6 +13,8 @@ mod hostile;
 mod import;
 mod run;
 mod sessions;
+mod terminal;
+mod trust;
 mod usage;
 mod worktrees;
 mod world;
