@@ -10,7 +10,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
     let lines = Lines::of(text);
     let table = DeTable::parse(text).map_err(|error| {
         let place = error.span().map_or(Place::START, |span| lines.place(span.start));
-        Problem::new(place, format!("this is not TOML: {}", error.message().replace('\n', ", ")))
+        Problem::new(place, format!("this TOML cannot be read: {}", error.message().replace('\n', ", ")))
     })?;
     Ok(Node { value: table_of(&lines, table.into_inner()), place: Place::START })
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Error as Failed, Location, MessageFormatter, Spanned, UserMessageFormatter};
 
 use super::node::{Entry, Node, Place, Problem, Value};
 
@@ -22,17 +22,26 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
             max_depth: DEPTH,
             max_nodes: NODES,
             max_events: 4 * NODES,
-            max_documents: 1,
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 4 * NODES },
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let place = error.location().map_or(Place::START, Place::from);
-        // What the error says of its place is said in our own way.
-        let message = error.to_string();
-        let message = message.split(" at line ").next().unwrap_or(&message).replace('\n', ", ");
-        Problem::new(place, format!("this is not YAML as it may be here: {message}"))
+        let mut cause = &error;
+        while let Failed::AliasError { error, .. } | Failed::WithSnippet { error, .. } = cause {
+            cause = error;
+        }
+        let message = match cause {
+            Failed::Budget { .. }
+            | Failed::AliasReplayLimitExceeded { .. }
+            | Failed::AliasExpansionLimitExceeded { .. }
+            | Failed::AliasReplayStackDepthExceeded { .. } => {
+                format!("there is too much; allowed are {NODES} values, aliases unfolded, {DEPTH} deep")
+            }
+            other => UserMessageFormatter.format_message(other).replace('\n', ", "),
+        };
+        Problem::new(place, format!("this YAML cannot be read: {message}"))
     })
 }
 

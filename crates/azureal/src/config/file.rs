@@ -129,3 +129,28 @@ fn refused(path: &Path, problem: &Problem) -> Failure {
     Failure::new("config", format!("{}:{}: {}", path.display(), problem.place, problem.message))
         .with_hint("`azureal config --help` shows what a configuration file may hold; nothing was run")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is cut off or put in, the answer is an answer.
+    #[test]
+    fn damaged_files_are_read_or_refused() {
+        let files = [
+            (Format::Azufig, include_str!("starter.toml").replace("\n#", "\n")),
+            (Format::Cllmfile, include_str!("../../tests/fixtures/cllm/templated.Cllmfile.yml").to_owned()),
+            (Format::Cllmfile, include_str!("../../tests/fixtures/cllm/structured.Cllmfile.yml").to_owned()),
+        ];
+        for (format, text) in files {
+            let put_in =
+                ["\0", "*", "&a ", "[", "{", "\"", "'", "\n", "\t", ": ", "!!", "- "].map(str::as_bytes);
+            for (end, put_in) in (0..=text.len()).zip(put_in.iter().cycle()) {
+                let (start, rest) = text.as_bytes().split_at(end);
+                drop(settings(format, start));
+                drop(settings(format, &[start, put_in, rest].concat()));
+                assert!(settings(format, &[start, b"\xff", rest].concat()).is_err());
+            }
+        }
+    }
+}

@@ -463,6 +463,39 @@ mod tests {
     }
 
     #[test]
+    fn what_was_read_is_what_is_trusted_and_used() {
+        let folders = Folders::new(&[("p/Cllmfile.yml", &theirs("shown"))]);
+        let mut config = folders.read("p", &[]);
+        // Between being shown and the answer, somebody changes the file.
+        fs::write(folders.path("p/Cllmfile.yml"), theirs("hidden")).unwrap();
+        trust::approve(&mut config).unwrap();
+        assert_eq!(names(&config), ["shown"]);
+        let config = folders.read("p", &[]);
+        assert_eq!(*trust::standing(&config), Standing::Changed);
+        assert_eq!(names(&config), [""; 0]);
+    }
+
+    #[test]
+    fn the_commands_of_a_cllm_configuration_are_filled_in() {
+        let text = include_str!("../../tests/fixtures/cllm/templated.Cllmfile.yml");
+        let config =
+            Folders::new(&[("p/Cllmfile.yml", text)]).trusted(&[("TEAM", "core"), ("BRANCH", "dev")]);
+        let given = [("TEST_NAME", "login"), ("VERBOSE", "true")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let commands = config.context_commands(&given).unwrap();
+        assert_eq!(
+            commands.iter().map(|command| command.command.as_str()).collect::<Vec<_>>(),
+            [
+                "cat README.md | head -n 50",
+                "git diff main..dev --stat",
+                "pytest -k login -vv",
+                "git log -n 10 --author core",
+            ]
+        );
+        assert_eq!(config.default_system_message().as_deref(), Some("Review for core."));
+    }
+
+    #[test]
     fn variables_on_the_command_line_have_a_name_and_a_value() {
         let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
         assert_eq!(assignment("A=b=c"), pair("A", "b=c"));

@@ -13,6 +13,8 @@ use crate::failure::quoted;
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 /// How many context commands one file may have: all of them run at once.
 const MOST_COMMANDS: usize = 64;
+/// How many variables one file may declare.
+const MOST_VARIABLES: usize = 256;
 /// How long the name of a context command may be.
 const LONGEST_NAME: usize = 200;
 
@@ -90,7 +92,7 @@ impl Settings {
         const KEYS: [&str; 6] =
             ["agent", "model", "default_system_message", "compaction", "variables", "context_commands"];
         let mut settings = Self::default();
-        for entry in root.table("the file")? {
+        for entry in of_file(root)? {
             let Entry { key, place, node } = entry;
             match key.as_str() {
                 "agent" => settings.agent = Some(located(*place, agent(node)?)),
@@ -106,7 +108,7 @@ impl Settings {
     /// Reads cllm's format, of which most keys concern only cllm.
     pub(super) fn of_cllmfile(root: &Node) -> Result<Self, Problem> {
         let mut settings = Self::default();
-        for entry in root.table("the file")? {
+        for entry in of_file(root)? {
             settings.take_shared(entry, Strictness::KnownKeys)?;
         }
         Ok(settings)
@@ -128,14 +130,12 @@ impl Settings {
             },
             "variables" => {
                 let entries = node.table(key)?;
+                at_most(MOST_VARIABLES, entries.len(), key, *place)?;
                 self.variables = entries.iter().map(variable).collect::<Result<_, _>>()?;
             }
             "context_commands" => {
                 let nodes = node.list(key)?;
-                if nodes.len() > MOST_COMMANDS {
-                    let message = format!("{} has {}; allowed are {MOST_COMMANDS}", quoted(key), nodes.len());
-                    return Err(Problem::new(node.place, message));
-                }
+                at_most(MOST_COMMANDS, nodes.len(), key, *place)?;
                 let commands = nodes.iter().map(|node| context_command(node, strictness));
                 self.context_commands = Some(commands.collect::<Result<_, _>>()?);
             }
@@ -156,6 +156,21 @@ enum Strictness {
 
 fn located<T>(place: Place, value: T) -> Located<T> {
     Located { value, line: place.line }
+}
+
+fn at_most(most: usize, count: usize, key: &str, place: Place) -> Result<(), Problem> {
+    if count > most {
+        return Err(Problem::new(place, format!("{} has {count}; allowed are {most}", quoted(key))));
+    }
+    Ok(())
+}
+
+/// Returns the keys of a file. An empty one has none.
+fn of_file(root: &Node) -> Result<&[Entry], Problem> {
+    root.table("").map_err(|problem| {
+        let message = format!("the file is {}; allowed is a table of keys and values", root.value);
+        Problem { message, ..problem }
+    })
 }
 
 fn agent(node: &Node) -> Result<String, Problem> {

@@ -3,7 +3,9 @@
 //! A template is a text and nothing more: it cannot load files or other templates, and how long it may work is
 //! bounded.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value};
@@ -14,6 +16,12 @@ use crate::failure::{Failure, quoted};
 
 /// How many steps the filling in of one command may take.
 const STEPS: u64 = 100_000;
+/// What begins a part of a template that is more than text.
+const TAGS: [&str; 3] = ["{{", "{%", "{#"];
+/// How long a template may be, and how much stack it is given for that: twice what the worst one needs without
+/// optimisation.
+const LONGEST_TEMPLATE: usize = 16 * 1024;
+const STACK: usize = 32 * 1024 * 1024;
 /// What Linux lets a program be given as one argument, less the character that ends it.
 const LONGEST_COMMAND: usize = 128 * 1024 - 1;
 
@@ -79,16 +87,11 @@ impl Variables<'_> {
 
 /// Fills in the variables of a command.
 pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String, Failure> {
-    let environment = environment();
-    let template = environment.template_from_str(command).map_err(|error| unusable(&error))?;
-    let asked = template.undeclared_variables(false);
-    let values: BTreeMap<String, Value> =
-        asked.iter().filter_map(|name| Some((name.clone(), variables.find(name)?))).collect();
-    let filled = template.render(Value::from(values)).map_err(|error| {
-        // An error names the variable that it is about, and there is no other way to learn it.
-        let names = |name: &&String| error.to_string().contains(&format!("`{name}` is undefined"));
-        asked.iter().find(names).map_or_else(|| unusable(&error), |name| variables.missing(name))
-    })?;
+    let filled = if TAGS.iter().any(|tag| command.contains(tag)) {
+        Cow::Owned(with_room(command, variables)?)
+    } else {
+        Cow::Borrowed(command)
+    };
     let filled = filled.trim();
     if filled.is_empty() {
         return Err(Failure::new(
@@ -106,6 +109,37 @@ pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String
         );
     }
     Ok(filled.to_owned())
+}
+
+/// Fills in a template where there is room for it. For every `.a` of a chain the engine goes one call deeper, and it does
+/// not count them: on a usual stack, a template of a few kilobytes would end the program.
+fn with_room(template: &str, variables: &Variables<'_>) -> Result<String, Failure> {
+    if template.len() > LONGEST_TEMPLATE {
+        let message = format!("the template has {} bytes; allowed are {LONGEST_TEMPLATE}", template.len());
+        return Err(
+            Failure::new("template", message).with_hint("put what is long into a script, and run that")
+        );
+    }
+    let rendered = thread::scope(|scope| {
+        let renderer = thread::Builder::new().stack_size(STACK);
+        let rendering = renderer.spawn_scoped(scope, || render(template, variables)).ok()?;
+        rendering.join().ok()
+    });
+    rendered
+        .unwrap_or_else(|| Err(Failure::new("template", "the template cannot be filled in on this machine")))
+}
+
+fn render(template: &str, variables: &Variables<'_>) -> Result<String, Failure> {
+    let environment = environment();
+    let template = environment.template_from_str(template).map_err(|error| unusable(&error))?;
+    let asked = template.undeclared_variables(false);
+    let values: BTreeMap<String, Value> =
+        asked.iter().filter_map(|name| Some((name.clone(), variables.find(name)?))).collect();
+    template.render(Value::from(values)).map_err(|error| {
+        // An error names the variable that it is about, and there is no other way to learn it.
+        let names = |name: &&String| error.to_string().contains(&format!("`{name}` is undefined"));
+        asked.iter().find(names).map_or_else(|| unusable(&error), |name| variables.missing(name))
+    })
 }
 
 fn environment() -> Environment<'static> {
@@ -273,6 +307,48 @@ mod tests {
             let failure = fill_in(template, &variables).unwrap_err();
             assert_eq!(failure.kind(), "template", "{template}: {}", failure.message());
         }
+    }
+
+    #[test]
+    fn the_deepest_template_that_is_allowed_has_room() {
+        let surroundings = Surroundings::default();
+        let variables = variables(&[], &surroundings, &[]);
+        for (begin, repeated, end) in [
+            ("{{ ", "(", "1 }}"),
+            ("{{ ", "-", "1 }}"),
+            ("{{ ", "not ", "1 }}"),
+            ("{{ 1", ".a", " }}"),
+            ("{{ 1", "[1]", " }}"),
+            ("{{ 1", "()", " }}"),
+            ("{{ 1", "|f", " }}"),
+            ("{{ 1", "+1", " }}"),
+            ("{{ 1", "~1", " }}"),
+            ("{{ 1", " and 1", " }}"),
+            ("{{ 1", " if 1 else 1", " }}"),
+            ("{% if 1 %}", "{%elif 1%}", "x{% endif %}"),
+            ("", "{% if 1 %}", "x"),
+            ("", "{%for a in b%}", "x"),
+        ] {
+            let times = (LONGEST_TEMPLATE - begin.len() - end.len()) / repeated.len();
+            let longest = format!("{begin}{}{end}", repeated.repeat(times));
+            // Whatever the answer is, there is one.
+            if let Err(failure) = fill_in(&longest, &variables) {
+                assert_eq!(failure.kind(), "template", "{repeated}");
+            }
+            let longer = format!("{begin}{}{end}", repeated.repeat(times + 1));
+            let message = fill_in(&longer, &variables).unwrap_err().message().to_owned();
+            assert!(message.ends_with("bytes; allowed are 16384"), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_variables_may_be_as_long_as_a_shell_takes() {
+        let surroundings = Surroundings::default();
+        let variables = variables(&[], &surroundings, &[]);
+        let longest = format!("echo {}", "x".repeat(LONGEST_COMMAND - 5));
+        assert_eq!(fill_in(&longest, &variables).unwrap(), longest);
+        assert!(Command::new("sh").args(["-c", &longest]).output().unwrap().status.success());
+        assert!(fill_in(&format!("{longest}x"), &variables).is_err());
     }
 
     #[test]

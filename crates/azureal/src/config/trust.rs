@@ -81,8 +81,8 @@ pub(crate) fn note_ignored(config: &Config) {
 
 /// Trusts the files of the project as they were read.
 pub(crate) fn approve(config: &mut Config) -> Result<(), Failure> {
-    Approvals::of(&config.surroundings).add(config)?;
-    config.standing = Approvals::of(&config.surroundings).standing_of(config);
+    let since = Approvals::of(&config.surroundings).add(config)?;
+    config.standing = Standing::Trusted { since };
     Ok(())
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn shown_whole(config: &Config) -> String {
 
 fn refusal(config: &Config) -> Failure {
     Failure::refused("untrusted", format!("{}; nothing was run", state_of(config)))
-        .with_hint("`azureal trust` shows what it says and asks")
+        .with_hint("`azureal trust` shows what is in there and asks; `--no-context-exec` goes on without it")
 }
 
 /// Says which files are not trusted.
@@ -145,12 +145,15 @@ impl Approvals {
                     since: record.map_or_else(|_| String::new(), |record| record.approved_at),
                 }
             }
-            Err(_) if self.of_worktree(&config.worktree).next().is_some() => Standing::Changed,
+            Err(_) if self.of_worktree(&config.worktree).is_ok_and(|found| !found.is_empty()) => {
+                Standing::Changed
+            }
             Err(_) => Standing::Untrusted,
         }
     }
 
-    fn add(&self, config: &Config) -> Result<(), Failure> {
+    /// Keeps an approval, and returns the time of it.
+    fn add(&self, config: &Config) -> Result<String, Failure> {
         let Some(folder) = &self.folder else {
             return Err(Failure::new("no_home", "there is no folder to keep approvals in")
                 .with_hint("set HOME or XDG_DATA_HOME to a folder of your own"));
@@ -178,12 +181,13 @@ impl Approvals {
                 file.persist(folder.join(name_of(config))).map_err(|error| error.error)?;
                 Ok(())
             })
-            .map_err(|error| Failure::file(folder, &error))
+            .map_err(|error| Failure::file(folder, &error))?;
+        Ok(record.approved_at)
     }
 
     fn remove_all(&self, worktree: &Path) -> Result<usize, Failure> {
         let mut removed = 0;
-        for path in self.of_worktree(worktree) {
+        for path in self.of_worktree(worktree)? {
             match fs::remove_file(&path) {
                 Ok(()) => removed += 1,
                 // Somebody else was quicker.
@@ -195,15 +199,22 @@ impl Approvals {
     }
 
     /// Finds all approvals that a worktree ever had.
-    fn of_worktree(&self, worktree: &Path) -> impl Iterator<Item = PathBuf> {
+    fn of_worktree(&self, worktree: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let prefix = prefix_of(worktree);
-        let entries = self.folder.as_ref().and_then(|folder| fs::read_dir(folder).ok());
-        entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(move |entry| entry.file_name().as_bytes().starts_with(prefix.as_bytes()))
-            .map(|entry| entry.path())
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Failure::file(folder, &error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| Failure::file(folder, &error))?;
+            if entry.file_name().as_bytes().starts_with(prefix.as_bytes()) {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -6,6 +6,7 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod config;
 mod context_commands;
 mod context_savings;
 mod docs;
@@ -16,6 +17,7 @@ mod lost_spool;
 mod run;
 mod sessions;
 mod terminal;
+mod trust;
 mod usage;
 mod worktrees;
 mod world;
