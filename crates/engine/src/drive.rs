@@ -163,7 +163,14 @@ impl<'a> Driver<'a> {
                 return;
             }
             match self.wait() {
-                Word::Input(input) => inputs.push(input),
+                Word::Input(input) => {
+                    // Somebody else may have ended the turn before there was an agent that could be ended.
+                    let is_gathered = matches!(input, Input::Gathered(_) | Input::NotGathered(_));
+                    if is_gathered && self.run.as_ref().is_some_and(|run| run.spool.is_cancelled()) {
+                        inputs.push(Input::Cancel);
+                    }
+                    inputs.push(input);
+                }
                 Word::Command(progress) => notice(Notice::Command(&progress)),
                 Word::Named(name) => {
                     // Only an aid for recovery; the turn goes on without it.
@@ -251,7 +258,7 @@ impl<'a> Driver<'a> {
         };
         let spool = setup.spools.begin(turn).map_err(|error| error.to_string())?;
         let stop = CommandStop::default();
-        let gathering = stop.clone();
+        let (gathering, cancel_note) = (stop.clone(), spool.cancel_note());
         self.run = Some(Run { spool, started: Instant::now(), stopped: None, gathering, child: None });
         let sender = self.sender.clone();
         scope.spawn(move || {
@@ -262,6 +269,7 @@ impl<'a> Driver<'a> {
                 briefing: setup.briefing,
                 run: &name,
                 stop: &stop,
+                cancel_note: &cancel_note,
             };
             // The driver hears us until it has heard how this ended.
             let gathered = gather.frame(&prompt, &mut |progress| drop(sender.send(Word::Command(progress))));

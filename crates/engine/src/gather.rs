@@ -14,12 +14,13 @@ use azureal_core::{
     Beginning, ContextCommand, ContextFrame, Event, Seq, SessionId, SessionStore, StoreError, Turn,
     read_beginning, read_context, system_message,
 };
-use azureal_process::{InvalidMarker, Marker};
+use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
 use futures_executor::block_on;
 
 use crate::context_commands::{
     CONTEXT_MARKER, CommandProgress, CommandRun, CommandStop, CommandsEnded, run_commands,
 };
+use crate::spool::{CancelNote, SpooledTurn};
 
 /// What agents are told besides the history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,6 +61,13 @@ pub(crate) enum GatherError {
     NoHistory,
 }
 
+/// Ends the context commands of a turn, whoever runs it.
+pub fn end_commands(turn: &SpooledTurn) {
+    if let Ok(marker) = Marker::new(CONTEXT_MARKER, turn.run.clone()) {
+        end_marked(&marker, &Patience::default());
+    }
+}
+
 /// The turn that is gathered for.
 pub(crate) struct Gather<'a> {
     pub(crate) store: &'a dyn SessionStore,
@@ -69,6 +77,8 @@ pub(crate) struct Gather<'a> {
     /// The run's name.
     pub(crate) run: &'a str,
     pub(crate) stop: &'a CommandStop,
+    /// Where somebody else says that it is to end, who then has ended the commands.
+    pub(crate) cancel_note: &'a CancelNote,
 }
 
 impl Gather<'_> {
@@ -131,7 +141,11 @@ impl Gather<'_> {
         progress: &mut (dyn FnMut(CommandProgress) + Send),
     ) -> Result<Vec<CommandRun>, GatherError> {
         let marker = Marker::new(CONTEXT_MARKER, self.run)?;
-        run_commands(commands, self.directory, &marker, self.stop, progress).map_err(|ended| match ended {
+        let ran = run_commands(commands, self.directory, &marker, self.stop, progress);
+        if self.cancel_note.is_there() {
+            return Err(GatherError::Stopped);
+        }
+        ran.map_err(|ended| match ended {
             CommandsEnded::ByFailure(run) => {
                 let why = run.failure().unwrap_or_default();
                 GatherError::Command { name: run.command.name, why }

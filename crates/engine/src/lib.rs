@@ -27,7 +27,7 @@ pub use context_commands::{
     run_commands,
 };
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
-pub use gather::{Briefing, Keeping};
+pub use gather::{Briefing, Keeping, end_commands};
 pub use ingest::{IngestError, Ingested, ingest};
 pub use lease::{Holder, Lease, Leased};
 pub use own_record::{Homes, Noted};

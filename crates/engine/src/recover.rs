@@ -6,10 +6,10 @@ use std::time::Duration;
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore};
-use azureal_process::{Marker, Patience, ProcessIdentity, end_marked, find_marked};
+use azureal_process::{Marker, ProcessIdentity, find_marked};
 
-use crate::context_commands::CONTEXT_MARKER;
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
+use crate::gather::end_commands;
 use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
 use crate::own_record::{Homes, Noted, recover_noted};
 use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
@@ -82,6 +82,7 @@ impl Recovered {
 async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agent]) -> Recovered {
     let turn = spool.turn().clone();
     if spool.process().is_none() {
+        // Its azureal died while they ran: nobody waits for what they print.
         end_commands(&turn);
     }
     if let Some(process) = living_process(&spool) {
@@ -105,13 +106,6 @@ async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agen
     match ingested {
         Ok(ingested) => Recovered::Stored(turn, ingested),
         Err(error) => Recovered::Failed(turn, error),
-    }
-}
-
-/// Ends the context commands of a turn whose azureal died while they ran: nobody waits for what they print.
-fn end_commands(turn: &SpooledTurn) {
-    if let Ok(marker) = Marker::new(CONTEXT_MARKER, turn.run.clone()) {
-        end_marked(&marker, &Patience::default());
     }
 }
 

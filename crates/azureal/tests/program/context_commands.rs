@@ -441,6 +441,23 @@ fn an_interrupt_while_commands_run_ends_them_all_and_leaves_no_session() {
     assert_eq!((running(&seconds), project.sessions(), project.sent().len()), (0, 0, 0));
 }
 
+#[test]
+fn a_cancel_from_elsewhere_while_commands_run_keeps_the_turn_from_beginning() {
+    let seconds = format!("2000.{}", std::process::id());
+    let hanging = format!(
+        "[[context_commands]]\nname = 'a'\ncommand = 'touch begun; exec sleep {seconds}'\ntimeout = 60\n"
+    );
+    let project = Project::new(&hanging);
+    let mut command = project.command(&["run", "-s", "topic", "First"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the command runs", || running(&seconds) == 1);
+    assert!(project.run(&["ps"]).quiet().contains("S1 · claude · starting"));
+    assert_eq!(project.run(&["cancel", "topic"]).quiet(), "cancelled the turn of S1 topic\n");
+    let ran = project.world.ran(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 130, "{ran}");
+    assert_eq!((running(&seconds), project.sessions(), project.sent().len()), (0, 0, 0));
+}
+
 /// Counts the processes `sleep` that sleep for so long.
 fn running(seconds: &str) -> usize {
     let listed = Command::new("ps").args(["-A", "-o", "args="]).output().unwrap();
