@@ -91,15 +91,14 @@ impl Gather<'_> {
         let Briefing { system, commands, keeping } = self.briefing;
         if *keeping == Keeping::Ephemeral {
             let ran = self.run(commands, progress)?;
-            let context = system_message(system.as_deref(), blocks(&ran)).unwrap_or_default();
-            return Ok(ContextFrame::plain(&context, prompt));
+            return Ok(ContextFrame::plain(&turn_context(system.as_deref(), &ran), prompt));
         }
         match block_on(read_beginning(self.store, self.session))? {
             Beginning::Nothing => {
                 let ran = self.run(commands, progress)?;
                 let (dynamic, fixed): (Vec<_>, Vec<_>) = ran.into_iter().partition(|run| run.command.dynamic);
                 if let Some(system) = beginning(system.as_deref(), &fixed) {
-                    // Whoever came first has begun the session; nobody else could while its lease is ours.
+                    // As the first event or not at all, should somebody have begun the session without a lease.
                     let turn =
                         Turn { after: Some(Seq::START), ..Turn::verbatim([Event::SystemMessage(system)]) };
                     block_on(self.store.append(self.session, turn))?;

@@ -23,8 +23,8 @@ use crate::turn::{Ask, Keep, take_turn};
 /// Send a prompt to an agent, and keep what it says and does
 ///
 /// A new session, unless `-c` or `-s` says which one goes on. Whoever answers is told the history of the session
-/// first, whichever agents it was with. Without `-a` and `-m` that is the session's last agent, else
-/// the first that is installed, else the built-in offline agent.
+/// first, whichever agents it was with. Without `-a` and `-m` that is the session's last agent, else the
+/// configured one, else the first that is installed, else the built-in offline agent.
 ///
 /// The prompt is the argument, or standard input, or both: what is piped in becomes a block after the
 /// argument. With an argument, a pipe that stays open and silent is not waited for.
@@ -33,15 +33,15 @@ use crate::turn::{Ask, Keep, take_turn};
 /// line says session, agent and model, then comes one event per line as it happens, `{"kind","data"}`, text as it
 /// is being written as `{"delta":"…"}`, and last, when the turn is stored, `Complete` with `first_seq` and `seq`.
 ///
-/// Context commands tell the agent what the project looks like: those that are configured, and after them those of
-/// `--exec`. All run at the same time, in the top folder of the worktree. Static ones, which is what they are unless they
-/// are configured as dynamic, run once, when the session is made: what they print is stored as its system
-/// message, and every agent of the session is told it at every turn. So it may be stale: what must be
-/// new at every turn is made `dynamic`, or the session a new one. A command that is given with `--exec` to a session
-/// that goes on runs for this turn, and is not stored, and neither is what dynamic commands print.
+/// Context commands tell the agent what the project looks like: those that are configured, then those of `--exec`, all
+/// run at the same time in the top folder of the worktree. They are static unless configured as `dynamic`.
+/// Static ones run once, when the session is made: their output is stored in its system message, and every agent
+/// of the session is told it at every turn, even when it is stale by then. Dynamic ones run at every
+/// turn, and so does what `--exec` gives to a session that goes on; their output is not stored. To
+/// take everything anew, begin a new session.
 ///
-/// With `--ephemeral` nothing is stored at all, neither prompt nor answer: the output of the commands stands in
-/// front of the prompt.
+/// `--ephemeral` stores nothing, neither prompt nor answer, and puts the output of all commands in front of the
+/// prompt: for a question that needs no memory.
 ///
 /// Ctrl-C cancels the turn: what came is kept, and the exit code is 130.
 #[derive(Debug, clap::Args)]

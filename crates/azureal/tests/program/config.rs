@@ -396,10 +396,12 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_of_the_page_work() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let page = fs::read_to_string(page).unwrap();
-    let (toml, yaml) = (blocks(&page, "toml"), blocks(&page, "yaml"));
+fn the_examples_of_the_pages_work() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = ["configuration.md", "context-commands.md"]
+        .map(|page| fs::read_to_string(docs.join(page)).unwrap())
+        .concat();
+    let (toml, yaml) = (blocks(&pages, "toml"), blocks(&pages, "yaml"));
     assert!(!toml.is_empty() && !yaml.is_empty());
     let all = toml
         .iter()

@@ -442,6 +442,21 @@ fn an_interrupt_while_commands_run_ends_them_all_and_leaves_no_session() {
 }
 
 #[test]
+fn the_time_of_a_turn_is_that_of_its_commands_too() {
+    let project = Project::new("");
+    let started = Instant::now();
+    insta::assert_snapshot!(project.run(&["run", "--timeout", "0.5", "--exec", "sleep 9", "First"]), @r"
+    exit code 1
+    --- stderr
+    S1 · claude
+    error: the context commands took too long
+    hint: the agent was not asked, and nothing was stored
+    ");
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert_eq!((project.sessions(), project.sent().len()), (0, 0));
+}
+
+#[test]
 fn a_cancel_from_elsewhere_while_commands_run_keeps_the_turn_from_beginning() {
     let seconds = format!("2000.{}", std::process::id());
     let hanging = format!(
