@@ -6,10 +6,10 @@
 //! each. That makes it safe with many processes at once, as nothing is ever changed, only made and removed. One
 //! changed byte has another fingerprint, and nobody has approved that.
 
-use std::fs::{self, DirBuilder};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -137,8 +137,7 @@ impl Approvals {
             return Standing::NoFiles;
         }
         let Some(folder) = &self.folder else { return Standing::Untrusted };
-        // Appears whole or not at all, so whatever can be read was approved.
-        match fs::read(folder.join(name_of(config))) {
+        match read_own(&folder.join(name_of(config))) {
             Ok(bytes) => {
                 let record = serde_json::from_slice::<Record>(&bytes);
                 Standing::Trusted {
@@ -216,6 +215,18 @@ impl Approvals {
         }
         Ok(found)
     }
+}
+
+/// Reads an approval. It appears whole or not at all, so whatever can be read was approved, if we have made it:
+/// somebody else's word does not count, should they be able to write there.
+fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns the name of an approval: where the files are, and which they are with which content.

@@ -247,6 +247,16 @@ fn approvals_are_private_and_outside_the_project() {
 }
 
 #[test]
+fn the_approval_of_another_does_not_count() {
+    let world = world();
+    run(&world, &["trust", "--yes"]);
+    // Only the superuser can put a file in somebody else's name; others cannot try this.
+    if std::os::unix::fs::chown(&approvals(&world)[0], Some(12345), None).is_ok() {
+        assert_eq!(state(&world), "changed");
+    }
+}
+
+#[test]
 fn many_may_approve_and_take_back_at_once() {
     let world = world();
     let start = |arguments: &[&str]| command(&world, arguments).output().unwrap();
