@@ -10,6 +10,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,13 @@ use azureal_engine::{
 };
 use azureal_process::{Marker, find_marked};
 use tempfile::TempDir;
+
+/// Held by tests that need the machine, and by those that keep it busy.
+static BUSY: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A folder to run in, and a marker that no other test has.
 struct Place {
@@ -70,6 +78,7 @@ fn running(argument: &str) -> usize {
 
 #[test]
 fn twenty_hostile_commands_take_no_longer_than_the_longest_timeout_and_leave_nothing() {
+    let _alone = alone();
     const TIMEOUT: f64 = 1.5;
     let place = Place::new();
     let timed_out = |text| (with_timeout(text, TIMEOUT), CommandEnd::TimedOut);
@@ -160,6 +169,7 @@ fn what_is_printed_is_text_whatever_it_is() {
 
 #[test]
 fn a_flood_costs_no_memory() {
+    let _alone = alone();
     let kib = |name: &str| -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
@@ -237,6 +247,7 @@ fn time(place: &Place, commands: &[ContextCommand]) -> Duration {
 
 #[test]
 fn verify_parallel_execution_faster_than_sequential() {
+    let _alone = alone();
     let place = Place::new();
     let nap = || command("sleep 0.2");
     // Others use this machine as well, so it is tried again: what is slow by nature is slow each time.
