@@ -3,6 +3,9 @@
 mod agent_choice;
 mod cli;
 mod commands;
+mod config;
+mod confirm;
+mod context_settings;
 mod event_line;
 mod export;
 mod failure;

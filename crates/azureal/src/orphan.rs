@@ -14,6 +14,7 @@ use crate::live::Live;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::recovery::{orphan_of, recover};
+use crate::turn::Keep;
 
 /// How long to wait until looking again whether all has ended.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -29,13 +30,14 @@ pub(crate) fn follow(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let Some((turn, process)) = orphan_of(found, session) else { return Ok(()) };
-    tell("following it until it ends; an interrupt ends it");
     let (at_interrupt, running) = ((spools.clone(), turn.clone(), process.clone()), process);
     let cancelled = interrupts.on_interrupt(move || {
         let (spools, turn, process) = at_interrupt;
         // What cannot be ended goes on, and is waited for.
         drop(end(&spools, &turn, &process));
     });
+    // Only now, when it is so.
+    tell("following it until it ends; an interrupt ends it");
     let shown = if out.is_terminal() && !out.is_json() { show(spools, turn, running, out) } else { Ok(()) };
     while !running.wait_timeout(PAUSE) {}
     // What it started may write on for a while.
@@ -64,7 +66,7 @@ fn show(
     let Ok(agent) = registry::find(&turn.agent) else { return Ok(()) };
     // Not being able to watch it does not stop it, nor the waiting.
     let Ok(mut watcher) = spools.watch(turn, agent, Some(process.clone())) else { return Ok(()) };
-    let mut live = Live::new(out, agent.name());
+    let mut live = Live::new(out, agent.name(), Keep::Session);
     while let Ok(Some(outputs)) = watcher.next_outputs() {
         outputs.iter().try_for_each(|output| live.take(output))?;
     }

@@ -128,6 +128,19 @@ pub struct Spool {
     ended: Option<SpooledEnding>,
 }
 
+/// A note of somebody who does not run a turn, and ends it.
+#[derive(Debug, Clone)]
+pub(crate) struct CancelNote {
+    header_path: PathBuf,
+}
+
+impl CancelNote {
+    pub(crate) fn is_there(&self) -> bool {
+        let text = fs::read_to_string(&self.header_path).unwrap_or_default();
+        text.lines().any(|line| matches!(serde_json::from_str(line), Ok(HeaderLine::Cancel)))
+    }
+}
+
 /// A spool that lies in the folder.
 #[derive(Debug)]
 pub enum Found {
@@ -307,8 +320,12 @@ impl Spool {
 
     /// Says whether somebody else has ended the turn on purpose: see [`Spools::note_cancel`].
     pub fn is_cancelled(&self) -> bool {
-        let text = fs::read_to_string(&self.header_path).unwrap_or_default();
-        text.lines().any(|line| matches!(serde_json::from_str(line), Ok(HeaderLine::Cancel)))
+        self.cancel_note().is_there()
+    }
+
+    /// Returns where somebody else says so, to be looked at by another thread.
+    pub(crate) fn cancel_note(&self) -> CancelNote {
+        CancelNote { header_path: self.header_path.clone() }
     }
 
     /// Returns where the output lies.

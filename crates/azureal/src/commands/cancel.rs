@@ -1,4 +1,4 @@
-use azureal_engine::{Recovered, SpooledTurn};
+use azureal_engine::{Recovered, SpooledProcess, SpooledTurn, end_commands};
 use azureal_process::ProcessIdentity;
 
 use super::SessionArg;
@@ -32,10 +32,14 @@ pub(crate) async fn run(
     let of_session = |turn: &SpooledTurn| turn.session_id() == Some(record.id);
     let running = found.iter().find_map(|found| match found {
         Recovered::Running(turn, process) if of_session(turn) => {
-            let process = process.as_ref()?;
-            Some((turn, ProcessIdentity { pid: process.pid, started: process.began.clone() }, false))
+            let process = process.as_ref();
+            let identity = |process: &SpooledProcess| ProcessIdentity {
+                pid: process.pid,
+                started: process.began.clone(),
+            };
+            Some((turn, process.map(identity), false))
         }
-        Recovered::Orphan(turn, process) if of_session(turn) => Some((turn, process.clone(), true)),
+        Recovered::Orphan(turn, process) if of_session(turn) => Some((turn, Some(process.clone()), true)),
         _ => None,
     });
     let Some((turn, process, is_orphan)) = running else {
@@ -43,7 +47,14 @@ pub(crate) async fn run(
             .with_hint("`azureal ps` shows which are"));
     };
     if let Some(spools) = place.spools() {
-        end(&spools, turn, &process)?;
+        match &process {
+            Some(process) => end(&spools, turn, process)?,
+            // Its context is being gathered, and its agent not asked yet.
+            None => {
+                spools.note_cancel(turn).map_err(|error| Failure::file(&error.path, &error.source))?;
+                end_commands(turn);
+            }
+        }
     }
     if is_orphan {
         // Nobody else waits for it.
@@ -51,7 +62,7 @@ pub(crate) async fn run(
     }
     if out.is_json() {
         return out.json(&serde_json::json!({
-            "session": record.id.to_string(), "agent": turn.agent, "pid": process.pid
+            "session": record.id.to_string(), "agent": turn.agent, "pid": process.map(|process| process.pid)
         }));
     }
     out.line(&format!("cancelled the turn of {}", called(&record)))

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::world::{Ran, World};
 
 /// What the real program printed when it was recorded: a text, a tool call, a text.
-const RECORDED: &str =
+pub(crate) const RECORDED: &str =
     include_str!("../../../agents/tests/fixtures/claude/current/partial-messages/stdout.jsonl");
 /// How many of its lines come before the first finished text.
 const BEGINNING: usize = 19;
@@ -39,7 +39,7 @@ fn finish(world: &World, child: Child) -> Ran {
 }
 
 #[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < LIMIT, "{what} did not happen");
@@ -72,7 +72,7 @@ fn last_event(world: &World, session: &str) -> Value {
     world.run(&["show", session, "--json"]).json_lines().pop().unwrap()
 }
 
-fn signal(child: &Child, signal: &str) {
+pub(crate) fn signal(child: &Child, signal: &str) {
     let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(status.success());
 }
