@@ -39,9 +39,7 @@ impl<'a> Record<'a> {
     pub(super) fn changed(&self) -> Vec<&'a str> {
         let mut files = Vec::new();
         for (tool, about) in &self.done {
-            let changes = matches!(Tool::named(tool), Tool::Write | Tool::Edit)
-                || matches!(*tool, "NotebookEdit" | crate::calls::DELETE);
-            if changes && !about.is_empty() && !files.contains(about) {
+            if Tool::changes_files(tool) && !about.is_empty() && !files.contains(about) {
                 files.push(*about);
             }
         }
@@ -52,6 +50,12 @@ impl<'a> Record<'a> {
         match heading.split_once(": ").unwrap_or((heading, "")) {
             ("System message", _) => self.system = Some(body),
             ("Summary of what happened before", _) => self.summary = Some(body),
+            ("What the user asked in that part, newest first", _) => {
+                let prompts = body.split("### Prompt, event ").filter_map(|part| part.split_once('\n'));
+                let mut prompts: Vec<&str> = prompts.map(|(_, prompt)| prompt.trim()).collect();
+                prompts.reverse();
+                self.asked.append(&mut prompts);
+            }
             ("User", _) => self.asked.push(body),
             ("Assistant", _) => self.answered.push(body),
             ("Tool call", call) => self.done.push(call.split_once(' ').unwrap_or((call, ""))),
@@ -65,9 +69,10 @@ impl<'a> Record<'a> {
 }
 
 /// The headings of a context.
-const HEADINGS: [&str; 11] = [
+const HEADINGS: [&str; 12] = [
     "System message",
     "Summary of what happened before",
+    "What the user asked in that part, newest first",
     "User",
     "Assistant",
     "System",
