@@ -140,7 +140,7 @@ impl Log {
             .find(|cut| self.covers_anything(*cut) && self.left_after(*cut) <= threshold / 2)
             .or_else(|| self.cut_inside_last_turn(threshold / 4))
             // One that leaves much is better than none.
-            .or_else(|| cuts().filter(|cut| self.covers_anything(*cut)).last())
+            .or_else(|| cuts().rev().find(|cut| self.covers_anything(*cut)))
     }
 
     /// Returns the cut that leaves so many prompts; nothing if there are not more.

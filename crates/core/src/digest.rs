@@ -86,7 +86,7 @@ impl Digest {
         match event {
             Event::AssistantText(said) if said.subagent.is_none() => self.answered(&said.text),
             Event::Plan(plan) => {
-                self.decisions.add(format!("plan {}: {}", plan.name, one_line(&plan.content)))
+                self.decisions.add(format!("plan {}: {}", plan.name, one_line(&plan.content)));
             }
             Event::ToolCall(call) => {
                 let about = one_line(&Tool::named(&call.tool_name).key_text(&call.input));
@@ -203,7 +203,7 @@ impl Digest {
             format!("failed, {why}")
         } else {
             // Of a command the last line says most.
-            lines.last().map_or_else(|| "done".to_owned(), |line| shortened(line, 80).into_owned())
+            lines.next_back().map_or_else(|| "done".to_owned(), |line| shortened(line, 80).into_owned())
         };
         if Tool::named(&call.tool) == Tool::Bash {
             self.commands.retain(|(command, _)| *command != call.about);

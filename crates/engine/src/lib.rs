@@ -7,7 +7,9 @@
 //!
 //! - [`Driver`] performs what a turn decides; [`Watcher`] shows a run while it goes on; [`ingest`] stores it, once;
 //!   [`recover`] does so for those whose azureal died.
+//! - [`compact`] lays a summary over the older part of a session.
 
+mod compact;
 mod drive;
 mod ingest;
 mod lease;
@@ -17,6 +19,7 @@ mod spool;
 mod turn;
 mod watch;
 
+pub use compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact, summarise};
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
 pub use ingest::{IngestError, Ingested, ingest};
 pub use lease::{Holder, Lease, Leased};
