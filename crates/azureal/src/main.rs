@@ -9,6 +9,7 @@ mod failure;
 mod import;
 mod interrupts;
 mod live;
+mod meter;
 mod output;
 mod pages;
 mod place;

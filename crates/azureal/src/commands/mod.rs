@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod cancel;
+pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod context;
 pub(crate) mod demo;
@@ -15,6 +16,7 @@ pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod tokens;
 
 /// How a session is named on the command line.
 #[derive(Debug, clap::Args)]
