@@ -1,6 +1,7 @@
 //! How large a context is, and how large it may become.
 
 use azureal_core::Threshold;
+use serde::Serialize;
 
 /// Returns how large a session may become before it is compacted.
 pub(crate) fn threshold() -> Threshold {
@@ -8,7 +9,7 @@ pub(crate) fn threshold() -> Threshold {
 }
 
 /// The size of a context against the threshold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Meter {
     pub(crate) chars: u64,
     /// An estimate: models count differently, and a count that is exact for one is wrong for the next.

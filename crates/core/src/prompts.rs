@@ -3,7 +3,7 @@
 //! A summary says what was done; what was asked is carried along beside it as it was typed, within bounds, so that no
 //! summariser can lose it. It is rendered from the events each time and is no part of what is stored.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 
 use crate::context::describe;
 use crate::event::MessageEvent;
@@ -60,8 +60,9 @@ pub(crate) fn begins_turn(event: &Event) -> bool {
 /// Says whether events that begin like this go on with a turn that began before them.
 ///
 /// Decided by the first that only an agent can have caused; it never changes once it is there.
-pub(crate) fn goes_on<'a>(events: impl IntoIterator<Item = &'a Event>) -> bool {
+pub(crate) fn goes_on<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> bool {
     let decisive = events.into_iter().find(|event| {
+        let event = event.borrow();
         let agent = match event {
             Event::AssistantText(said) => said.subagent.is_none(),
             Event::ToolCall(call) => call.subagent.is_none(),
@@ -72,7 +73,7 @@ pub(crate) fn goes_on<'a>(events: impl IntoIterator<Item = &'a Event>) -> bool {
         };
         agent || begins_turn(event)
     });
-    decisive.is_some_and(|event| !begins_turn(event))
+    decisive.is_some_and(|event| !begins_turn(event.borrow()))
 }
 
 /// Reads the prompts up to an event. `goes_on` says whether the newest of them belongs to a turn that is not over there.

@@ -197,8 +197,9 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
     let first = store.read(id, Page::After(opening.after, PAGE)).await?;
     if compaction.is_some() {
-        let events: Vec<Event> = first.iter().filter_map(|stored| stored.event().ok()).collect();
-        context.carry(&read_carried(store, id, opening.after, goes_on(&events)).await?);
+        // Only as far as it takes to know: all of them are read below.
+        let goes_on = goes_on(first.iter().filter_map(|stored| stored.event().ok()));
+        context.carry(&read_carried(store, id, opening.after, goes_on).await?);
     }
     each_event_from(store, id, opening.after, first, |_, event| context.push(&event)).await?;
     Ok(context.finish())

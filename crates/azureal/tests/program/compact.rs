@@ -208,3 +208,16 @@ fn tokens_are_those_that_were_reported_and_an_estimate() {
     assert!((chars / 8..chars / 2).contains(&counted), "{tokens}");
     assert_eq!(Value::from(context(&world).chars().count()), tokens["context"]["chars"]);
 }
+
+#[test]
+fn a_list_shows_how_full_contexts_are_when_it_is_asked() {
+    let world = world();
+    let listed = world.run(&["list", "--context", "--json"]).json();
+    let context = world.run(&["context", "S1", "--json"]).json();
+    for field in ["chars", "tokens", "threshold", "percent"] {
+        assert_eq!(listed[0]["context"][field], context[field], "{field}");
+    }
+    assert_eq!(world.run(&["list", "--json"]).json()[0].get("context"), None);
+    let table = world.run(&["list", "--context"]).quiet();
+    assert!(table.lines().next().unwrap().contains("CONTEXT") && table.contains(" 2 %"), "{table}");
+}
