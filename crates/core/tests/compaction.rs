@@ -1,5 +1,5 @@
 //! What holds for every history that is compacted.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is how a test reports")]
+#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::collections::HashMap;
 

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
@@ -338,8 +338,8 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     let command = who.agent.command(request).map_err(|error| because(error.to_string()))?;
     let run = uuid::Uuid::new_v4().simple().to_string();
     let marker = Marker::new(RUN_MARKER, run.clone()).map_err(|error| because(error.to_string()))?;
-    let output = Scratch::new(setup.spools, &run).map_err(|error| because(error.to_string()))?;
-    let stdout = output.open().map_err(|error| because(error.to_string()))?;
+    let output = Output::open(setup.spools, who.agent, &run).map_err(because)?;
+    let stdout = output.file.try_clone().map_err(|error| because(error.to_string()))?;
     let mut spawn = Spawn::new(who.program, setup.directory, stdout, marker);
     spawn.args = command.args.into_iter().map(Into::into).collect();
     spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
@@ -347,7 +347,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     spawn.stderr = Stderr::Keep(STDERR_BYTES);
     let started = Instant::now();
     let child = spawn.start().map_err(|error| because(error.to_string()))?;
-    let stopped = attend(setup, &child, &output.path, started);
+    let stopped = attend(setup, &child, &output.file, started);
     // Also when it ended by itself: what it started ends with it.
     child.stop(&Patience::default());
     let exit = match child.wait() {
@@ -358,8 +358,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     stopped?;
 
     let mut answer = Answer::default();
-    let mut watcher =
-        Watcher::open(&output.path, who.agent, None).map_err(|error| because(error.to_string()))?;
+    let mut watcher = output.watcher;
     let fragment =
         watcher.read_to_end(|output| answer.take(output)).map_err(|error| because(error.to_string()))?;
     let ending = Ending {
@@ -374,7 +373,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
 }
 
 /// Waits for an agent, and says why it must be stopped if it must.
-fn attend(setup: &CompactSetup<'_>, child: &Child, output: &Path, started: Instant) -> Result<(), Unusable> {
+fn attend(setup: &CompactSetup<'_>, child: &Child, output: &File, started: Instant) -> Result<(), Unusable> {
     while child.wait_timeout(PACE).is_none() {
         if (setup.is_cancelled)() {
             return Err(Unusable::Cancelled);
@@ -383,7 +382,7 @@ fn attend(setup: &CompactSetup<'_>, child: &Child, output: &Path, started: Insta
             let seconds = setup.timeout.as_secs_f64();
             return Err(Unusable::Because(format!("it took longer than {seconds} seconds")));
         }
-        if fs::metadata(output).is_ok_and(|output| output.len() > MOST_OUTPUT) {
+        if output.metadata().is_ok_and(|output| output.len() > MOST_OUTPUT) {
             return Err(Unusable::Because(format!("it printed more than {} MiB", MOST_OUTPUT >> 20)));
         }
     }
@@ -462,26 +461,22 @@ fn within(text: &str, most: usize) -> String {
     format!("{}{MARK}", head.get(..cut).unwrap_or(head).trim_end())
 }
 
-/// A file for what an agent prints while it writes a summary. It goes when this is dropped.
-struct Scratch {
-    path: PathBuf,
+/// What an agent prints while it writes a summary: a file that has lost its name before the agent begins, so that it is gone
+/// with the two who hold it, however they end.
+struct Output {
+    file: File,
+    watcher: Watcher,
 }
 
-impl Scratch {
-    fn new(spools: &Spools, run: &str) -> Result<Self, SpoolError> {
-        spools.make_folder()?;
-        Ok(Self { path: spools.folder().join(format!("{run}.summary")) })
-    }
-
-    fn open(&self) -> Result<File, SpoolError> {
-        OpenOptions::new().append(true).create_new(true).mode(0o600).open(&self.path).map_err(at(&self.path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing depends on it, and the next who looks through the folder passes over it.
-        drop(fs::remove_file(&self.path));
+impl Output {
+    fn open(spools: &Spools, agent: &dyn Agent, run: &str) -> Result<Self, String> {
+        spools.make_folder().map_err(|error| error.to_string())?;
+        let path = spools.folder().join(format!("{run}.summary"));
+        let open = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let file = open.map_err(|error| at(&path)(error).to_string())?;
+        let watcher = Watcher::open(&path, agent, None).map_err(|error| error.to_string());
+        fs::remove_file(&path).map_err(|error| at(&path)(error).to_string())?;
+        Ok(Self { file, watcher: watcher? })
     }
 }
 

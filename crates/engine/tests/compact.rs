@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
-use azureal_core::event::{Complete, ToolCall, ToolResult};
+use azureal_core::event::{Complete, SystemMessage, ToolCall, ToolResult};
 use azureal_core::{
     Event, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn, read_context,
 };
@@ -276,6 +276,21 @@ fn a_later_summary_is_made_of_the_earlier_one_and_the_events_since() {
     let context = world.context();
     assert!(context.contains("All of it.") && !context.contains(GOOD));
     assert!(context.contains("Prompt 1:"), "the user's words of every part stay: {context}");
+}
+
+#[test]
+fn a_system_message_is_told_exactly_once_however_often_it_is_compacted() {
+    let system =
+        Event::SystemMessage(SystemMessage { content: "Be kind.".into(), ..SystemMessage::default() });
+    let turn = |number: usize| [Event::user(format!("Prompt {number}")), Event::assistant("z".repeat(3_000))];
+    let world = World::new(std::iter::once(system).chain((1..=5).flat_map(turn)));
+    for round in 1..=2 {
+        world.compact(&[&StandIn::new("agent", good)], Duration::from_secs(20));
+        let context = world.context();
+        assert_eq!(context.matches("Be kind.").count(), 1, "round {round}: {context}");
+        assert!(context.starts_with("## System message\nBe kind.\n"), "round {round}: {context}");
+        block_on(world.store.append(world.session, Turn::verbatim((6..=9).flat_map(turn)))).unwrap();
+    }
 }
 
 #[test]
