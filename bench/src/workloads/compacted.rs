@@ -34,8 +34,8 @@ pub(crate) fn run() -> Result<Value> {
     ensure!(end.0 > EVENTS * 99 / 100, "the long session has {end} events");
     block_on(store.add_compaction(sessions.id, Seq(end.0 - kept.0), &SUMMARY.repeat(40)))?;
 
-    // In turns, so that both see the same machine, and in processor time: each takes a millisecond or two, of which others on
-    // a shared machine take their part.
+    // In turns, so that both see the same machine, and in processor time: each takes a millisecond or two, of
+    // which others on a shared machine take their part.
     let (mut long, mut short) = (Side::default(), Side::default());
     for _ in 0..REPETITIONS {
         long.tell(&store, sessions.id)?;

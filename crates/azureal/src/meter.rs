@@ -33,7 +33,8 @@ pub(crate) struct Counted {
     pub(crate) by: &'static str,
 }
 
-/// Counts tokens with the one large vocabulary that is public: that of OpenAI's models. For those of others it is an estimate.
+/// Counts tokens with the one large vocabulary that is public: that of OpenAI's models. For those of others
+/// it is an estimate.
 #[cfg(feature = "tokens")]
 pub(crate) fn count_tokens(text: &str) -> Counted {
     // Made at the first use, which takes a quarter of a second; nothing else pays for it.

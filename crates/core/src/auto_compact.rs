@@ -19,8 +19,9 @@ const UNKNOWN_WINDOW: u64 = 128_000;
 /// Wraps any [`ContextStore`] and summarises its older part when the context has become large.
 ///
 /// It looks at what an agent loop reports after each iteration with
-/// [`add_context_tokens`](ContextStore::add_context_tokens): the input tokens of one iteration are the size of the context
-/// that was sent. If they exceed the limit, the conversation is compacted before the call returns.
+/// [`add_context_tokens`](ContextStore::add_context_tokens): the input tokens of one iteration are the size
+/// of the context that was sent. If they exceed the limit, the conversation is compacted before the call
+/// returns.
 ///
 /// ```
 /// # futures_executor::block_on(async {
@@ -55,11 +56,12 @@ const UNKNOWN_WINDOW: u64 = 128_000;
 /// # drop(store);
 /// ```
 ///
-/// **Nothing is lost.** The messages of the inner store are never removed or written again. A store that keeps summaries
-/// itself, such as a [`SessionContext`](crate::SessionContext), is given the summary
-/// ([`lay_summary`](ContextStore::lay_summary)); for any other it is kept here, with the number of messages that it stands
-/// for. The summary is made of a copy, so the conversation can be written to meanwhile, and what was appended is there
-/// afterwards. A summary that fails changes nothing and fails no call; [`last_failure`](Self::last_failure) tells of it.
+/// **Nothing is lost.** The messages of the inner store are never removed or written again. A store that
+/// keeps summaries itself, such as a [`SessionContext`](crate::SessionContext), is given the summary
+/// ([`lay_summary`](ContextStore::lay_summary)); for any other it is kept here, with the number of messages
+/// that it stands for. The summary is made of a copy, so the conversation can be written to meanwhile, and
+/// what was appended is there afterwards. A summary that fails changes nothing and fails no call;
+/// [`last_failure`](Self::last_failure) tells of it.
 pub struct AutoCompactStore<C: ContextStore> {
     inner: C,
     settings: Settings,

@@ -1,11 +1,12 @@
 //! Where a summary ends and the record goes on.
 //!
-//! The newest prompts and all that came of them stay as they are; what is before is summarised. One long turn is the
-//! commonest case of a session that has become too long, so the boundary may lie inside the last turn.
+//! The newest prompts and all that came of them stay as they are; what is before is summarised. One long turn
+//! is the commonest case of a session that has become too long, so the boundary may lie inside the last turn.
 
 use crate::pairs::Pairs;
 use crate::prompts::{begins_turn, goes_on};
-use crate::{Block, ContextBuilder, Event, Role, Seq};
+use crate::session_context::is_system;
+use crate::{Block, ContextBuilder, Event, Seq};
 
 /// How large the record of a session may become before it is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +36,8 @@ impl Default for Threshold {
 /// What is to stay as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// The last three prompts and all between them; fewer, down to a part of the last turn, where that would be nothing
-    /// to summarise or would leave more than half the threshold.
+    /// The last three prompts and all between them; fewer, down to a part of the last turn, where that would
+    /// be nothing to summarise or would leave more than half the threshold.
     #[default]
     Usual,
     /// Exactly so many prompts and all after the first of them.
@@ -55,10 +56,11 @@ pub struct Boundary {
 /// How many prompts stay, if they can.
 const PROMPTS: [usize; 3] = [3, 2, 1];
 
-/// Finds where a summary of `events` should end; nothing where there is nothing to summarise. `events` are those since the
-/// last compaction.
+/// Finds where a summary of `events` should end; nothing where there is nothing to summarise. `events` are
+/// those since the last compaction.
 ///
-/// Never between a tool call and its result, nor behind a call in an unfinished turn that nothing has answered yet.
+/// Never between a tool call and its result, nor behind a call in an unfinished turn that nothing has
+/// answered yet.
 ///
 /// ```
 /// use azureal_core::{Event, Keep, Seq, Threshold, boundary};
@@ -82,7 +84,8 @@ pub fn boundary(events: &[(Seq, Event)], threshold: Threshold, keep: Keep) -> Op
 
 /// Events as far as a cut depends on them.
 struct Log {
-    /// What each adds to the context, in characters; the session's system message nothing, as it is always told.
+    /// What each adds to the context, in characters; the session's system message nothing, as it is always
+    /// told.
     sizes: Vec<u64>,
     prompts: Vec<usize>,
     pairs: Pairs,
@@ -95,7 +98,8 @@ impl Log {
         let mut context = ContextBuilder::default();
         let mut log =
             Self { sizes: Vec::new(), prompts: Vec::new(), pairs: Pairs::default(), end: events.len() };
-        // Where the turn begins that is not over. What stands before any prompt belongs to one that began before.
+        // Where the turn begins that is not over. What stands before any prompt belongs to one that began
+        // before.
         let mut unfinished = Some(0);
         for (index, (_, event)) in events.iter().enumerate() {
             let (before, begins) = (context.as_str().len(), context.as_str().is_empty());
@@ -152,8 +156,8 @@ impl Log {
         Some(self.pairs.cut_before(first_kept.min(self.end)))
     }
 
-    /// Returns the cut inside the last turn that leaves the newest events, at most `room` characters of them, yet at least
-    /// the last; nothing if there is no such cut that covers more than the prompt.
+    /// Returns the cut inside the last turn that leaves the newest events, at most `room` characters of them,
+    /// yet at least the last; nothing if there is no such cut that covers more than the prompt.
     fn cut_inside_last_turn(&self, room: u64) -> Option<usize> {
         let begin = self.prompts.last().map_or(0, |prompt| prompt + 1);
         let mut left = room;
@@ -178,14 +182,6 @@ impl Log {
 
     fn left_after(&self, cut: usize) -> u64 {
         self.sizes.iter().skip(cut).sum()
-    }
-}
-
-fn is_system(event: &Event) -> bool {
-    match event {
-        Event::SystemMessage(_) => true,
-        Event::Message(message) => message.role == Role::System,
-        _ => false,
     }
 }
 
@@ -245,7 +241,8 @@ mod tests {
         for number in 0..20 {
             turn.extend([call(&number.to_string()), result(&number.to_string(), 100)]);
         }
-        // Each pair has about 150 characters; a quarter of 2 400 leaves four of them, less what the headings take.
+        // Each pair has about 150 characters; a quarter of 2 400 leaves four of them, less what the headings
+        // take.
         let log: Vec<_> = (1..).map(Seq).zip(turn.clone()).collect();
         let found = boundary(&log, Threshold::Chars(2_400), Keep::Usual).unwrap();
         assert!(found.inside_turn);

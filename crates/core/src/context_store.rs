@@ -106,9 +106,9 @@ pub trait ContextStore: HasSessionKey + Send + Sync {
         }])
     }
 
-    /// Lays a summary over the beginning of the conversation, for a store that keeps summaries beside its messages: from
-    /// then on [`get_history`](Self::get_history) shows the summary instead. `beginning` is what it was made of, as
-    /// `get_history` gave it. By default a store keeps none.
+    /// Lays a summary over the beginning of the conversation, for a store that keeps summaries beside its
+    /// messages: from then on [`get_history`](Self::get_history) shows the summary instead. `beginning` is
+    /// what it was made of, as `get_history` gave it. By default a store keeps none.
     ///
     /// A beginning that is not there any more changes nothing.
     async fn lay_summary(&self, _beginning: &[Message], _summary: &str) -> Result<Laid, StoreError> {

@@ -1,7 +1,7 @@
 //! The summary that needs no model: what the events say, gathered under headings.
 //!
-//! The same events give the same text on every machine. It is what a compaction falls back to when no agent writes a
-//! summary, so it must be worth reading by itself, and it never fails.
+//! The same events give the same text on every machine. It is what a compaction falls back to when no agent
+//! writes a summary, so it must be worth reading by itself, and it never fails.
 
 use std::collections::{HashMap, VecDeque};
 

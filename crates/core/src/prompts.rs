@@ -1,7 +1,7 @@
 //! The user's own words in the part of a session that a summary covers.
 //!
-//! A summary says what was done; what was asked is carried along beside it as it was typed, within bounds, so that no
-//! summariser can lose it. It is rendered from the events each time and is no part of what is stored.
+//! A summary says what was done; what was asked is carried along beside it as it was typed, within bounds, so
+//! that no summariser can lose it. It is rendered from the events each time and is no part of what is stored.
 
 use std::borrow::{Borrow, Cow};
 
@@ -76,7 +76,8 @@ pub(crate) fn goes_on<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> 
     decisive.is_some_and(|event| !begins_turn(event.borrow()))
 }
 
-/// Reads the prompts up to an event. `goes_on` says whether the newest of them belongs to a turn that is not over there.
+/// Reads the prompts up to an event. `goes_on` says whether the newest of them belongs to a turn that is not
+/// over there.
 pub(crate) async fn read_carried<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
@@ -106,7 +107,8 @@ pub(crate) async fn read_carried<S: SessionStore + ?Sized>(
     Ok(carried)
 }
 
-/// Looks for the prompts of a session from `until` backwards by reading all of it: what a store does that has no index.
+/// Looks for the prompts of a session from `until` backwards by reading all of it: what a store does that has
+/// no index.
 pub(crate) async fn scan_prompts<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,

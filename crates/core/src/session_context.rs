@@ -179,8 +179,8 @@ pub async fn read_history<S: SessionStore + ?Sized>(
     Ok(messages)
 }
 
-/// Reads what the next agent is told of a session, without the tags around it: the system message, the newest summary
-/// with the user's own words from the part that it covers, and everything after it.
+/// Reads what the next agent is told of a session, without the tags around it: the system message, the newest
+/// summary with the user's own words from the part that it covers, and everything after it.
 pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<String, StoreError> {
     read_context_under(store, id, newest(store, id).await?.as_ref()).await
 }
@@ -276,7 +276,7 @@ fn is_message(event: &Event) -> bool {
 }
 
 /// Says whether an event is a system message, in either of the forms in which one is stored.
-fn is_system(event: &Event) -> bool {
+pub(crate) fn is_system(event: &Event) -> bool {
     match event {
         Event::SystemMessage(_) => true,
         Event::Message(message) => message.role == Role::System,

@@ -89,11 +89,11 @@ pub trait SessionStore: Send + Sync {
     /// No lock is held when this returns.
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// Reads the events up to and including `until` that can hold a prompt, which are those of the [`PROMPT_KINDS`], newest
-    /// first, at most so many; an empty answer is the end.
+    /// Reads the events up to and including `until` that can hold a prompt, which are those of the
+    /// [`PROMPT_KINDS`], newest first, at most so many; an empty answer is the end.
     ///
-    /// Every context that is built on a summary asks for this, so its cost must be that of the events that it returns, not
-    /// of those between them. By default it is not: all of them are read.
+    /// Every context that is built on a summary asks for this, so its cost must be that of the events that it
+    /// returns, not of those between them. By default it is not: all of them are read.
     async fn read_prompts(
         &self,
         id: SessionId,

@@ -1,8 +1,9 @@
 //! One compaction of a session: where it ends, who writes the summary, and whether it is worth keeping.
 //!
-//! The summary is written by an agent in a process of its own, without tools, from the earlier summary and the events since.
-//! An agent that fails is not asked again: the next one is, and in the end the digest, which needs no model. So it always ends,
-//! with a bounded number of calls. Nothing of these runs is kept: no spool, no event.
+//! The summary is written by an agent in a process of its own, without tools, from the earlier summary and
+//! the events since. An agent that fails is not asked again: the next one is, and in the end the digest,
+//! which needs no model. So it always ends, with a bounded number of calls. Nothing of these runs is kept: no
+//! spool, no event.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -261,8 +262,8 @@ impl Work {
         digest_of(self.earlier.as_deref(), &self.covered)
     }
 
-    /// Returns what an agent is told: the earlier summary, and the events since. Where that is more than a model takes, the
-    /// oldest are told as their digest.
+    /// Returns what an agent is told: the earlier summary, and the events since. Where that is more than a
+    /// model takes, the oldest are told as their digest.
     fn record(&self) -> String {
         let mut room = RECORD_CHARS;
         let mut one = ContextBuilder::default();
@@ -461,8 +462,8 @@ fn within(text: &str, most: usize) -> String {
     format!("{}{MARK}", head.get(..cut).unwrap_or(head).trim_end())
 }
 
-/// What an agent prints while it writes a summary: a file that has lost its name before the agent begins, so that it is gone
-/// with the two who hold it, however they end.
+/// What an agent prints while it writes a summary: a file that has lost its name before the agent begins, so
+/// that it is gone with the two who hold it, however they end.
 struct Output {
     file: File,
     watcher: Watcher,

@@ -45,8 +45,8 @@ impl Spools {
         self.lease_file(&format!("{session}.lease"), holder)
     }
 
-    /// Takes the right to compact a session, if nobody has it. Does not wait. A turn may run meanwhile: it only adds
-    /// to what is there.
+    /// Takes the right to compact a session, if nobody has it. Does not wait. A turn may run meanwhile: it
+    /// only adds to what is there.
     pub fn lease_compaction(&self, session: SessionId, holder: &Holder) -> Result<Leased, SpoolError> {
         self.lease_file(&format!("{session}.compaction"), holder)
     }

@@ -27,9 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Summarise the older part of a session, so that the next agent is told less
 ///
-/// The last three prompts and all that came of them stay as they are; of one very long turn, its newest part. What is
-/// before is summarised by the session's last agent, else by another that is installed, else by azureal itself, which
-/// needs no model. What you asked stays beside the summary in your own words, up to 500 characters of each prompt.
+/// The last three prompts and all that came of them stay as they are; of one very long turn, its newest part.
+/// What is before is summarised by the session's last agent, else by another that is installed, else by
+/// azureal itself, which needs no model. What you asked stays beside the summary in your own words, up to 500
+/// characters of each prompt.
 ///
 /// Nothing is deleted: `show` still shows everything, and `--undo` takes the summary off again.
 #[derive(Debug, clap::Args)]
@@ -147,8 +148,9 @@ impl Writer {
     }
 }
 
-/// Returns who is asked, in this order: the one that was named; else the session's last agent, then the others that are
-/// installed. Never the one that is built in: it has no model, and the digest says more.
+/// Returns who is asked, in this order: the one that was named; else the session's last agent, then the
+/// others that are installed. Never the one that is built in: it has no model, and the digest says more. A
+/// session with that one has not left the machine, and does not for a summary.
 fn writers(named: Option<&str>, last: Option<&str>) -> Result<Vec<Writer>, Failure> {
     if let Some(named) = named {
         let choice = choose(Some(named), None, None)?;
@@ -156,8 +158,12 @@ fn writers(named: Option<&str>, last: Option<&str>) -> Result<Vec<Writer>, Failu
         let writer = Writer { agent: choice.agent, program: choice.program, model: choice.model };
         return Ok(has_model.then_some(writer).into_iter().collect());
     }
+    let stays_here = |agent: &dyn Agent| agent.program() == Program::Ourselves;
+    if last.and_then(|name| registry::find(name).ok()).is_some_and(stays_here) {
+        return Ok(Vec::new());
+    }
     let mut agents = registry::all().to_vec();
-    agents.retain(|agent| agent.program() != Program::Ourselves);
+    agents.retain(|agent| !stays_here(*agent));
     // Stable: the others stay in the order in which they are preferred.
     agents.sort_by_key(|agent| Some(agent.name()) != last);
     let installed = agents.into_iter().filter_map(|agent| {
@@ -261,4 +267,16 @@ async fn list(place: &Place, record: &SessionRecord, out: &mut Output) -> Result
         out.line(&format!("up to event {}, {chars}, {}", one.after_seq, visible_line(&one.created_at)))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stayed_on_the_machine_stays_there() {
+        assert!(writers(None, Some("offline")).unwrap().is_empty());
+        assert!(writers(Some("offline"), Some("claude")).unwrap().is_empty());
+        assert_eq!(writers(Some("eliza"), None).err().unwrap().kind(), "unknown_agent");
+    }
 }

@@ -12,8 +12,9 @@ use crate::resolve::{called, resolve};
 
 /// Show exactly what the next agent would be told of a session
 ///
-/// The system message if there is one, the newest summary with what you asked in the part that it covers, and everything
-/// after it, in the tags that it would be sent in. Where output is not a terminal, it is exact to the byte.
+/// The system message if there is one, the newest summary with what you asked in the part that it covers, and
+/// everything after it, in the tags that it would be sent in. Where output is not a terminal, it is exact to
+/// the byte.
 ///
 /// The number of tokens is an estimate: a quarter of the number of characters. `azureal tokens` counts them.
 #[derive(Debug, clap::Args)]

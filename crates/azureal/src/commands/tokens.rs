@@ -10,9 +10,9 @@ use crate::resolve::{called, resolve};
 
 /// Show how many tokens a session has used, and how many the next prompt begins with
 ///
-/// Used are those that the agents reported, added up over all turns. What the next agent would be told is counted with
-/// the public vocabulary of OpenAI's models (o200k). It is an estimate for the models of others, whose vocabularies are not
-/// public, and every agent adds its own instructions to it.
+/// Used are those that the agents reported, added up over all turns. What the next agent would be told is
+/// counted with the public vocabulary of OpenAI's models (o200k). It is an estimate for the models of others,
+/// whose vocabularies are not public, and every agent adds its own instructions to it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:

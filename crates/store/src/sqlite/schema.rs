@@ -78,7 +78,8 @@ CREATE TABLE IF NOT EXISTS meta (
 
 /// The indexes that we add.
 ///
-/// That of prompts holds one entry per turn and not one per event: `docs/decisions/0004-prompts-beside-the-summary.md`.
+/// That of prompts holds one entry per turn and not one per event:
+/// `docs/decisions/0004-prompts-beside-the-summary.md`.
 const OUR_INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS idx_sessions_active ON sessions(active);
 CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
