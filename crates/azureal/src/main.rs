@@ -12,6 +12,7 @@ mod failure;
 mod import;
 mod interrupts;
 mod live;
+mod meter;
 mod orphan;
 mod output;
 mod pages;

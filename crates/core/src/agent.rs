@@ -77,6 +77,8 @@ pub struct TurnRequest {
 /// What an agent may do, in one vocabulary for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
+    /// Answer from what it is told, without tools and without leaving a session of its own behind.
+    Answer,
     /// Look.
     Read,
     /// Look, and change files of the project.

@@ -1,4 +1,4 @@
-//! One turn per session at a time, across processes.
+//! One turn per session at a time, and one compaction, across processes.
 //!
 //! A lease is a lock on a small file. The system frees it when its holder dies, so nobody waits for a ghost;
 //! what the file says is only for the message to whoever comes second.
@@ -18,7 +18,7 @@ use crate::spool::{SpoolError, Spools, at};
 const A_MOMENT: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The right to run a turn in a session, as long as it is held.
+/// The right to run a turn in a session, or to compact it, as long as it is held.
 #[derive(Debug)]
 pub struct Lease {
     /// Locked as long as it is open.
@@ -56,8 +56,18 @@ pub enum Leased {
 impl Spools {
     /// Takes the right to run a turn in a session, if nobody has it. Does not wait.
     pub fn lease(&self, session: SessionId, holder: &Holder) -> Result<Leased, SpoolError> {
+        self.lease_file(&format!("{session}.lease"), holder)
+    }
+
+    /// Takes the right to compact a session, if nobody has it. Does not wait. A turn may run meanwhile: it
+    /// only adds to what is there.
+    pub fn lease_compaction(&self, session: SessionId, holder: &Holder) -> Result<Leased, SpoolError> {
+        self.lease_file(&format!("{session}.compaction"), holder)
+    }
+
+    fn lease_file(&self, name: &str, holder: &Holder) -> Result<Leased, SpoolError> {
         self.make_folder()?;
-        let path = self.folder().join(format!("{session}.lease"));
+        let path = self.folder().join(name);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

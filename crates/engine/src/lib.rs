@@ -9,7 +9,9 @@
 //!   each.
 //! - [`Driver`] performs what a turn decides; [`Watcher`] shows a run while it goes on; [`ingest`] stores it, once;
 //!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
+//! - [`compact`] lays a summary over the older part of a session.
 
+mod compact;
 mod context_commands;
 mod drive;
 mod gather;
@@ -22,6 +24,7 @@ mod spool;
 mod turn;
 mod watch;
 
+pub use compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact, summarise};
 pub use context_commands::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
     run_commands,
