@@ -125,6 +125,21 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// Shows that an agent is asked for a summary of what is too long.
+    pub(crate) fn summary(&mut self, agent: &str) {
+        self.spinner.label(&format!("the session is long: {agent} writes a summary"));
+    }
+
+    /// Shows that the agent goes on after a compaction; what it says from now on is another run's.
+    pub(crate) fn go_on(&mut self) -> Result<(), Failure> {
+        self.spinner.label(self.agent);
+        self.events = 0;
+        if self.out.is_json() {
+            self.write_event(&Event::Compacted, None)?;
+        }
+        self.end_line()
+    }
+
     fn waiting_for_commands(&self) -> String {
         format!("context: {}", shortened_to(LABEL_CHARS, &self.commands.join(", ")))
     }

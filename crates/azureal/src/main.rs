@@ -25,6 +25,7 @@ mod session_line;
 mod spinner;
 mod transcript;
 mod turn;
+mod writers;
 
 use std::process::ExitCode;
 

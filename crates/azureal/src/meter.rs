@@ -3,9 +3,20 @@
 use azureal_core::Threshold;
 use serde::Serialize;
 
-/// Returns how large a session may become before it is compacted.
-pub(crate) fn threshold() -> Threshold {
-    Threshold::default()
+use crate::config::Config;
+use crate::output::warn;
+use crate::project::Project;
+
+/// Returns how large a session may become before it is compacted, as it is configured. For commands that only look:
+/// they do not fail over a file that cannot be read, nor ask for trust.
+pub(crate) fn threshold(project: &Project) -> Threshold {
+    match Config::load(project) {
+        Ok(config) => config.compaction_threshold(),
+        Err(failure) => {
+            warn(failure.message());
+            Threshold::default()
+        }
+    }
 }
 
 /// The size of a context against the threshold.
@@ -19,9 +30,9 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str, threshold: Threshold) -> Self {
         let chars = text.chars().count() as u64;
-        let threshold = threshold().chars().max(1);
+        let threshold = threshold.chars().max(1);
         Self { chars, tokens: chars.div_ceil(4), threshold, percent: chars.saturating_mul(100) / threshold }
     }
 }
@@ -45,7 +56,7 @@ pub(crate) fn count_tokens(text: &str) -> Counted {
 /// Estimates tokens from characters: this build has no vocabulary.
 #[cfg(not(feature = "tokens"))]
 pub(crate) fn count_tokens(text: &str) -> Counted {
-    Counted { tokens: Meter::of(text).tokens, by: "characters / 4" }
+    Counted { tokens: Meter::of(text, Threshold::default()).tokens, by: "characters / 4" }
 }
 
 #[cfg(test)]
@@ -54,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_context_is_measured_against_the_threshold() {
-        let meter = Meter::of(&"ü".repeat(10_001));
+        let meter = Meter::of(&"ü".repeat(10_001), Threshold::default());
         assert_eq!(meter, Meter { chars: 10_001, tokens: 2_501, threshold: 400_000, percent: 2 });
     }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use azureal_core::agent::{AgentOutput, Permission};
 use azureal_core::event::Outcome;
 use azureal_core::{Event, Page, Seq, SessionId, SessionStore};
-use azureal_engine::{Briefing, CommandProgress, Driver, Ingested, Notice, Setup, Spools, Watcher};
+use azureal_engine::{
+    AutoCompaction, Briefing, CommandProgress, Driver, Ingested, Notice, Setup, Spools, Watcher,
+};
 use futures_executor::block_on;
 
 use crate::agent_choice::AgentChoice;
@@ -30,6 +32,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) timeout: Option<Duration>,
     /// What the agent is told besides the history.
     pub(crate) briefing: &'a Briefing,
+    /// What is done about a history that becomes too long.
+    pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
     pub(crate) keep: Keep,
 }
 
@@ -47,8 +51,10 @@ pub(crate) enum Keep {
 /// What the driver says while it drives.
 enum Heard {
     Command(CommandProgress),
+    Summary(String),
     NotGathered(String),
     Began(Watcher),
+    Stored(Ingested),
     Told(String),
 }
 
@@ -75,9 +81,12 @@ pub(crate) fn take_turn(
         in_git: place.project.is_in_git(),
         timeout: ask.timeout,
         briefing: ask.briefing,
+        compaction: ask.compaction,
     });
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
     let mut not_gathered = None;
+    // What is in the store, until it is known whether that was all.
+    let mut stored = None;
     let mut shown = live.prompt(ask.prompt);
     interrupts.on_interrupt(move || controls.cancel());
     let driven = thread::scope(|scope| {
@@ -86,10 +95,11 @@ pub(crate) fn take_turn(
             driver.run(ask.prompt, &mut |notice| {
                 let heard = match notice {
                     Notice::Command(progress) => Heard::Command(progress.clone()),
+                    Notice::Summary(agent) => Heard::Summary(agent.to_owned()),
                     Notice::NotGathered(why) => Heard::NotGathered(why.to_owned()),
                     Notice::Began { watcher, .. } => Heard::Began(watcher),
                     Notice::Tell(text) => Heard::Told(text.to_owned()),
-                    Notice::Stored(_) => return,
+                    Notice::Stored(ingested) => Heard::Stored(ingested.clone()),
                 };
                 // Whoever does not listen any more does not want to know.
                 drop(sender.send(heard));
@@ -99,8 +109,19 @@ pub(crate) fn take_turn(
             match heard {
                 Heard::Command(progress) => live.command(&progress),
                 Heard::NotGathered(why) => not_gathered = Some(why),
-                Heard::Began(watcher) if shown.is_ok() => shown = watch(watcher, &mut live, ask, directory),
+                Heard::Summary(agent) => live.summary(&agent),
+                Heard::Began(watcher) if shown.is_ok() => {
+                    shown = match stored.take() {
+                        // It goes on after a compaction.
+                        Some(before) => {
+                            show_rest(&*place.store, &before, &mut live).and_then(|()| live.go_on())
+                        }
+                        None => Ok(()),
+                    }
+                    .and_then(|()| watch(watcher, &mut live, ask, directory));
+                }
                 Heard::Began(_) => {}
+                Heard::Stored(ingested) => stored = Some(ingested),
                 Heard::Told(text) => live.tell(&azureal_core::visible(&text)),
             }
         }

@@ -134,7 +134,8 @@ pub struct Ending {
     pub fragment: Vec<u8>,
     /// How long it ran.
     pub duration: Duration,
-    /// Why we ended it, if we did: [`Outcome::Cancelled`] or [`Outcome::Timeout`].
+    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], or [`Outcome::Interrupted`] to
+    /// compact the session and go on.
     pub stopped: Option<Outcome>,
 }
 

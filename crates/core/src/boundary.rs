@@ -3,6 +3,8 @@
 //! The newest prompts and all that came of them stay as they are; what is before is summarised. One long turn
 //! is the commonest case of a session that has become too long, so the boundary may lie inside the last turn.
 
+use std::fmt;
+
 use crate::pairs::Pairs;
 use crate::prompts::{begins_turn, goes_on};
 use crate::session_context::is_system;
@@ -30,6 +32,15 @@ impl Threshold {
 impl Default for Threshold {
     fn default() -> Self {
         Self::Chars(400_000)
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chars(count) => write!(f, "{count} characters"),
+            Self::Tokens(count) => write!(f, "{count} tokens"),
+        }
     }
 }
 

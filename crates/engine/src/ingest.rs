@@ -63,12 +63,21 @@ pub async fn ingest(
         gathered.push(Event::error(OVERSIZED, why));
     }
     // What was asked and how it ended is told in any case.
-    let mut events = vec![Event::user(&spool.turn().prompt)];
+    let mut events = vec![opening(spool.turn())];
     events.append(&mut gathered.finish());
     let mut last = Gathered::new(spool.turn());
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
     events.append(&mut last.finish());
+    if ending.stopped == Some(Outcome::Interrupted) {
+        // Right before its end: we stopped it, because of what comes now.
+        events.insert(events.len().saturating_sub(1), Event::Compacting);
+    }
     store_once(store, spool, events).await
+}
+
+/// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
+fn opening(turn: &SpooledTurn) -> Event {
+    if turn.goes_on { Event::Compacted } else { Event::user(&turn.prompt) }
 }
 
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
@@ -148,7 +157,7 @@ pub(crate) async fn ingest_unstarted(
     outcome: Outcome,
     why: &str,
 ) -> Result<Ingested, IngestError> {
-    let mut events = vec![Event::user(&spool.turn().prompt)];
+    let mut events = vec![opening(spool.turn())];
     if outcome == Outcome::Failed {
         events.push(Event::error("not_started", why));
     }

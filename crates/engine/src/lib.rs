@@ -15,6 +15,7 @@ mod compact;
 mod context_commands;
 mod drive;
 mod gather;
+mod growth;
 mod ingest;
 mod lease;
 mod own_record;
@@ -30,12 +31,12 @@ pub use context_commands::{
     run_commands,
 };
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
-pub use gather::{Briefing, Keeping, end_commands};
+pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
 pub use ingest::{IngestError, Ingested, ingest};
 pub use lease::{Holder, Lease, Leased};
 pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};
 pub use slots::Slots;
 pub use spool::{Found, Spool, SpoolError, SpooledEnding, SpooledProcess, SpooledTurn, Spools};
-pub use turn::{Effect, Input, Turn};
+pub use turn::{Effect, Input, Sent, Turn};
 pub use watch::Watcher;

@@ -37,6 +37,9 @@ pub struct SpooledTurn {
     pub session: u32,
     /// The prompt as it was typed.
     pub prompt: String,
+    /// Whether nobody typed it: it tells an agent to go on that was stopped to compact the session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_on: bool,
     /// The agent that answers.
     pub agent: String,
     /// The model that was asked for.
@@ -431,6 +434,7 @@ mod tests {
             run: run.into(),
             session: 3,
             prompt: "do \"it\"\nnow".into(),
+            goes_on: false,
             agent: "claude".into(),
             model: None,
             directory: "/p".into(),

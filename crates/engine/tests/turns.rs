@@ -84,6 +84,7 @@ impl Project {
             in_git: false,
             timeout: None,
             briefing: &self.briefing,
+            compaction: None,
         }
     }
 
@@ -334,6 +335,7 @@ fn spooled(project: &Project, run: &str) -> SpooledTurn {
         run: run.into(),
         session: project.session.number(),
         prompt: "before the crash".into(),
+        goes_on: false,
         agent: "offline".into(),
         model: None,
         directory: project.folder.path().into(),

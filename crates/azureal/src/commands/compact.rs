@@ -1,10 +1,6 @@
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use azureal_agents::registry;
-use azureal_core::agent::{Agent, Program};
 use azureal_core::{Keep, SessionRecord, visible, visible_line};
 use azureal_engine::{
     CompactNotice, CompactSetup, CompactionError, Spools, Summarised, Summariser, compact, summarise,
@@ -14,16 +10,13 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::SessionArg;
-use crate::agent_choice::{Wanted, choose, program_of};
 use crate::failure::Failure;
 use crate::meter::threshold;
 use crate::output::{Output, counted, tell};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
 use crate::spinner::Spinner;
-
-/// How long one agent may take for a summary.
-const PATIENCE: Duration = Duration::from_secs(300);
+use crate::writers::{PATIENCE, Writer, writers};
 
 /// Summarise the older part of a session, so that the next agent is told less
 ///
@@ -93,7 +86,7 @@ fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Su
         summarisers: &summarisers,
         directory: place.project.directory(),
         in_git: place.project.is_in_git(),
-        threshold: threshold(),
+        threshold: threshold(&place.project),
         keep: args.keep.map_or(Keep::Usual, Keep::Prompts),
         timeout: PATIENCE,
         is_cancelled: &|| cancelled.load(Ordering::SeqCst),
@@ -133,44 +126,6 @@ impl From<CompactionError> for Failure {
             CompactionError::Cancelled => Self::cancelled(error.to_string()).with_hint("nothing was changed"),
         }
     }
-}
-
-/// Somebody who can write a summary.
-struct Writer {
-    agent: &'static dyn Agent,
-    program: PathBuf,
-    model: Option<String>,
-}
-
-impl Writer {
-    fn summariser(&self) -> Summariser<'_> {
-        Summariser { agent: self.agent, program: &self.program, model: self.model.as_deref() }
-    }
-}
-
-/// Returns who is asked, in this order: the one that was named; else the session's last agent, then the
-/// others that are installed. Never the one that is built in: it has no model, and the digest says more. A
-/// session with that one has not left the machine, and does not for a summary.
-fn writers(named: Option<&str>, last: Option<&str>) -> Result<Vec<Writer>, Failure> {
-    if let Some(named) = named {
-        let choice = choose(&Wanted { agent: Some(named), ..Wanted::default() })?;
-        let has_model = choice.agent.program() != Program::Ourselves;
-        let writer = Writer { agent: choice.agent, program: choice.program, model: choice.model };
-        return Ok(has_model.then_some(writer).into_iter().collect());
-    }
-    let stays_here = |agent: &dyn Agent| agent.program() == Program::Ourselves;
-    if last.and_then(|name| registry::find(name).ok()).is_some_and(stays_here) {
-        return Ok(Vec::new());
-    }
-    let mut agents = registry::all().to_vec();
-    agents.retain(|agent| !stays_here(*agent));
-    // Stable: the others stay in the order in which they are preferred.
-    agents.sort_by_key(|agent| Some(agent.name()) != last);
-    let installed = agents.into_iter().filter_map(|agent| {
-        let program = program_of(agent)?.ok()?;
-        Some(Writer { agent, program, model: None })
-    });
-    Ok(installed.collect())
 }
 
 fn report(

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::SessionArg;
 use crate::failure::Failure;
-use crate::meter::Meter;
+use crate::meter::{self, Meter};
 use crate::output::Output;
 use crate::place::Place;
 use crate::resolve::{called, resolve};
@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     let compaction = place.store.compactions(record.id).await?.pop();
     let after = compaction.map(|compaction| compaction.after_seq.0);
     let text = wrap_context(&read_context(&*place.store, record.id).await?);
-    let Meter { chars, tokens, threshold, percent } = Meter::of(&text);
+    let Meter { chars, tokens, threshold, percent } = Meter::of(&text, meter::threshold(&place.project));
     if out.is_json() {
         return out.json(&json!({
             "text": text,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::failure::Failure;
-use crate::meter::Meter;
+use crate::meter::{self, Meter};
 use crate::output::{Output, Paint, tell, to_json};
 use crate::place::Place;
 use crate::resolve::has_name;
@@ -77,9 +77,10 @@ type Meters = HashMap<SessionId, Meter>;
 /// Builds the context of each session, which is why it is done only when it is asked for.
 async fn measure(place: &Place, records: &[SessionRecord]) -> Result<Meters, Failure> {
     let mut meters = Meters::new();
+    let threshold = meter::threshold(&place.project);
     for record in records {
         let context = wrap_context(&read_context(&*place.store, record.id).await?);
-        meters.insert(record.id, Meter::of(&context));
+        meters.insert(record.id, Meter::of(&context, threshold));
     }
     Ok(meters)
 }

@@ -4,7 +4,7 @@ use azureal_core::agent::Permission;
 use azureal_core::{
     Beginning, ListQuery, NewSession, SessionId, SessionRecord, read_beginning, visible_line,
 };
-use azureal_engine::{Holder, Lease, Leased, Recovered, Spools};
+use azureal_engine::{AutoCompaction, Holder, Lease, Leased, Recovered, Spools, Summariser};
 use futures_executor::block_on;
 use serde_json::json;
 
@@ -19,6 +19,7 @@ use crate::prompt;
 use crate::recovery::warn_of_lost;
 use crate::resolve::{called, resolve};
 use crate::turn::{Ask, Keep, take_turn};
+use crate::writers::{PATIENCE, Writer, writers};
 
 /// Send a prompt to an agent, and keep what it says and does
 ///
@@ -158,6 +159,17 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         beginning => (Keep::Session, settings.briefing(beginning)?),
     };
     introduce(session, known.as_ref(), keep, &choice, out)?;
+    let mut writers = writers(None, Some(choice.agent.name()))?;
+    // Who answers also writes, with the model that answers.
+    if let Some(first) = writers.first_mut().filter(|first| first.agent.name() == choice.agent.name()) {
+        first.model.clone_from(&choice.model);
+    }
+    let summarisers: Vec<Summariser<'_>> = writers.iter().map(Writer::summariser).collect();
+    let compaction = AutoCompaction {
+        threshold: config.compaction_threshold(),
+        summarisers: &summarisers,
+        timeout: PATIENCE,
+    };
     let ask = Ask {
         session,
         choice: &choice,
@@ -165,6 +177,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         permission: args.permission.map(Permission::from),
         timeout: args.timeout,
         briefing: &briefing,
+        compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,
     };
     take_turn(place, &spools, &interrupts, &ask, out)?;
