@@ -134,10 +134,11 @@ impl<'a> Live<'a> {
     pub(crate) fn go_on(&mut self) -> Result<(), Failure> {
         self.spinner.label(self.agent);
         self.events = 0;
+        self.end_run()?;
         if self.out.is_json() {
             self.write_event(&Event::Compacted, None)?;
         }
-        self.end_line()
+        Ok(())
     }
 
     fn waiting_for_commands(&self) -> String {
@@ -241,10 +242,7 @@ impl<'a> Live<'a> {
 
     /// Shows how the turn ended, once it is stored.
     pub(crate) fn end(&mut self, ingested: &Ingested) -> Result<(), Failure> {
-        self.end_line()?;
-        for (_, line) in std::mem::take(&mut self.calls) {
-            self.write(&format!("? {line}: no result\n"))?;
-        }
+        self.end_run()?;
         let complete = Event::Complete(ingested.complete.clone());
         if self.out.is_json() {
             let at = ingested.appended.filter(|_| self.keep != Keep::Nothing);
@@ -289,6 +287,15 @@ impl<'a> Live<'a> {
         self.in_line = !text.ends_with('\n');
         if !self.in_line {
             self.spinner.show();
+        }
+        Ok(())
+    }
+
+    /// Ends what is left open when the agent's program has ended.
+    fn end_run(&mut self) -> Result<(), Failure> {
+        self.end_line()?;
+        for (_, line) in std::mem::take(&mut self.calls) {
+            self.write(&format!("? {line}: no result\n"))?;
         }
         Ok(())
     }

@@ -9,12 +9,16 @@ pub(crate) struct Growth {
     taken: u64,
     /// How many calls have no result yet.
     open_calls: u64,
+    /// A record that has begun: what stands at its beginning is told once, not with every event.
+    begun: ContextBuilder,
 }
 
 impl Growth {
     /// Begins with so much room.
     pub(crate) fn new(room: u64) -> Self {
-        Self { room, taken: 0, open_calls: 0 }
+        let mut begun = ContextBuilder::default();
+        begun.push(&Event::user(""));
+        Self { room, taken: 0, open_calls: 0, begun }
     }
 
     /// Takes an event, and says whether it is time to compact: there is no room left, and no tool is at work that
@@ -25,9 +29,11 @@ impl Growth {
             Event::ToolResult(_) => self.open_calls = self.open_calls.saturating_sub(1),
             _ => {}
         }
-        let mut told = ContextBuilder::default();
+        let mut told = self.begun.clone();
+        let before = told.as_str().len();
         told.push(&compact_event(event.clone()));
-        self.taken = self.taken.saturating_add(told.as_str().chars().count() as u64);
+        let added = told.as_str().get(before..).unwrap_or_default().chars().count();
+        self.taken = self.taken.saturating_add(added as u64);
         let too_much = self.room.saturating_add(self.room / 4);
         self.taken > too_much || (self.taken > self.room && self.open_calls == 0)
     }
