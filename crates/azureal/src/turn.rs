@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use azureal_core::agent::{AgentOutput, Permission};
 use azureal_core::event::Outcome;
-use azureal_core::{Event, Page, Seq, SessionId, SessionStore};
+use azureal_core::{Event, Page, Seq, SessionId, SessionStore, read_context, wrap_context};
 use azureal_engine::{
     AutoCompaction, Briefing, CommandProgress, Driver, Ingested, Notice, Setup, Spools, Watcher,
 };
@@ -17,6 +17,7 @@ use crate::agent_choice::AgentChoice;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
+use crate::meter::Meter;
 use crate::output::{Output, warn};
 use crate::place::Place;
 
@@ -142,7 +143,7 @@ pub(crate) fn take_turn(
     // Before any complaint of the output: the turn is stored, whoever reads it.
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
-    live.end(&ingested)?;
+    live.end(&ingested, meter(place, ask)?)?;
     if let Some(path) = &ingested.kept {
         warn(&kept(path));
     }
@@ -155,6 +156,13 @@ pub(crate) fn take_turn(
 /// Says where the output lies that could not be stored whole.
 pub(crate) fn kept(path: &Path) -> String {
     format!("not all that was printed could be stored; it is kept as {}", path.display())
+}
+
+/// Measures how full the session is, if it is kept.
+fn meter(place: &Place, ask: &Ask<'_>) -> Result<Option<Meter>, Failure> {
+    let Some(auto) = ask.compaction else { return Ok(None) };
+    let context = block_on(read_context(&*place.store, ask.session))?;
+    Ok(Some(Meter::of(&wrap_context(&context), auto.threshold)))
 }
 
 /// Shows what a run prints until it has ended.

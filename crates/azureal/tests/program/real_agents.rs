@@ -373,6 +373,7 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
         assert_eq!(ran.code, 0, "{agent}: {ran}");
         assert!(ran.stdout.ends_with("The last step is done.\n"), "{agent}: {ran}");
         assert!(ran.stderr.contains(&format!("summary by {agent}")), "{agent}: {ran}");
+        assert!(ran.stderr.trim_end().ends_with("% full"), "{agent}: {ran}");
 
         let told: Vec<String> =
             server.requests().iter().map(|request| request.user_texts().join("\n")).collect();
