@@ -25,8 +25,8 @@ pub const RUN_MARKER: &str = "AZUREAL_RUN_ID";
 pub(crate) const STDERR_BYTES: usize = 16 << 10;
 
 /// What an agent is told that goes on after a compaction. Nobody typed it, so it is never stored.
-pub(crate) const GO_ON: &str = "Go on with the work where the record ends. This is no new request: the session had become long, so \
-    its older part was summarised in the middle of your work. Do not begin again, and do not repeat what is done.";
+pub(crate) const GO_ON: &str = "Go on with the work where the record ends. This is no new request: you were interrupted in the middle \
+    of it, to summarise the older part of a session that had become long. Do not begin again, and do not repeat what is done.";
 
 /// Who is asked, where, and how.
 #[derive(Clone, Copy)]
@@ -273,16 +273,19 @@ impl<'a> Driver<'a> {
         let prompt = match sent {
             Sent::Prompt(prompt) => {
                 self.compacted = false;
-                self.deadline = setup.timeout.map(|timeout| Instant::now() + timeout);
+                // One that is further off than the clock reaches is none.
+                self.deadline = setup.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
                 prompt
             }
             Sent::GoOn => GO_ON.to_owned(),
         };
         let compaction = setup.compaction.filter(|_| !self.compacted);
         let name = uuid::Uuid::new_v4().simple().to_string();
+        let record = block_on(setup.store.get(setup.session)).map_err(|error| error.to_string())?;
         let turn = SpooledTurn {
             run: name.clone(),
             session: setup.session.number(),
+            session_made: record.created_at,
             prompt: prompt.clone(),
             goes_on,
             agent: setup.agent.name().to_owned(),
@@ -353,12 +356,16 @@ impl<'a> Driver<'a> {
         spawn.stderr = Stream::File(run.spool.errors().map_err(text)?);
         let child = spawn.start().map_err(|error| with_hint(&error))?;
         let process = child.identity().clone();
-        let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
-        run.spool.note_process(noted).map_err(text)?;
+        run.child = Some(child.clone());
         run.started = Instant::now();
-        if !run.spool.turn().goes_on {
-            // What was gathered before has had a time of its own.
-            self.deadline = setup.timeout.map(|timeout| run.started + timeout);
+        let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
+        if let Err(error) = run.spool.note_process(noted) {
+            // It runs, so the turn goes on. It can be found by what it carries.
+            notice(Notice::Tell(&error.to_string()));
+        }
+        if run.spool.is_cancelled() {
+            // By somebody who saw no process that could be ended.
+            drop(self.sender.send(Word::Input(Input::Cancel)));
         }
 
         match Watcher::open(run.spool.output_path(), setup.agent, Some(process.clone())) {
@@ -377,12 +384,11 @@ impl<'a> Driver<'a> {
             waiting.wait();
             drop(sender.send(Word::Input(Input::Exited)));
         });
-        run.child = Some(child);
         Ok(())
     }
 
     fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
-        let Some(mut run) = self.run.take() else { return Input::Stored };
+        let Some(mut run) = self.run.take() else { return Input::Stored { is_done: false } };
         if let Some(child) = &run.child
             && matches!(child.wait(), azureal_process::Exit::Signal(_))
         {
@@ -411,7 +417,10 @@ impl<'a> Driver<'a> {
     }
 
     fn ingest_unstarted(&mut self, outcome: Outcome, why: &str, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
-        let Some(run) = self.run.take() else { return Input::NotStored(why.to_owned()) };
+        let Some(run) = self.run.take() else {
+            self.last = Some(Err(IngestError::NotBegun(why.to_owned())));
+            return Input::NotStored(why.to_owned());
+        };
         let ingested = block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why));
         self.settle(ingested, notice)
     }
@@ -424,7 +433,7 @@ impl<'a> Driver<'a> {
         let input = match &ingested {
             Ok(ingested) => {
                 notice(Notice::Stored(ingested));
-                Input::Stored
+                Input::Stored { is_done: ingested.complete.outcome == Some(Outcome::Done) }
             }
             Err(error) => Input::NotStored(error.to_string()),
         };

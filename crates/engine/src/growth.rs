@@ -21,21 +21,28 @@ impl Growth {
         Self { room, taken: 0, open_calls: 0, begun }
     }
 
-    /// Takes an event, and says whether it is time to compact: there is no room left, and no tool is at work that
-    /// would be stopped in the middle. One that never ends does not keep it off for ever.
+    /// Takes an event, and says whether it is time to compact: there is no room left, the agent uses tools and so is not
+    /// about to end, and none is at work that would be stopped in the middle. One that never ends does not keep it off
+    /// for ever.
     pub(crate) fn is_full_with(&mut self, event: &Event) -> bool {
-        match event {
-            Event::ToolCall(_) => self.open_calls += 1,
-            Event::ToolResult(_) => self.open_calls = self.open_calls.saturating_sub(1),
-            _ => {}
-        }
+        let uses_tools = match event {
+            Event::ToolCall(_) => {
+                self.open_calls += 1;
+                true
+            }
+            Event::ToolResult(_) => {
+                self.open_calls = self.open_calls.saturating_sub(1);
+                true
+            }
+            _ => false,
+        };
         let mut told = self.begun.clone();
         let before = told.as_str().len();
         told.push(&compact_event(event.clone()));
         let added = told.as_str().get(before..).unwrap_or_default().chars().count();
         self.taken = self.taken.saturating_add(added as u64);
         let too_much = self.room.saturating_add(self.room / 4);
-        self.taken > too_much || (self.taken > self.room && self.open_calls == 0)
+        uses_tools && (self.taken > too_much || (self.taken > self.room && self.open_calls == 0))
     }
 }
 
@@ -66,7 +73,7 @@ mod tests {
 
         let mut growth = Growth::new(10_000);
         assert!(!growth.is_full_with(&call("a")));
-        assert!(growth.is_full_with(&text(12_501)));
-        assert!(Growth::new(100).is_full_with(&text(100)), "headings count too");
+        assert!(!growth.is_full_with(&text(12_501)), "it may be the last");
+        assert!(growth.is_full_with(&call("b")));
     }
 }

@@ -19,6 +19,7 @@ mod growth;
 mod ingest;
 mod lease;
 mod own_record;
+mod private;
 mod recover;
 mod slots;
 mod spool;

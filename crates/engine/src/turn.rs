@@ -86,7 +86,10 @@ pub enum Input {
     /// The program has ended.
     Exited,
     /// The turn is in the store.
-    Stored,
+    Stored {
+        /// Whether the agent had come to its end by itself.
+        is_done: bool,
+    },
     /// The turn is not in the store; what was printed is kept.
     NotStored(String),
 }
@@ -193,7 +196,10 @@ impl Turn {
             (Self::Stopping { staged, goes_on }, Input::Exited) => {
                 (Self::Storing { staged, goes_on }, vec![Effect::Ingest])
             }
-            (Self::Storing { staged, goes_on }, Input::Stored) => Self::after(staged, goes_on),
+            // Who was done before it could be stopped has nothing to go on with.
+            (Self::Storing { staged, goes_on }, Input::Stored { is_done }) => {
+                Self::after(staged, goes_on && !is_done)
+            }
             (Self::Storing { staged, .. }, Input::NotStored(why)) => {
                 // The next turn would be told a history without this one, so what waits is not sent.
                 let mut effects = vec![Effect::Tell(why)];
@@ -275,7 +281,7 @@ mod tests {
             Input::Gathered(frame("a")),
             Input::Started,
             Input::Exited,
-            Input::Stored,
+            Input::Stored { is_done: false },
         ]);
         assert_eq!(turn, Turn::Idle);
         assert_eq!(
@@ -299,7 +305,7 @@ mod tests {
             submit("b"),
             submit("c"),
             Input::Exited,
-            Input::Stored,
+            Input::Stored { is_done: false },
         ]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
         assert_eq!(effects[4], []);
@@ -344,7 +350,7 @@ mod tests {
             submit("b"),
             Input::Cancel,
             Input::Exited,
-            Input::Stored,
+            Input::Stored { is_done: false },
         ]);
         assert_eq!(turn, Turn::Idle);
     }
@@ -358,7 +364,7 @@ mod tests {
             Input::TimeUp,
             submit("b"),
             Input::Exited,
-            Input::Stored,
+            Input::Stored { is_done: false },
         ]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Timeout)]);
         assert!(matches!(turn, Turn::Gathering { sent, .. } if sent == prompt("b")));
@@ -368,7 +374,7 @@ mod tests {
     fn a_session_that_becomes_too_long_is_stored_and_goes_on_by_itself() {
         let until_full = [submit("a"), Input::Gathered(frame("a")), Input::Started, Input::Full];
         let go_on = |then: &[Input]| play([&until_full[..], then].concat());
-        let (turn, effects) = go_on(&[Input::Exited, Input::Stored]);
+        let (turn, effects) = go_on(&[Input::Exited, Input::Stored { is_done: false }]);
         assert_eq!(
             effects[3..],
             [
@@ -379,13 +385,15 @@ mod tests {
         );
         assert_eq!(turn, Turn::Gathering { sent: Sent::GoOn, staged: vec![], stop: None });
 
+        // Who had come to the end anyway does not go on.
+        assert_eq!(go_on(&[Input::Exited, Input::Stored { is_done: true }]).0, Turn::Idle);
         // The person's own words come first, and a cancel ends it.
-        let (turn, _) = go_on(&[submit("b"), Input::Exited, Input::Stored]);
+        let (turn, _) = go_on(&[submit("b"), Input::Exited, Input::Stored { is_done: false }]);
         assert!(matches!(turn, Turn::Gathering { sent, .. } if sent == prompt("b")));
-        let (turn, effects) = go_on(&[Input::Cancel, Input::Exited, Input::Stored]);
+        let (turn, effects) = go_on(&[Input::Cancel, Input::Exited, Input::Stored { is_done: false }]);
         assert_eq!((turn, &effects[4][..]), (Turn::Idle, &[Effect::Stop(Outcome::Cancelled)][..]));
-        assert_eq!(go_on(&[Input::Exited, Input::Cancel, Input::Stored]).0, Turn::Idle);
-        assert_eq!(go_on(&[Input::TimeUp, Input::Exited, Input::Stored]).0, Turn::Idle);
+        assert_eq!(go_on(&[Input::Exited, Input::Cancel, Input::Stored { is_done: false }]).0, Turn::Idle);
+        assert_eq!(go_on(&[Input::TimeUp, Input::Exited, Input::Stored { is_done: false }]).0, Turn::Idle);
         assert_eq!(go_on(&[Input::Exited, Input::NotStored("full".into())]).0, Turn::Idle);
     }
 
@@ -419,7 +427,9 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_said_and_changes_nothing() {
-        for input in [Input::Exited, Input::Cancel, Input::Stored, Input::TimeUp, Input::Started] {
+        for input in
+            [Input::Exited, Input::Cancel, Input::Stored { is_done: false }, Input::TimeUp, Input::Started]
+        {
             let mut turn = Turn::Idle;
             assert_eq!(turn.step(input.clone()), [Effect::Ignored(input)]);
             assert_eq!(turn, Turn::Idle);
@@ -441,7 +451,7 @@ mod tests {
                 Input::Started,
                 Input::NotStarted("s".into()),
                 Input::Exited,
-                Input::Stored,
+                Input::Stored { is_done: false },
                 Input::NotStored("n".into()),
             ]
         };

@@ -328,6 +328,7 @@ fn commands_whose_azureal_died_are_ended_by_the_next_one() {
     let turn = SpooledTurn {
         run: uuid(),
         session: project.session.number(),
+        session_made: String::new(),
         prompt: "hi".into(),
         goes_on: false,
         agent: "offline".into(),
