@@ -1,0 +1,460 @@
+-- Version 1. `@schema@` stands for the schema that the store was given.
+--
+-- Every key begins with the project and, below it, the session: whoever spreads the tables over several servers
+-- by project or by (project, session) finds all that a turn touches in one place.
+--
+-- There are no foreign keys. Whatever changes a session holds the lock on its row, and what deletes it deletes
+-- all that belongs to it; a foreign key would look the session up once more for every event.
+--
+-- PostgreSQL has no text with a NUL character. Texts of people are escaped (see text.rs); the JSON of an event
+-- cannot hold one.
+
+CREATE TABLE @schema@.projects (
+  project      text PRIMARY KEY,
+  -- The number that was given last. It stays when its session goes.
+  last_session integer NOT NULL DEFAULT 0
+);
+
+-- Moves on at each activity. Clocks of several machines would not agree on an order.
+CREATE SEQUENCE @schema@.activity;
+
+CREATE TABLE @schema@.sessions (
+  project      text NOT NULL,
+  session      integer NOT NULL,
+  name         text NOT NULL,
+  worktree     text NOT NULL,
+  created_at   text NOT NULL,
+  active       bigint NOT NULL DEFAULT nextval('@schema@.activity'),
+  completed    boolean,
+  duration_ms  bigint NOT NULL DEFAULT 0,
+  cost_usd     double precision NOT NULL DEFAULT 0,
+  tokens_in    bigint NOT NULL DEFAULT 0,
+  tokens_out   bigint NOT NULL DEFAULT 0,
+  -- Counted over the events. They are numbered without gaps, so the last number is how many there are.
+  last_seq     bigint NOT NULL DEFAULT 0,
+  messages     bigint NOT NULL DEFAULT 0,
+  open_message text NOT NULL DEFAULT 'nothing',
+  preview      text,
+  agent        text,
+  model        text,
+  noted_run    text,
+  -- How often it was cleared: below one such number, an event that was read stays what it is.
+  generation   bigint NOT NULL DEFAULT 0,
+  PRIMARY KEY (project, session)
+);
+CREATE INDEX sessions_by_activity ON @schema@.sessions (project, active DESC);
+-- A name may be longer than an index can hold.
+CREATE INDEX sessions_by_name ON @schema@.sessions (project, md5(name));
+CREATE INDEX sessions_with_noted_run ON @schema@.sessions (project, session) WHERE noted_run IS NOT NULL;
+
+CREATE TABLE @schema@.events (
+  project text NOT NULL,
+  session integer NOT NULL,
+  seq     bigint NOT NULL,
+  kind    text NOT NULL,
+  -- The text that was given, to the byte.
+  json    text NOT NULL,
+  -- The same for queries; nothing where PostgreSQL cannot say it (a NUL character, half a surrogate pair).
+  data    jsonb,
+  PRIMARY KEY (project, session, seq)
+);
+
+CREATE TABLE @schema@.compactions (
+  project    text NOT NULL,
+  session    integer NOT NULL,
+  after_seq  bigint NOT NULL,
+  summary    text NOT NULL,
+  created_at text NOT NULL,
+  PRIMARY KEY (project, session, after_seq)
+);
+
+CREATE TABLE @schema@.marks (
+  project text NOT NULL,
+  name    text NOT NULL,
+  session integer NOT NULL,
+  note    text NOT NULL
+);
+CREATE UNIQUE INDEX marks_by_name ON @schema@.marks (project, md5(name));
+CREATE INDEX marks_by_session ON @schema@.marks (project, session);
+
+-- What has been done, with the answer. A client whose connection broke before it heard the answer asks again
+-- with the same operation, and is told what it was instead of doing it twice.
+CREATE TABLE @schema@.operations (
+  project   text NOT NULL,
+  operation uuid NOT NULL,
+  answer    bigint[] NOT NULL,
+  done_at   timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (project, operation)
+);
+CREATE INDEX operations_by_age ON @schema@.operations (project, done_at);
+
+CREATE FUNCTION @schema@.answer_of(in_project text, in_operation uuid) RETURNS bigint[]
+LANGUAGE sql AS $$
+  SELECT answer FROM @schema@.operations WHERE project = in_project AND operation = in_operation
+$$;
+
+-- Remembers that an operation is done. Part of its transaction.
+CREATE FUNCTION @schema@.note_done(in_project text, in_operation uuid, in_answer bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO @schema@.operations (project, operation, answer) VALUES (in_project, in_operation, in_answer);
+  -- Nobody asks again after a day. Now and then somebody takes the old ones away, not all at once.
+  IF random() < 0.005 THEN
+    DELETE FROM @schema@.operations WHERE ctid = ANY (ARRAY(
+      SELECT ctid FROM @schema@.operations
+      WHERE project = in_project AND done_at < now() - interval '1 day' LIMIT 1000));
+  END IF;
+  -- What is acknowledged is on the disk, also where the server was told that this is not needed.
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+END $$;
+
+-- Waits until nobody else makes sessions in the project.
+CREATE FUNCTION @schema@.lock_project(in_project text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO @schema@.projects (project) VALUES (in_project) ON CONFLICT (project) DO NOTHING;
+  PERFORM 1 FROM @schema@.projects WHERE project = in_project FOR UPDATE;
+END $$;
+
+CREATE FUNCTION @schema@.as_jsonb(in_json text) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+  RETURN in_json::jsonb;
+EXCEPTION WHEN data_exception OR program_limit_exceeded OR feature_not_supported THEN
+  RETURN NULL;
+END $$;
+
+-- Adds, and stops at what a bigint can hold.
+CREATE FUNCTION @schema@.plus(in_one bigint, in_other bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT LEAST(in_one::numeric + in_other, 9223372036854775807)::bigint
+$$;
+
+-- Makes a session. The caller has locked the project.
+CREATE FUNCTION @schema@.insert_session(in_project text, in_name text, in_worktree text, in_created_at text)
+RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+  number integer;
+BEGIN
+  UPDATE @schema@.projects SET last_session = last_session + 1 WHERE project = in_project
+  RETURNING last_session INTO number;
+  INSERT INTO @schema@.sessions (project, session, name, worktree, created_at)
+  VALUES (in_project, number, coalesce(in_name, 'S' || number), in_worktree, in_created_at);
+  RETURN number;
+END $$;
+
+CREATE FUNCTION @schema@.create_session(
+  in_project text, in_operation uuid, in_name text, in_worktree text, in_created_at text)
+RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+  done bigint[];
+  number integer;
+BEGIN
+  PERFORM @schema@.lock_project(in_project);
+  done := @schema@.answer_of(in_project, in_operation);
+  IF done IS NOT NULL THEN RETURN done[1]; END IF;
+  number := @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[number]);
+  RETURN number;
+END $$;
+
+-- The session of a name that was active last.
+CREATE FUNCTION @schema@.newest_called(in_project text, in_name text) RETURNS integer
+LANGUAGE sql AS $$
+  SELECT session FROM @schema@.sessions
+  WHERE project = in_project AND md5(name) = md5(in_name) AND name = in_name
+  ORDER BY active DESC LIMIT 1
+$$;
+
+-- To ask again finds what was made, so this needs no operation.
+CREATE FUNCTION @schema@.find_or_create(
+  in_project text, in_name text, in_worktree text, in_created_at text)
+RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+  number integer := @schema@.newest_called(in_project, in_name);
+BEGIN
+  IF number IS NOT NULL THEN RETURN number; END IF;
+  PERFORM @schema@.lock_project(in_project);
+  -- Somebody may have made it meanwhile.
+  number := @schema@.newest_called(in_project, in_name);
+  IF number IS NOT NULL THEN RETURN number; END IF;
+  RETURN @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
+END $$;
+
+-- Adds a turn to a session whose row the caller has locked, and returns its last event.
+--
+-- What its events do to the counts depends on the message that is open at the end of the session and on whether
+-- there is a preview yet: in_added, in_opens and in_previews hold the outcome for each of these cases, in pairs
+-- of without and with a preview.
+CREATE FUNCTION @schema@.add_turn(
+  in_session @schema@.sessions,
+  in_kinds text[], in_events text[], in_added bigint[], in_opens text[], in_previews text[],
+  in_agent text, in_model text,
+  in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
+  in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text)
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  events_added bigint := cardinality(in_events);
+  chosen integer := 2 * coalesce(
+    array_position(ARRAY['nothing', 'prompt', 'results', 'assistant'], in_session.open_message), 1);
+BEGIN
+  IF in_session.preview IS NULL THEN chosen := chosen - 1; END IF;
+  IF events_added > 0 THEN
+    INSERT INTO @schema@.events (project, session, seq, kind, json, data)
+    SELECT in_session.project, in_session.session, in_session.last_seq + number, kind, json,
+           @schema@.as_jsonb(json)
+    FROM unnest(in_kinds, in_events) WITH ORDINALITY AS new (kind, json, number);
+    UPDATE @schema@.sessions SET
+      last_seq = last_seq + events_added,
+      messages = messages + in_added[chosen],
+      open_message = in_opens[chosen],
+      preview = coalesce(in_previews[chosen], preview),
+      agent = coalesce(in_agent, agent),
+      model = coalesce(in_model, model),
+      active = nextval('@schema@.activity'),
+      completed = in_completed,
+      duration_ms = @schema@.plus(duration_ms, in_duration_ms),
+      cost_usd = LEAST(cost_usd + in_cost_usd, 1e300),
+      tokens_in = @schema@.plus(tokens_in, in_tokens_in),
+      tokens_out = @schema@.plus(tokens_out, in_tokens_out)
+    WHERE project = in_session.project AND session = in_session.session;
+  ELSE
+    UPDATE @schema@.sessions SET
+      tokens_in = @schema@.plus(tokens_in, in_tokens_in),
+      tokens_out = @schema@.plus(tokens_out, in_tokens_out)
+    WHERE project = in_session.project AND session = in_session.session;
+  END IF;
+  IF in_mark IS NOT NULL THEN
+    INSERT INTO @schema@.marks (project, name, session, note)
+    VALUES (in_session.project, in_mark, in_session.session, in_note)
+    ON CONFLICT (project, md5(name)) DO UPDATE SET session = EXCLUDED.session, note = EXCLUDED.note;
+  END IF;
+  RETURN in_session.last_seq + events_added;
+END $$;
+
+-- Outcomes: done, absent (no such session), moved (it does not end at in_after).
+CREATE FUNCTION @schema@.append_turn(
+  in_project text, in_operation uuid, in_session integer, in_after bigint,
+  in_kinds text[], in_events text[], in_added bigint[], in_opens text[], in_previews text[],
+  in_agent text, in_model text,
+  in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
+  in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text,
+  OUT outcome text, OUT first_seq bigint, OUT last_seq bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  found_session @schema@.sessions;
+  done bigint[];
+BEGIN
+  SELECT * INTO found_session FROM @schema@.sessions
+  WHERE project = in_project AND session = in_session FOR UPDATE;
+  -- Looked up under the lock, which an earlier try holds until it is known how it ended.
+  done := @schema@.answer_of(in_project, in_operation);
+  IF done IS NOT NULL THEN
+    outcome := 'done'; first_seq := done[1]; last_seq := done[2];
+    RETURN;
+  END IF;
+  IF found_session.session IS NULL THEN
+    outcome := 'absent';
+    RETURN;
+  END IF;
+  last_seq := found_session.last_seq;
+  IF in_after <> last_seq THEN
+    outcome := 'moved';
+    RETURN;
+  END IF;
+  outcome := 'done';
+  first_seq := last_seq + 1;
+  last_seq := @schema@.add_turn(found_session, in_kinds, in_events, in_added, in_opens, in_previews,
+    in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out, in_mark, in_note);
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[first_seq, last_seq]);
+END $$;
+
+-- Outcomes: done, marked (in_mark is set: by in_session, with in_note).
+CREATE FUNCTION @schema@.create_with(
+  in_project text, in_operation uuid, in_name text, in_worktree text, in_created_at text,
+  in_kinds text[], in_events text[], in_added bigint[], in_opens text[], in_previews text[],
+  in_agent text, in_model text,
+  in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
+  in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text,
+  in_after_seqs bigint[], in_summaries text[], in_compacted_at text[],
+  OUT outcome text, OUT number integer, OUT note text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  made @schema@.sessions;
+  done bigint[];
+BEGIN
+  PERFORM @schema@.lock_project(in_project);
+  done := @schema@.answer_of(in_project, in_operation);
+  IF done IS NOT NULL THEN
+    outcome := 'done'; number := done[1];
+    RETURN;
+  END IF;
+  SELECT 'marked', marks.session, marks.note INTO outcome, number, note FROM @schema@.marks
+  WHERE marks.project = in_project AND md5(marks.name) = md5(in_mark) AND marks.name = in_mark;
+  IF FOUND THEN RETURN; END IF;
+  outcome := 'done';
+  number := @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
+  SELECT * INTO made FROM @schema@.sessions WHERE project = in_project AND session = number;
+  PERFORM @schema@.add_turn(made, in_kinds, in_events, in_added, in_opens, in_previews,
+    in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out, in_mark, in_note);
+  INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
+  SELECT in_project, number, after_seq, summary, created_at
+  FROM unnest(in_after_seqs, in_summaries, in_compacted_at) AS new (after_seq, summary, created_at)
+  ON CONFLICT (project, session, after_seq) DO UPDATE
+  SET summary = EXCLUDED.summary, created_at = EXCLUDED.created_at;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[number]);
+END $$;
+
+-- Copies what stands up to in_at. Outcomes: done, absent, no_event, and changed where the session was cleared
+-- since its events were counted (in_generation; nothing where they were not, and in_at is the end).
+CREATE FUNCTION @schema@.fork_session(
+  in_project text, in_operation uuid, in_session integer, in_at bigint, in_generation bigint,
+  in_messages bigint, in_open text, in_preview text, in_agent text, in_model text,
+  in_name text, in_worktree text, in_created_at text,
+  OUT outcome text, OUT number integer, OUT last_seq bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  origin @schema@.sessions;
+  done bigint[];
+BEGIN
+  SELECT * INTO origin FROM @schema@.sessions
+  WHERE project = in_project AND session = in_session FOR SHARE;
+  PERFORM @schema@.lock_project(in_project);
+  done := @schema@.answer_of(in_project, in_operation);
+  IF done IS NOT NULL THEN
+    outcome := 'done'; number := done[1];
+    RETURN;
+  END IF;
+  IF origin.session IS NULL THEN
+    outcome := 'absent';
+    RETURN;
+  END IF;
+  last_seq := origin.last_seq;
+  IF in_generation IS NULL THEN
+    in_at := origin.last_seq;
+    in_messages := origin.messages; in_open := origin.open_message; in_preview := origin.preview;
+    in_agent := origin.agent; in_model := origin.model;
+  ELSIF in_at > origin.last_seq THEN
+    outcome := 'no_event';
+    RETURN;
+  ELSIF in_generation <> origin.generation THEN
+    outcome := 'changed';
+    RETURN;
+  END IF;
+  outcome := 'done';
+  number := @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
+  INSERT INTO @schema@.events (project, session, seq, kind, json, data)
+  SELECT in_project, number, seq, kind, json, data FROM @schema@.events
+  WHERE project = in_project AND session = in_session AND seq <= in_at;
+  INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
+  SELECT in_project, number, after_seq, summary, created_at FROM @schema@.compactions
+  WHERE project = in_project AND session = in_session AND after_seq <= in_at;
+  UPDATE @schema@.sessions SET last_seq = in_at, messages = in_messages, open_message = in_open,
+    preview = in_preview, agent = in_agent, model = in_model
+  WHERE project = in_project AND session = number;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[number]);
+END $$;
+
+-- Says whether there was such a session.
+CREATE FUNCTION @schema@.delete_session(in_project text, in_operation uuid, in_session integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN true; END IF;
+  DELETE FROM @schema@.sessions WHERE project = in_project AND session = in_session;
+  IF NOT FOUND THEN RETURN false; END IF;
+  DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.marks WHERE project = in_project AND session = in_session;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN true;
+END $$;
+
+-- Says whether there is such a session. To clear again clears nothing more, unless somebody has appended since:
+-- so this too is done once.
+CREATE FUNCTION @schema@.clear_session(in_project text, in_operation uuid, in_session integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN RETURN false; END IF;
+  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN true; END IF;
+  UPDATE @schema@.sessions SET last_seq = 0, messages = 0, open_message = 'nothing', preview = NULL,
+    agent = NULL, model = NULL, completed = NULL, generation = generation + 1
+  WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN true;
+END $$;
+
+-- Says whether there is such a session.
+CREATE FUNCTION @schema@.add_tokens(
+  in_project text, in_operation uuid, in_session integer, in_tokens_in bigint, in_tokens_out bigint)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN RETURN false; END IF;
+  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN true; END IF;
+  UPDATE @schema@.sessions SET
+    tokens_in = @schema@.plus(tokens_in, in_tokens_in), tokens_out = @schema@.plus(tokens_out, in_tokens_out)
+  WHERE project = in_project AND session = in_session;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN true;
+END $$;
+
+-- Outcomes: done, absent, no_event. To lay it again lays the same.
+CREATE FUNCTION @schema@.add_compaction(
+  in_project text, in_session integer, in_after_seq bigint, in_summary text, in_created_at text,
+  OUT outcome text, OUT last_seq bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT sessions.last_seq INTO last_seq FROM @schema@.sessions
+  WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN
+    outcome := 'absent';
+  ELSIF in_after_seq < 1 OR in_after_seq > last_seq THEN
+    outcome := 'no_event';
+  ELSE
+    INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
+    VALUES (in_project, in_session, in_after_seq, in_summary, in_created_at)
+    ON CONFLICT (project, session, after_seq) DO UPDATE
+    SET summary = EXCLUDED.summary, created_at = EXCLUDED.created_at;
+    outcome := 'done';
+  END IF;
+END $$;
+
+-- Outcomes: done, none (there was no such summary), absent.
+CREATE FUNCTION @schema@.remove_compaction(
+  in_project text, in_operation uuid, in_session integer, in_after_seq bigint)
+RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN RETURN 'absent'; END IF;
+  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN 'done'; END IF;
+  DELETE FROM @schema@.compactions
+  WHERE project = in_project AND session = in_session AND after_seq = in_after_seq;
+  IF NOT FOUND THEN RETURN 'none'; END IF;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN 'done';
+END $$;
+
+-- Says whether there was such a mark.
+CREATE FUNCTION @schema@.remove_mark(in_project text, in_operation uuid, in_name text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM @schema@.marks
+  WHERE project = in_project AND md5(name) = md5(in_name) AND name = in_name FOR UPDATE;
+  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN true; END IF;
+  DELETE FROM @schema@.marks WHERE project = in_project AND md5(name) = md5(in_name) AND name = in_name;
+  IF NOT FOUND THEN RETURN false; END IF;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN true;
+END $$;
