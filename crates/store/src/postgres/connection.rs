@@ -34,17 +34,32 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// A statement with its values. It may be run more than once.
 pub(super) struct Call {
     sql: String,
-    values: Vec<(Box<dyn ToSql + Send + Sync>, Type)>,
+    types: Vec<Type>,
+    values: Vec<Value>,
+}
+
+enum Value {
+    Given(Box<dyn ToSql + Send + Sync>),
+    /// Whether this is not the first try.
+    IsRepeated,
 }
 
 impl Call {
     pub(super) fn new(sql: String) -> Self {
-        Self { sql, values: Vec::new() }
+        Self { sql, types: Vec::new(), values: Vec::new() }
     }
 
     /// Adds a value, in the order of `$1`, `$2`, …
     pub(super) fn with(mut self, kind: Type, value: impl ToSql + Send + Sync + 'static) -> Self {
-        self.values.push((Box::new(value), kind));
+        self.types.push(kind);
+        self.values.push(Value::Given(Box::new(value)));
+        self
+    }
+
+    /// Adds the value that says whether the call has been made before, in vain for all that is known.
+    pub(super) fn with_whether_repeated(mut self) -> Self {
+        self.types.push(Type::BOOL);
+        self.values.push(Value::IsRepeated);
         self
     }
 }
@@ -122,9 +137,11 @@ impl Connections {
         patience: Duration,
     ) -> Result<Vec<Row>, (Fault, Duration)> {
         let pool = self.pool.clone();
-        self.on_thread(async move { again_and_again(&pool, patience, || attempt(&pool, &call)).await })
-            .await
-            .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
+        self.on_thread(async move {
+            again_and_again(&pool, patience, |is_repeated| attempt(&pool, &call, is_repeated)).await
+        })
+        .await
+        .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
     }
 
     /// Runs work that wants a connection of its own; it is not repeated.
@@ -166,15 +183,15 @@ impl Connections {
 async fn again_and_again<R, A>(
     pool: &Pool,
     patience: Duration,
-    attempt: impl Fn() -> A,
+    attempt: impl Fn(bool) -> A,
 ) -> Result<R, (Fault, Duration)>
 where
     A: Future<Output = Result<R, Fault>>,
 {
     let started = Instant::now();
-    let mut wait = SHORTEST_WAIT;
+    let (mut wait, mut is_repeated) = (SHORTEST_WAIT, false);
     loop {
-        let fault = match attempt().await {
+        let fault = match attempt(is_repeated).await {
             Ok(answer) => return Ok(answer),
             Err(fault) => fault,
         };
@@ -185,6 +202,7 @@ where
         // Uneven, so that clients that were thrown out together do not come back together.
         tokio::time::sleep(wait.mul_f64(0.5 + chance())).await;
         wait = (wait * 2).min(LONGEST_WAIT);
+        is_repeated = true;
     }
 }
 
@@ -193,12 +211,9 @@ fn chance() -> f64 {
     f64::from(RandomState::new().build_hasher().finish() as u32) / f64::from(u32::MAX)
 }
 
-async fn attempt(pool: &Pool, call: &Call) -> Result<Vec<Row>, Fault> {
+async fn attempt(pool: &Pool, call: &Call, is_repeated: bool) -> Result<Vec<Row>, Fault> {
     let connection = pool.get().await?;
-    let values: Vec<(&(dyn ToSql + Sync), Type)> =
-        call.values.iter().map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone())).collect();
-    // One round trip, and nothing is left on the connection that a pooler in between would have to know of.
-    match connection.query_typed(&call.sql, &values).await {
+    match run(&connection, call, is_repeated).await {
         Ok(rows) => Ok(rows),
         Err(error) => {
             let fault = Fault::from(error);
@@ -209,4 +224,18 @@ async fn attempt(pool: &Pool, call: &Call) -> Result<Vec<Row>, Fault> {
             Err(fault)
         }
     }
+}
+
+/// Runs a call in one round trip; the first time on a connection its statement is prepared, which is another.
+async fn run(connection: &Object, call: &Call, is_repeated: bool) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let statement = connection.prepare_typed_cached(&call.sql, &call.types).await?;
+    let values: Vec<&(dyn ToSql + Sync)> = call
+        .values
+        .iter()
+        .map(|value| match value {
+            Value::Given(value) => &**value as &(dyn ToSql + Sync),
+            Value::IsRepeated => &is_repeated,
+        })
+        .collect();
+    connection.query(&statement, &values).await
 }

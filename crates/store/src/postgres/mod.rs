@@ -95,9 +95,10 @@ impl PostgresStore {
         Call::new(schema::in_schema(sql, &self.schema)).with(Type::TEXT, self.project.clone())
     }
 
-    /// Begins a call that the server does once, however often it is asked: `$2` names the operation.
+    /// Begins a call that the server does once, however often it is asked: `$2` names the operation, and `$3` says
+    /// whether it has been asked before.
     fn operation(&self, sql: &str) -> Call {
-        self.call(sql).with(Type::UUID, Uuid::new_v4())
+        self.call(sql).with(Type::UUID, Uuid::now_v7()).with_whether_repeated()
     }
 
     async fn rows(&self, call: Call) -> Result<Vec<Row>, StoreError> {
@@ -226,7 +227,7 @@ fn with_turn(call: Call, turn: &Turn) -> Call {
     call.with(Type::TEXT_ARRAY, kinds)
         .with(Type::TEXT_ARRAY, events)
         .with(Type::INT8_ARRAY, outcomes.added)
-        .with(Type::TEXT_ARRAY, outcomes.opens)
+        .with(Type::INT2_ARRAY, outcomes.opens)
         .with(Type::TEXT_ARRAY, outcomes.previews)
         .with(Type::TEXT, outcomes.agent)
         .with(Type::TEXT, outcomes.model)
@@ -263,7 +264,7 @@ fn check_new(new: &NewSession) -> Result<(), StoreError> {
 impl SessionStore for PostgresStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        let call = self.operation("SELECT @schema@.create_session($1, $2, $3, $4, $5)");
+        let call = self.operation("SELECT @schema@.create_session($1, $2, $3, $4, $5, $6)");
         self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
     }
 
@@ -287,7 +288,7 @@ impl SessionStore for PostgresStore {
         }
         let call = self.operation(
             "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-               $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
+               $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)",
         );
         let places: Vec<i64> = compactions.iter().map(|one| rows::integer(one.after_seq)).collect();
         let summaries: Vec<String> =
@@ -375,8 +376,9 @@ impl SessionStore for PostgresStore {
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        let call =
-            self.operation("SELECT @schema@.delete_session($1, $2, $3)").with(Type::INT4, rows::number(id));
+        let call = self
+            .operation("SELECT @schema@.delete_session($1, $2, $3, $4)")
+            .with(Type::INT4, rows::number(id));
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
 
@@ -385,7 +387,7 @@ impl SessionStore for PostgresStore {
         let call = self
             .operation(
                 "SELECT outcome, first_seq, last_seq FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
-                   $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+                   $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
             )
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, turn.after.map(rows::integer));
@@ -410,15 +412,14 @@ impl SessionStore for PostgresStore {
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
-        let call =
-            self.operation("SELECT @schema@.clear_session($1, $2, $3)").with(Type::INT4, rows::number(id));
+        let call = self
+            .operation("SELECT @schema@.clear_session($1, $2, $3, $4)")
+            .with(Type::INT4, rows::number(id));
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
 
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        // Named once, so that a repetition is known for one.
-        let operation = Uuid::new_v4();
         loop {
             // The counts of the whole session are in its row. Those of a part have to be counted.
             let counted = if at == Seq::END { None } else { Some(self.count(id, at).await?) };
@@ -426,16 +427,15 @@ impl SessionStore for PostgresStore {
             let tally = counted.map(|(_, tally)| tally).unwrap_or_default();
             let text = |text: Option<String>| text.map(|text| escaped(&text).into_owned());
             let call = self
-                .call(
+                .operation(
                     "SELECT outcome, number, last_seq FROM @schema@.fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9,
-                       $10, $11, $12, $13)",
+                       $10, $11, $12, $13, $14)",
                 )
-                .with(Type::UUID, operation)
                 .with(Type::INT4, rows::number(id))
                 .with(Type::INT8, rows::integer(at))
                 .with(Type::INT8, generation)
                 .with(Type::INT8, rows::signed(tally.counts.messages))
-                .with(Type::TEXT, tally.open.as_str())
+                .with(Type::INT2, outcomes::number_of(tally.open))
                 .with(Type::TEXT, text(tally.counts.preview))
                 .with(Type::TEXT, text(tally.counts.agent))
                 .with(Type::TEXT, text(tally.counts.model));
@@ -471,7 +471,7 @@ impl SessionStore for PostgresStore {
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
         let call = self
-            .operation("SELECT @schema@.add_tokens($1, $2, $3, $4, $5)")
+            .operation("SELECT @schema@.add_tokens($1, $2, $3, $4, $5, $6)")
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, rows::signed(tokens.input))
             .with(Type::INT8, rows::signed(tokens.output));
@@ -516,7 +516,7 @@ impl SessionStore for PostgresStore {
 
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
         let call = self
-            .operation("SELECT @schema@.remove_compaction($1, $2, $3, $4)")
+            .operation("SELECT @schema@.remove_compaction($1, $2, $3, $4, $5)")
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, rows::integer(after_seq));
         let outcome: String = self.one(call, |row| Ok(row.try_get(0)?)).await?;
@@ -541,7 +541,7 @@ impl SessionStore for PostgresStore {
 
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
         let call = self
-            .operation("SELECT @schema@.remove_mark($1, $2, $3)")
+            .operation("SELECT @schema@.remove_mark($1, $2, $3, $4)")
             .with(Type::TEXT, escaped(name).into_owned());
         self.is_there(call).await
     }

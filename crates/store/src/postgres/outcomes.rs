@@ -16,7 +16,7 @@ pub(super) struct Outcomes {
     /// How many messages are added.
     pub(super) added: Vec<i64>,
     /// Which message is open afterwards.
-    pub(super) opens: Vec<&'static str>,
+    pub(super) opens: Vec<i16>,
     /// The preview, where this turn brings it.
     pub(super) previews: Vec<Option<String>>,
     /// The agent, if the turn names one.
@@ -36,7 +36,7 @@ impl Outcomes {
                 turn.count_into(&mut tally, Seq::START);
                 let Counts { messages, preview, agent, model, .. } = tally.counts;
                 outcomes.added.push(messages.cast_signed());
-                outcomes.opens.push(tally.open.as_str());
+                outcomes.opens.push(number_of(tally.open));
                 let preview = preview.filter(|_| !had_preview);
                 outcomes.previews.push(preview.map(|preview| escaped(&preview).into_owned()));
                 // These depend on no state.
@@ -48,6 +48,16 @@ impl Outcomes {
     }
 }
 
+/// Returns the number that stands for an open message: its place in [`Open::ALL`], from 1.
+pub(super) fn number_of(open: Open) -> i16 {
+    match open {
+        Open::Nothing => 1,
+        Open::Prompt => 2,
+        Open::Results => 3,
+        Open::Assistant => 4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,11 +65,11 @@ mod tests {
     use azureal_core::event::{ToolResult, UserMessage};
 
     /// Counts in two turns what [`Tally`] counts in one, by taking the outcome that holds.
-    fn counted_by_outcomes(first: &[Event], second: &[Event]) -> (i64, &'static str, Option<String>) {
-        let mut state = (0, Open::Nothing.as_str(), None);
+    fn counted_by_outcomes(first: &[Event], second: &[Event]) -> (i64, i16, Option<String>) {
+        let mut state = (0, number_of(Open::Nothing), None);
         for events in [first, second] {
             let outcomes = Outcomes::of(&Turn::verbatim(events.to_vec()));
-            let place = Open::ALL.iter().position(|open| open.as_str() == state.1).unwrap();
+            let place = Open::ALL.iter().position(|open| number_of(*open) == state.1).unwrap();
             let chosen = 2 * place + usize::from(state.2.is_some());
             state = (
                 state.0 + outcomes.added[chosen],
@@ -94,7 +104,7 @@ mod tests {
                     tally.add(Seq(number), Some(event));
                 }
                 let expected =
-                    (tally.counts.messages.cast_signed(), tally.open.as_str(), tally.counts.preview);
+                    (tally.counts.messages.cast_signed(), number_of(tally.open), tally.counts.preview);
                 assert_eq!(counted_by_outcomes(&events[from..cut], &events[cut..]), expected, "{from} {cut}");
             }
         }

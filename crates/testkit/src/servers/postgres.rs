@@ -65,9 +65,7 @@ impl PostgresServer {
         };
         let data = folder.join("data");
         fs::write(folder.join("password"), PASSWORD).unwrap();
-        for file in ["password"] {
-            hand_over(&folder, &folder.join(file));
-        }
+        hand_over(&folder, &folder.join("password"));
         let mut initdb = as_servant(&folder, bin.join("initdb"));
         initdb.args([
             "--no-sync",

@@ -33,7 +33,8 @@ CREATE TABLE @schema@.sessions (
   -- Counted over the events. They are numbered without gaps, so the last number is how many there are.
   last_seq     bigint NOT NULL DEFAULT 0,
   messages     bigint NOT NULL DEFAULT 0,
-  open_message text NOT NULL DEFAULT 'nothing',
+  -- The message that the next event may continue: 1 nothing, 2 a prompt, 3 results of tools, 4 the agent's.
+  open_message smallint NOT NULL DEFAULT 1,
   preview      text,
   agent        text,
   model        text,
@@ -41,7 +42,8 @@ CREATE TABLE @schema@.sessions (
   -- How often it was cleared: below one such number, an event that was read stays what it is.
   generation   bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (project, session)
-);
+-- With room on each page for the next version of a row: most turns then write no index.
+) WITH (fillfactor = 60);
 CREATE INDEX sessions_by_activity ON @schema@.sessions (project, active DESC);
 -- A name may be longer than an index can hold.
 CREATE INDEX sessions_by_name ON @schema@.sessions (project, md5(name));
@@ -78,20 +80,23 @@ CREATE UNIQUE INDEX marks_by_name ON @schema@.marks (project, md5(name));
 CREATE INDEX marks_by_session ON @schema@.marks (project, session);
 
 -- What has been done, with the answer. A client whose connection broke before it heard the answer asks again
--- with the same operation, and is told what it was instead of doing it twice.
+-- with the same operation, and is told what it was instead of doing it twice. Operations are UUIDs of version 7,
+-- so they are ordered by their time.
 CREATE TABLE @schema@.operations (
   project   text NOT NULL,
   operation uuid NOT NULL,
   answer    bigint[] NOT NULL,
-  done_at   timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (project, operation)
 );
-CREATE INDEX operations_by_age ON @schema@.operations (project, done_at);
 
-CREATE FUNCTION @schema@.answer_of(in_project text, in_operation uuid) RETURNS bigint[]
-LANGUAGE sql AS $$
-  SELECT answer FROM @schema@.operations WHERE project = in_project AND operation = in_operation
-$$;
+-- The answer of an operation that is asked for again; nothing if it was not done yet. An earlier try may still
+-- be at work when this is asked. Then noting the operation a second time fails, and the client comes once more.
+CREATE FUNCTION @schema@.answer_of(in_project text, in_operation uuid, in_repeated boolean) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT in_repeated THEN RETURN NULL; END IF;
+  RETURN (SELECT answer FROM @schema@.operations WHERE project = in_project AND operation = in_operation);
+END $$;
 
 -- Remembers that an operation is done. Part of its transaction.
 CREATE FUNCTION @schema@.note_done(in_project text, in_operation uuid, in_answer bigint[]) RETURNS void
@@ -100,9 +105,11 @@ BEGIN
   INSERT INTO @schema@.operations (project, operation, answer) VALUES (in_project, in_operation, in_answer);
   -- Nobody asks again after a day. Now and then somebody takes the old ones away, not all at once.
   IF random() < 0.005 THEN
-    DELETE FROM @schema@.operations WHERE ctid = ANY (ARRAY(
-      SELECT ctid FROM @schema@.operations
-      WHERE project = in_project AND done_at < now() - interval '1 day' LIMIT 1000));
+    DELETE FROM @schema@.operations WHERE project = in_project AND operation = ANY (ARRAY(
+      SELECT operation FROM @schema@.operations WHERE project = in_project AND operation < (
+        lpad(to_hex((extract(epoch FROM now() - interval '1 day') * 1000)::bigint), 12, '0')
+        || '00000000000000000000')::uuid
+      LIMIT 1000));
   END IF;
   -- What is acknowledged is on the disk, also where the server was told that this is not needed.
   IF current_setting('synchronous_commit') = 'off' THEN
@@ -147,7 +154,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION @schema@.create_session(
-  in_project text, in_operation uuid, in_name text, in_worktree text, in_created_at text)
+  in_project text, in_operation uuid, in_repeated boolean, in_name text, in_worktree text, in_created_at text)
 RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -155,7 +162,7 @@ DECLARE
   number integer;
 BEGIN
   PERFORM @schema@.lock_project(in_project);
-  done := @schema@.answer_of(in_project, in_operation);
+  done := @schema@.answer_of(in_project, in_operation, in_repeated);
   IF done IS NOT NULL THEN RETURN done[1]; END IF;
   number := @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[number]);
@@ -186,14 +193,15 @@ BEGIN
   RETURN @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
 END $$;
 
--- Adds a turn to a session whose row the caller has locked, and returns its last event.
+-- Adds a turn to a session and returns its last event; nothing if there is no such session, or if it does not
+-- end at in_after.
 --
--- What its events do to the counts depends on the message that is open at the end of the session and on whether
+-- What the events do to the counts depends on the message that is open at the end of the session and on whether
 -- there is a preview yet: in_added, in_opens and in_previews hold the outcome for each of these cases, in pairs
 -- of without and with a preview.
 CREATE FUNCTION @schema@.add_turn(
-  in_session @schema@.sessions,
-  in_kinds text[], in_events text[], in_added bigint[], in_opens text[], in_previews text[],
+  in_project text, in_session integer, in_after bigint,
+  in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
   in_agent text, in_model text,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
   in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text)
@@ -201,84 +209,80 @@ RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   events_added bigint := cardinality(in_events);
-  chosen integer := 2 * coalesce(
-    array_position(ARRAY['nothing', 'prompt', 'results', 'assistant'], in_session.open_message), 1);
+  ends_at bigint;
 BEGIN
-  IF in_session.preview IS NULL THEN chosen := chosen - 1; END IF;
   IF events_added > 0 THEN
-    INSERT INTO @schema@.events (project, session, seq, kind, json, data)
-    SELECT in_session.project, in_session.session, in_session.last_seq + number, kind, json,
-           @schema@.as_jsonb(json)
-    FROM unnest(in_kinds, in_events) WITH ORDINALITY AS new (kind, json, number);
     UPDATE @schema@.sessions SET
       last_seq = last_seq + events_added,
-      messages = messages + in_added[chosen],
-      open_message = in_opens[chosen],
-      preview = coalesce(in_previews[chosen], preview),
+      messages = messages + in_added[2 * open_message - (preview IS NULL)::integer],
+      open_message = in_opens[2 * open_message - (preview IS NULL)::integer],
+      preview = coalesce(preview, in_previews[2 * open_message - 1]),
       agent = coalesce(in_agent, agent),
       model = coalesce(in_model, model),
-      active = nextval('@schema@.activity'),
+      -- The session at the front of the list stays there: no index to write.
+      active = CASE WHEN active = (SELECT max(newest.active) FROM @schema@.sessions AS newest
+                                   WHERE newest.project = in_project)
+               THEN active ELSE nextval('@schema@.activity') END,
       completed = in_completed,
       duration_ms = @schema@.plus(duration_ms, in_duration_ms),
       cost_usd = LEAST(cost_usd + in_cost_usd, 1e300),
       tokens_in = @schema@.plus(tokens_in, in_tokens_in),
       tokens_out = @schema@.plus(tokens_out, in_tokens_out)
-    WHERE project = in_session.project AND session = in_session.session;
+    WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
+    RETURNING last_seq INTO ends_at;
   ELSE
     UPDATE @schema@.sessions SET
       tokens_in = @schema@.plus(tokens_in, in_tokens_in),
       tokens_out = @schema@.plus(tokens_out, in_tokens_out)
-    WHERE project = in_session.project AND session = in_session.session;
+    WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
+    RETURNING last_seq INTO ends_at;
   END IF;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO @schema@.events (project, session, seq, kind, json, data)
+  SELECT in_project, in_session, ends_at - events_added + number, kind, json, @schema@.as_jsonb(json)
+  FROM unnest(in_kinds, in_events) WITH ORDINALITY AS new (kind, json, number);
   IF in_mark IS NOT NULL THEN
     INSERT INTO @schema@.marks (project, name, session, note)
-    VALUES (in_session.project, in_mark, in_session.session, in_note)
+    VALUES (in_project, in_mark, in_session, in_note)
     ON CONFLICT (project, md5(name)) DO UPDATE SET session = EXCLUDED.session, note = EXCLUDED.note;
   END IF;
-  RETURN in_session.last_seq + events_added;
+  RETURN ends_at;
 END $$;
 
 -- Outcomes: done, absent (no such session), moved (it does not end at in_after).
 CREATE FUNCTION @schema@.append_turn(
-  in_project text, in_operation uuid, in_session integer, in_after bigint,
-  in_kinds text[], in_events text[], in_added bigint[], in_opens text[], in_previews text[],
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint,
+  in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
   in_agent text, in_model text,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
   in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text,
   OUT outcome text, OUT first_seq bigint, OUT last_seq bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-  found_session @schema@.sessions;
-  done bigint[];
+  done bigint[] := @schema@.answer_of(in_project, in_operation, in_repeated);
 BEGIN
-  SELECT * INTO found_session FROM @schema@.sessions
-  WHERE project = in_project AND session = in_session FOR UPDATE;
-  -- Looked up under the lock, which an earlier try holds until it is known how it ended.
-  done := @schema@.answer_of(in_project, in_operation);
   IF done IS NOT NULL THEN
     outcome := 'done'; first_seq := done[1]; last_seq := done[2];
     RETURN;
   END IF;
-  IF found_session.session IS NULL THEN
-    outcome := 'absent';
-    RETURN;
-  END IF;
-  last_seq := found_session.last_seq;
-  IF in_after <> last_seq THEN
-    outcome := 'moved';
+  last_seq := @schema@.add_turn(in_project, in_session, in_after, in_kinds, in_events, in_added, in_opens,
+    in_previews, in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out,
+    in_mark, in_note);
+  IF last_seq IS NULL THEN
+    SELECT sessions.last_seq INTO last_seq FROM @schema@.sessions
+    WHERE project = in_project AND session = in_session;
+    outcome := CASE WHEN FOUND THEN 'moved' ELSE 'absent' END;
     RETURN;
   END IF;
   outcome := 'done';
-  first_seq := last_seq + 1;
-  last_seq := @schema@.add_turn(found_session, in_kinds, in_events, in_added, in_opens, in_previews,
-    in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out, in_mark, in_note);
+  first_seq := last_seq - cardinality(in_events) + 1;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[first_seq, last_seq]);
 END $$;
 
 -- Outcomes: done, marked (in_mark is set: by in_session, with in_note).
 CREATE FUNCTION @schema@.create_with(
-  in_project text, in_operation uuid, in_name text, in_worktree text, in_created_at text,
-  in_kinds text[], in_events text[], in_added bigint[], in_opens text[], in_previews text[],
+  in_project text, in_operation uuid, in_repeated boolean, in_name text, in_worktree text, in_created_at text,
+  in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
   in_agent text, in_model text,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
   in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text,
@@ -286,11 +290,10 @@ CREATE FUNCTION @schema@.create_with(
   OUT outcome text, OUT number integer, OUT note text)
 LANGUAGE plpgsql AS $$
 DECLARE
-  made @schema@.sessions;
   done bigint[];
 BEGIN
   PERFORM @schema@.lock_project(in_project);
-  done := @schema@.answer_of(in_project, in_operation);
+  done := @schema@.answer_of(in_project, in_operation, in_repeated);
   IF done IS NOT NULL THEN
     outcome := 'done'; number := done[1];
     RETURN;
@@ -300,8 +303,7 @@ BEGIN
   IF FOUND THEN RETURN; END IF;
   outcome := 'done';
   number := @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
-  SELECT * INTO made FROM @schema@.sessions WHERE project = in_project AND session = number;
-  PERFORM @schema@.add_turn(made, in_kinds, in_events, in_added, in_opens, in_previews,
+  PERFORM @schema@.add_turn(in_project, number, NULL, in_kinds, in_events, in_added, in_opens, in_previews,
     in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out, in_mark, in_note);
   INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
   SELECT in_project, number, after_seq, summary, created_at
@@ -314,8 +316,8 @@ END $$;
 -- Copies what stands up to in_at. Outcomes: done, absent, no_event, and changed where the session was cleared
 -- since its events were counted (in_generation; nothing where they were not, and in_at is the end).
 CREATE FUNCTION @schema@.fork_session(
-  in_project text, in_operation uuid, in_session integer, in_at bigint, in_generation bigint,
-  in_messages bigint, in_open text, in_preview text, in_agent text, in_model text,
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_at bigint, in_generation bigint,
+  in_messages bigint, in_open smallint, in_preview text, in_agent text, in_model text,
   in_name text, in_worktree text, in_created_at text,
   OUT outcome text, OUT number integer, OUT last_seq bigint)
 LANGUAGE plpgsql AS $$
@@ -326,7 +328,7 @@ BEGIN
   SELECT * INTO origin FROM @schema@.sessions
   WHERE project = in_project AND session = in_session FOR SHARE;
   PERFORM @schema@.lock_project(in_project);
-  done := @schema@.answer_of(in_project, in_operation);
+  done := @schema@.answer_of(in_project, in_operation, in_repeated);
   IF done IS NOT NULL THEN
     outcome := 'done'; number := done[1];
     RETURN;
@@ -362,11 +364,13 @@ BEGIN
 END $$;
 
 -- Says whether there was such a session.
-CREATE FUNCTION @schema@.delete_session(in_project text, in_operation uuid, in_session integer) RETURNS boolean
+CREATE FUNCTION @schema@.delete_session(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer)
+RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
-  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN true; END IF;
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
   DELETE FROM @schema@.sessions WHERE project = in_project AND session = in_session;
   IF NOT FOUND THEN RETURN false; END IF;
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
@@ -378,13 +382,15 @@ END $$;
 
 -- Says whether there is such a session. To clear again clears nothing more, unless somebody has appended since:
 -- so this too is done once.
-CREATE FUNCTION @schema@.clear_session(in_project text, in_operation uuid, in_session integer) RETURNS boolean
+CREATE FUNCTION @schema@.clear_session(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer)
+RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
   IF NOT FOUND THEN RETURN false; END IF;
-  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN true; END IF;
-  UPDATE @schema@.sessions SET last_seq = 0, messages = 0, open_message = 'nothing', preview = NULL,
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
+  UPDATE @schema@.sessions SET last_seq = 0, messages = 0, open_message = 1, preview = NULL,
     agent = NULL, model = NULL, completed = NULL, generation = generation + 1
   WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
@@ -395,13 +401,13 @@ END $$;
 
 -- Says whether there is such a session.
 CREATE FUNCTION @schema@.add_tokens(
-  in_project text, in_operation uuid, in_session integer, in_tokens_in bigint, in_tokens_out bigint)
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_tokens_in bigint, in_tokens_out bigint)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
   IF NOT FOUND THEN RETURN false; END IF;
-  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN true; END IF;
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
   UPDATE @schema@.sessions SET
     tokens_in = @schema@.plus(tokens_in, in_tokens_in), tokens_out = @schema@.plus(tokens_out, in_tokens_out)
   WHERE project = in_project AND session = in_session;
@@ -432,13 +438,13 @@ END $$;
 
 -- Outcomes: done, none (there was no such summary), absent.
 CREATE FUNCTION @schema@.remove_compaction(
-  in_project text, in_operation uuid, in_session integer, in_after_seq bigint)
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after_seq bigint)
 RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
   IF NOT FOUND THEN RETURN 'absent'; END IF;
-  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN 'done'; END IF;
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN 'done'; END IF;
   DELETE FROM @schema@.compactions
   WHERE project = in_project AND session = in_session AND after_seq = in_after_seq;
   IF NOT FOUND THEN RETURN 'none'; END IF;
@@ -447,12 +453,13 @@ BEGIN
 END $$;
 
 -- Says whether there was such a mark.
-CREATE FUNCTION @schema@.remove_mark(in_project text, in_operation uuid, in_name text) RETURNS boolean
+CREATE FUNCTION @schema@.remove_mark(
+  in_project text, in_operation uuid, in_repeated boolean, in_name text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM @schema@.marks
   WHERE project = in_project AND md5(name) = md5(in_name) AND name = in_name FOR UPDATE;
-  IF @schema@.answer_of(in_project, in_operation) IS NOT NULL THEN RETURN true; END IF;
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
   DELETE FROM @schema@.marks WHERE project = in_project AND md5(name) = md5(in_name) AND name = in_name;
   IF NOT FOUND THEN RETURN false; END IF;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
