@@ -29,7 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(30);
 /// The waits between attempts, from the first to those that follow each other until patience ends.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// A statement with its values. It may be run more than once.
 pub(super) struct Call {
