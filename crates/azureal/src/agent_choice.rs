@@ -17,22 +17,32 @@ pub(crate) struct AgentChoice {
     pub(crate) program: PathBuf,
 }
 
-/// Chooses the agent: what the command line says, else the session's last one, else the first that is
-/// installed, else the one that is built in, and says so.
-pub(crate) fn choose(
-    agent: Option<&str>,
-    model: Option<&str>,
-    last_agent: Option<&str>,
-) -> Result<AgentChoice, Failure> {
-    let (agent, model) = match (agent, model) {
+/// Who is wanted, by whom.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    /// On the command line.
+    pub(crate) agent: Option<&'a str>,
+    pub(crate) model: Option<&'a str>,
+    /// By the session: who answered last.
+    pub(crate) last_agent: Option<&'a str>,
+    /// By the configuration, where nobody else says it.
+    pub(crate) configured_agent: Option<&'a str>,
+    pub(crate) configured_model: Option<&'a str>,
+}
+
+/// Chooses the agent: what the command line says, else the session's last one, else the configured one, else the
+/// first that is installed, else the one that is built in, and says so.
+pub(crate) fn choose(wanted: &Wanted<'_>) -> Result<AgentChoice, Failure> {
+    let (agent, model) = match (wanted.agent, wanted.model) {
         (Some(name), None) => named(name)?,
         (Some(name), Some(model)) => with_model(name, model)?,
         (None, Some(model)) => {
             let choice = registry::for_model(model)?;
             (choice.agent, choice.model)
         }
-        (None, None) => (usual(last_agent), None),
+        (None, None) => (usual(wanted)?, None),
     };
+    let model = model.or_else(|| configured_model(agent, wanted));
     let program = program_of(agent).ok_or_else(|| {
         Failure::new("not_installed", format!("{} is not installed: it is not on the PATH", agent.name()))
             .with_hint("install it, or name another with `-a`; `azureal agents` shows which there are")
@@ -62,9 +72,24 @@ fn with_model(name: &str, model: &str) -> Result<(&'static dyn Agent, Option<Str
     Ok((agent, choice.model))
 }
 
-fn usual(last_agent: Option<&str>) -> &'static dyn Agent {
-    if let Some(agent) = last_agent.and_then(|name| registry::find(name).ok()) {
-        return agent;
+/// Returns the configured model, if it is one of this agent's.
+fn configured_model(agent: &dyn Agent, wanted: &Wanted<'_>) -> Option<String> {
+    let model = wanted.configured_model?;
+    match registry::for_model(model) {
+        Ok(choice) if choice.agent.name() == agent.name() => choice.model,
+        // Nobody here has heard of it, but somebody says whose it is.
+        Err(_) if wanted.configured_agent == Some(agent.name()) => Some(model.to_owned()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+fn usual(wanted: &Wanted<'_>) -> Result<&'static dyn Agent, Failure> {
+    let mut named = [wanted.last_agent, wanted.configured_agent].into_iter().flatten();
+    if let Some(agent) = named.find_map(|name| registry::find(name).ok()) {
+        return Ok(agent);
+    }
+    if let Some(model) = wanted.configured_model {
+        return Ok(registry::for_model(model)?.agent);
     }
     let installed = registry::all().iter().copied().find(|agent| program_of(*agent).is_some());
     // The built-in one is always there, and the last of them.
@@ -72,7 +97,7 @@ fn usual(last_agent: Option<&str>) -> &'static dyn Agent {
     if agent.program() == Program::Ourselves {
         tell("no agent is installed, so the built-in offline agent answers; it has no model behind it");
     }
-    agent
+    Ok(agent)
 }
 
 impl From<UnknownAgent> for Failure {
@@ -124,6 +149,25 @@ mod tests {
         assert_eq!(on_path("x", Some(&path)), Some(second.join("x")));
         assert_eq!(on_path("a", Some(folder.path().as_os_str())), None, "a folder is no program");
         assert_eq!(on_path("x", None), None);
+    }
+
+    #[test]
+    fn what_is_configured_counts_where_nobody_says_otherwise() {
+        let chosen = |wanted: Wanted<'_>| {
+            let agent = usual(&wanted).unwrap();
+            (agent.name(), configured_model(agent, &wanted))
+        };
+        let configured =
+            |agent, model| Wanted { configured_agent: agent, configured_model: model, ..Wanted::default() };
+        assert_eq!(chosen(configured(Some("codex"), None)), ("codex", None));
+        assert_eq!(chosen(configured(None, Some("opus"))), ("claude", Some("opus".into())));
+        assert_eq!(chosen(configured(Some("codex"), Some("own"))), ("codex", Some("own".into())));
+        let last = |last_agent| Wanted { last_agent: Some(last_agent), ..configured(None, Some("opus")) };
+        assert_eq!(chosen(last("codex")), ("codex", None), "it is no model of this one");
+        assert_eq!(chosen(last("claude")), ("claude", Some("opus".into())));
+        assert_eq!(chosen(configured(None, Some("claude/x"))), ("claude", Some("x".into())));
+        let unknown = usual(&configured(None, Some("unheard-of"))).err().unwrap();
+        assert_eq!(unknown.kind(), "unknown_agent");
     }
 
     #[test]

@@ -7,12 +7,13 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    agents, cancel, completions, context, demo, export, fork, import, list, offline, ps, rename, rm, run,
-    show,
+    agents, cancel, completions, config, context, demo, export, fork, import, list, offline, ps, rename, rm,
+    run, show, trust,
 };
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::place::Place;
+use crate::project::Project;
 use crate::recovery::{recover, running};
 
 /// One conversation, any agent
@@ -89,6 +90,8 @@ enum Command {
     Ps(ps::Args),
     Cancel(cancel::Args),
     Agents(agents::Args),
+    Config(config::Args),
+    Trust(trust::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     #[command(name = azureal_agents::offline::SUBCOMMAND, hide = true)]
@@ -131,6 +134,15 @@ impl Cli {
         match &command {
             Command::Agents(args) => return agents::run(args, &mut out).and_then(|()| out.flush()),
             Command::Demo(args) => return demo::run(args, &mut out),
+            // What is configured and trusted does not depend on a store.
+            Command::Config(args) => {
+                return config::run(args, &Project::around(Path::new(".")), &mut out)
+                    .and_then(|()| out.flush());
+            }
+            Command::Trust(args) => {
+                return trust::run(args, &Project::around(Path::new(".")), &mut out)
+                    .and_then(|()| out.flush());
+            }
             _ => {}
         }
         let place = Place::open(global.store.as_deref().map(Path::new))?;
@@ -154,6 +166,8 @@ impl Cli {
                 // Done above.
                 Command::Run(_)
                 | Command::Agents(_)
+                | Command::Config(_)
+                | Command::Trust(_)
                 | Command::Demo(_)
                 | Command::Completions(_)
                 | Command::Offline(_) => Ok(()),

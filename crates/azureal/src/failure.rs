@@ -83,6 +83,13 @@ impl Failure {
         self
     }
 
+    /// Says what it is about.
+    #[must_use]
+    pub(crate) fn about(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// Says that what was written went to this file and not to standard output.
     #[must_use]
     pub(crate) fn in_file(mut self, path: &Path) -> Self {

@@ -1,18 +1,30 @@
 //! Ctrl-C, and the other ways to ask a program to end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use azureal_engine::Controls;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::Failure;
 
-/// Hears signals: the first during a turn cancels it; a second one, or one outside of a turn, ends the program.
+/// What the first signal does.
+type Reaction = Box<dyn FnOnce() + Send>;
+
+/// Hears signals: the first while something goes on ends that; a second one, or one at another time, ends the program.
 pub(crate) struct Interrupts {
-    turn: Arc<Mutex<Option<Controls>>>,
+    reaction: Arc<Mutex<Option<Reaction>>>,
+}
+
+/// Says whether an interrupt has come.
+pub(crate) struct Interrupted(Arc<AtomicBool>);
+
+impl Interrupted {
+    pub(crate) fn has_happened(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 impl Interrupts {
@@ -20,31 +32,39 @@ impl Interrupts {
     pub(crate) fn listen() -> Result<Self, Failure> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
             .map_err(|error| Failure::new("signals", format!("signals cannot be heard: {error}")))?;
-        let turn: Arc<Mutex<Option<Controls>>> = Arc::default();
-        let heard = Arc::clone(&turn);
+        let reaction: Arc<Mutex<Option<Reaction>>> = Arc::default();
+        let heard = Arc::clone(&reaction);
         thread::spawn(move || {
             for signal in signals.forever() {
-                match lock(&heard).take() {
-                    Some(controls) => controls.cancel(),
+                let reaction = lock(&heard).take();
+                match reaction {
+                    // On a thread of its own, so that a second signal is heard while it takes its time.
+                    Some(react) => drop(thread::spawn(react)),
                     // What is printed so far is in the spool: the next start stores it.
                     None => drop(emulate_default_handler(signal)),
                 }
             }
         });
-        Ok(Self { turn })
+        Ok(Self { reaction })
     }
 
-    /// From now on the first signal cancels this turn.
-    pub(crate) fn cancel(&self, controls: Controls) {
-        *lock(&self.turn) = Some(controls);
+    /// From now on the first signal does this.
+    pub(crate) fn on_interrupt(&self, react: impl FnOnce() + Send + 'static) -> Interrupted {
+        let happened = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&happened);
+        *lock(&self.reaction) = Some(Box::new(move || {
+            noted.store(true, Ordering::SeqCst);
+            react();
+        }));
+        Interrupted(happened)
     }
 
-    /// The turn is over.
+    /// What went on is over.
     pub(crate) fn rest(&self) {
-        *lock(&self.turn) = None;
+        *lock(&self.reaction) = None;
     }
 }
 
-fn lock(turn: &Mutex<Option<Controls>>) -> MutexGuard<'_, Option<Controls>> {
-    turn.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(reaction: &Mutex<Option<Reaction>>) -> MutexGuard<'_, Option<Reaction>> {
+    reaction.lock().unwrap_or_else(PoisonError::into_inner)
 }

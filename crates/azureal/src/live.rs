@@ -2,29 +2,35 @@
 
 use azureal_core::agent::AgentOutput;
 use azureal_core::event::{Complete, ToolCall, ToolResult};
-use azureal_core::{Event, Seq, StoredEvent, Tool, visible, visible_line};
-use azureal_engine::Ingested;
+use azureal_core::{Event, OnFailure, Seq, StoredEvent, Tool, visible, visible_line};
+use azureal_engine::{CommandProgress, CommandRun, Ingested};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::event_line::{Content, EventLine};
 use crate::failure::Failure;
-use crate::output::{Output, alarm, on_stderr, tell};
+use crate::output::{Output, alarm, counted, on_stderr, tell, warning};
 use crate::spinner::Spinner;
-use crate::transcript::{Text, Transcript};
+use crate::transcript::{Text, Transcript, duration};
+use crate::turn::Keep;
 
 /// How much of what a tool call is about is shown.
 const ABOUT_CHARS: usize = 100;
+/// How much is shown of the names of the commands that run.
+const LABEL_CHARS: usize = 60;
 
 /// Shows a turn: text as it is written, a line for every tool call once its outcome is known.
 pub(crate) struct Live<'a> {
     out: &'a mut Output,
     agent: &'static str,
+    keep: Keep,
     spinner: Spinner,
     /// What was shown of a text that is not finished.
     open: String,
     /// Whether the cursor stands behind something.
     in_line: bool,
+    /// The context commands that have not ended yet, by their names.
+    commands: Vec<String>,
     /// The calls that have no result yet, by their ids.
     calls: Vec<(String, String)>,
     /// How many events of the agent were shown.
@@ -45,13 +51,15 @@ struct LiveLine<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub(crate) fn new(out: &'a mut Output, agent: &'static str) -> Self {
+    pub(crate) fn new(out: &'a mut Output, agent: &'static str, keep: Keep) -> Self {
         Self {
             out,
             agent,
+            keep,
             spinner: Spinner::start(agent),
             open: String::new(),
             in_line: false,
+            commands: Vec::new(),
             calls: Vec::new(),
             events: 0,
             last_error: None,
@@ -76,6 +84,51 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
+    /// Shows how far the context commands are: on a terminal those that run, and how long each took.
+    pub(crate) fn command(&mut self, progress: &CommandProgress) {
+        match progress {
+            CommandProgress::Began(names) => {
+                self.commands.clone_from(names);
+                self.spinner.label(&self.waiting_for_commands());
+            }
+            CommandProgress::Ended(run) => {
+                let ended = self.commands.iter().position(|name| *name == run.command.name);
+                ended.map(|index| self.commands.remove(index));
+                self.ended(run);
+                if self.commands.is_empty() {
+                    self.spinner.label(self.agent);
+                } else {
+                    self.spinner.relabel(&self.waiting_for_commands());
+                }
+            }
+            CommandProgress::Survived(count) => {
+                self.tell(&warning(&format!(
+                    "{} of the context commands could not be ended",
+                    counted(*count as u64, "child process")
+                )));
+            }
+        }
+    }
+
+    fn ended(&mut self, run: &CommandRun) {
+        let name = visible_line(&run.command.name);
+        match (run.failure(), run.command.on_failure) {
+            (None, _) if self.spinner.is_seen() => {
+                let took = duration(u64::try_from(run.duration.as_millis()).unwrap_or(u64::MAX));
+                self.tell(&on_stderr().quiet(&format!("✓ {name} {took}")));
+            }
+            (Some(why), OnFailure::Warn) => {
+                self.tell(&warning(&format!("the context command `{name}` failed: {why}")));
+            }
+            // One that must not fail is told as the reason why the turn does not begin.
+            (None, _) | (Some(_), OnFailure::Ignore | OnFailure::Fail) => {}
+        }
+    }
+
+    fn waiting_for_commands(&self) -> String {
+        format!("context: {}", shortened_to(LABEL_CHARS, &self.commands.join(", ")))
+    }
+
     /// Shows what a line of the agent says.
     pub(crate) fn take(&mut self, output: &AgentOutput) -> Result<(), Failure> {
         match output {
@@ -97,6 +150,12 @@ impl<'a> Live<'a> {
             }
             AgentOutput::Usage(_) => Ok(()),
         }
+    }
+
+    /// Ends with what was shown: the rest is told elsewhere.
+    pub(crate) fn leave(mut self) -> Result<(), Failure> {
+        self.end_line()?;
+        self.out.flush()
     }
 
     /// Shows an event of the agent.
@@ -173,12 +232,17 @@ impl<'a> Live<'a> {
         }
         let complete = Event::Complete(ingested.complete.clone());
         if self.out.is_json() {
-            let at = ingested.appended.map(|appended| (appended.first, appended.last));
+            let at = ingested.appended.filter(|_| self.keep != Keep::Nothing);
+            let at = at.map(|appended| (appended.first, appended.last));
             return self.write_event(&complete, at);
         }
         self.spinner.hide();
         self.out.flush()?;
-        tell(&closing(ingested, &ingested.complete));
+        let place = match self.keep {
+            Keep::Session | Keep::NewSession => ingested.session.to_string(),
+            Keep::Nothing => "nothing was stored".to_owned(),
+        };
+        tell(&closing(&place, &ingested.complete));
         Ok(())
     }
 
@@ -221,14 +285,18 @@ impl<'a> Live<'a> {
 }
 
 /// One line on how the turn ended, how long it took and what it used.
-fn closing(ingested: &Ingested, complete: &Complete) -> String {
+fn closing(place: &str, complete: &Complete) -> String {
     let mut transcript = Transcript::new(on_stderr(), Text::Visible);
     let text = transcript.event(&Event::Complete(complete.clone()));
-    format!("{} · {}", text.trim_end(), ingested.session)
+    format!("{} · {place}", text.trim_end())
 }
 
 fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(ABOUT_CHARS).collect();
+    shortened_to(ABOUT_CHARS, text)
+}
+
+fn shortened_to(chars: usize, text: &str) -> String {
+    let mut short: String = text.chars().take(chars).collect();
     if short.len() < text.len() {
         short.push('…');
     }

@@ -3,12 +3,16 @@
 mod agent_choice;
 mod cli;
 mod commands;
+mod config;
+mod confirm;
+mod context_settings;
 mod event_line;
 mod export;
 mod failure;
 mod import;
 mod interrupts;
 mod live;
+mod orphan;
 mod output;
 mod pages;
 mod place;

@@ -211,7 +211,12 @@ pub(crate) fn tell(line: &str) {
 
 /// Tells of something that the user should know and that stopped nothing, in one line.
 pub(crate) fn warn(message: &str) {
-    tell(&format!("{} {}", emphasis("warning:"), visible_line(message)));
+    tell(&warning(message));
+}
+
+/// Returns a line that tells of something that stopped nothing.
+pub(crate) fn warning(message: &str) -> String {
+    format!("{} {}", emphasis("warning:"), visible_line(message))
 }
 
 #[cfg(test)]

@@ -50,6 +50,11 @@ impl Place {
         Ok(Self { store, project, store_file: file })
     }
 
+    /// Returns the same place with a store that is empty, and gone afterwards.
+    pub(crate) fn ephemeral(&self) -> Self {
+        Self { store: Arc::new(MemoryStore::default()), project: self.project.clone(), store_file: None }
+    }
+
     /// Returns where the output of running turns is kept; nothing for a store in memory.
     ///
     /// The project's store has the folder `spool` beside it, every other file one that is called after

@@ -17,14 +17,22 @@ use crate::output::{tell, warn};
 /// How long a program in front of the pipe may take to say its first word when there is an argument.
 const PATIENCE: Duration = Duration::from_millis(300);
 
+/// What a prompt may have, in bytes: as much as any agent takes. However it is escaped, a store takes it too.
+const LARGEST: usize = 10 << 20;
+
 /// Puts the prompt together: the argument, and what comes on standard input as a block of its own after it.
 pub(crate) fn gather(argument: Option<&str>) -> Result<String, Failure> {
     let argument = argument.filter(|argument| !argument.trim().is_empty());
     let piped = read_stdin(argument.is_some())?;
-    join(argument, &piped).ok_or_else(|| {
+    let prompt = join(argument, &piped).ok_or_else(|| {
         Failure::usage("there is no prompt")
             .with_hint("say it as in `azureal run \"What does this do?\"`, or send it on standard input")
-    })
+    })?;
+    if prompt.len() > LARGEST {
+        return Err(Failure::new("too_long", format!("the prompt is longer than {} MiB", LARGEST >> 20))
+            .with_hint("name the file in the prompt instead, so that the agent reads what it needs"));
+    }
+    Ok(prompt)
 }
 
 /// The end of the last line belongs to the pipe, not to what was said.
@@ -50,6 +58,8 @@ fn read_stdin(has_argument: bool) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     stdin
         .lock()
+        // One more than there may be, so that it is seen to be too long.
+        .take(LARGEST as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::new("input", format!("standard input cannot be read: {error}")))?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| {

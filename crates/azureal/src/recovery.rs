@@ -10,6 +10,7 @@ use azureal_process::ProcessIdentity;
 
 use crate::output::{tell, warn};
 use crate::place::Place;
+use crate::turn::kept;
 
 /// Stores what can be stored, tells of it in a line each, and returns what was found.
 ///
@@ -42,6 +43,9 @@ fn report(found: &Recovered) {
                 name(turn),
                 who(turn)
             ));
+            if let Some(path) = &ingested.kept {
+                warn(&kept(path));
+            }
         }
         Recovered::Orphan(turn, process) => tell(&format!(
             "the turn of {0} goes on without its azureal: {1}, process {2}; it is stored when it has ended, \

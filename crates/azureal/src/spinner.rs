@@ -60,12 +60,20 @@ impl Spinner {
         self.change(|state| state.turns = true);
     }
 
-    /// Says what is waited for.
+    /// Says what is waited for from now on.
     pub(crate) fn label(&self, label: &str) {
-        self.change(|state| {
-            state.label = visible_line(label).into_owned();
-            state.since = Instant::now();
-        });
+        self.change(|state| state.since = Instant::now());
+        self.relabel(label);
+    }
+
+    /// Says what is still waited for.
+    pub(crate) fn relabel(&self, label: &str) {
+        self.change(|state| state.label = visible_line(label).into_owned());
+    }
+
+    /// Says whether anybody sees it.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.shared.is_some()
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {

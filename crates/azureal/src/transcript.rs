@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use azureal_core::event::{Complete, MessageEvent, Outcome};
+use azureal_core::event::{CommandRecord, Complete, MessageEvent, Outcome, SystemMessage};
 use azureal_core::{
     Block, Event, Json, OutputPart, Role, StoredEvent, Tool, ToolOutput, visible, visible_line,
 };
@@ -59,7 +59,12 @@ impl Transcript {
             Event::AssistantText(said) if said.subagent.is_none() => {
                 self.said(&mut out, Speaker::Assistant, &said.text);
             }
-            Event::SystemMessage(system) => self.said(&mut out, Speaker::System, &system.content),
+            Event::SystemMessage(system) => {
+                self.said(&mut out, Speaker::System, &system.content);
+                if let Some(taken) = context_taken(system) {
+                    self.note(&mut out, &taken);
+                }
+            }
             Event::Message(MessageEvent { role, content }) => {
                 for block in content {
                     self.block(&mut out, *role, block);
@@ -231,6 +236,30 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
+/// Says when the context in a system message was taken, and by which commands; nothing if it has none.
+fn context_taken(system: &SystemMessage) -> Option<String> {
+    let commands = system.context_commands.as_deref().unwrap_or_default();
+    if system.context_executed_at.is_none() && commands.is_empty() {
+        return None;
+    }
+    let mut text = "context taken".to_owned();
+    if let Some(at) = &system.context_executed_at {
+        text.push_str(&format!(" {at}"));
+    }
+    let commands: Vec<String> = commands
+        .iter()
+        .map(|CommandRecord { name, command, exit_code, duration_ms }| {
+            let name = if name == command { String::new() } else { format!("{name}: ") };
+            let code = exit_code.filter(|code| *code != 0).map(|code| format!(", exit code {code}"));
+            format!("{name}`{command}` ({}{})", duration(*duration_ms), code.unwrap_or_default())
+        })
+        .collect();
+    if !commands.is_empty() {
+        text.push_str(&format!(" by {}", commands.join("; ")));
+    }
+    Some(text)
+}
+
 /// Returns what stands above somebody's words.
 pub(crate) fn heading(role: Role) -> &'static str {
     match role {
@@ -363,6 +392,38 @@ mod tests {
         More
         "
         );
+    }
+
+    #[test]
+    fn a_system_message_says_when_its_context_was_taken() {
+        let record = |name: &str, command: &str, exit_code, duration_ms| CommandRecord {
+            name: name.into(),
+            command: command.into(),
+            exit_code,
+            duration_ms,
+        };
+        let system = Event::SystemMessage(SystemMessage {
+            content: "Be brief.".into(),
+            context_executed_at: Some("2026-01-31T09:30:00Z".into()),
+            context_commands: Some(vec![
+                record("Git", "git status\n--short", Some(0), 120),
+                record("exit 1", "exit 1", Some(1), 3),
+            ]),
+        });
+        let plain =
+            Event::SystemMessage(SystemMessage { content: "Later.".into(), ..SystemMessage::default() });
+        insta::assert_snapshot!(transcript(&[system, Event::user("Hi"), plain]), @r"
+        ## System
+        Be brief.
+
+        [context taken 2026-01-31T09:30:00Z by Git: `git status␊--short` (0.1 s); `exit 1` (0.0 s, exit code 1)]
+
+        ## User
+        Hi
+
+        ## System
+        Later.
+        ");
     }
 
     #[test]

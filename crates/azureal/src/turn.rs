@@ -8,7 +8,7 @@ use std::time::Duration;
 use azureal_core::agent::{AgentOutput, Permission};
 use azureal_core::event::Outcome;
 use azureal_core::{Event, Page, Seq, SessionId, SessionStore};
-use azureal_engine::{Driver, Ingested, Notice, Setup, Spools, Watcher};
+use azureal_engine::{Briefing, CommandProgress, Driver, Ingested, Notice, Setup, Spools, Watcher};
 use futures_executor::block_on;
 
 use crate::agent_choice::AgentChoice;
@@ -28,10 +28,26 @@ pub(crate) struct Ask<'a> {
     pub(crate) prompt: &'a str,
     pub(crate) permission: Option<Permission>,
     pub(crate) timeout: Option<Duration>,
+    /// What the agent is told besides the history.
+    pub(crate) briefing: &'a Briefing,
+    pub(crate) keep: Keep,
+}
+
+/// What is kept of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It goes to a session that there was before.
+    Session,
+    /// It goes to a session that was made for it, which goes again if the turn does not begin.
+    NewSession,
+    /// Nothing: the session is gone with the store.
+    Nothing,
 }
 
 /// What the driver says while it drives.
 enum Heard {
+    Command(CommandProgress),
+    NotGathered(String),
     Began(Watcher),
     Told(String),
 }
@@ -58,15 +74,19 @@ pub(crate) fn take_turn(
         directory,
         in_git: place.project.is_in_git(),
         timeout: ask.timeout,
+        briefing: ask.briefing,
     });
-    let mut live = Live::new(out, ask.choice.agent.name());
+    let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
+    let mut not_gathered = None;
     let mut shown = live.prompt(ask.prompt);
-    interrupts.cancel(controls);
+    interrupts.on_interrupt(move || controls.cancel());
     let driven = thread::scope(|scope| {
         let (sender, heard) = mpsc::channel();
         let driving = scope.spawn(move || {
             driver.run(ask.prompt, &mut |notice| {
                 let heard = match notice {
+                    Notice::Command(progress) => Heard::Command(progress.clone()),
+                    Notice::NotGathered(why) => Heard::NotGathered(why.to_owned()),
                     Notice::Began { watcher, .. } => Heard::Began(watcher),
                     Notice::Tell(text) => Heard::Told(text.to_owned()),
                     Notice::Stored(_) => return,
@@ -77,6 +97,8 @@ pub(crate) fn take_turn(
         });
         for heard in heard {
             match heard {
+                Heard::Command(progress) => live.command(&progress),
+                Heard::NotGathered(why) => not_gathered = Some(why),
                 Heard::Began(watcher) if shown.is_ok() => shown = watch(watcher, &mut live, ask, directory),
                 Heard::Began(_) => {}
                 Heard::Told(text) => live.tell(&azureal_core::visible(&text)),
@@ -93,17 +115,25 @@ pub(crate) fn take_turn(
         }
         Ok(None) | Err(_) => return Err(Failure::new("failed", "the turn was lost")),
     };
+    if let Some(why) = not_gathered.filter(|_| ask.keep != Keep::Session) {
+        return Err(not_begun(place, ask, &ingested, &why));
+    }
     // Before any complaint of the output: the turn is stored, whoever reads it.
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
     live.end(&ingested)?;
     if let Some(path) = &ingested.kept {
-        warn(&format!("not all that was printed could be read; it is kept as {}", path.display()));
+        warn(&kept(path));
     }
-    match failure_of(&ingested, &live) {
+    match failure_of(&ingested, ask, &live) {
         Some(failure) => Err(failure),
         None => Ok(ingested),
     }
+}
+
+/// Says where the output lies that could not be stored whole.
+pub(crate) fn kept(path: &Path) -> String {
+    format!("not all that was printed could be stored; it is kept as {}", path.display())
 }
 
 /// Shows what a run prints until it has ended.
@@ -155,25 +185,48 @@ fn show_rest(store: &dyn SessionStore, ingested: &Ingested, live: &mut Live<'_>)
     Ok(())
 }
 
-fn failure_of(ingested: &Ingested, live: &Live<'_>) -> Option<Failure> {
+/// Says why a turn did not begin, and takes back the session that was made for it.
+fn not_begun(place: &Place, ask: &Ask<'_>, ingested: &Ingested, why: &str) -> Failure {
+    if ask.keep == Keep::NewSession
+        && let Err(error) = block_on(place.store.delete(ask.session))
+    {
+        warn(&format!("{} was made for this turn and could not be deleted: {error}", ask.session));
+    }
+    let failure = match ingested.complete.outcome {
+        Some(Outcome::Cancelled) => Failure::cancelled("cancelled while the context commands ran"),
+        Some(Outcome::Timeout) => Failure::new("timeout", "the context commands took too long"),
+        _ => Failure::new("context", why),
+    };
+    failure.with_hint("the agent was not asked, and nothing was stored")
+}
+
+fn failure_of(ingested: &Ingested, ask: &Ask<'_>, live: &Live<'_>) -> Option<Failure> {
     let session = ingested.session;
     let why = live.last_error().map(|error| format!(": {error}")).unwrap_or_default();
-    let shown = format!("`azureal show {session}` shows what came, and the session can go on");
+    let (turn, shown) = match ask.keep {
+        Keep::Session | Keep::NewSession => (
+            format!("the turn of {session}"),
+            format!("`azureal show {session}` shows what came, and the session can go on"),
+        ),
+        Keep::Nothing => ("the turn".to_owned(), "nothing of it was stored".to_owned()),
+    };
     match ingested.complete.outcome {
         Some(Outcome::Done) => None,
         None if ingested.complete.success => None,
         Some(Outcome::Cancelled) => {
-            Some(Failure::cancelled(format!("the turn of {session} was cancelled")).with_hint(shown))
+            Some(Failure::cancelled(format!("{turn} was cancelled")).with_hint(shown))
         }
         Some(Outcome::Timeout) => {
-            Some(Failure::new("timeout", format!("the turn of {session} took too long")).with_hint(shown))
+            let limit = ask
+                .timeout
+                .map_or_else(String::new, |limit| format!(": longer than {} s", limit.as_secs_f64()));
+            Some(Failure::new("timeout", format!("{turn} took too long{limit}")).with_hint(shown))
         }
-        Some(Outcome::Interrupted) => Some(
-            Failure::new("interrupted", format!("the turn of {session} was interrupted{why}"))
-                .with_hint(shown),
-        ),
+        Some(Outcome::Interrupted) => {
+            Some(Failure::new("interrupted", format!("{turn} was interrupted{why}")).with_hint(shown))
+        }
         Some(Outcome::Failed) | None => {
-            Some(Failure::new("failed", format!("the turn of {session} failed{why}")).with_hint(shown))
+            Some(Failure::new("failed", format!("{turn} failed{why}")).with_hint(shown))
         }
     }
 }

@@ -59,7 +59,7 @@ impl ContextBuilder {
     /// Begins with the session's system message and the newest summary, where there are such.
     pub fn new(system: Option<&str>, summary: Option<&str>) -> Self {
         let mut context = Self::default();
-        if let Some(content) = system {
+        if let Some(content) = system.filter(|content| !content.is_empty()) {
             context.section("## System message\n", content);
         }
         if let Some(summary) = summary {
@@ -77,7 +77,8 @@ impl ContextBuilder {
                 if !self.text.is_empty() {
                     self.record();
                 }
-                if let Some(text) = system_text(event) {
+                // One that only records commands that left nothing has nothing to say.
+                if let Some(text) = system_text(event).filter(|text| !text.is_empty()) {
                     self.section("## System message\n", &text);
                 }
             }
@@ -298,6 +299,13 @@ impl ContextFrame {
             frame.session = SESSION.wrap(session_context);
         }
         frame
+    }
+
+    /// Puts the frame of a turn together that nothing is stored of: what there is to tell stands in front of the
+    /// prompt as it is. There is no history that it could be taken for, and nothing to take it off for.
+    pub fn plain(context: &str, prompt: &str) -> Self {
+        let turn = if context.is_empty() { String::new() } else { format!("{context}\n\n") };
+        Self { session: String::new(), turn, prompt: prompt.to_owned() }
     }
 
     /// Returns the frame as one text.

@@ -8,6 +8,7 @@
 //! - [`Message`] is a view of the log; [`fold()`] and [`events_of_message`] go between the two.
 //! - [`build_context`] says what the next agent is told, [`build_context_prompt`] puts it in front of a
 //!   prompt and [`strip_context`] takes it off.
+//! - [`system_message`] is what a session begins with: a prompt, and what its [`ContextCommand`]s printed.
 //! - [`compact_event`] says what of an event is kept.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
 //! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
@@ -26,6 +27,7 @@ mod message;
 mod session;
 mod session_context;
 mod session_store;
+mod system_message;
 mod tool;
 mod visible;
 
@@ -45,10 +47,11 @@ pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, Tally, Tokens,
     TurnTotals, normal_timestamp,
 };
-pub use session_context::{SessionContext, read_context, read_history};
+pub use session_context::{SessionContext, read_beginning, read_context, read_history};
 pub use session_store::{
     Appended, Damage, LARGEST_EVENT, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError,
     StoredEvent, Turn, WorktreeFilter, append_events, check_name,
 };
+pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};
 pub use tool::Tool;
 pub use visible::{acts_on_terminal, visible, visible_line};

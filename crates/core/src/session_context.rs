@@ -8,8 +8,8 @@ use futures_util::future;
 use crate::context::system_text;
 use crate::fold::{Open, Place};
 use crate::{
-    ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Message, NewSession, Page, Role, Seq,
-    SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent, Tokens, Turn, check_name,
+    Beginning, ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Message, NewSession, Page, Role,
+    Seq, SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent, Tokens, Turn, check_name,
     events_of_message,
 };
 
@@ -187,6 +187,16 @@ pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) ->
     Ok(context.finish())
 }
 
+/// Reads how a session begins: whether it has a system message, and context in that.
+pub async fn read_beginning<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+) -> Result<Beginning, StoreError> {
+    let page = store.read(id, Page::After(Seq::START, BEGINNING)).await?;
+    let events: Vec<Event> = page.iter().map(|stored| decode(id, stored)).collect();
+    Ok(Beginning::of(&events))
+}
+
 /// How a session's context begins.
 struct Opening {
     /// The session's system message, if its first event is one.
@@ -209,7 +219,7 @@ async fn read_opening<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Res
 }
 
 /// Says whether an event is part of a message.
-fn is_message(event: &Event) -> bool {
+pub(crate) fn is_message(event: &Event) -> bool {
     Open::default().place(event) != Place::Nowhere
 }
 

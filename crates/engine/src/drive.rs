@@ -2,14 +2,17 @@
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
 use azureal_core::event::Outcome;
-use azureal_core::{ContextFrame, Event, SessionId, SessionStore, read_context};
-use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stderr};
+use azureal_core::{ContextFrame, Event, SessionId, SessionStore};
+use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream};
 use futures_executor::block_on;
 
+use crate::context_commands::{CommandProgress, CommandStop};
+use crate::gather::{Briefing, Gather};
 use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
 use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 use crate::turn::{Effect, Input, Turn};
@@ -43,10 +46,16 @@ pub struct Setup<'a> {
     pub in_git: bool,
     /// How long a turn may take.
     pub timeout: Option<Duration>,
+    /// What the agent is told besides the history.
+    pub briefing: &'a Briefing,
 }
 
 /// What is going on, for whoever wants to know.
 pub enum Notice<'a> {
+    /// Something about the commands that gather the context of a turn.
+    Command(&'a CommandProgress),
+    /// The context of a turn cannot be had, or is not wanted any more: the turn does not begin.
+    NotGathered(&'a str),
     /// A run has begun; it can be watched from its first line.
     Began {
         /// The run's name.
@@ -69,6 +78,8 @@ enum Word {
     Input(Input),
     /// The agent's own name of the run, as soon as it says it.
     Named(String),
+    /// How far the commands are.
+    Command(CommandProgress),
 }
 
 /// Sends prompts and cancels to a driver that runs.
@@ -103,6 +114,8 @@ struct Run {
     spool: Spool,
     started: Instant,
     stopped: Option<Outcome>,
+    /// Ends the commands that gather its context.
+    gathering: CommandStop,
     child: Option<Child>,
 }
 
@@ -121,21 +134,44 @@ impl<'a> Driver<'a> {
         prompt: impl Into<String>,
         notice: &mut dyn FnMut(Notice<'_>),
     ) -> Option<Result<Ingested, IngestError>> {
-        let mut inputs = vec![Input::Submit(prompt.into())];
+        thread::scope(|scope| self.drive(scope, prompt.into(), notice));
+        self.last
+    }
+
+    fn drive<'scope>(
+        &mut self,
+        scope: &'scope Scope<'scope, '_>,
+        prompt: String,
+        notice: &mut dyn FnMut(Notice<'_>),
+    ) where
+        'a: 'scope,
+    {
+        let mut inputs = vec![Input::Submit(prompt)];
         loop {
             for input in std::mem::take(&mut inputs) {
+                if let Input::NotGathered(why) = &input {
+                    notice(Notice::NotGathered(why));
+                }
                 for effect in self.turn.step(input) {
-                    inputs.extend(self.perform(effect, notice));
+                    inputs.extend(self.perform(effect, scope, notice));
                 }
             }
             if !inputs.is_empty() {
                 continue;
             }
             if !self.turn.is_active() {
-                return self.last;
+                return;
             }
             match self.wait() {
-                Word::Input(input) => inputs.push(input),
+                Word::Input(input) => {
+                    // Somebody else may have ended the turn before there was an agent that could be ended.
+                    let is_gathered = matches!(input, Input::Gathered(_) | Input::NotGathered(_));
+                    if is_gathered && self.run.as_ref().is_some_and(|run| run.spool.is_cancelled()) {
+                        inputs.push(Input::Cancel);
+                    }
+                    inputs.push(input);
+                }
+                Word::Command(progress) => notice(Notice::Command(&progress)),
                 Word::Named(name) => {
                     // Only an aid for recovery; the turn goes on without it.
                     if let Err(error) = block_on(self.setup.store.note_run(self.setup.session, Some(&name))) {
@@ -164,9 +200,17 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn perform(&mut self, effect: Effect, notice: &mut dyn FnMut(Notice<'_>)) -> Option<Input> {
+    fn perform<'scope>(
+        &mut self,
+        effect: Effect,
+        scope: &'scope Scope<'scope, '_>,
+        notice: &mut dyn FnMut(Notice<'_>),
+    ) -> Option<Input>
+    where
+        'a: 'scope,
+    {
         match effect {
-            Effect::Gather(prompt) => Some(self.gather(&prompt)),
+            Effect::Gather(prompt) => self.gather(prompt, scope).err().map(Input::NotGathered),
             Effect::Start(frame) => Some(match self.start(frame, notice) {
                 Ok(()) => Input::Started,
                 Err(why) => Input::NotStarted(why),
@@ -174,11 +218,9 @@ impl<'a> Driver<'a> {
             Effect::Stop(outcome) => {
                 if let Some(run) = &mut self.run {
                     run.stopped = Some(outcome);
+                    run.gathering.stop();
                     if let Some(child) = &run.child {
-                        let report = child.stop(&Patience::default());
-                        if !report.survivors.is_empty() {
-                            notice(Notice::Tell("some processes of the agent could not be ended"));
-                        }
+                        end_all(child, notice);
                     }
                 }
                 None
@@ -194,25 +236,46 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn gather(&mut self, prompt: &str) -> Input {
+    /// Keeps the prompt, and begins to gather its context on a thread of its own, so that prompts and cancels are
+    /// heard meanwhile.
+    fn gather<'scope>(&mut self, prompt: String, scope: &'scope Scope<'scope, '_>) -> Result<(), String>
+    where
+        'a: 'scope,
+    {
+        let setup = self.setup;
+        let name = uuid::Uuid::new_v4().simple().to_string();
         let turn = SpooledTurn {
-            run: uuid::Uuid::new_v4().simple().to_string(),
-            session: self.setup.session.number(),
-            prompt: prompt.to_owned(),
-            agent: self.setup.agent.name().to_owned(),
-            model: self.setup.model.map(str::to_owned),
-            directory: self.setup.directory.to_owned(),
+            run: name.clone(),
+            session: setup.session.number(),
+            prompt: prompt.clone(),
+            agent: setup.agent.name().to_owned(),
+            model: setup.model.map(str::to_owned),
+            directory: setup.directory.to_owned(),
             started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         };
-        let spool = match self.setup.spools.begin(turn) {
-            Ok(spool) => spool,
-            Err(error) => return Input::NotGathered(error.to_string()),
-        };
-        self.run = Some(Run { spool, started: Instant::now(), stopped: None, child: None });
-        match block_on(read_context(self.setup.store, self.setup.session)) {
-            Ok(context) => Input::Gathered(ContextFrame::new(&context, "", prompt)),
-            Err(error) => Input::NotGathered(error.to_string()),
-        }
+        let spool = setup.spools.begin(turn).map_err(|error| error.to_string())?;
+        let stop = CommandStop::default();
+        let (gathering, cancel_note) = (stop.clone(), spool.cancel_note());
+        self.run = Some(Run { spool, started: Instant::now(), stopped: None, gathering, child: None });
+        let sender = self.sender.clone();
+        scope.spawn(move || {
+            let gather = Gather {
+                store: setup.store,
+                session: setup.session,
+                directory: setup.directory,
+                briefing: setup.briefing,
+                run: &name,
+                stop: &stop,
+                cancel_note: &cancel_note,
+            };
+            // The driver hears us until it has heard how this ended.
+            let gathered = gather.frame(&prompt, &mut |progress| drop(sender.send(Word::Command(progress))));
+            drop(sender.send(Word::Input(match gathered {
+                Ok(frame) => Input::Gathered(frame),
+                Err(error) => Input::NotGathered(error.to_string()),
+            })));
+        });
+        Ok(())
     }
 
     fn start(&mut self, frame: ContextFrame, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
@@ -236,7 +299,7 @@ impl<'a> Driver<'a> {
         }
         spawn.stdin = command.stdin;
         // A file, because it is there after us: the agent may outlive us and go on writing.
-        spawn.stderr = Stderr::File(run.spool.errors().map_err(text)?);
+        spawn.stderr = Stream::File(run.spool.errors().map_err(text)?);
         let child = spawn.start().map_err(|error| with_hint(&error))?;
         let process = child.identity().clone();
         let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
@@ -252,7 +315,7 @@ impl<'a> Driver<'a> {
         // need to know what it finds out.
         let (sender, waiting) = (self.sender.clone(), child.clone());
         let watcher = Watcher::open(run.spool.output_path(), setup.agent, Some(process)).ok();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             if let Some(name) = watcher.and_then(agent_name) {
                 drop(sender.send(Word::Named(name)));
             }
@@ -265,6 +328,13 @@ impl<'a> Driver<'a> {
 
     fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
         let Some(mut run) = self.run.take() else { return Input::Stored };
+        if let Some(child) = &run.child
+            && matches!(child.wait(), azureal_process::Exit::Signal(_))
+        {
+            // Somebody killed it, and perhaps only a wrapper: what it left would go on working unseen, and write
+            // to a file that is about to be removed.
+            end_all(child, notice);
+        }
         let exit = run.child.as_ref().map(|child| match child.wait() {
             azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
             azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
@@ -308,6 +378,14 @@ impl<'a> Driver<'a> {
     }
 }
 
+/// Ends an agent and everything that belongs to its run.
+fn end_all(child: &Child, notice: &mut dyn FnMut(Notice<'_>)) {
+    let report = child.stop(&Patience::default());
+    if !report.survivors.is_empty() {
+        notice(Notice::Tell("some processes of the agent could not be ended"));
+    }
+}
+
 /// Waits until the agent says its own name of the run; nothing if it never does.
 fn agent_name(mut watcher: Watcher) -> Option<String> {
     // What cannot be read any more is not worth an error here: it is read again when it is stored.
@@ -323,7 +401,7 @@ fn agent_name(mut watcher: Watcher) -> Option<String> {
     None
 }
 
-fn with_hint(error: &SpawnError) -> String {
+pub(crate) fn with_hint(error: &SpawnError) -> String {
     match error.hint() {
         Some(hint) => format!("{error}; {hint}"),
         None => error.to_string(),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use azureal_core::agent::{Agent, AgentOutput, Ending};
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{
-    Appended, Event, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
+    Appended, Event, LARGEST_EVENT, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
 };
 use azureal_process::FollowError;
 
@@ -53,40 +53,43 @@ pub async fn ingest(
     mut ending: Ending,
 ) -> Result<Ingested, IngestError> {
     let mut gathered = Gathered::new(spool.turn());
-    gathered.push(Event::user(&spool.turn().prompt));
     let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
-    let mut events = gathered.finish();
-    // How it ended is told in any case.
+    if watcher.untold() > 0 {
+        let why = format!(
+            "{} further lines could not be read; all of them are kept in the spool",
+            watcher.untold()
+        );
+        gathered.push(Event::error(OVERSIZED, why));
+    }
+    // What was asked and how it ended is told in any case.
+    let mut events = vec![Event::user(&spool.turn().prompt)];
+    events.append(&mut gathered.finish());
     let mut last = Gathered::new(spool.turn());
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
     events.append(&mut last.finish());
     store_once(store, spool, events).await
 }
 
-/// The most that is stored of one turn, in bytes. An agent that runs wild must not take the memory along: the
-/// rest stays in the spool, which is then kept.
-const LARGEST_TURN: usize = 64 << 20;
-
-/// How many lines that cannot be read are told one by one.
-const MANY_UNREADABLE: u64 = 20;
-/// The kind of the error that stands for a line which cannot be read.
-const UNREADABLE: &str = "unreadable_line";
+/// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
+/// rest stays in the spool, which is then kept. No event in it is larger than a store takes.
+const LARGEST_TURN: usize = LARGEST_EVENT;
+/// What an event takes besides its text, here and on its way into the store. Many short ones take the most.
+const EVENT_COST: usize = 512;
 
 /// The events of a turn, as they are kept, up to a bound.
 struct Gathered {
     turn: SpooledTurn,
     events: Vec<Event>,
     size: usize,
-    /// How many lines could not be read.
-    unreadable: u64,
+    is_full: bool,
     /// How many events there was no room for.
     left_out: u64,
 }
 
 impl Gathered {
     fn new(turn: &SpooledTurn) -> Self {
-        Self { turn: turn.clone(), events: Vec::new(), size: 0, unreadable: 0, left_out: 0 }
+        Self { turn: turn.clone(), events: Vec::new(), size: 0, is_full: false, left_out: 0 }
     }
 
     fn take(&mut self, output: AgentOutput) {
@@ -96,34 +99,28 @@ impl Gathered {
     }
 
     fn push(&mut self, mut event: Event) {
-        if matches!(&event, Event::Error(error) if error.kind == UNREADABLE) {
-            self.unreadable += 1;
-            if self.unreadable > MANY_UNREADABLE {
-                return;
-            }
-        }
-        if self.size > LARGEST_TURN {
+        if self.is_full {
             self.left_out += 1;
             return;
         }
         complete_init(&mut event, &self.turn);
         let event = compact_event(event);
-        self.size += event.to_json().len();
+        let size = event.to_json().len() + EVENT_COST;
+        if self.size + size > LARGEST_TURN {
+            self.left_out += 1;
+            // One that is too large by itself does not cost those after it.
+            self.is_full = size <= LARGEST_TURN;
+            return;
+        }
+        self.size += size;
         self.events.push(event);
     }
 
     fn finish(mut self) -> Vec<Event> {
-        if self.unreadable > MANY_UNREADABLE {
-            let why = format!(
-                "{} further lines could not be read; all of them are kept in the spool",
-                self.unreadable - MANY_UNREADABLE
-            );
-            self.events.push(Event::error(OVERSIZED, why));
-        }
         if self.left_out > 0 {
             let why = format!(
-                "the agent printed more than {} MiB: {} further events were not stored; all of it is kept in the spool",
-                LARGEST_TURN >> 20,
+                "the agent printed more than a turn can hold: {} events were not stored; all of it is kept \
+                 in the spool",
                 self.left_out
             );
             self.events.push(Event::error(OVERSIZED, why));

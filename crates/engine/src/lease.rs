@@ -4,13 +4,19 @@
 //! what the file says is only for the message to whoever comes second.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use azureal_core::SessionId;
 use serde::{Deserialize, Serialize};
 
 use crate::spool::{SpoolError, Spools, at};
+
+/// How long whoever takes a lease may take to say who that is.
+const A_MOMENT: Duration = Duration::from_millis(200);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The right to run a turn in a session, as long as it is held.
 #[derive(Debug)]
@@ -63,9 +69,7 @@ impl Spools {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text).map_err(at(&path))?;
-                return Ok(Leased::Theirs(serde_json::from_str(&text).ok()));
+                return read_holder(&mut file).map(Leased::Theirs).map_err(at(&path));
             }
             Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
         }
@@ -74,6 +78,21 @@ impl Spools {
         file.set_len(0).and_then(|()| file.rewind()).map_err(at(&path))?;
         file.write_all(text.as_bytes()).map_err(at(&path))?;
         Ok(Leased::Ours(Lease { _file: file }))
+    }
+}
+
+/// Reads who holds a lease. Whoever has only just taken it is given a moment to say so.
+fn read_holder(file: &mut File) -> io::Result<Option<Holder>> {
+    let deadline = Instant::now() + A_MOMENT;
+    loop {
+        let mut text = String::new();
+        file.rewind()?;
+        file.read_to_string(&mut text)?;
+        match serde_json::from_str(&text) {
+            Ok(holder) => return Ok(Some(holder)),
+            Err(_) if Instant::now() < deadline => thread::sleep(LOOK_AGAIN),
+            Err(_) => return Ok(None),
+        }
     }
 }
 

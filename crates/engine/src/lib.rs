@@ -5,10 +5,14 @@
 //! - [`Lease`] lets one process at a time run a turn in a session.
 //! - [`Spools`] keeps what an agent prints until it is in the store, and says whose it is.
 //!
+//! - [`run_commands`] runs context commands; [`Briefing`] is what a turn tells besides the history, gathered anew for
+//!   each.
 //! - [`Driver`] performs what a turn decides; [`Watcher`] shows a run while it goes on; [`ingest`] stores it, once;
 //!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
 
+mod context_commands;
 mod drive;
+mod gather;
 mod ingest;
 mod lease;
 mod own_record;
@@ -18,7 +22,12 @@ mod spool;
 mod turn;
 mod watch;
 
+pub use context_commands::{
+    CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
+    run_commands,
+};
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
+pub use gather::{Briefing, Keeping, end_commands};
 pub use ingest::{IngestError, Ingested, ingest};
 pub use lease::{Holder, Lease, Leased};
 pub use own_record::{Homes, Noted};

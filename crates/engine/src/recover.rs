@@ -9,6 +9,7 @@ use azureal_core::{SessionId, SessionStore};
 use azureal_process::{Marker, ProcessIdentity, find_marked};
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
+use crate::gather::end_commands;
 use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
 use crate::own_record::{Homes, Noted, recover_noted};
 use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
@@ -80,6 +81,10 @@ impl Recovered {
 
 async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agent]) -> Recovered {
     let turn = spool.turn().clone();
+    if spool.process().is_none() {
+        // Its azureal died while they ran: nobody waits for what they print.
+        end_commands(&turn);
+    }
     if let Some(process) = living_process(&spool) {
         return Recovered::Orphan(turn, process);
     }

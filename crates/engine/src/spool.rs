@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use azureal_core::SessionId;
-use azureal_core::agent::{Ending, Exit};
+use azureal_core::agent::{Agent, Ending, Exit};
 use azureal_core::event::Outcome;
-use azureal_process::{Excerpt, Marker};
+use azureal_process::{Excerpt, FollowError, Marker, ProcessIdentity};
 use serde::{Deserialize, Serialize};
+
+use crate::watch::Watcher;
 
 /// The folder that spools lie in.
 #[derive(Debug, Clone)]
@@ -126,6 +128,19 @@ pub struct Spool {
     ended: Option<SpooledEnding>,
 }
 
+/// A note of somebody who does not run a turn, and ends it.
+#[derive(Debug, Clone)]
+pub(crate) struct CancelNote {
+    header_path: PathBuf,
+}
+
+impl CancelNote {
+    pub(crate) fn is_there(&self) -> bool {
+        let text = fs::read_to_string(&self.header_path).unwrap_or_default();
+        text.lines().any(|line| matches!(serde_json::from_str(line), Ok(HeaderLine::Cancel)))
+    }
+}
+
 /// A spool that lies in the folder.
 #[derive(Debug)]
 pub enum Found {
@@ -195,6 +210,16 @@ impl Spools {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(at(&path)(error)),
         }
+    }
+
+    /// Watches a turn that somebody else runs, or nobody, from its first line.
+    pub fn watch(
+        &self,
+        turn: &SpooledTurn,
+        agent: &dyn Agent,
+        process: Option<ProcessIdentity>,
+    ) -> Result<Watcher, FollowError> {
+        Watcher::open(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, process)
     }
 
     /// Returns what every process of a turn of this session carries, so that one is found also when its spool is
@@ -295,8 +320,12 @@ impl Spool {
 
     /// Says whether somebody else has ended the turn on purpose: see [`Spools::note_cancel`].
     pub fn is_cancelled(&self) -> bool {
-        let text = fs::read_to_string(&self.header_path).unwrap_or_default();
-        text.lines().any(|line| matches!(serde_json::from_str(line), Ok(HeaderLine::Cancel)))
+        self.cancel_note().is_there()
+    }
+
+    /// Returns where somebody else says so, to be looked at by another thread.
+    pub(crate) fn cancel_note(&self) -> CancelNote {
+        CancelNote { header_path: self.header_path.clone() }
     }
 
     /// Returns where the output lies.

@@ -83,7 +83,7 @@ pub enum Effect {
     Gather(String),
     /// Start the agent.
     Start(ContextFrame),
-    /// Stop the agent's program, and say later that this is why.
+    /// Stop the commands that gather, or the agent's program, and say later that this is why.
     Stop(Outcome),
     /// Store what the agent printed, together with how it ended.
     Ingest,
@@ -104,7 +104,7 @@ impl Turn {
             // A new prompt replaces what runs: that is stopped and stored, then this one is sent.
             (Self::Gathering { prompt, mut staged, stop }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Gathering { prompt, staged, stop: stop.or(Some(Outcome::Cancelled)) }, vec![])
+                Self::stop_gathering(prompt, staged, stop, Outcome::Cancelled)
             }
             (Self::Starting { mut staged, stop }, Input::Submit(next)) => {
                 staged.push(next);
@@ -124,9 +124,11 @@ impl Turn {
             }
 
             // A cancel also takes back what was waiting: the person wants quiet.
-            (Self::Gathering { prompt, stop, .. }, input @ (Input::Cancel | Input::TimeUp)) => {
-                let stop = stop.or(why(&input));
-                (Self::Gathering { prompt, staged: Vec::new(), stop }, vec![])
+            (Self::Gathering { prompt, stop, .. }, Input::Cancel) => {
+                Self::stop_gathering(prompt, Vec::new(), stop, Outcome::Cancelled)
+            }
+            (Self::Gathering { prompt, stop, .. }, Input::TimeUp) => {
+                Self::stop_gathering(prompt, Vec::new(), stop, Outcome::Timeout)
             }
             (Self::Starting { stop, .. }, input @ (Input::Cancel | Input::TimeUp)) => {
                 (Self::Starting { staged: Vec::new(), stop: stop.or(why(&input)) }, vec![])
@@ -142,7 +144,10 @@ impl Turn {
             (Self::Gathering { staged, stop: None, .. }, Input::Gathered(frame)) => {
                 (Self::Starting { staged, stop: None }, vec![Effect::Start(frame)])
             }
-            (Self::Gathering { staged, stop: Some(stop), .. }, Input::Gathered(_)) => {
+            (
+                Self::Gathering { staged, stop: Some(stop), .. },
+                Input::Gathered(_) | Input::NotGathered(_),
+            ) => {
                 let told = Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned());
                 (Self::Storing { staged }, vec![told])
             }
@@ -179,6 +184,17 @@ impl Turn {
 
     fn begin(prompt: String, staged: Vec<String>) -> (Self, Vec<Effect>) {
         (Self::Gathering { prompt: prompt.clone(), staged, stop: None }, vec![Effect::Gather(prompt)])
+    }
+
+    /// Stops what is being gathered, unless that has been said before.
+    fn stop_gathering(
+        prompt: String,
+        staged: Vec<String>,
+        stop: Option<Outcome>,
+        why: Outcome,
+    ) -> (Self, Vec<Effect>) {
+        let effects = if stop.is_none() { vec![Effect::Stop(why)] } else { vec![] };
+        (Self::Gathering { prompt, staged, stop: stop.or(Some(why)) }, effects)
     }
 
     /// Goes on with what waits, if anything does.
@@ -266,6 +282,19 @@ mod tests {
             play(vec![submit("a"), Input::Gathered(frame("a")), Input::Cancel, Input::Started]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
         assert_eq!(turn, Turn::Stopping { staged: vec![] });
+    }
+
+    #[test]
+    fn what_is_being_gathered_is_stopped_once_and_no_failure() {
+        let (turn, effects) =
+            play(vec![submit("a"), submit("b"), Input::TimeUp, Input::NotGathered("stopped".into())]);
+        assert_eq!(effects[1], [Effect::Stop(Outcome::Cancelled)]);
+        assert_eq!(effects[2], []);
+        assert!(matches!(&effects[3][..], [Effect::IngestUnstarted(Outcome::Cancelled, _)]));
+        assert_eq!(turn, Turn::Storing { staged: vec![] }, "what took too long takes back what waits");
+        let (_, effects) = play(vec![submit("a"), Input::TimeUp, Input::Gathered(frame("a"))]);
+        assert_eq!(effects[1], [Effect::Stop(Outcome::Timeout)]);
+        assert!(matches!(&effects[2][..], [Effect::IngestUnstarted(Outcome::Timeout, _)]));
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct Watcher {
     follow: Follow,
     parser: Box<dyn AgentParser>,
     process: Option<ProcessIdentity>,
+    /// How many lines could not be read.
+    unreadable: u64,
 }
 
 impl Watcher {
@@ -31,13 +33,18 @@ impl Watcher {
         parser: Box<dyn AgentParser>,
         process: Option<ProcessIdentity>,
     ) -> Result<Self, FollowError> {
-        Ok(Self { follow: Follow::open(file, 0)?, parser, process })
+        Ok(Self { follow: Follow::open(file, 0)?, parser, process, unreadable: 0 })
     }
 
     /// Waits for the next line and returns what it says; nothing when the program has ended and all is read.
     pub fn next_outputs(&mut self) -> Result<Option<Vec<AgentOutput>>, FollowError> {
         let ended = |pause: Duration| self.process.as_ref().is_none_or(|process| process.wait_timeout(pause));
-        Ok(self.follow.next_line(ended)?.map(|line| read_line(self.parser.as_mut(), &line)))
+        Ok(self.follow.next_line(ended)?.map(|line| self.read_line(&line)))
+    }
+
+    /// Returns how many lines could not be read and were not told of, because there are so many.
+    pub fn untold(&self) -> u64 {
+        self.unreadable.saturating_sub(MANY_UNREADABLE)
     }
 
     /// Reads all the rest, hands each output on, and returns what was left without a line break.
@@ -55,18 +62,30 @@ impl Watcher {
         })
     }
 
+    fn read_line(&mut self, line: &Line) -> Vec<AgentOutput> {
+        let mut outputs = match line {
+            Line::Bytes(bytes) => self.parser.line(bytes),
+            Line::Oversized { bytes } => vec![AgentOutput::Event(oversized(*bytes))],
+        };
+        outputs.retain(|output| {
+            let is_unreadable =
+                matches!(output, AgentOutput::Event(Event::Error(error)) if error.kind == UNREADABLE);
+            self.unreadable += u64::from(is_unreadable);
+            !is_unreadable || self.unreadable <= MANY_UNREADABLE
+        });
+        outputs
+    }
+
     /// Says how the run ended, and returns what follows from it.
     pub fn end(&mut self, ending: &agent::Ending) -> Vec<AgentOutput> {
         self.parser.end(ending)
     }
 }
 
-fn read_line(parser: &mut dyn AgentParser, line: &Line) -> Vec<AgentOutput> {
-    match line {
-        Line::Bytes(bytes) => parser.line(bytes),
-        Line::Oversized { bytes } => vec![AgentOutput::Event(oversized(*bytes))],
-    }
-}
+/// How many lines that cannot be read are told one by one. An agent that prints garbage prints a lot of it.
+const MANY_UNREADABLE: u64 = 20;
+/// The kind of the error that stands for a line which cannot be read.
+const UNREADABLE: &str = "unreadable_line";
 
 /// The kind of the error that stands for a line which is too long to be read.
 pub(crate) const OVERSIZED: &str = "oversized_line";

@@ -10,14 +10,18 @@
 use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
+use azureal_core::agent::{
+    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Permission, Program, TurnRequest,
+};
 use azureal_core::event::Outcome;
-use azureal_core::{Event, Message, NewSession, Role, SessionId, SessionStore, Turn, read_history};
-use azureal_engine::{Driver, Ingested, Notice, RUN_MARKER, Setup, Spools};
+use azureal_core::{
+    ContextCommand, Event, Message, NewSession, Page, Role, SessionId, SessionStore, Turn, read_history,
+};
+use azureal_engine::{Briefing, Driver, Ingested, Notice, RUN_MARKER, Setup, Spools};
 use azureal_process::{Marker, find_marked};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
-use azureal_testkit::model_server::{Answer, ModelServer};
+use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_asked};
 use futures_executor::block_on;
 use serde_json::json;
@@ -55,6 +59,7 @@ struct World {
     store: SqliteStore,
     spools: Spools,
     session: SessionId,
+    briefing: Briefing,
 }
 
 impl World {
@@ -66,7 +71,7 @@ impl World {
         let store = SqliteStore::open(folder.join("sessions.azs"), SqliteOptions::default()).unwrap();
         let session = block_on(store.create(NewSession::default())).unwrap();
         let spools = Spools::new(folder.join("spool"));
-        Some(Self { agents, home, store, spools, session })
+        Some(Self { agents, home, store, spools, session, briefing: Briefing::default() })
     }
 
     fn drive(
@@ -88,6 +93,7 @@ impl World {
             directory: &self.home.project(),
             in_git: false,
             timeout: Some(Duration::from_secs(60)),
+            briefing: &self.briefing,
         };
         let (driver, controls) = Driver::new(setup);
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()
@@ -139,6 +145,61 @@ fn one_session_spans_claude_codex_and_claude() {
     assert_eq!(asked, [first, "And now?", "Last one"]);
     let record = block_on(world.store.get(world.session)).unwrap();
     assert_eq!((record.completed, record.counts.agent.as_deref()), (Some(true), Some("claude")));
+    assert_nobody_else_was_asked(&server);
+}
+
+/// A command that notes that it ran, and says how often it has.
+fn counting(name: &str, is_dynamic: bool) -> ContextCommand {
+    let command =
+        format!("echo >> {name}.ran; echo {name} ran $(wc -l < {name}.ran) time, see @secret.txt and \\$x");
+    ContextCommand {
+        dynamic: is_dynamic,
+        timeout: Duration::from_secs(30),
+        ..ContextCommand::new(name, command)
+    }
+}
+
+#[test]
+fn every_agent_is_told_the_context_of_its_session_and_of_its_turn() {
+    let server = ModelServer::scripted(["First answer.", "Second answer.", "Third answer."]);
+    let Some(mut world) = World::new(&server) else { return };
+    world.briefing.system = Some("Answer in one sentence.".to_owned());
+    world.briefing.commands =
+        vec![counting("status", false), counting("load", true), counting("versions", false)];
+    let project = world.home.project();
+    std::fs::write(project.join("secret.txt"), "the secret content").unwrap();
+    for (agent, prompt) in [("claude", "One?"), ("codex", "Two?"), ("claude", "Three?")] {
+        assert_eq!(world.run(agent, prompt).complete.outcome, Some(Outcome::Done), "{agent}");
+    }
+    let ran = ["status", "versions", "load"]
+        .map(|name| std::fs::read_to_string(project.join(format!("{name}.ran"))).unwrap().lines().count());
+    assert_eq!(ran, [1, 1, 3]);
+
+    let events = block_on(world.store.read(world.session, Page::last(1000))).unwrap();
+    let Ok(Event::SystemMessage(stored)) = events[0].event() else { panic!("{events:?}") };
+    let blocks = |text: &str| text.matches("--- Context: ").count();
+    assert_eq!(blocks(&stored.content), 2, "{}", stored.content);
+    let everything: String = events.iter().map(|event| event.json.clone().unwrap()).collect();
+    assert_eq!(blocks(&everything), 2, "the store holds them once, and nothing of the turns");
+
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    for (index, request) in requests.iter().enumerate() {
+        assert!(
+            !request.body.to_string().contains("the secret content"),
+            "a command made an agent read a file"
+        );
+        // Codex is told the same, with a `$word` that it does not take for a skill.
+        let sent = request.user_texts().join("\n").replace('\u{200B}', "");
+        assert_eq!(sent.matches(&stored.content).count(), 1, "request {index}: {sent}");
+        assert_eq!(blocks(&sent), 3, "request {index}: {sent}");
+        let (session, rest) = sent.split_once("</azureal-session-context>").unwrap();
+        assert!(session.contains(&stored.content));
+        let (turn, prompt) = rest.split_once("</azureal-turn-context>").unwrap();
+        assert!(turn.contains("<azureal-turn-context>") && blocks(turn) == 1, "{turn}");
+        assert!(turn.contains(&format!("load ran {} time", index + 1)), "{turn}");
+        assert!(prompt.contains(["One?", "Two?", "Three?"][index]), "{prompt}");
+    }
     assert_nobody_else_was_asked(&server);
 }
 
@@ -209,6 +270,60 @@ fn a_cancel_while_a_tool_runs_leaves_no_process() {
         assert_eq!(ingested.complete.outcome, Some(Outcome::Cancelled), "{agent}");
         let marker = Marker::new(RUN_MARKER, began.unwrap()).unwrap();
         assert_eq!(find_marked(&marker), [], "{agent}");
+    }
+}
+
+#[test]
+fn a_prompt_while_claude_answers_stops_it_and_is_sent_with_what_it_had_said() {
+    let gate = Gate::new();
+    let server = ModelServer::scripted([
+        Answer::new().text("Half an answer.").hold(&gate).text("Never said."),
+        Answer::from("The second answer."),
+    ]);
+    let Some(world) = World::new(&server) else { return };
+    let mut runs = Vec::new();
+    let last = world.drive("claude", "The first prompt", &mut |notice, controls| {
+        if let Notice::Began { run, mut watcher, .. } = notice {
+            runs.push(run.to_owned());
+            let controls = controls.clone();
+            let is_first = runs.len() == 1;
+            // Elsewhere, as the turn goes on only when this has returned.
+            std::thread::spawn(move || {
+                while let Ok(Some(outputs)) = watcher.next_outputs() {
+                    let has_said = outputs.contains(&AgentOutput::Event(Event::assistant("Half an answer.")));
+                    if is_first && has_said {
+                        controls.submit("The second prompt");
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(last.complete.outcome, Some(Outcome::Done));
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(find_marked(&Marker::new(RUN_MARKER, run).unwrap()), []);
+    }
+
+    let events = block_on(world.store.read(world.session, Page::last(100))).unwrap();
+    let events: Vec<Event> = events.iter().map(|stored| stored.event().unwrap()).collect();
+    let outcomes: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Complete(complete) => complete.outcome,
+            _ => None,
+        })
+        .collect();
+    assert_eq!(outcomes, [Outcome::Cancelled, Outcome::Done]);
+    let history = block_on(read_history(&world.store, world.session)).unwrap();
+    let texts: Vec<_> = history.iter().filter_map(Message::first_text).collect();
+    assert_eq!(texts, ["The first prompt", "Half an answer.", "The second prompt", "The second answer."]);
+
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    let told = requests[1].user_texts().join("\n");
+    for part in ["The first prompt", "Half an answer.", "The second prompt"] {
+        assert!(told.contains(part), "{told}");
     }
 }
 

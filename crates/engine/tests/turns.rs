@@ -18,10 +18,10 @@ use azureal_core::{
     Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, read_history,
 };
 use azureal_engine::{
-    Controls, Driver, Found, Homes, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn, Spools,
-    recover,
+    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn,
+    Spools, recover,
 };
-use azureal_process::{Marker, Spawn, Stderr, find_marked};
+use azureal_process::{Marker, Spawn, Stream, find_marked};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
 use futures_executor::block_on;
@@ -58,6 +58,7 @@ struct Project {
     store: SqliteStore,
     spools: Spools,
     session: SessionId,
+    briefing: Briefing,
 }
 
 impl Project {
@@ -67,7 +68,7 @@ impl Project {
             SqliteStore::open(folder.path().join(".azureal/sessions.azs"), SqliteOptions::default()).unwrap();
         let session = block_on(store.create(NewSession::default())).unwrap();
         let spools = Spools::new(folder.path().join(".azureal/spool"));
-        Self { folder, store, spools, session }
+        Self { folder, store, spools, session, briefing: Briefing::default() }
     }
 
     fn setup<'a>(&'a self, agent: &'a dyn Agent, program: &'a Path) -> Setup<'a> {
@@ -82,6 +83,7 @@ impl Project {
             directory: self.folder.path(),
             in_git: false,
             timeout: None,
+            briefing: &self.briefing,
         }
     }
 
@@ -258,6 +260,15 @@ fn an_agent_that_dies_leaves_what_it_said_and_the_next_prompt_works() {
 }
 
 #[test]
+fn an_agent_that_is_killed_leaves_no_process_that_works_on_unseen() {
+    let project = Project::new();
+    let runs =
+        run_while(&project, &format!("{}; setsid sleep 1000 & kill -9 $$", says("half")), None, |_| {});
+    no_survivor(&runs[0]);
+    assert_eq!(outcomes(&project), [Outcome::Interrupted]);
+}
+
+#[test]
 fn a_program_that_is_not_there_is_told_and_the_prompt_is_kept() {
     let project = Project::new();
     let agent = Script(String::new());
@@ -344,7 +355,7 @@ fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once()
     let gate = project.folder.path().join("gate");
     let script = format!("{}; while [ ! -e gate ]; do sleep 0.02; done; {DONE}", says("survived"));
     spawn.args = vec!["-c".into(), script.into()];
-    spawn.stderr = Stderr::File(spool.errors().unwrap());
+    spawn.stderr = Stream::File(spool.errors().unwrap());
     let child = spawn.start().unwrap();
     spool
         .note_process(azureal_engine::SpooledProcess {

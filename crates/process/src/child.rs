@@ -1,8 +1,9 @@
 //! A child that runs, and the two threads that look after it.
 
 use std::io::{self, PipeWriter, pipe};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child as Process, ChildStderr, ChildStdin, ExitStatus};
+use std::process::{Child as Process, ChildStdin, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 
 use crate::error::SpawnError;
 use crate::excerpt::{Excerpt, Gathering};
-use crate::feed::Feed;
+use crate::feed::{Feed, Source};
 use crate::identity::{ProcessIdentity, to_pid};
 use crate::marker::Marker;
 use crate::stop::{self, Leader, Patience, StopReport};
@@ -74,8 +75,8 @@ impl Child {
 
     /// Waits for the end.
     ///
-    /// When it is reported, all that the child wrote is in its file and in [`stderr`](Self::stderr). What the child
-    /// started may live on.
+    /// When it is reported, all that the child wrote is in its files, [`stdout`](Self::stdout) and
+    /// [`stderr`](Self::stderr). What the child started may live on.
     pub fn wait(&self) -> Exit {
         let mut exit = self.shared.exit.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -96,11 +97,18 @@ impl Child {
         self.shared.wait_timeout(Duration::ZERO)
     }
 
+    /// Returns what the child has written to standard output so far: its beginning and its end.
+    ///
+    /// Nothing if that goes to a file.
+    pub fn stdout(&self) -> Excerpt {
+        lock(&self.shared.stdout).excerpt()
+    }
+
     /// Returns what the child has written to standard error so far: its beginning and its end.
     ///
     /// Nothing if that goes to a file.
     pub fn stderr(&self) -> Excerpt {
-        self.shared.gathering.lock().unwrap_or_else(PoisonError::into_inner).excerpt()
+        lock(&self.shared.stderr).excerpt()
     }
 
     /// Ends the child and everything that belongs to its run, and returns when it is gone.
@@ -108,6 +116,14 @@ impl Child {
     /// See [`stop`](crate::stop) for the order. After a child that ended by itself, it ends what that one left behind.
     pub fn stop(&self, patience: &Patience) -> StopReport {
         stop::stop_run(self.shared.as_ref(), &self.identity, &self.marker, patience)
+    }
+
+    /// Kills the child, its group and its descendants, and returns at once.
+    ///
+    /// For what need not clean up. What has left the family is found by its marker:
+    /// [`end_marked`](crate::end_marked), once for all that carry it.
+    pub fn kill(&self) {
+        stop::kill_run(self.shared.as_ref(), &self.identity, &self.marker);
     }
 }
 
@@ -118,7 +134,12 @@ struct Shared {
     uncollected: Mutex<Option<Pid>>,
     exit: Mutex<Option<Exit>>,
     ended: Condvar,
-    gathering: Mutex<Gathering>,
+    stdout: Mutex<Gathering>,
+    stderr: Mutex<Gathering>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
@@ -207,23 +228,27 @@ pub(crate) struct Helpers {
 struct Streams {
     input: Vec<u8>,
     stdin: Option<ChildStdin>,
-    stderr: Option<ChildStderr>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
 }
 
 impl Helpers {
-    pub(crate) fn start(stderr_limit: usize, marker: Marker) -> io::Result<Self> {
+    pub(crate) fn start(stdout_limit: usize, stderr_limit: usize, marker: Marker) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             uncollected: Mutex::new(None),
             exit: Mutex::new(None),
             ended: Condvar::new(),
-            gathering: Mutex::new(Gathering::new(stderr_limit)),
+            stdout: Mutex::new(Gathering::new(stdout_limit)),
+            stderr: Mutex::new(Gathering::new(stderr_limit)),
         });
         let (ended, feed_end) = pipe()?;
         let (to_feed, streams) = channel::<Streams>();
         let of_feed = Arc::clone(&shared);
         let feed = thread::Builder::new().name("child-feed".to_owned()).spawn(move || {
-            if let Ok(Streams { input, stdin, stderr }) = streams.recv() {
-                Feed { input, stdin, stderr, gathering: &of_feed.gathering, ended: &ended }.run();
+            if let Ok(Streams { input, stdin, stdout, stderr }) = streams.recv() {
+                let stdout = Source::new(stdout, &of_feed.stdout);
+                let stderr = Source::new(stderr, &of_feed.stderr);
+                Feed { input, stdin, sources: [stdout, stderr], ended: &ended }.run();
             }
         })?;
         let (to_collector, process) = channel();
@@ -251,7 +276,12 @@ impl Helpers {
             }
         };
         *self.shared.uncollected() = to_pid(pid);
-        let streams = Streams { input, stdin: process.stdin.take(), stderr: process.stderr.take() };
+        let streams = Streams {
+            input,
+            stdin: process.stdin.take(),
+            stdout: process.stdout.take().map(OwnedFd::from),
+            stderr: process.stderr.take().map(OwnedFd::from),
+        };
         // They wait for exactly this.
         let _ = self.to_feed.send(streams);
         let _ = self.to_collector.send(process);

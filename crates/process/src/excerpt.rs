@@ -29,7 +29,7 @@ pub struct Excerpt {
 impl Excerpt {
     /// Reads at most `limit` bytes of a file, half of them from its end.
     ///
-    /// For a run whose standard error is a [file](crate::Stderr::File), however long that has become.
+    /// For a run whose standard error is a [file](crate::Stream::File), however long that has become.
     ///
     /// # Errors
     ///

@@ -1,11 +1,13 @@
-//! The thread that talks to a child: its input out, its errors in.
+//! The thread that talks to a child: its input out, what it says in.
 //!
-//! Both at once, or a child that writes before it reads would wait for us for ever. Neither end outlasts the
+//! All at once, or a child that writes before it reads would wait for us for ever. No end outlasts the
 //! child: what it left behind may hold the other ends open for as long as it likes, and must not hold a
 //! thread and a prompt with them.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read, Write};
-use std::process::{ChildStderr, ChildStdin};
+use std::os::fd::OwnedFd;
+use std::process::ChildStdin;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -21,10 +23,42 @@ const LAST: usize = 1024 * 1024;
 pub(crate) struct Feed<'a> {
     pub(crate) input: Vec<u8>,
     pub(crate) stdin: Option<ChildStdin>,
-    pub(crate) stderr: Option<ChildStderr>,
-    pub(crate) gathering: &'a Mutex<Gathering>,
+    /// Standard output and standard error.
+    pub(crate) sources: [Source<'a>; 2],
     /// Closed on its other side when the child has ended.
     pub(crate) ended: &'a PipeReader,
+}
+
+/// Something that the child writes, and what is kept of it.
+pub(crate) struct Source<'a> {
+    /// Nothing once it is over, or where it goes to a file.
+    pipe: Option<File>,
+    gathering: &'a Mutex<Gathering>,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(pipe: Option<OwnedFd>, gathering: &'a Mutex<Gathering>) -> Self {
+        Self { pipe: pipe.map(File::from), gathering }
+    }
+
+    /// Reads what there is now, and says how much that was.
+    fn read(&mut self, piece: &mut [u8]) -> usize {
+        let Some(pipe) = &mut self.pipe else {
+            return 0;
+        };
+        match pipe.read(piece) {
+            Ok(bytes @ 1..) => {
+                let read = piece.get(..bytes).unwrap_or_default();
+                self.gathering.lock().unwrap_or_else(PoisonError::into_inner).push(read);
+                bytes
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Ok(_) | Err(_) => {
+                self.pipe = None;
+                0
+            }
+        }
+    }
 }
 
 impl Feed<'_> {
@@ -34,14 +68,15 @@ impl Feed<'_> {
             self.stdin = None;
         }
         let stdin = self.stdin.as_ref().map(|stdin| rustix::io::ioctl_fionbio(stdin, true));
-        let stderr = self.stderr.as_ref().map(|stderr| rustix::io::ioctl_fionbio(stderr, true));
-        if [stdin, stderr].into_iter().flatten().any(|set| set.is_err()) {
+        let pipes = self.sources.iter().filter_map(|source| source.pipe.as_ref());
+        let sources = pipes.map(|pipe| rustix::io::ioctl_fionbio(pipe, true));
+        if stdin.into_iter().chain(sources).any(|set| set.is_err()) {
             // Cannot happen to a pipe. The child then sees them closed.
             return;
         }
         let mut written = 0;
         let mut piece = vec![0; PIECE];
-        while self.stdin.is_some() || self.stderr.is_some() {
+        while self.stdin.is_some() || self.sources.iter().any(|source| source.pipe.is_some()) {
             let Ok(ready) = self.wait() else {
                 return;
             };
@@ -49,36 +84,43 @@ impl Feed<'_> {
                 self.stdin = None;
                 self.input = Vec::new();
             }
-            if ready.stderr && self.read(&mut piece) == Reading::Over {
-                self.stderr = None;
+            for (source, ready) in self.sources.iter_mut().zip(ready.sources) {
+                if ready {
+                    source.read(&mut piece);
+                }
             }
             if ready.ended {
                 break;
             }
         }
-        let mut last = 0;
-        while last < LAST && self.stderr.is_some() {
-            match self.read(&mut piece) {
-                Reading::Got(bytes) => last += bytes,
-                Reading::Nothing | Reading::Over => break,
+        for source in &mut self.sources {
+            let mut last = 0;
+            while last < LAST {
+                match source.read(&mut piece) {
+                    0 => break,
+                    bytes => last += bytes,
+                }
             }
         }
     }
 
     fn wait(&self) -> io::Result<Ready> {
+        let pipes = self.sources.each_ref().map(|source| source.pipe.as_ref());
         let mut polled = vec![PollFd::new(self.ended, PollFlags::IN)];
         polled.extend(self.stdin.as_ref().map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
-        polled.extend(self.stderr.as_ref().map(|stderr| PollFd::new(stderr, PollFlags::IN)));
+        polled.extend(pipes.iter().flatten().map(|pipe| PollFd::new(*pipe, PollFlags::IN)));
         while let Err(error) = poll(&mut polled, None) {
             if error != rustix::io::Errno::INTR {
                 return Err(error.into());
             }
         }
         let mut ready = polled.iter().map(|polled| !polled.revents().is_empty());
+        // In the order in which they were put there; who was not there is not ready.
+        let mut next = |is_there: bool| is_there && ready.next().unwrap_or(false);
         Ok(Ready {
-            ended: ready.next().unwrap_or(false),
-            stdin: self.stdin.is_some() && ready.next().unwrap_or(false),
-            stderr: self.stderr.is_some() && ready.next().unwrap_or(false),
+            ended: next(true),
+            stdin: next(self.stdin.is_some()),
+            sources: pipes.map(|pipe| next(pipe.is_some())),
         })
     }
 
@@ -97,35 +139,10 @@ impl Feed<'_> {
             Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
     }
-
-    fn read(&mut self, piece: &mut [u8]) -> Reading {
-        let Some(stderr) = &mut self.stderr else {
-            return Reading::Over;
-        };
-        match stderr.read(piece) {
-            Ok(0) => Reading::Over,
-            Ok(bytes) => {
-                let read = piece.get(..bytes).unwrap_or_default();
-                self.gathering.lock().unwrap_or_else(PoisonError::into_inner).push(read);
-                Reading::Got(bytes)
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                Reading::Nothing
-            }
-            Err(_) => Reading::Over,
-        }
-    }
 }
 
 struct Ready {
     ended: bool,
     stdin: bool,
-    stderr: bool,
-}
-
-#[derive(PartialEq, Eq)]
-enum Reading {
-    Got(usize),
-    Nothing,
-    Over,
+    sources: [bool; 2],
 }

@@ -2,16 +2,17 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Spawn`] | starts a [`Child`] in a process group of its own: input fed and closed, output to a file |
+//! | [`Spawn`] | starts a [`Child`] in a process group of its own: input fed and closed, output to a file or kept |
 //! | [`Follow`] | reads that file line by line while it grows, with a bound |
 //! | [`Child::stop`], [`stop`] | interrupts, terminates, kills, and then ends whatever the run left behind |
+//! | [`Child::kill`], [`end_marked`] | for many short commands at once: each killed when its time is up, and one sweep after all |
 //! | [`ProcessIdentity`] | a process that can be recognised later, also by another program |
 //! | [`Marker`], [`find_marked`] | the variable in the environment by which a run's processes are found |
 //!
 //! The room knows nothing of agents, sessions or lines' meaning. What it does is decided by how coding agents
 //! behave:
 //!
-//! - **The child's standard output is a file, never a pipe.** Some agents exit without writing what a pipe did
+//! - **An agent's standard output is a file, never a pipe.** Some agents exit without writing what a pipe did
 //!   not take. A file also outlives us: when this program dies, the agent goes on and its file is followed
 //!   by the next one.
 //! - **The input goes through standard input**, whatever its size: arguments are limited and everybody can
@@ -81,5 +82,5 @@ pub use excerpt::Excerpt;
 pub use follow::{Follow, LINE_LIMIT, Line};
 pub use identity::ProcessIdentity;
 pub use marker::{InvalidMarker, Marker, find_marked};
-pub use spawn::{STDERR_LIMIT, Spawn, Stderr};
-pub use stop::{Patience, StopReport, Stopped, stop};
+pub use spawn::{STDERR_LIMIT, Spawn, Stream};
+pub use stop::{Patience, StopReport, Stopped, end_marked, stop};

@@ -38,25 +38,42 @@ pub struct Spawn {
     pub directory: PathBuf,
     /// Written to the child's standard input, which is a pipe and is closed after it.
     pub stdin: Vec<u8>,
-    /// The child's standard output itself. Opened for append, so that several writers do not overwrite each other.
-    pub stdout: File,
+    /// Where standard output goes. A file is opened for append, so that several writers do not overwrite each other.
+    pub stdout: Stream,
     /// Where standard error goes.
-    pub stderr: Stderr,
+    pub stderr: Stream,
     /// By what the run's processes are found later.
     pub marker: Marker,
 }
 
-/// Where a child's standard error goes.
+/// Where something that a child writes goes.
 #[derive(Debug)]
-pub enum Stderr {
-    /// Into memory: the beginning and the end, together at most this many bytes. See [`Child::stderr`].
+pub enum Stream {
+    /// Into memory: the beginning and the end, together at most this many bytes. See [`Child::stdout`] and
+    /// [`Child::stderr`]. However much is written, the child is never kept waiting.
     ///
     /// The other end of the pipe goes when this process does. A child that outlives it and then
-    /// writes to standard error gets an error, and not every program survives that.
+    /// writes gets an error, and not every program survives that.
     Keep(usize),
     /// Into a file that is there after both; [`Excerpt::of_file`](crate::Excerpt::of_file) reads its ends. Nothing
     /// limits how long it grows.
     File(File),
+}
+
+impl From<File> for Stream {
+    fn from(file: File) -> Self {
+        Self::File(file)
+    }
+}
+
+impl Stream {
+    /// Returns what the child is given, and how much of it is kept.
+    fn into_stdio(self) -> (Stdio, usize) {
+        match self {
+            Self::Keep(limit) => (Stdio::piped(), limit),
+            Self::File(file) => (file.into(), 0),
+        }
+    }
 }
 
 impl Spawn {
@@ -64,7 +81,7 @@ impl Spawn {
     pub fn new(
         program: impl Into<PathBuf>,
         directory: impl Into<PathBuf>,
-        stdout: File,
+        stdout: impl Into<Stream>,
         marker: Marker,
     ) -> Self {
         Self {
@@ -74,8 +91,8 @@ impl Spawn {
             env_remove: Vec::new(),
             directory: directory.into(),
             stdin: Vec::new(),
-            stdout,
-            stderr: Stderr::Keep(STDERR_LIMIT),
+            stdout: stdout.into(),
+            stderr: Stream::Keep(STDERR_LIMIT),
             marker,
         }
     }
@@ -93,19 +110,17 @@ impl Spawn {
         for name in self.env_remove {
             command.env_remove(name);
         }
-        let (stderr, limit) = match self.stderr {
-            Stderr::Keep(limit) => (Stdio::piped(), limit),
-            Stderr::File(file) => (file.into(), 0),
-        };
+        let (stdout, stdout_limit) = self.stdout.into_stdio();
+        let (stderr, stderr_limit) = self.stderr.into_stdio();
         command
             .env(self.marker.key(), self.marker.value())
             .current_dir(&self.directory)
             .stdin(Stdio::piped())
-            .stdout(self.stdout)
+            .stdout(stdout)
             .stderr(stderr)
             .process_group(0);
         // Before the child, so that there is never one that nobody collects.
-        let helpers = Helpers::start(limit, self.marker)
+        let helpers = Helpers::start(stdout_limit, stderr_limit, self.marker)
             .map_err(|source| SpawnError::Other { program: program.clone(), source })?;
         match command.spawn() {
             Ok(process) => helpers.take(process, self.stdin),

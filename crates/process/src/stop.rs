@@ -118,7 +118,7 @@ pub(crate) fn stop_run(
     marker: &Marker,
     patience: &Patience,
 ) -> StopReport {
-    let mut family = Family { leader: identity, marker, known: BTreeSet::new() };
+    let mut family = Family { leader: Some(identity), marker, known: BTreeSet::new() };
     let stopped = stop_leader(leader, &mut family, patience);
     let mut report = family.end_strays(patience);
     report.stopped = stopped;
@@ -126,6 +126,27 @@ pub(crate) fn stop_run(
         report.survivors.insert(0, identity.clone());
     }
     report
+}
+
+/// Kills the first process of a run, its group and all its descendants, and does not wait for their end.
+pub(crate) fn kill_run(leader: &dyn Leader, identity: &ProcessIdentity, marker: &Marker) {
+    let mut family = Family { leader: Some(identity), marker, known: BTreeSet::new() };
+    // Before the kill: once a parent has ended, nothing says any more whose child a process was.
+    let members = family.look().running;
+    leader.kill_group();
+    leader.signal(Signal::KILL);
+    for member in members {
+        member.signal(Signal::KILL);
+    }
+}
+
+/// Ends everything that carries `marker`, whoever started it: SIGTERM, and after `patience.strays` SIGKILL until
+/// nothing is left.
+///
+/// For what was left behind by several runs of one marker. A single run is ended by
+/// [`stop`] or [`Child::stop`](crate::Child::stop).
+pub fn end_marked(marker: &Marker, patience: &Patience) -> StopReport {
+    Family { leader: None, marker, known: BTreeSet::new() }.end_strays(patience)
 }
 
 fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, patience: &Patience) -> Stopped {
@@ -164,7 +185,8 @@ struct Seen {
 
 /// The processes of a run.
 struct Family<'a> {
-    leader: &'a ProcessIdentity,
+    /// The first process, where there is one such.
+    leader: Option<&'a ProcessIdentity>,
     marker: &'a Marker,
     /// All that were seen to descend from the leader or to be in its group, whatever became of them.
     known: BTreeSet<ProcessIdentity>,
@@ -173,11 +195,16 @@ struct Family<'a> {
 impl Family<'_> {
     /// Looks at all processes, and for members that are not known yet.
     fn look(&mut self) -> Seen {
+        if self.leader.is_none() && self.known.is_empty() {
+            return Seen::default();
+        }
         let entries = table::all();
-        let leader_is_there = entries.iter().any(|entry| entry.identity == *self.leader);
+        let is_leader = |entry: &Entry| self.leader == Some(&entry.identity);
+        // Its number, as long as it is its own.
+        let leader = entries.iter().find(|entry| is_leader(entry)).map(|entry| entry.identity.pid);
         let mut pids: BTreeSet<u32> = entries
             .iter()
-            .filter(|entry| entry.identity == *self.leader || self.known.contains(&entry.identity))
+            .filter(|entry| is_leader(entry) || self.known.contains(&entry.identity))
             .map(|entry| entry.identity.pid)
             .collect();
         let is_other = |entry: &Entry| entry.runs && !self.is_apart(&entry.identity);
@@ -186,7 +213,7 @@ impl Family<'_> {
         loop {
             let before = pids.len();
             for entry in &others {
-                let in_group = leader_is_there && entry.group == self.leader.pid;
+                let in_group = leader == Some(entry.group);
                 if in_group || pids.contains(&entry.parent) {
                     pids.insert(entry.identity.pid);
                 }
@@ -197,7 +224,7 @@ impl Family<'_> {
         }
         let mut seen = Seen::default();
         for member in others.into_iter().filter(|entry| pids.contains(&entry.identity.pid)) {
-            if leader_is_there && member.parent == self.leader.pid {
+            if leader == Some(member.parent) {
                 seen.children.push(member.identity.clone());
             }
             seen.running.insert(member.identity.clone());
@@ -208,7 +235,7 @@ impl Family<'_> {
 
     /// Says whether a process is none that could have been left behind: the leader, or this one.
     fn is_apart(&self, identity: &ProcessIdentity) -> bool {
-        identity == self.leader || identity.pid == std::process::id()
+        self.leader == Some(identity) || identity.pid == std::process::id()
     }
 
     /// Calls `meet` with every member that runs and with whatever else carries the marker, as soon as it is

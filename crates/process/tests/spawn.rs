@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use azureal_process::{Excerpt, Exit, ProcessIdentity, SpawnError, Stderr, find_marked};
+use azureal_process::{Excerpt, Exit, ProcessIdentity, SpawnError, Stream, find_marked};
 use scratch::{Scratch, assert_success, in_own_process, own_kib, role, until, wait};
 
 /// Bytes of every value, in an order that shows a piece that is lost or doubled.
@@ -145,7 +145,7 @@ fn fifty_megabytes_of_errors_leave_both_ends_and_no_trace_in_memory() {
         let before = own_kib("VmHWM");
         let scratch = Scratch::new();
         let mut spawn = scratch.sh("echo first >&2; head -c 50000000 /dev/zero >&2; echo last >&2");
-        spawn.stderr = Stderr::Keep(1000);
+        spawn.stderr = Stream::Keep(1000);
         let child = spawn.start().unwrap();
         assert_eq!(wait(&child), Exit::Code(0));
         let stderr = child.stderr();
@@ -167,7 +167,7 @@ fn errors_can_go_to_a_file_that_outlives_us() {
     let scratch = Scratch::new();
     let path = scratch.path("errors");
     let mut spawn = scratch.sh("echo one >&2");
-    spawn.stderr = Stderr::File(File::create(&path).unwrap());
+    spawn.stderr = Stream::File(File::create(&path).unwrap());
     let child = spawn.start().unwrap();
     wait(&child);
     assert!(child.stderr().is_empty());
@@ -180,6 +180,29 @@ fn somebody_who_goes_on_writing_errors_holds_nobody_up() {
     let child = scratch.sh("echo mine >&2; (yes endless >&2 &) ; exit 4").start().unwrap();
     assert_eq!(wait(&child), Exit::Code(4));
     assert!(child.stderr().beginning.starts_with(b"mine\n"));
+}
+
+#[test]
+fn output_can_be_kept_beside_the_errors() {
+    let scratch = Scratch::new();
+    let mut spawn = scratch.sh("echo out; echo err >&2; head -c 1000000 /dev/zero; echo more >&2; echo end");
+    spawn.stdout = Stream::Keep(100);
+    let child = spawn.start().unwrap();
+    assert_eq!(wait(&child), Exit::Code(0));
+    let stdout = child.stdout();
+    assert!(stdout.beginning.starts_with(b"out\n\0") && stdout.end.ends_with(b"\0end\n"), "{stdout:?}");
+    assert_eq!(stdout.left_out, 4 + 1_000_000 + 4 - 100);
+    assert_eq!(child.stderr().to_string(), "err\nmore\n");
+}
+
+#[test]
+fn somebody_who_holds_the_output_open_holds_nobody_up() {
+    let scratch = Scratch::new();
+    let mut spawn = scratch.sh("echo mine; (sleep 1000 &) ; (yes &) ; exit 0");
+    spawn.stdout = Stream::Keep(1000);
+    let child = spawn.start().unwrap();
+    assert_eq!(wait(&child), Exit::Code(0));
+    assert!(child.stdout().beginning.starts_with(b"mine\n"));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_process::{
-    Child, Exit, Marker, Patience, ProcessIdentity, StopReport, Stopped, find_marked, stop,
+    Child, Exit, Marker, Patience, ProcessIdentity, StopReport, Stopped, end_marked, find_marked, stop,
 };
 use scratch::{Scratch, role, until, wait};
 
@@ -99,6 +99,31 @@ fn one_that_stops_itself_is_woken_to_hear_it() {
     assert_eq!(child.stop(&patience()).stopped, Stopped::Interrupted);
     assert_gone(&scratch, &child, &processes);
     assert_eq!(scratch.text(), "cleaned\n");
+}
+
+#[test]
+fn a_kill_reaches_the_family_and_a_sweep_the_rest_of_several_runs() {
+    let scratch = Scratch::new();
+    let script = "trap '' INT TERM; echo $$ >> pids
+        sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 1000' &
+        env -i setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
+        setsid sh -c 'setsid sh -c \"trap : TERM; echo \\$\\$ >> pids; while :; do sleep 0.01; done\" &'
+        while :; do sleep 0.01; done";
+    let children = [1, 2].map(|_| scratch.sh(script).start().unwrap());
+    let processes = scratch.pids(8);
+    for child in &children {
+        child.kill();
+        assert_eq!(wait(child), Exit::Signal(9));
+    }
+    let report = end_marked(&scratch.marker, &patience());
+    assert_eq!((report.stopped, report.survivors), (Stopped::Already, vec![]));
+    assert!(report.strays >= 2, "those that had left");
+    for child in &children {
+        assert_gone(&scratch, child, &processes);
+    }
+    children[0].kill();
+    let nothing = StopReport { stopped: Stopped::Already, strays: 0, survivors: vec![] };
+    assert_eq!(end_marked(&scratch.marker, &patience()), nothing);
 }
 
 #[test]

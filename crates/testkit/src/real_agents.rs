@@ -126,13 +126,19 @@ impl AgentHome {
     /// Makes a home whose agents talk to `server`.
     pub fn new(agents: &Agents, server: &ModelServer) -> Self {
         let folder = tempfile::Builder::new().prefix("azureal-agents-").tempdir().unwrap();
-        let home = Self { folder, agents: agents.clone(), url: server.url() };
+        let mut home = Self { folder, agents: agents.clone(), url: String::new() };
         for folder in [home.home(), home.claude_config_dir(), home.codex_home(), home.temp(), home.project()]
         {
             fs::create_dir(folder).unwrap();
         }
-        fs::write(home.codex_home().join("config.toml"), codex_config(&server.url())).unwrap();
+        home.talk_to(&server.url());
         home
+    }
+
+    /// From now on the agents talk to whoever listens at this URL, as [`ModelServer::url`] has it.
+    pub fn talk_to(&mut self, url: &str) {
+        fs::write(self.codex_home().join("config.toml"), codex_config(url)).unwrap();
+        url.clone_into(&mut self.url);
     }
 
     /// Returns what `HOME` is.

@@ -136,12 +136,7 @@ impl AgentParser for Parser {
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
         let mut out = self.release();
         let open = std::mem::take(&mut self.open);
-        if !open.thinking.is_empty() {
-            out.push(reasoning(open.thinking, None));
-        }
-        if !open.text.is_empty() {
-            out.push(self.text(open.text, None));
-        }
+        out.extend(self.keep(open));
         out.extend(self.closing.close(NAME, ending));
         out
     }
@@ -231,17 +226,25 @@ impl Parser {
     /// Reads what the model said, or the program in its place. Nothing if it cannot be read.
     pub(super) fn assistant(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
         let subagent = turn.parent_tool_use_id;
-        if subagent.is_none() {
-            self.open = Open::default();
-        }
         let message = turn.message.0?;
-        let content = message.content?;
-        let blocks = match serde_json::from_str::<String>(content.get()) {
-            Ok(text) => return Some(self.said(text, subagent)),
-            Err(_) => elements(content)?,
-        };
         let synthetic = message.model == SYNTHETIC;
         let mut out = Vec::new();
+        if subagent.is_none() {
+            let is_answer = !synthetic && turn.error.is_none();
+            // A finished block takes the place of what was open. A failure does not: that is all that came.
+            let open = std::mem::take(&mut self.open);
+            if !is_answer {
+                out.extend(self.keep(open));
+            }
+        }
+        let content = message.content?;
+        let blocks = match serde_json::from_str::<String>(content.get()) {
+            Ok(text) => {
+                out.extend(self.said(text, subagent));
+                return Some(out);
+            }
+            Err(_) => elements(content)?,
+        };
         for raw in blocks {
             let Some(block) = read::<Block<'_>>(raw) else {
                 out.push(block_without_sense(raw));
@@ -354,9 +357,9 @@ impl Parser {
 
     /// Reads the end of a turn of work, which need not be the end of the run.
     fn result(&mut self, subtype: &str, result: Outcome) -> Vec<AgentOutput> {
-        self.open = Open::default();
         let failed = result.is_error || subtype.starts_with("error");
-        let mut out = Vec::new();
+        let open = std::mem::take(&mut self.open);
+        let mut out = if failed { self.keep(open) } else { Vec::new() };
         match self.held.take() {
             Some(text) if failed => out.push(self.failed("api_error", text)),
             Some(text) => out.extend(self.said(text, None)),
@@ -399,6 +402,18 @@ impl Parser {
             .fold(Usage::default(), sum);
         self.tokens.counted_all(whole);
         out.push(self.counted());
+        out
+    }
+
+    /// Keeps what was being written, as nothing finished will come in its place.
+    fn keep(&mut self, open: Open) -> Vec<AgentOutput> {
+        let mut out = Vec::new();
+        if !open.thinking.is_empty() {
+            out.push(reasoning(open.thinking, None));
+        }
+        if !open.text.is_empty() {
+            out.push(self.text(open.text, None));
+        }
         out
     }
 
@@ -553,6 +568,23 @@ mod tests {
         // Another message takes the place of one that was never finished.
         let (events, _) = play(&[&start, &word, &start], Exit::Signal(9));
         assert_eq!(events.len(), 2, "{events:?}");
+    }
+
+    #[test]
+    fn open_words_are_kept_when_the_connection_is_lost() {
+        let word = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"So"}}}"#;
+        let lost = r#"{"type":"assistant","error":"server_error","message":{"model":"<synthetic>","content":[{"type":"text","text":"lost"}]}}"#;
+        let failed = r#"{"type":"result","is_error":true,"result":"lost"}"#;
+        let answer =
+            r#"{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"So be it."}]}}"#;
+        for (lines, expected) in [
+            (&[word, lost, failed][..], &[Event::assistant("So"), Event::error("server_error", "lost")][..]),
+            (&[word, failed], &[Event::assistant("So"), Event::error("api_error", "lost")]),
+            (&[word, answer], &[Event::assistant("So be it.")]),
+        ] {
+            let (events, _) = play(lines, Exit::Code(1));
+            assert_eq!(&events[..expected.len()], expected, "{lines:?}");
+        }
     }
 
     #[test]

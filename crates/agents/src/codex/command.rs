@@ -11,12 +11,17 @@ use super::NAME;
 /// What Codex takes, in characters.
 const MAX_CHARS: usize = 1_048_576;
 
+/// Codex waits for a network without end, and so would a turn where nobody watches. Without this feature it gives
+/// up after its usual retries, within half a minute. As a setting, because of a `--disable` for a feature that it
+/// does not know an older or newer Codex complains and does nothing.
+const BOUNDED_RETRIES: &str = "features.unbounded_connection_retries=false";
+
 /// Parts a `$` from the word after it.
 const ZERO_WIDTH_SPACE: char = '\u{200B}';
 
 /// Says how to run `codex` for a turn.
 pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
-    let mut args: Vec<String> = vec!["exec".to_owned(), "--json".to_owned()];
+    let mut args: Vec<String> = ["exec", "--json", "-c", BOUNDED_RETRIES].map(str::to_owned).into();
     match turn.permission {
         None => {}
         Some(Permission::Read) => args.extend(["-s".to_owned(), "read-only".to_owned()]),
@@ -76,17 +81,22 @@ mod tests {
     fn the_flags_say_model_and_permission_and_never_the_prompt() {
         let needs_git = Err(AgentError::NeedsGit { agent: "codex" });
         for (permission, in_git, model, expected) in [
-            (None, true, None, Ok("exec --json -")),
-            (None, true, Some("gpt-5.4"), Ok("exec --json -m gpt-5.4 -")),
-            (Some(Permission::Read), true, None, Ok("exec --json -s read-only -")),
-            (Some(Permission::Edit), true, Some("o3"), Ok("exec --json -s workspace-write -m o3 -")),
+            (None, true, None, Ok("exec --json BOUNDED -")),
+            (None, true, Some("gpt-5.4"), Ok("exec --json BOUNDED -m gpt-5.4 -")),
+            (Some(Permission::Read), true, None, Ok("exec --json BOUNDED -s read-only -")),
+            (Some(Permission::Edit), true, Some("o3"), Ok("exec --json BOUNDED -s workspace-write -m o3 -")),
             (
                 Some(Permission::All),
                 true,
                 None,
-                Ok("exec --json --dangerously-bypass-approvals-and-sandbox -"),
+                Ok("exec --json BOUNDED --dangerously-bypass-approvals-and-sandbox -"),
             ),
-            (Some(Permission::Read), false, None, Ok("exec --json -s read-only --skip-git-repo-check -")),
+            (
+                Some(Permission::Read),
+                false,
+                None,
+                Ok("exec --json BOUNDED -s read-only --skip-git-repo-check -"),
+            ),
             (None, false, None, needs_git.clone()),
             (Some(Permission::Edit), false, None, needs_git.clone()),
             (Some(Permission::All), false, None, needs_git),
@@ -98,6 +108,7 @@ mod tests {
                 ..turn("the history", "the prompt")
             };
             let args = build(&turn).map(|command| command.args.join(" "));
+            let args = args.map(|args| args.replace(&format!("-c {BOUNDED_RETRIES} "), "BOUNDED "));
             assert_eq!(args.as_deref(), expected.as_ref().copied());
         }
     }

@@ -121,7 +121,7 @@ impl Parser {
         self.closing.said = Said::Failed;
         self.closing.told = true;
         self.warning = None;
-        let message = message.filter(|message| !message.is_empty());
+        let message = message.filter(|message| !message.is_empty()).map(|message| in_words(&message));
         let message = message.or_else(|| self.closing.reason.take().map(|reason| reason.message));
         let message = message.unwrap_or_else(|| "codex says that the turn failed".to_owned());
         vec![event(Event::error("turn_failed", message))]
@@ -233,6 +233,13 @@ impl Parser {
     }
 }
 
+/// Returns what the provider says in an answer that Codex passes on as it came, `{"error":{"message":…}}`.
+fn in_words(message: &str) -> String {
+    let words = Fields::of(message).and_then(|fields| fields.read::<wire::Refusal>());
+    let words = words.and_then(|refusal| refusal.error.0).map(|error| error.message);
+    words.filter(|words| !words.is_empty()).unwrap_or_else(|| message.to_owned())
+}
+
 fn event(event: Event) -> AgentOutput {
     AgentOutput::Event(event)
 }
@@ -280,6 +287,19 @@ mod tests {
             (&[failed], 0, "Error Complete"),
         ] {
             assert_eq!(kinds(&play(lines, Exit::Code(code))), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_provider_answered_is_told_in_its_words() {
+        for (message, expected) in [
+            (r#"{\"error\":{\"message\":\"no such model\",\"code\":null}}"#, "no such model"),
+            (r#"{\"error\":\"no\"}"#, r#"{"error":"no"}"#),
+            ("{odd}", "{odd}"),
+        ] {
+            let failed = format!(r#"{{"type":"turn.failed","error":{{"message":"{message}"}}}}"#);
+            let outputs = play(&[&failed], Exit::Code(1));
+            assert_eq!(outputs[0], event(Event::error("turn_failed", expected)));
         }
     }
 

@@ -43,6 +43,13 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
+/// What a provider answers with when it refuses, in the message of a [`Failure`].
+#[derive(Deserialize)]
+pub(super) struct Refusal {
+    #[serde(default)]
+    pub(super) error: Loose<Failure>,
+}
+
 /// An item; which fields there are depends on its type.
 #[derive(Deserialize)]
 pub(super) struct Item<'a> {

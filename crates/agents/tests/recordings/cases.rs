@@ -1,11 +1,14 @@
 //! Finding the recordings, and playing them to a parser.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use azureal_agents::registry;
 use azureal_core::agent::{Agent, AgentOutput, Ending, Exit};
+use azureal_process::{Follow, Line};
+use tempfile::NamedTempFile;
 
 /// One recorded run.
 pub(crate) struct Case {
@@ -76,16 +79,13 @@ impl Case {
 
     /// Plays the recording as it arrives: cut anywhere.
     pub(crate) fn play_in_pieces<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<AgentOutput> {
+        let joined = Growing::new().join(pieces);
         let mut parser = self.agent.parser();
-        let mut outputs = Vec::new();
-        let mut lines = Lines::default();
-        for piece in pieces {
-            lines.feed(piece, |line| outputs.extend(parser.line(line)));
-        }
+        let mut outputs: Vec<AgentOutput> = joined.lines.iter().flat_map(|line| parser.line(line)).collect();
         let ending = Ending {
             exit: self.exit,
             stderr: self.stderr.clone(),
-            fragment: lines.rest,
+            fragment: joined.fragment,
             duration: Duration::from_millis(1234),
             stopped: None,
         };
@@ -94,20 +94,51 @@ impl Case {
     }
 }
 
-/// Cuts a stream into lines.
-#[derive(Default)]
-pub(crate) struct Lines {
-    pub(crate) rest: Vec<u8>,
+/// How large a file may grow before another takes its place.
+const FILE_SIZE: u64 = 16 << 20;
+
+/// A file that grows piece by piece and is followed meanwhile, as the output of a live run is.
+pub(crate) struct Growing {
+    file: NamedTempFile,
+    follow: Follow,
 }
 
-impl Lines {
-    pub(crate) fn feed(&mut self, piece: &[u8], mut line: impl FnMut(&[u8])) {
-        for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            self.rest.extend_from_slice(part);
-            if let Some(whole) = self.rest.strip_suffix(b"\n") {
-                line(whole);
-                self.rest.clear();
+/// What was read of such a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Joined {
+    pub(crate) lines: Vec<Vec<u8>>,
+    /// What stood behind the last line break.
+    pub(crate) fragment: Vec<u8>,
+}
+
+impl Growing {
+    pub(crate) fn new() -> Self {
+        let file = NamedTempFile::new().unwrap();
+        let follow = Follow::open(file.path(), 0).unwrap();
+        Self { file, follow }
+    }
+
+    /// Appends the pieces, one after the other, and reads after each as far as there are lines.
+    pub(crate) fn join<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Joined {
+        let mut joined = Joined::default();
+        for piece in pieces {
+            self.file.write_all(piece).unwrap();
+            while let Some(line) = self.follow.try_line().unwrap() {
+                joined.lines.push(bytes(line));
             }
         }
+        joined.fragment = self.follow.remaining_fragment().unwrap().map(bytes).unwrap_or_default();
+        // An empty file for every cut would take minutes; the next one can only begin where a line does.
+        if !joined.fragment.is_empty() || self.follow.offset() > FILE_SIZE {
+            *self = Self::new();
+        }
+        joined
+    }
+}
+
+fn bytes(line: Line) -> Vec<u8> {
+    match line {
+        Line::Bytes(bytes) => bytes,
+        Line::Oversized { bytes } => panic!("a line of {bytes} bytes in a recording"),
     }
 }

@@ -1,45 +1,54 @@
 //! However the output is cut into pieces on its way, it is the same output.
 //!
-//! A parser sees whole lines, so a cut can only change which lines there are. That is tried at every position;
-//! the parsers themselves are played byte by byte, and at some positions in every recording.
+//! The pieces go through a file and the reader that joins them to lines in a live run, then to the parser. The
+//! parser sees nothing but lines, and says the same of the same lines; so at every single position it is enough
+//! to look at the lines, and the parsers are played byte by byte and at some positions in every recording.
 
-use crate::cases::{self, Lines};
+use std::thread;
+
+use crate::cases::{self, Case, Growing};
 use crate::random::Random;
 
+/// Recordings up to this are cut at every byte.
 const SMALL: usize = 32 * 1024;
-
-fn lines(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let mut splitter = Lines::default();
-    let mut found = Vec::new();
-    for piece in pieces {
-        splitter.feed(piece, |line| found.push(line.to_vec()));
-    }
-    (found, splitter.rest)
-}
+/// In how many places a larger one is cut, besides the edges of its lines.
+const SAMPLES: usize = 1000;
 
 #[test]
 fn a_cut_anywhere_gives_the_same_lines() {
-    let mut random = Random(7);
-    for case in cases::all() {
-        // A cut in one line cannot reach another: nothing is kept between them.
-        let mut start = 0;
-        for line in case.stdout.split_inclusive(|byte| *byte == b'\n') {
-            let whole = lines(&[line]);
-            // Megabytes a thousand times over would take minutes.
-            let samples = if line.len() > 100_000 { 30 } else { 1000 };
-            let positions: Vec<usize> = match case.stdout.len() <= SMALL {
-                true => (0..=line.len()).collect(),
-                false => (0..samples)
-                    .map(|_| random.below(line.len()))
-                    .chain([0, line.len() - 1, line.len()])
-                    .collect(),
-            };
-            for at in positions {
-                assert_eq!(lines(&[&line[..at], &line[at..]]), whole, "{} at {}", case.name, start + at);
-            }
-            start += line.len();
-        }
+    let cases = cases::all();
+    let mut positions = 0;
+    thread::scope(|scope| {
+        // Two halves of about the same size: the small ones are many.
+        let halves = [0, 1].map(|half| {
+            let cases = &cases;
+            scope.spawn(move || cases.iter().skip(half).step_by(2).map(cut_everywhere).sum::<usize>())
+        });
+        positions = halves.into_iter().map(|half| half.join().unwrap()).sum();
+    });
+    assert!(positions > 400_000, "only {positions} cuts");
+}
+
+/// Cuts a recording in two wherever it is to be cut, and returns in how many places that was.
+fn cut_everywhere(case: &Case) -> usize {
+    let stdout = &case.stdout;
+    let mut growing = Growing::new();
+    let whole = growing.join([stdout.as_slice()]);
+    assert_eq!(whole.lines.len(), stdout.iter().filter(|byte| **byte == b'\n').count());
+    let positions: Vec<usize> = if stdout.len() <= SMALL {
+        (0..=stdout.len()).collect()
+    } else {
+        let mut random = Random(7);
+        let edges = stdout.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let edges = edges.flat_map(|(at, _)| [at, at + 1]);
+        edges.chain((0..SAMPLES).map(|_| random.below(stdout.len()))).collect()
+    };
+    for at in &positions {
+        let joined = growing.join([&stdout[..*at], &stdout[*at..]]);
+        // Not by `assert_eq`, which would print all of it.
+        assert!(joined == whole, "{} cut at {at}", case.name);
     }
+    positions.len()
 }
 
 #[test]

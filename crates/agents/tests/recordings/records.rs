@@ -3,7 +3,7 @@
 use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, Ending};
 
-use crate::cases::{self, Case, Lines};
+use crate::cases::{self, Case};
 use crate::render::render;
 
 /// A recording, and the record that its run left.
@@ -20,8 +20,9 @@ fn recorded() -> Vec<(Case, Vec<u8>)> {
 fn play(case: &Case, record: &[u8]) -> Vec<AgentOutput> {
     let mut reader = (case.agent.own_record().unwrap().reader)();
     let mut outputs = Vec::new();
-    let mut lines = Lines::default();
-    lines.feed(record, |line| outputs.extend(reader.line(line)));
+    for line in record.split(|byte| *byte == b'\n') {
+        outputs.extend(reader.line(line));
+    }
     outputs.extend(reader.end(&Ending::default()));
     outputs
 }

@@ -1,8 +1,9 @@
-use azureal_engine::{RUN_MARKER, Recovered, SpooledTurn};
-use azureal_process::{Marker, Patience, ProcessIdentity, stop};
+use azureal_engine::{Recovered, SpooledProcess, SpooledTurn, end_commands};
+use azureal_process::ProcessIdentity;
 
 use super::SessionArg;
 use crate::failure::Failure;
+use crate::orphan::end;
 use crate::output::Output;
 use crate::place::Place;
 use crate::recovery::recover;
@@ -31,25 +32,29 @@ pub(crate) async fn run(
     let of_session = |turn: &SpooledTurn| turn.session_id() == Some(record.id);
     let running = found.iter().find_map(|found| match found {
         Recovered::Running(turn, process) if of_session(turn) => {
-            let process = process.as_ref()?;
-            Some((turn, ProcessIdentity { pid: process.pid, started: process.began.clone() }, false))
+            let process = process.as_ref();
+            let identity = |process: &SpooledProcess| ProcessIdentity {
+                pid: process.pid,
+                started: process.began.clone(),
+            };
+            Some((turn, process.map(identity), false))
         }
-        Recovered::Orphan(turn, process) if of_session(turn) => Some((turn, process.clone(), true)),
+        Recovered::Orphan(turn, process) if of_session(turn) => Some((turn, Some(process.clone()), true)),
         _ => None,
     });
     let Some((turn, process, is_orphan)) = running else {
         return Err(Failure::new("not_running", format!("no turn of {} is running", called(&record)))
             .with_hint("`azureal ps` shows which are"));
     };
-    let marker = Marker::new(RUN_MARKER, turn.run.clone())
-        .map_err(|error| Failure::new("unreadable", error.to_string()))?;
     if let Some(spools) = place.spools() {
-        spools.note_cancel(turn).map_err(|error| Failure::file(&error.path, &error.source))?;
-    }
-    let report = stop(&process, &marker, &Patience::default());
-    if let Some(survivor) = report.survivors.first() {
-        return Err(Failure::new("not_stopped", format!("process {} could not be ended", survivor.pid))
-            .with_hint("it may belong to somebody else, or hang in the system"));
+        match &process {
+            Some(process) => end(&spools, turn, process)?,
+            // Its context is being gathered, and its agent not asked yet.
+            None => {
+                spools.note_cancel(turn).map_err(|error| Failure::file(&error.path, &error.source))?;
+                end_commands(turn);
+            }
+        }
     }
     if is_orphan {
         // Nobody else waits for it.
@@ -57,7 +62,7 @@ pub(crate) async fn run(
     }
     if out.is_json() {
         return out.json(&serde_json::json!({
-            "session": record.id.to_string(), "agent": turn.agent, "pid": process.pid
+            "session": record.id.to_string(), "agent": turn.agent, "pid": process.map(|process| process.pid)
         }));
     }
     out.line(&format!("cancelled the turn of {}", called(&record)))

@@ -2,18 +2,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{ContextFrame, NewSession, read_context, visible};
-use azureal_engine::Spools;
+use azureal_engine::{Briefing, Spools};
 use futures_executor::block_on;
 use serde_json::json;
 
 use super::list;
-use crate::agent_choice::choose;
+use crate::agent_choice::{Wanted, choose};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::Output;
 use crate::place::Place;
 use crate::project::Project;
-use crate::turn::{Ask, take_turn};
+use crate::turn::{Ask, Keep, take_turn};
 
 const FIRST: &str = "The login fails when the token is older than a day. Please keep that in mind.";
 const SECOND: &str = "What did I ask before you came?";
@@ -144,8 +144,16 @@ impl Tour<'_> {
         prompt: &str,
     ) -> Result<(), Failure> {
         self.say(&format!("$ {command} -a {agent} \"{prompt}\"\n"))?;
-        let choice = choose(Some(agent), None, None)?;
-        let ask = Ask { session, choice: &choice, prompt, permission: None, timeout: None };
+        let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() })?;
+        let ask = Ask {
+            session,
+            choice: &choice,
+            prompt,
+            permission: None,
+            timeout: None,
+            briefing: &Briefing::default(),
+            keep: Keep::Session,
+        };
         take_turn(&self.place, &self.spools, &self.interrupts, &ask, self.out)?;
         Ok(())
     }

@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod demo;
 pub(crate) mod export;
@@ -15,6 +16,7 @@ pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod trust;
 
 /// How a session is named on the command line.
 #[derive(Debug, clap::Args)]

@@ -1,8 +1,7 @@
-use std::io::{self, BufRead, IsTerminal, Write};
-
 use azureal_core::{SessionId, SessionRecord, visible_line};
 use serde_json::json;
 
+use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
 use crate::output::{Output, counted};
 use crate::place::Place;
@@ -72,14 +71,6 @@ pub(crate) async fn run(
 
 /// Asks whether these may go; an error is a no.
 fn confirm(records: &[SessionRecord]) -> Result<(), Failure> {
-    let (mut stderr, stdin) = (io::stderr(), io::stdin());
-    if !(stdin.is_terminal() && stderr.is_terminal()) {
-        return Err(Failure::refused(
-            "not_confirmed",
-            "deleting cannot be undone, and there is no terminal to ask on",
-        )
-        .with_hint("`--yes` deletes without asking"));
-    }
     let mut question = String::new();
     for record in records {
         question.push_str(&format!(
@@ -94,13 +85,13 @@ fn confirm(records: &[SessionRecord]) -> Result<(), Failure> {
     } else {
         "Delete these sessions for good? [y/N] "
     });
-    let mut answer = String::new();
-    let asked = stderr
-        .write_all(question.as_bytes())
-        .and_then(|()| stderr.flush())
-        .and_then(|()| stdin.lock().read_line(&mut answer));
-    match (asked, answer.trim().to_lowercase().as_str()) {
-        (Ok(_), "y" | "yes") => Ok(()),
-        _ => Err(Failure::cancelled("nothing was deleted")),
+    match ask(&question) {
+        Answer::Yes => Ok(()),
+        Answer::No => Err(Failure::cancelled("nothing was deleted")),
+        Answer::Nobody => Err(Failure::refused(
+            "not_confirmed",
+            "deleting cannot be undone, and there is no terminal to ask on",
+        )
+        .with_hint("`--yes` deletes without asking")),
     }
 }

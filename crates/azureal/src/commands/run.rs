@@ -1,26 +1,30 @@
 use std::time::Duration;
 
 use azureal_core::agent::Permission;
-use azureal_core::{ListQuery, NewSession, SessionId, SessionRecord, visible_line};
+use azureal_core::{
+    Beginning, ListQuery, NewSession, SessionId, SessionRecord, read_beginning, visible_line,
+};
 use azureal_engine::{Holder, Lease, Leased, Recovered, Spools};
 use futures_executor::block_on;
 use serde_json::json;
 
-use crate::agent_choice::{AgentChoice, choose};
+use crate::agent_choice::{AgentChoice, Wanted, choose};
+use crate::context_settings::{ContextArgs, ContextSettings, load_config};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
+use crate::orphan;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
-use crate::recovery::{orphan_of, recover, warn_of_lost};
+use crate::recovery::warn_of_lost;
 use crate::resolve::{called, resolve};
-use crate::turn::{Ask, take_turn};
+use crate::turn::{Ask, Keep, take_turn};
 
 /// Send a prompt to an agent, and keep what it says and does
 ///
 /// A new session, unless `-c` or `-s` says which one goes on. Whoever answers is told the history of the session
-/// first, whichever agents it was with. Without `-a` and `-m` that is the session's last agent, else
-/// the first that is installed, else the built-in offline agent.
+/// first, whichever agents it was with. Without `-a` and `-m` that is the session's last agent, else the
+/// configured one, else the first that is installed, else the built-in offline agent.
 ///
 /// The prompt is the argument, or standard input, or both: what is piped in becomes a block after the
 /// argument. With an argument, a pipe that stays open and silent is not waited for.
@@ -29,6 +33,16 @@ use crate::turn::{Ask, take_turn};
 /// line says session, agent and model, then comes one event per line as it happens, `{"kind","data"}`, text as it
 /// is being written as `{"delta":"…"}`, and last, when the turn is stored, `Complete` with `first_seq` and `seq`.
 ///
+/// Context commands tell the agent what the project looks like: those that are configured, then those of `--exec`, all
+/// run at the same time in the top folder of the worktree. They are static unless configured as `dynamic`.
+/// Static ones run once, when the session is made: their output is stored in its system message, and every agent
+/// of the session is told it at every turn, even when it is stale by then. Dynamic ones run at every
+/// turn, and so does what `--exec` gives to a session that goes on; their output is not stored. To
+/// take everything anew, begin a new session.
+///
+/// `--ephemeral` stores nothing, neither prompt nor answer, and puts the output of all commands in front of the
+/// prompt: for a question that needs no memory.
+///
 /// Ctrl-C cancels the turn: what came is kept, and the exit code is 130.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -36,6 +50,8 @@ Examples:
   azureal run \"Why does the login test fail?\"
   azureal run -c -a codex \"Fix it\"
   git diff | azureal run -s review -m opus \"Review this\"
+  azureal run --system \"Be brief.\" --exec \"git status --short\" \"What is left to do?\"
+  azureal run --ephemeral --exec \"git diff --staged\" \"Write a commit message\"
   azureal run --permission edit --timeout 600 \"Update the changelog\"")]
 pub(crate) struct Args {
     /// What to ask
@@ -62,6 +78,11 @@ pub(crate) struct Args {
     /// What the agent may do without asking; its own default without it
     #[arg(long, value_name = "LEVEL")]
     permission: Option<Level>,
+    /// Store nothing, neither the prompt nor the answer
+    #[arg(long, conflicts_with_all = ["go_on", "session", "name"])]
+    ephemeral: bool,
+    #[command(flatten)]
+    context: ContextArgs,
 }
 
 /// What an agent may do.
@@ -92,9 +113,27 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
     let prompt = prompt::gather(args.prompt.as_deref())?;
+    let config = load_config(&args.context, &place.project)?;
+    let settings = ContextSettings::new(&args.context, &config);
+    let ephemeral = args.ephemeral.then(|| place.ephemeral());
+    // What was found belongs to sessions of the store, which then are not these.
+    let (place, found) = ephemeral.as_ref().map_or((place, found), |place| (place, &[]));
     let known = block_on(known_session(args, place))?;
     let last_agent = known.as_ref().and_then(|record| record.counts.agent.as_deref());
-    let choice = choose(args.agent.as_deref(), args.model.as_deref(), last_agent)?;
+    let wanted = Wanted {
+        agent: args.agent.as_deref(),
+        model: args.model.as_deref(),
+        last_agent,
+        configured_agent: config.agent(),
+        configured_model: config.model(),
+    };
+    let choice = choose(&wanted)?;
+    // What is wrong with the context is said before a session is made for it.
+    let briefing = match &known {
+        _ if args.ephemeral => settings.ephemeral()?,
+        Some(record) => settings.briefing(block_on(read_beginning(&*place.store, record.id))?)?,
+        None => settings.briefing(Beginning::Nothing)?,
+    };
     // Kept until the turn is over: a store in memory has no folder of its own.
     let temporary;
     let spools = match place.spools() {
@@ -104,22 +143,31 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
             Spools::new(temporary.path().join("spool"))
         }
     };
+    let interrupts = Interrupts::listen()?;
     let session = match &known {
         Some(record) => record.id,
         None => block_on(new_session(args, place))?,
     };
     let _lease = lease(&spools, session, &choice)?;
-    wait_for_orphan(place, found, session);
+    orphan::follow(place, &spools, &interrupts, found, session, out)?;
     warn_of_lost(found, session);
-    introduce(session, known.as_ref(), &choice, out)?;
+    let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
+        _ if args.ephemeral => (Keep::Nothing, briefing),
+        Beginning::Nothing if known.is_none() => (Keep::NewSession, briefing),
+        // Somebody else may have made or begun the session meanwhile.
+        beginning => (Keep::Session, settings.briefing(beginning)?),
+    };
+    introduce(session, known.as_ref(), keep, &choice, out)?;
     let ask = Ask {
         session,
         choice: &choice,
         prompt: &prompt,
         permission: args.permission.map(Permission::from),
         timeout: args.timeout,
+        briefing: &briefing,
+        keep,
     };
-    take_turn(place, &spools, &Interrupts::listen()?, &ask, out)?;
+    take_turn(place, &spools, &interrupts, &ask, out)?;
     out.flush()
 }
 
@@ -171,32 +219,26 @@ fn lease(spools: &Spools, session: SessionId, choice: &AgentChoice) -> Result<Le
     }
 }
 
-/// Waits for an agent whose azureal has gone: the history would miss what it still says.
-fn wait_for_orphan(place: &Place, found: &[Recovered], session: SessionId) {
-    let Some((_, process)) = orphan_of(found, session) else { return };
-    tell("waiting for it to end");
-    while !process.wait_timeout(Duration::from_secs(1)) {}
-    let mut found = block_on(recover(place));
-    // What it started may write on for a while.
-    while let Some((_, process)) = orphan_of(&found, session) {
-        process.wait_timeout(Duration::from_secs(1));
-        found = block_on(recover(place));
-    }
-}
-
 /// Says which session this is and who answers.
 fn introduce(
     session: SessionId,
     known: Option<&SessionRecord>,
+    keep: Keep,
     choice: &AgentChoice,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let agent = choice.agent.name();
+    let is_kept = keep != Keep::Nothing;
     if out.is_json() {
-        out.json(&json!({ "session": session.to_string(), "agent": agent, "model": choice.model }))?;
+        let session = is_kept.then(|| session.to_string());
+        out.json(&json!({ "session": session, "agent": agent, "model": choice.model }))?;
         return out.flush();
     }
-    let name = known.map_or_else(|| session.to_string(), called);
+    let name = match known {
+        Some(record) => called(record),
+        None if is_kept => session.to_string(),
+        None => "not stored".to_owned(),
+    };
     let model = choice.model.as_deref().map(|model| format!(" · {}", visible_line(model)));
     tell(&format!("{name} · {agent}{}", model.unwrap_or_default()));
     Ok(())

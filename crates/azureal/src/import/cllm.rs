@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use azureal_core::event::{ModelSwitch, SystemMessage};
+use azureal_core::event::{CommandRecord, ModelSwitch, SystemMessage};
 use azureal_core::{Event, Json, Tokens};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -78,7 +78,25 @@ fn restore_record(
         system.context_executed_at = serde_json::from_str(executed_at.get())?;
     }
     if let Some(commands) = commands {
-        system.context_commands = serde_json::from_str(commands.get())?;
+        let commands: Option<Vec<Ran>> = serde_json::from_str(commands.get())?;
+        system.context_commands = commands.map(|commands| commands.into_iter().map(Ran::into).collect());
     }
     Ok(())
+}
+
+/// A context command that ran: what we write of it, or its text alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Ran {
+    Text(String),
+    Record(CommandRecord),
+}
+
+impl From<Ran> for CommandRecord {
+    fn from(ran: Ran) -> Self {
+        match ran {
+            Ran::Text(command) => Self { name: command.clone(), command, ..Self::default() },
+            Ran::Record(record) => record,
+        }
+    }
 }

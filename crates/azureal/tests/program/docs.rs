@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "list",
     "show",
@@ -18,6 +18,8 @@ const COMMANDS: [&str; 14] = [
     "ps",
     "cancel",
     "agents",
+    "config",
+    "trust",
     "demo",
     "completions",
 ];

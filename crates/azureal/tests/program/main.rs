@@ -6,13 +6,20 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod config;
+mod context_commands;
+mod context_savings;
 mod docs;
 mod export;
+mod flood;
 mod hostile;
 mod import;
 mod lost_spool;
+mod real_agents;
 mod run;
 mod sessions;
+mod terminal;
+mod trust;
 mod usage;
 mod worktrees;
 mod world;

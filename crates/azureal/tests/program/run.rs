@@ -1,8 +1,7 @@
 //! run, and what is left when it does not end as it should.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use crate::world::{Ran, World};
 
 /// What the real program printed when it was recorded: a text, a tool call, a text.
-const RECORDED: &str =
+pub(crate) const RECORDED: &str =
     include_str!("../../../agents/tests/fixtures/claude/current/partial-messages/stdout.jsonl");
 /// How many of its lines come before the first finished text.
 const BEGINNING: usize = 19;
@@ -26,24 +25,13 @@ fn fake_claude(world: &World, in_between: &str) {
     let lines: Vec<&str> = RECORDED.lines().collect();
     let start = world.file("bin/start.jsonl", &format!("{}\n", lines[..BEGINNING].join("\n")));
     let rest = world.file("bin/rest.jsonl", &format!("{}\n", lines[BEGINNING..].join("\n")));
-    let script = format!(
-        "#!/bin/sh\ncat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'\n",
-        start.display(),
-        rest.display()
-    );
-    let program = world.file("bin/claude", &script);
-    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// The program with the fake agent on its path.
-fn command(world: &World, arguments: &[&str]) -> Command {
-    let mut command = world.command(arguments);
-    command.env("PATH", format!("{}:/usr/bin:/bin", world.path("bin").display()));
-    command
+    let script =
+        format!("cat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'", start.display(), rest.display());
+    world.program("claude", &script);
 }
 
 fn start(world: &World, arguments: &[&str]) -> Child {
-    command(world, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    world.with_programs(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn finish(world: &World, child: Child) -> Ran {
@@ -51,7 +39,7 @@ fn finish(world: &World, child: Child) -> Ran {
 }
 
 #[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < LIMIT, "{what} did not happen");
@@ -84,7 +72,7 @@ fn last_event(world: &World, session: &str) -> Value {
     world.run(&["show", session, "--json"]).json_lines().pop().unwrap()
 }
 
-fn signal(child: &Child, signal: &str) {
+pub(crate) fn signal(child: &Child, signal: &str) {
     let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(status.success());
 }
@@ -162,6 +150,20 @@ fn a_prompt_is_needed() {
     }
     assert!(!world.store().exists());
     assert_eq!(world.run(&["run", "-c", "x"]).code, 1, "there is nothing to go on with");
+}
+
+#[test]
+fn a_prompt_that_no_agent_takes_is_refused() {
+    let world = World::new();
+    let long = fs::File::open(world.file("long", &"x".repeat((10 << 20) + 1))).unwrap();
+    let output = world.command(&["run", "-a", "offline"]).stdin(long).output().unwrap();
+    insta::assert_snapshot!(world.ran(output), @r"
+    exit code 1
+    --- stderr
+    error: the prompt is longer than 10 MiB
+    hint: name the file in the prompt instead, so that the agent reads what it needs
+    ");
+    assert!(!world.store().exists());
 }
 
 #[test]
@@ -250,6 +252,35 @@ fn one_turn_at_a_time() {
 }
 
 #[test]
+fn eight_turns_at_once_keep_apart() {
+    let world = World::new();
+    let prompts: Vec<String> = (1..=8).map(|number| format!("prompt {number}")).collect();
+    let children: Vec<Child> =
+        prompts.iter().map(|prompt| start(&world, &["run", "-a", "offline", prompt])).collect();
+    for (prompt, child) in prompts.iter().zip(children) {
+        let ran = finish(&world, child);
+        assert_eq!(ran.code, 0, "{ran}");
+        assert!(ran.stdout.contains(&format!("“{prompt}”")), "{ran}");
+    }
+    let list = world.run(&["list", "--json"]);
+    assert_eq!(list.stderr, "", "nothing is left to recover");
+    let list = list.json();
+    let mut found: Vec<String> = Vec::new();
+    for session in list.as_array().unwrap() {
+        assert_eq!(session["completed"], true);
+        let events = world.run(&["show", session["id"].as_str().unwrap(), "--json"]).json_lines();
+        let asked: Vec<_> = events.iter().filter(|event| event["kind"] == "UserMessage").collect();
+        assert_eq!(asked.len(), 1);
+        found.push(asked[0]["data"]["content"].as_str().unwrap().to_owned());
+        assert_eq!(events.iter().filter(|event| event["kind"] == "Complete").count(), 1);
+        let answer = events.iter().find(|event| event["kind"] == "AssistantText").unwrap();
+        assert!(answer["data"]["text"].as_str().unwrap().contains(found.last().unwrap()), "{answer}");
+    }
+    found.sort();
+    assert_eq!(found, prompts);
+}
+
+#[test]
 fn an_interrupt_cancels_and_keeps_what_came() {
     let world = World::new();
     fake_claude(&world, "sleep 1000");
@@ -335,6 +366,26 @@ fn the_next_prompt_waits_for_an_agent_that_was_left_behind() {
 }
 
 #[test]
+fn an_interrupt_while_an_agent_is_followed_ends_that_and_sends_nothing() {
+    let world = World::new();
+    fake_claude(&world, "sleep 1000");
+    let mut child = start(&world, &["run", "Do it"]);
+    wait_for_beginning(&world);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut child = start(&world, &["run", "-c", "-a", "offline", "What happened?"]);
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    told.find(|line| line.as_ref().unwrap().contains("following it")).unwrap().unwrap();
+    signal(&child, "-INT");
+    let rest: Vec<String> = told.map(|line| line.unwrap()).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows what came",);
+    assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
+    assert_eq!(kinds(&world, "S1").iter().filter(|kind| *kind == "UserMessage").count(), 1);
+    assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
+}
+
+#[test]
 fn a_running_turn_is_shown_and_cancelled_from_elsewhere() {
     let world = World::new();
     fake_claude(&world, "sleep 1000");
@@ -401,8 +452,7 @@ fn agents_are_shown_as_they_are_installed() {
     for (name, script) in
         [("claude", "echo; echo '2.0 (Claude\u{1b}[2J Code)'"), ("codex", "exec sleep 1000")]
     {
-        let program = world.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        world.program(name, script);
     }
     let lines = agents(&world, &["agents"]).quiet();
     let lines: Vec<&str> = lines.lines().collect();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -30,6 +31,19 @@ impl World {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
+    }
+
+    /// Puts a program on the path of [`with_programs`](Self::with_programs): a shell script.
+    pub(crate) fn program(&self, name: &str, script: &str) {
+        let program = self.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The program with what was put on the path.
+    pub(crate) fn with_programs(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(arguments);
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()));
+        command
     }
 
     pub(crate) fn store(&self) -> PathBuf {

@@ -257,6 +257,14 @@ impl StoreFile {
     }
 }
 
+/// Makes the folder that a file lies in, the way that of a store is made: a folder `.azureal` is private, is no
+/// link, and keeps all but the configuration out of commits.
+///
+/// For what else a project keeps there. The file itself is not touched.
+pub fn make_folder_of(file: &Path) -> Result<(), StoreError> {
+    StoreFile::new(file.to_owned()).make_folder()
+}
+
 /// Takes rights from everybody but the owner, if that is us and there are any to take.
 ///
 /// Never by opening the file: closing it again would drop the locks that SQLite holds on it in this process.

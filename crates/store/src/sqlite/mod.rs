@@ -28,6 +28,7 @@ use rusqlite::Connection;
 use codec::Codec;
 pub use connection::open_foreign;
 use error::Fault;
+pub use file::make_folder_of;
 use file::{Identity, StoreFile};
 use schema::SessionColumns;
 use worker::Worker;

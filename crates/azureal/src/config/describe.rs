@@ -1,0 +1,57 @@
+//! What a configuration file says, for somebody who is to trust it.
+//!
+//! The whole of it and nothing hidden: as it is written, on lines that cannot be taken for ours, and with nothing
+//! that a terminal would act on.
+
+use azureal_core::{ContextCommand, OnFailure, visible, visible_line};
+
+use super::ConfigFile;
+use crate::output::shown;
+
+/// Returns all that a file says, safe to show.
+pub(crate) fn describe(file: &ConfigFile) -> String {
+    let mut text = format!("{}\n", shown(file.path()));
+    if let Some(real) = file.leads_to() {
+        text.push_str(&format!("  leads to {}\n", shown(real)));
+    }
+    let settings = &file.settings;
+    if let Some(agent) = &settings.agent {
+        text.push_str(&format!("  agent: {}\n", visible_line(&agent.value)));
+    }
+    if let Some(model) = &settings.model {
+        text.push_str(&format!("  model: {}\n", visible_line(&model.value)));
+    }
+    if let Some(threshold) = &settings.threshold {
+        text.push_str(&format!("  compaction threshold: {}\n", threshold.value));
+    }
+    if let Some(message) = &settings.default_system_message {
+        text.push_str("  default system message\n");
+        text.push_str(&set_in(&message.value));
+    }
+    for (name, variable) in &settings.variables {
+        text.push_str(&format!("  variable {name}: {}\n", visible_line(&variable.value.to_string())));
+    }
+    for command in settings.context_commands.iter().flatten() {
+        let ContextCommand { name, command: script, .. } = &command.value;
+        let terms = terms(&command.value);
+        text.push_str(&format!("  context command \"{}\": {terms}\n", visible_line(name)));
+        text.push_str(&set_in(script));
+    }
+    text
+}
+
+/// Says when a context command runs and what happens if it fails.
+pub(crate) fn terms(command: &ContextCommand) -> String {
+    let when = if command.dynamic { "every turn" } else { "once per session" };
+    let on_failure = match command.on_failure {
+        OnFailure::Warn => "warn",
+        OnFailure::Ignore => "ignore",
+        OnFailure::Fail => "fail",
+    };
+    format!("{when}, up to {} s, on failure {on_failure}", command.timeout.as_secs_f64())
+}
+
+/// Puts a bar in front of every line, so that none of them passes for a line of ours.
+fn set_in(text: &str) -> String {
+    text.trim_end_matches('\n').split('\n').map(|line| format!("    | {}\n", visible(line))).collect()
+}

@@ -1,0 +1,507 @@
+//! What the user and the project have configured.
+//!
+//! Up to five files: `azufig.toml` and cllm's `Cllmfile.yml`, of the project and of the user. Each is read once
+//! into [`ConfigFile`]; what is in effect is looked up in them, the nearest first. A file that came with the
+//! project says nothing until it is trusted ([`trust`]), so nothing here asks for trust: what is not trusted is
+//! not there.
+
+mod azufig;
+mod cllmfile;
+mod describe;
+mod file;
+mod node;
+mod settings;
+mod surroundings;
+mod template;
+pub(crate) mod trust;
+
+use std::path::{Path, PathBuf};
+
+use azureal_core::ContextCommand;
+
+pub(crate) use self::describe::{describe, terms};
+pub(crate) use self::file::ConfigFile;
+pub(crate) use self::settings::{Threshold, Variable};
+pub(crate) use self::surroundings::Surroundings;
+
+use self::file::{Format, Owner};
+use self::settings::{Located, Settings};
+use self::template::Variables;
+use self::trust::{Approvals, Standing};
+use crate::failure::{Failure, quoted};
+use crate::project::Project;
+
+/// Where our own file lies in a project.
+pub(crate) const AZUFIG: &str = ".azureal/azufig.toml";
+
+/// What is configured, and where that comes from.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The top of the worktree.
+    worktree: PathBuf,
+    surroundings: Surroundings,
+    /// The nearest to the project first.
+    files: Vec<ConfigFile>,
+    standing: Standing,
+}
+
+/// A value that is in effect, and the file and line that it comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found<'a, T> {
+    pub(crate) value: &'a T,
+    pub(crate) file: &'a ConfigFile,
+    pub(crate) line: usize,
+}
+
+impl Config {
+    /// Reads the files of a project and of the user.
+    ///
+    /// One that cannot be read is an error before any question of trust: what cannot be understood cannot be
+    /// shown to somebody who is to trust it.
+    pub(crate) fn load(project: &Project) -> Result<Self, Failure> {
+        Self::read(project.directory(), Surroundings::of_this_process())
+    }
+
+    fn read(worktree: &Path, surroundings: Surroundings) -> Result<Self, Failure> {
+        let own: Vec<(PathBuf, Format)> = [
+            (surroundings.configuration().map(|folder| folder.join("azufig.toml")), Format::Azufig),
+            (surroundings.home().map(|home| home.join(".cllm/Cllmfile.yml")), Format::Cllmfile),
+        ]
+        .into_iter()
+        .filter_map(|(path, format)| Some((path?, format)))
+        .collect();
+        let of_project = [
+            (AZUFIG, Format::Azufig),
+            ("Cllmfile.yml", Format::Cllmfile),
+            (".cllm/Cllmfile.yml", Format::Cllmfile),
+        ]
+        .map(|(path, format)| (worktree.join(path), format));
+        let mut files = Vec::new();
+        for (path, format) in of_project {
+            // Where the project is the user's home, what lies there is the user's.
+            if own.iter().all(|(own, _)| with_real_folder(own).as_deref() != Some(&path)) {
+                files.extend(ConfigFile::read(path, format, Owner::Project)?);
+            }
+        }
+        for (path, format) in own {
+            files.extend(ConfigFile::read(path, format, Owner::User)?);
+        }
+        let mut config =
+            Self { worktree: worktree.to_owned(), surroundings, files, standing: Standing::NoFiles };
+        config.standing = Approvals::of(&config.surroundings).standing_of(&config);
+        Ok(config)
+    }
+
+    /// Returns the files that were found, the nearest first.
+    pub(crate) fn files(&self) -> &[ConfigFile] {
+        &self.files
+    }
+
+    /// Returns the files of the project that say something, which is what trust is about.
+    pub(crate) fn project_files(&self) -> impl Iterator<Item = &ConfigFile> {
+        self.files.iter().filter(|file| file.is_of_project() && !file.settings.is_empty())
+    }
+
+    /// Says whether what a file says counts.
+    pub(crate) fn counts(&self, file: &ConfigFile) -> bool {
+        !file.is_of_project() || self.standing.is_trusted()
+    }
+
+    /// Returns the agent that is asked where nobody names one.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.find_agent().map(|found| found.value.as_str())
+    }
+
+    /// Returns the model that is asked for where nobody names one.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.find_model().map(|found| found.value.as_str())
+    }
+
+    /// Returns how much may have been said since the last compaction before there is another.
+    pub(crate) fn compaction_threshold(&self) -> Threshold {
+        self.find_threshold().map_or_else(Threshold::default, |found| *found.value)
+    }
+
+    /// Returns what every new session begins with, unless its command line says otherwise.
+    pub(crate) fn default_system_message(&self) -> Option<String> {
+        let found = self.find_default_system_message()?;
+        // An empty one is how a project does without that of the user.
+        (!found.value.trim().is_empty()).then(|| self.expanded(found.file, found.value))
+    }
+
+    pub(crate) fn find_agent(&self) -> Option<Found<'_, String>> {
+        self.first(|settings| settings.agent.as_ref())
+    }
+
+    pub(crate) fn find_model(&self) -> Option<Found<'_, String>> {
+        self.first(|settings| settings.model.as_ref())
+    }
+
+    pub(crate) fn find_threshold(&self) -> Option<Found<'_, Threshold>> {
+        self.first(|settings| settings.threshold.as_ref())
+    }
+
+    pub(crate) fn find_default_system_message(&self) -> Option<Found<'_, String>> {
+        self.first(|settings| settings.default_system_message.as_ref())
+    }
+
+    /// Returns the variables that are declared, each as the nearest file has it.
+    pub(crate) fn find_variables(&self) -> Vec<(&str, Found<'_, Variable>)> {
+        let mut found: Vec<(&str, Found<'_, Variable>)> = Vec::new();
+        for file in self.in_effect() {
+            for (name, variable) in &file.settings.variables {
+                if found.iter().all(|(known, _)| known != name) {
+                    found.push((name, Found { value: &variable.value, file, line: variable.line }));
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the context commands as they are written. Of each format the nearest list counts alone; ours
+    /// comes before cllm's.
+    pub(crate) fn find_context_commands(&self) -> Vec<Found<'_, ContextCommand>> {
+        let nearest = |format: Format| {
+            self.in_effect()
+                .filter(move |file| file.format == format)
+                .find_map(|file| Some((file, file.settings.context_commands.as_ref()?)))
+        };
+        [Format::Azufig, Format::Cllmfile]
+            .into_iter()
+            .filter_map(nearest)
+            .flat_map(|(file, commands)| {
+                commands.iter().map(move |Located { value, line }| Found { value, file, line: *line })
+            })
+            .collect()
+    }
+
+    /// Returns the context commands with their variables filled in: `azufig.toml`'s, then `Cllmfile.yml`'s.
+    pub(crate) fn context_commands(&self, vars: &[(String, String)]) -> Result<Vec<ContextCommand>, Failure> {
+        self.commands_that(|_| true, vars)
+    }
+
+    /// Returns those of them that run at every turn. A turn that goes on with a session needs no others, and so
+    /// none of the variables that only the others ask for.
+    pub(crate) fn dynamic_commands(&self, vars: &[(String, String)]) -> Result<Vec<ContextCommand>, Failure> {
+        self.commands_that(|command| command.dynamic, vars)
+    }
+
+    fn commands_that(
+        &self,
+        are_meant: impl Fn(&ContextCommand) -> bool,
+        vars: &[(String, String)],
+    ) -> Result<Vec<ContextCommand>, Failure> {
+        let commands = self.find_context_commands().into_iter().filter(|found| are_meant(found.value));
+        commands
+            .map(|found| {
+                let command = self.fill_in(&found.value.command, vars).map_err(|failure| {
+                    failure.about(&format!("{found}: context command {}", quoted(&found.value.name)))
+                })?;
+                Ok(ContextCommand { command, ..found.value.clone() })
+            })
+            .collect()
+    }
+
+    /// Fills in the variables of one command: `vars` of the command line over the environment over what is
+    /// declared in files.
+    pub(crate) fn fill_in(&self, command: &str, vars: &[(String, String)]) -> Result<String, Failure> {
+        let declared = self.find_variables().into_iter().map(|(name, found)| match found.value {
+            Variable::Text(text) => (name, Variable::Text(self.expanded(found.file, text))),
+            other => (name, other.clone()),
+        });
+        let variables =
+            Variables { given: vars, surroundings: &self.surroundings, declared: declared.collect() };
+        template::fill_in(command, &variables)
+    }
+
+    /// Says whether the environment gives a variable its value.
+    pub(crate) fn is_in_environment(&self, name: &str) -> bool {
+        self.surroundings.variable(name).is_some()
+    }
+
+    fn in_effect(&self) -> impl Iterator<Item = &ConfigFile> {
+        self.files.iter().filter(|file| self.counts(file))
+    }
+
+    /// Finds a setting in the nearest file that has it.
+    fn first<'a, T>(
+        &'a self,
+        setting: impl Fn(&'a Settings) -> Option<&'a Located<T>>,
+    ) -> Option<Found<'a, T>> {
+        self.in_effect().find_map(|file| {
+            let Located { value, line } = setting(&file.settings)?;
+            Some(Found { value, file, line: *line })
+        })
+    }
+
+    /// Fills in environment variables, which values in cllm's format may hold.
+    fn expanded(&self, file: &ConfigFile, text: &str) -> String {
+        match file.format {
+            Format::Azufig => text.to_owned(),
+            Format::Cllmfile => self.surroundings.expand(text),
+        }
+    }
+}
+
+/// As `file:line`.
+impl<T> std::fmt::Display for Found<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file.path().display(), self.line)
+    }
+}
+
+/// Reads `NAME=VALUE`, as `--var` has it.
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("not of the form NAME=VALUE")?;
+    if !settings::is_variable_name(name) {
+        return Err(format!("{} is not a name for a variable; {}", quoted(name), settings::VARIABLE_NAME));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Returns a path with links in its folder followed, so that it can be compared.
+fn with_real_folder(path: &Path) -> Option<PathBuf> {
+    Some(std::fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A project and a home, each with their files.
+    struct Folders {
+        folder: TempDir,
+    }
+
+    impl Folders {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let folders = Self { folder: TempDir::new().unwrap() };
+            for path in ["p", "h"] {
+                fs::create_dir(folders.path(path)).unwrap();
+            }
+            for (path, text) in files {
+                let path = folders.path(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            folders
+        }
+
+        fn path(&self, path: &str) -> PathBuf {
+            fs::canonicalize(self.folder.path()).unwrap().join(path)
+        }
+
+        fn read(&self, worktree: &str, environment: &[(&str, &str)]) -> Config {
+            let home = self.path("h");
+            let mut variables = vec![("HOME", home.to_str().unwrap())];
+            variables.extend(environment);
+            Config::read(&self.path(worktree), Surroundings::from(variables.as_slice())).unwrap()
+        }
+
+        /// Reads what is there, and trusts it.
+        fn trusted(&self, environment: &[(&str, &str)]) -> Config {
+            let mut config = self.read("p", environment);
+            trust::approve(&mut config).unwrap();
+            config
+        }
+    }
+
+    fn names(config: &Config) -> Vec<String> {
+        config.context_commands(&[]).unwrap().into_iter().map(|command| command.name).collect()
+    }
+
+    /// A list of one command, in our format.
+    fn ours(name: &str) -> String {
+        format!("[[context_commands]]\nname = \"{name}\"\ncommand = \"true\"\n")
+    }
+
+    /// A list of one command, in cllm's format.
+    fn theirs(name: &str) -> String {
+        format!("context_commands:\n  - name: {name}\n    command: \"true\"\n")
+    }
+
+    #[test]
+    fn the_nearest_list_of_each_format_counts_and_ours_comes_first() {
+        let near = [
+            (".azureal/azufig.toml", ours("project azufig")),
+            ("Cllmfile.yml", theirs("top")),
+            (".cllm/Cllmfile.yml", theirs("folder")),
+        ]
+        .map(|(path, text)| (format!("p/{path}"), text));
+        let own = [
+            ("h/.config/azureal/azufig.toml".to_owned(), ours("user azufig")),
+            ("h/.cllm/Cllmfile.yml".to_owned(), theirs("home")),
+        ];
+        let all: Vec<&(String, String)> = near.iter().chain(&own).collect();
+        // Which of the five files there are, and whose commands count.
+        for (present, expected) in [
+            ([true, true, true, true, true], vec!["project azufig", "top"]),
+            ([false, true, true, true, true], vec!["user azufig", "top"]),
+            ([true, false, true, true, true], vec!["project azufig", "folder"]),
+            ([true, false, false, true, true], vec!["project azufig", "home"]),
+            ([false, false, false, true, true], vec!["user azufig", "home"]),
+            ([false, false, true, false, true], vec!["folder"]),
+            ([true, false, false, false, false], vec!["project azufig"]),
+            ([false, false, false, false, false], vec![]),
+        ] {
+            let files: Vec<(&str, &str)> = all
+                .iter()
+                .zip(present)
+                .filter(|(_, present)| *present)
+                .map(|((path, text), _)| (path.as_str(), text.as_str()))
+                .collect();
+            assert_eq!(names(&Folders::new(&files).trusted(&[])), expected, "{present:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_replaces_and_variables_merge() {
+        let folders = Folders::new(&[
+            ("p/.azureal/azufig.toml", "[variables]\nA = 1\n"),
+            ("p/Cllmfile.yml", "context_commands: []\nvariables: {A: 2, B: 2}"),
+            ("h/.config/azureal/azufig.toml", "[variables]\nB = 3\nC = 3\n"),
+            ("h/.cllm/Cllmfile.yml", &format!("variables: {{C: 4, D: 4}}\n{}", theirs("home"))),
+        ]);
+        let config = folders.trusted(&[]);
+        assert_eq!(names(&config), [""; 0]);
+        assert_eq!(config.fill_in("{{ A }}{{ B }}{{ C }}{{ D }}", &[]).unwrap(), "1234");
+    }
+
+    #[test]
+    fn the_nearest_value_counts() {
+        let folders = Folders::new(&[
+            ("p/.azureal/azufig.toml", "model = \"near\"\n"),
+            ("p/Cllmfile.yml", "default_system_message: near ${WHO} ${NOBODY}\nmodel: ignored"),
+            (
+                "h/.config/azureal/azufig.toml",
+                "agent = \"codex\"\nmodel = \"far\"\ndefault_system_message = \"far\"\n\
+                 [compaction]\nthreshold_tokens = 5\n",
+            ),
+        ]);
+        let config = folders.trusted(&[("WHO", "me")]);
+        assert_eq!((config.agent(), config.model()), (Some("codex"), Some("near")));
+        assert_eq!(config.compaction_threshold(), Threshold::Tokens(5));
+        assert_eq!(config.default_system_message().as_deref(), Some("near me ${NOBODY}"));
+        let found = config.find_agent().unwrap();
+        assert_eq!(
+            found.to_string(),
+            format!("{}:1", folders.path("h/.config/azureal/azufig.toml").display())
+        );
+    }
+
+    #[test]
+    fn what_is_not_trusted_is_not_there() {
+        let folders = Folders::new(&[
+            (
+                "p/.azureal/azufig.toml",
+                "agent = \"claude\"\nmodel = \"m\"\ndefault_system_message = \"s\"\n\
+                 [compaction]\nthreshold_tokens = 5\n[variables]\nA = 1\n",
+            ),
+            ("p/Cllmfile.yml", &theirs("project")),
+            ("h/.cllm/Cllmfile.yml", &theirs("home")),
+        ]);
+        let config = folders.read("p", &[]);
+        assert_eq!(names(&config), ["home"]);
+        assert_eq!((config.agent(), config.model(), config.default_system_message()), (None, None, None));
+        assert_eq!(config.compaction_threshold(), Threshold::Characters(400_000));
+        assert_eq!(config.fill_in("{{ A }}", &[]).unwrap_err().kind(), "variable");
+    }
+
+    #[test]
+    fn an_empty_message_is_none() {
+        let folders = Folders::new(&[
+            ("p/.azureal/azufig.toml", "default_system_message = \"\"\n"),
+            ("h/.cllm/Cllmfile.yml", "default_system_message: far"),
+        ]);
+        assert_eq!(folders.read("p", &[]).default_system_message().as_deref(), Some("far"));
+        assert_eq!(folders.trusted(&[]).default_system_message(), None);
+    }
+
+    #[test]
+    fn in_the_home_itself_only_what_is_not_the_users_needs_trust() {
+        let folders =
+            Folders::new(&[("h/.cllm/Cllmfile.yml", &theirs("own")), ("h/Cllmfile.yml", &theirs("top"))]);
+        let config = folders.read("h", &[]);
+        assert_eq!(names(&config), ["own"]);
+        assert_eq!(
+            config.project_files().map(ConfigFile::path).collect::<Vec<_>>(),
+            [folders.path("h/Cllmfile.yml")]
+        );
+    }
+
+    #[test]
+    fn a_link_to_the_users_own_file_is_the_projects() {
+        let folders = Folders::new(&[("h/.cllm/Cllmfile.yml", &theirs("own"))]);
+        std::os::unix::fs::symlink(folders.path("h/.cllm"), folders.path("p/.cllm")).unwrap();
+        let config = folders.read("p", &[]);
+        let linked = config.project_files().next().unwrap();
+        assert_eq!(linked.leads_to(), Some(folders.path("h/.cllm/Cllmfile.yml").as_path()));
+        assert!(!config.counts(linked));
+    }
+
+    #[test]
+    fn a_turn_that_goes_on_asks_only_for_what_its_commands_need() {
+        let text = "variables: {TEST: null}\ncontext_commands:\n\
+                    - {name: once, command: 'test {{ TEST }}'}\n- {name: always, command: date, dynamic: true}\n";
+        let config = Folders::new(&[("p/Cllmfile.yml", text)]).trusted(&[]);
+        let failure = config.context_commands(&[]).unwrap_err();
+        assert!(
+            failure.message().ends_with(
+                "Cllmfile.yml:3: context command `once`: the variable `TEST` must be given a value"
+            ),
+            "{}",
+            failure.message()
+        );
+        let commands = config.dynamic_commands(&[]).unwrap();
+        assert_eq!(commands.into_iter().map(|command| command.name).collect::<Vec<_>>(), ["always"]);
+        let commands = config.context_commands(&[("TEST".to_owned(), "x".to_owned())]).unwrap();
+        assert_eq!(commands.first().unwrap().command, "test x");
+    }
+
+    #[test]
+    fn what_was_read_is_what_is_trusted_and_used() {
+        let folders = Folders::new(&[("p/Cllmfile.yml", &theirs("shown"))]);
+        let mut config = folders.read("p", &[]);
+        // Between being shown and the answer, somebody changes the file.
+        fs::write(folders.path("p/Cllmfile.yml"), theirs("hidden")).unwrap();
+        trust::approve(&mut config).unwrap();
+        assert_eq!(names(&config), ["shown"]);
+        let config = folders.read("p", &[]);
+        assert_eq!(*trust::standing(&config), Standing::Changed);
+        assert_eq!(names(&config), [""; 0]);
+    }
+
+    #[test]
+    fn the_commands_of_a_cllm_configuration_are_filled_in() {
+        let text = include_str!("../../tests/fixtures/cllm/templated.Cllmfile.yml");
+        let config =
+            Folders::new(&[("p/Cllmfile.yml", text)]).trusted(&[("TEAM", "core"), ("BRANCH", "dev")]);
+        let given = [("TEST_NAME", "login"), ("VERBOSE", "true")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let commands = config.context_commands(&given).unwrap();
+        assert_eq!(
+            commands.iter().map(|command| command.command.as_str()).collect::<Vec<_>>(),
+            [
+                "cat README.md | head -n 50",
+                "git diff main..dev --stat",
+                "pytest -k login -vv",
+                "git log -n 10 --author core",
+            ]
+        );
+        assert_eq!(config.default_system_message().as_deref(), Some("Review for core."));
+    }
+
+    #[test]
+    fn variables_on_the_command_line_have_a_name_and_a_value() {
+        let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(assignment("A=b=c"), pair("A", "b=c"));
+        assert_eq!(assignment("_a1="), pair("_a1", ""));
+        for wrong in ["A", "=x", "1A=x", "a-b=x", "a b=x", ""] {
+            assert!(assignment(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A configuration file as a tree in which everything knows its place.
+//!
+//! Both formats become this tree, so that what a key means, and what is said of a wrong value, is written once.
+
+use std::fmt;
+
+use azureal_core::visible_line;
+
+use crate::failure::quoted;
+
+/// How much of a text an error repeats.
+const REPEATED: usize = 40;
+
+/// A value and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    pub(super) place: Place,
+}
+
+/// What can stand in a configuration file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    Nothing,
+    Switch(bool),
+    Integer(i64),
+    Fraction(f64),
+    Text(String),
+    /// Something that no key takes, and what it is.
+    Other(&'static str),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A key of a table, and what it is set to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) place: Place,
+    pub(super) node: Node,
+}
+
+/// A line and a column, both counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+impl Place {
+    /// Where a file begins, for what is wrong with it as a whole.
+    pub(super) const START: Self = Self { line: 1, column: 1 };
+}
+
+/// A text whose lines have been found, so that finding a place in it does not mean reading it again.
+pub(super) struct Lines<'a> {
+    text: &'a str,
+    /// Where each line begins.
+    starts: Vec<usize>,
+}
+
+/// How far into a line characters are counted; beyond it, bytes. A line of a mebibyte would be counted over and
+/// over.
+const COUNTED: usize = 1000;
+
+impl<'a> Lines<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        let after_breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self { text, starts: std::iter::once(0).chain(after_breaks).collect() }
+    }
+
+    /// Finds the place of a byte.
+    pub(super) fn place(&self, byte: usize) -> Place {
+        let line = self.starts.partition_point(|start| *start <= byte);
+        let start = self.starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        let before = self.text.get(start..byte).filter(|before| before.len() <= COUNTED);
+        let column = before.map_or(byte.saturating_sub(start), |before| before.chars().count());
+        Place { line, column: column + 1 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) place: Place,
+    pub(super) message: String,
+}
+
+impl Problem {
+    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+        Self { place, message: message.into() }
+    }
+}
+
+impl Node {
+    /// Says that something else belongs here.
+    pub(super) fn is_not(&self, key: &str, allowed: &str) -> Problem {
+        Problem::new(self.place, format!("{} is {}; allowed is {allowed}", quoted(key), self.value))
+    }
+
+    /// Reads a text that says something.
+    pub(super) fn text(&self, key: &str) -> Result<&str, Problem> {
+        match &self.value {
+            Value::Text(text) if !text.trim().is_empty() => Ok(text),
+            _ => Err(self.is_not(key, "a text")),
+        }
+    }
+
+    /// Reads yes or no.
+    pub(super) fn switch(&self, key: &str) -> Result<bool, Problem> {
+        match self.value {
+            Value::Switch(is_on) => Ok(is_on),
+            _ => Err(self.is_not(key, "true or false")),
+        }
+    }
+
+    /// Reads a list; nothing at all is an empty one.
+    pub(super) fn list(&self, key: &str) -> Result<&[Self], Problem> {
+        match &self.value {
+            Value::List(nodes) => Ok(nodes),
+            Value::Nothing => Ok(&[]),
+            _ => Err(self.is_not(key, "a list")),
+        }
+    }
+
+    /// Reads a table; nothing at all is an empty one.
+    pub(super) fn table(&self, key: &str) -> Result<&[Entry], Problem> {
+        match &self.value {
+            Value::Table(entries) => Ok(entries),
+            Value::Nothing => Ok(&[]),
+            _ => Err(self.is_not(key, "a table of keys and values")),
+        }
+    }
+}
+
+/// In words, for whoever wrote it.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("empty"),
+            Self::Switch(is_on) => write!(f, "{is_on}"),
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Fraction(number) => write!(f, "{number}"),
+            Self::Text(text) if text.trim().is_empty() => f.write_str("an empty text"),
+            Self::Text(text) => {
+                let start: String = text.chars().take(REPEATED).collect();
+                let more = if start.len() < text.len() { "…" } else { "" };
+                write!(f, "the text \"{}{more}\"", visible_line(&start))
+            }
+            Self::Other(what) => f.write_str(what),
+            Self::List(_) => f.write_str("a list"),
+            Self::Table(_) => f.write_str("a table"),
+        }
+    }
+}

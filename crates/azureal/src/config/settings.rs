@@ -1,0 +1,331 @@
+//! What a configuration file can say.
+
+use std::fmt;
+use std::time::Duration;
+
+use azureal_agents::registry;
+use azureal_core::{ContextCommand, OnFailure};
+
+use super::node::{Entry, Node, Place, Problem, Value};
+use crate::failure::quoted;
+
+/// How long a context command may be given.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+/// How many context commands one file may have: all of them run at once.
+const MOST_COMMANDS: usize = 64;
+/// How many variables one file may declare.
+const MOST_VARIABLES: usize = 256;
+/// How long the name of a context command may be.
+const LONGEST_NAME: usize = 200;
+
+/// What one file says; what it does not say is nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Settings {
+    pub(super) agent: Option<Located<String>>,
+    pub(super) model: Option<Located<String>>,
+    pub(super) default_system_message: Option<Located<String>>,
+    pub(super) threshold: Option<Located<Threshold>>,
+    pub(super) variables: Vec<(String, Located<Variable>)>,
+    pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
+}
+
+/// A value and the line that it stands in.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Located<T> {
+    pub(super) value: T,
+    pub(super) line: usize,
+}
+
+/// How much may have been said since the last compaction before there is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Threshold {
+    Characters(u64),
+    Tokens(u64),
+}
+
+impl Default for Threshold {
+    fn default() -> Self {
+        Self::Characters(400_000)
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Characters(count) => write!(f, "{count} characters"),
+            Self::Tokens(count) => write!(f, "{count} tokens"),
+        }
+    }
+}
+
+/// What a variable is declared as.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Variable {
+    /// It must be given.
+    Required,
+    Switch(bool),
+    Integer(i64),
+    Fraction(f64),
+    Text(String),
+}
+
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Required => f.write_str("must be given"),
+            Self::Switch(is_on) => write!(f, "{is_on}"),
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Fraction(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Settings {
+    /// Says whether there is anything in it that could have an effect.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Reads our own format, in which every key must be known: one that is misspelt would do nothing, silently.
+    pub(super) fn of_azufig(root: &Node) -> Result<Self, Problem> {
+        const KEYS: [&str; 6] =
+            ["agent", "model", "default_system_message", "compaction", "variables", "context_commands"];
+        let mut settings = Self::default();
+        for entry in of_file(root)? {
+            let Entry { key, place, node } = entry;
+            match key.as_str() {
+                "agent" => settings.agent = Some(located(*place, agent(node)?)),
+                "model" => settings.model = Some(located(*place, node.text(key)?.to_owned())),
+                "compaction" => settings.threshold = threshold(node)?,
+                _ if settings.take_shared(entry, Strictness::EveryKey)? => {}
+                _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Reads cllm's format, of which most keys concern only cllm.
+    pub(super) fn of_cllmfile(root: &Node) -> Result<Self, Problem> {
+        let mut settings = Self::default();
+        for entry in of_file(root)? {
+            settings.take_shared(entry, Strictness::KnownKeys)?;
+        }
+        Ok(settings)
+    }
+
+    /// Takes a key that both formats have; says whether it is one.
+    fn take_shared(
+        &mut self,
+        Entry { key, place, node }: &Entry,
+        strictness: Strictness,
+    ) -> Result<bool, Problem> {
+        match key.as_str() {
+            // YAML's `key:` without a value says nothing.
+            "default_system_message" | "variables" | "context_commands" if node.value == Value::Nothing => {}
+            "default_system_message" => match &node.value {
+                // An empty one is how a project does without that of the user.
+                Value::Text(text) => self.default_system_message = Some(located(*place, text.clone())),
+                _ => return Err(node.is_not(key, "a text")),
+            },
+            "variables" => {
+                let entries = node.table(key)?;
+                at_most(MOST_VARIABLES, entries.len(), key, *place)?;
+                self.variables = entries.iter().map(variable).collect::<Result<_, _>>()?;
+            }
+            "context_commands" => {
+                let nodes = node.list(key)?;
+                at_most(MOST_COMMANDS, nodes.len(), key, *place)?;
+                let commands = nodes.iter().map(|node| context_command(node, strictness));
+                self.context_commands = Some(commands.collect::<Result<_, _>>()?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// What happens to a key that nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strictness {
+    /// It is an error.
+    EveryKey,
+    /// It is somebody else's.
+    KnownKeys,
+}
+
+fn located<T>(place: Place, value: T) -> Located<T> {
+    Located { value, line: place.line }
+}
+
+fn at_most(most: usize, count: usize, key: &str, place: Place) -> Result<(), Problem> {
+    if count > most {
+        return Err(Problem::new(place, format!("{} has {count}; allowed are {most}", quoted(key))));
+    }
+    Ok(())
+}
+
+/// Returns the keys of a file. An empty one has none.
+fn of_file(root: &Node) -> Result<&[Entry], Problem> {
+    root.table("").map_err(|problem| {
+        let message = format!("the file is {}; allowed is a table of keys and values", root.value);
+        Problem { message, ..problem }
+    })
+}
+
+fn agent(node: &Node) -> Result<String, Problem> {
+    match &node.value {
+        Value::Text(name) if registry::find(name).is_ok() => Ok(name.clone()),
+        _ => {
+            let names: Vec<&str> = registry::all().iter().map(|agent| agent.name()).collect();
+            Err(node.is_not("agent", &one_of(&names)))
+        }
+    }
+}
+
+fn threshold(node: &Node) -> Result<Option<Located<Threshold>>, Problem> {
+    const KEYS: [&str; 2] = ["threshold_characters", "threshold_tokens"];
+    let mut found: Option<Located<Threshold>> = None;
+    for Entry { key, place, node } in node.table("compaction")? {
+        let kind = match key.as_str() {
+            "threshold_characters" => Threshold::Characters,
+            "threshold_tokens" => Threshold::Tokens,
+            _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
+        };
+        if found.is_some() {
+            return Err(Problem::new(
+                *place,
+                format!("{} is a second threshold; allowed is one", quoted(key)),
+            ));
+        }
+        let count = match node.value {
+            Value::Integer(count) => u64::try_from(count).ok().filter(|count| *count > 0),
+            _ => None,
+        };
+        let count = count.ok_or_else(|| node.is_not(key, "a whole number above 0"))?;
+        found = Some(located(*place, kind(count)));
+    }
+    Ok(found)
+}
+
+fn variable(Entry { key, place, node }: &Entry) -> Result<(String, Located<Variable>), Problem> {
+    if !is_variable_name(key) {
+        let message = format!("{} is not a name for a variable; {VARIABLE_NAME}", quoted(key));
+        return Err(Problem::new(*place, message));
+    }
+    let variable = match &node.value {
+        Value::Nothing => Variable::Required,
+        Value::Switch(is_on) => Variable::Switch(*is_on),
+        Value::Integer(number) => Variable::Integer(*number),
+        Value::Fraction(number) => Variable::Fraction(*number),
+        Value::Text(text) => Variable::Text(text.clone()),
+        // TOML has nothing that stands for nothing.
+        Value::Table(entries) if is_required(entries) => Variable::Required,
+        Value::Other(_) | Value::List(_) | Value::Table(_) => {
+            let allowed = "a text, a number, true or false; null in YAML and { required = true } in TOML \
+                           for one that must be given";
+            return Err(node.is_not(key, allowed));
+        }
+    };
+    Ok((key.clone(), located(*place, variable)))
+}
+
+fn is_required(entries: &[Entry]) -> bool {
+    matches!(entries, [Entry { key, node, .. }] if key == "required" && node.value == Value::Switch(true))
+}
+
+/// What a variable may be called, in words.
+pub(super) const VARIABLE_NAME: &str = "allowed are letters, digits and _, not beginning with a digit";
+
+/// Says whether a template could ask for a variable of this name.
+pub(super) fn is_variable_name(name: &str) -> bool {
+    let may_stand = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(may_stand) && name.starts_with(|c: char| !c.is_ascii_digit())
+}
+
+fn context_command(node: &Node, strictness: Strictness) -> Result<Located<ContextCommand>, Problem> {
+    const KEYS: [&str; 5] = ["name", "command", "on_failure", "timeout", "dynamic"];
+    let mut command = ContextCommand::new("", "");
+    let Value::Table(entries) = &node.value else {
+        return Err(node.is_not("context_commands", "a list of tables, each with a name and a command"));
+    };
+    for Entry { key, place, node } in entries {
+        match key.as_str() {
+            "name" => command.name = name(node)?,
+            "command" => command.command = shell_command(node)?,
+            "on_failure" => command.on_failure = on_failure(node)?,
+            "timeout" => command.timeout = timeout(node)?,
+            "dynamic" => command.dynamic = node.switch(key)?,
+            _ if strictness == Strictness::KnownKeys => {}
+            _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
+        }
+    }
+    for (key, value) in [("name", &command.name), ("command", &command.command)] {
+        if value.is_empty() {
+            let message = format!("this context command has no {}; it must have one", quoted(key));
+            return Err(Problem::new(node.place, message));
+        }
+    }
+    Ok(located(node.place, command))
+}
+
+/// A name stands in the line that begins a block, so it must not end that line.
+fn name(node: &Node) -> Result<String, Problem> {
+    let name = node.text("name")?.trim();
+    if name.chars().count() > LONGEST_NAME || name.contains(char::is_control) {
+        return Err(node.is_not("name", &format!("one line of up to {LONGEST_NAME} characters")));
+    }
+    Ok(name.to_owned())
+}
+
+fn shell_command(node: &Node) -> Result<String, Problem> {
+    let command = node.text("command")?;
+    if command.contains('\0') {
+        return Err(node.is_not("command", "a text without null characters"));
+    }
+    Ok(command.to_owned())
+}
+
+fn on_failure(node: &Node) -> Result<OnFailure, Problem> {
+    let word = match &node.value {
+        Value::Text(word) => word.to_lowercase(),
+        _ => String::new(),
+    };
+    match word.as_str() {
+        "warn" => Ok(OnFailure::Warn),
+        "ignore" => Ok(OnFailure::Ignore),
+        "fail" => Ok(OnFailure::Fail),
+        _ => Err(node.is_not("on_failure", &one_of(&["warn", "ignore", "fail"]))),
+    }
+}
+
+fn timeout(node: &Node) -> Result<Duration, Problem> {
+    let time = match node.value {
+        Value::Integer(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
+        Value::Fraction(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        _ => None,
+    };
+    time.filter(|time| !time.is_zero() && *time <= LONGEST_TIMEOUT).ok_or_else(|| {
+        let longest = LONGEST_TIMEOUT.as_secs();
+        node.is_not("timeout", &format!("a number of seconds above 0 and up to {longest}"))
+    })
+}
+
+/// Says of a key that nobody knows which there are, and which one is probably meant.
+fn unknown(key: &str, known: &[&str]) -> String {
+    let meant = nearest(key, known.iter().copied());
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {}?", quoted(meant)));
+    format!("{} is not a key here; allowed: {}{meant}", quoted(key), known.join(", "))
+}
+
+fn one_of(words: &[&str]) -> String {
+    format!("one of {}", words.join(", "))
+}
+
+/// Finds the name that was probably meant.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let distance = |known: &str| strsim::damerau_levenshtein(&name, &known.to_lowercase());
+    let near = known.map(|known| (distance(known), known)).min_by_key(|(distance, _)| *distance);
+    near.filter(|(distance, _)| *distance <= 1 + name.chars().count() / 4).map(|(_, known)| known)
+}

@@ -1,0 +1,245 @@
+//! Which projects may say what azureal does.
+//!
+//! A configuration file that comes with a repository can run commands and tell agents what to do. So it says
+//! nothing until the user has seen it. An approval is for exactly these files with exactly this content in
+//! exactly this place: it is kept under the fingerprint of all of that, outside the repository, one small file
+//! each. That makes it safe with many processes at once, as nothing is ever changed, only made and removed. One
+//! changed byte has another fingerprint, and nobody has approved that.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use super::{Config, Surroundings, describe};
+use crate::confirm::{Answer, ask};
+use crate::failure::Failure;
+use crate::output::{shown, warn};
+use crate::project::Project;
+
+/// What the user has said to the files of a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// There are none that say anything.
+    NoFiles,
+    /// They may.
+    Trusted { since: String },
+    /// Others may, that have been here before.
+    Changed,
+    /// Nothing.
+    Untrusted,
+}
+
+impl Standing {
+    pub(super) fn is_trusted(&self) -> bool {
+        match self {
+            Self::NoFiles | Self::Trusted { .. } => true,
+            Self::Changed | Self::Untrusted => false,
+        }
+    }
+}
+
+/// What an approval holds, for people: only its name counts.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    worktree: String,
+    files: Vec<RecordedFile>,
+    approved_at: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct RecordedFile {
+    path: String,
+    blake3: String,
+}
+
+/// Makes sure that the files of the project are trusted: asks on a terminal, after showing what they say.
+///
+/// Where nobody can be asked it is an error, exit code 3, and nothing may be run.
+pub(crate) fn require(config: &mut Config) -> Result<(), Failure> {
+    if config.standing.is_trusted() {
+        return Ok(());
+    }
+    let question = format!("{}\nTrust this, so that it is in effect? [y/N] ", shown_whole(config));
+    match ask(&question) {
+        Answer::Yes => approve(config),
+        Answer::No | Answer::Nobody => Err(refusal(config)),
+    }
+}
+
+/// Tells that the files of the project are left out, if they are.
+pub(crate) fn note_ignored(config: &Config) {
+    if !config.standing.is_trusted() {
+        warn(&format!("{}, so nothing in there is in effect; `azureal trust` shows it", state_of(config)));
+    }
+}
+
+/// Trusts the files of the project as they were read.
+pub(crate) fn approve(config: &mut Config) -> Result<(), Failure> {
+    let since = Approvals::of(&config.surroundings).add(config)?;
+    config.standing = Standing::Trusted { since };
+    Ok(())
+}
+
+/// Takes back every approval that a worktree ever had, and says how many there were. What its files say does not
+/// matter for that, so they are not read.
+pub(crate) fn revoke(project: &Project) -> Result<usize, Failure> {
+    Approvals::of(&Surroundings::of_this_process()).remove_all(project.directory())
+}
+
+/// Returns what the user has said to the files of the project.
+pub(crate) fn standing(config: &Config) -> &Standing {
+    &config.standing
+}
+
+/// Returns all that the files of the project say, as it is shown to somebody who is to trust it.
+pub(crate) fn shown_whole(config: &Config) -> String {
+    config.project_files().map(describe).collect()
+}
+
+fn refusal(config: &Config) -> Failure {
+    Failure::refused("untrusted", format!("{}; nothing was run", state_of(config)))
+        .with_hint("`azureal trust` shows what is in there and asks; `--no-context-exec` goes on without it")
+}
+
+/// Says which files are not trusted.
+fn state_of(config: &Config) -> String {
+    let names: Vec<String> = config.project_files().map(|file| shown(file.path())).collect();
+    let (is, has) = if names.len() == 1 { ("is", "has") } else { ("are", "have") };
+    let names = names.join(", ");
+    match config.standing {
+        Standing::Changed => format!("{names} {has} changed since this project was trusted"),
+        Standing::Untrusted | Standing::NoFiles | Standing::Trusted { .. } => {
+            format!("{names} {is} not trusted")
+        }
+    }
+}
+
+/// Where approvals are kept.
+pub(super) struct Approvals {
+    /// Nothing if the user has no home.
+    folder: Option<PathBuf>,
+}
+
+impl Approvals {
+    pub(super) fn of(surroundings: &Surroundings) -> Self {
+        Self { folder: surroundings.data().map(|data| data.join("trust")) }
+    }
+
+    /// Finds out what was said to the files of a project.
+    pub(super) fn standing_of(&self, config: &Config) -> Standing {
+        if config.project_files().next().is_none() {
+            return Standing::NoFiles;
+        }
+        let Some(folder) = &self.folder else { return Standing::Untrusted };
+        match read_own(&folder.join(name_of(config))) {
+            Ok(bytes) => {
+                let record = serde_json::from_slice::<Record>(&bytes);
+                Standing::Trusted {
+                    since: record.map_or_else(|_| String::new(), |record| record.approved_at),
+                }
+            }
+            Err(_) if self.of_worktree(&config.worktree).is_ok_and(|found| !found.is_empty()) => {
+                Standing::Changed
+            }
+            Err(_) => Standing::Untrusted,
+        }
+    }
+
+    /// Keeps an approval, and returns the time of it.
+    fn add(&self, config: &Config) -> Result<String, Failure> {
+        let Some(folder) = &self.folder else {
+            return Err(Failure::new("no_home", "there is no folder to keep approvals in")
+                .with_hint("set HOME or XDG_DATA_HOME to a folder of your own"));
+        };
+        let record = Record {
+            worktree: config.worktree.to_string_lossy().into_owned(),
+            files: config
+                .project_files()
+                .map(|file| RecordedFile {
+                    path: file.path().to_string_lossy().into_owned(),
+                    blake3: file.hash().to_string(),
+                })
+                .collect(),
+            approved_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .and_then(|()| {
+                let mut file = NamedTempFile::new_in(folder)?;
+                serde_json::to_writer_pretty(&mut file, &record)?;
+                file.flush()?;
+                file.as_file().sync_all()?;
+                file.persist(folder.join(name_of(config))).map_err(|error| error.error)?;
+                Ok(())
+            })
+            .map_err(|error| Failure::file(folder, &error))?;
+        Ok(record.approved_at)
+    }
+
+    fn remove_all(&self, worktree: &Path) -> Result<usize, Failure> {
+        let mut removed = 0;
+        for path in self.of_worktree(worktree)? {
+            match fs::remove_file(&path) {
+                Ok(()) => removed += 1,
+                // Somebody else was quicker.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(Failure::file(&path, &error)),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Finds all approvals that a worktree ever had.
+    fn of_worktree(&self, worktree: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
+        let prefix = prefix_of(worktree);
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Failure::file(folder, &error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| Failure::file(folder, &error))?;
+            if entry.file_name().as_bytes().starts_with(prefix.as_bytes()) {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Reads an approval. It appears whole or not at all, so whatever can be read was approved, if we have made it:
+/// somebody else's word does not count, should they be able to write there.
+fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Returns the name of an approval: where the files are, and which they are with which content.
+fn name_of(config: &Config) -> String {
+    let mut all = blake3::Hasher::new();
+    for file in config.project_files() {
+        let path = file.path().as_os_str().as_bytes();
+        // With its length, so that where a path ends and a hash begins cannot be argued about.
+        all.update(&(path.len() as u64).to_le_bytes()).update(path).update(file.hash().as_bytes());
+    }
+    format!("{}{}.json", prefix_of(&config.worktree), all.finalize())
+}
+
+fn prefix_of(worktree: &Path) -> String {
+    format!("{}-", blake3::hash(worktree.as_os_str().as_bytes()))
+}

@@ -1,0 +1,119 @@
+//! run with an agent that prints without end: what it costs in memory, and what becomes of what it printed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{Ran, World};
+
+const GIGABYTE: u64 = 1 << 30;
+/// What the program may use at most.
+const MEMORY: u64 = 200 << 20;
+
+/// Runs a turn with an agent that prints what a script prints, then ends as it should.
+///
+/// Returns how it went, and the most memory that the program has used meanwhile, in bytes.
+fn run_flooded(world: &World, flood: &str) -> (Ran, u64) {
+    let init = json!({"type": "system", "subtype": "init", "cwd": "/", "model": "m", "session_id": "u"});
+    let end = json!({"type": "result", "subtype": "success", "is_error": false, "result": "Done."});
+    world.program("claude", &format!("cat > /dev/null\necho '{init}'\n{flood}\necho '{end}'"));
+    let mut run = world.with_programs(&["run", "Go"]);
+    let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        peak = peak.max(peak_memory(child.id()));
+        thread::sleep(Duration::from_millis(5));
+    }
+    (world.ran(child.wait_with_output().unwrap()), peak)
+}
+
+/// Returns the most memory that a process has used so far, in bytes; 0 where that cannot be known.
+fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kilobytes =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// Asserts that a turn went well though not all of it is stored, that all of it is kept in the file that is named, and
+/// that the log says why; returns that reason.
+#[track_caller]
+fn assert_kept(world: &World, ran: &Ran, bytes: u64) -> String {
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(ran.stderr.len() < 10_000, "{} bytes on standard error", ran.stderr.len());
+    let warning = ran.stderr.lines().last().unwrap();
+    let kept = warning
+        .strip_prefix("warning: not all that was printed could be stored; it is kept as [folder]/")
+        .unwrap_or_else(|| panic!("{ran}"));
+    assert!(fs::metadata(world.path(kept)).unwrap().len() >= bytes, "{ran}");
+    assert_eq!(world.run(&["list"]).stderr, "", "nothing is left to recover");
+
+    let events = world.run(&["show", "S1", "--json"]).json_lines();
+    let of_kind =
+        |kind: &str| -> Vec<&Value> { events.iter().filter(|event| event["kind"] == kind).collect() };
+    assert_eq!(of_kind("UserMessage")[0]["data"]["content"], "Go");
+    assert_eq!(of_kind("Complete")[0]["data"]["outcome"], "done");
+    of_kind("Error").last().unwrap()["data"]["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_gigabyte_in_one_line_is_kept_and_costs_no_memory() {
+    let world = World::new();
+    let (ran, peak) = run_flooded(&world, &format!("head -c {GIGABYTE} /dev/zero | tr '\\0' x; echo"));
+    assert_eq!(
+        assert_kept(&world, &ran, GIGABYTE),
+        format!("a line of {GIGABYTE} bytes was not read; it is kept in the spool")
+    );
+    assert!(peak < MEMORY, "{} MiB", peak >> 20);
+}
+
+#[test]
+fn a_gigabyte_in_lines_is_kept_and_costs_little_memory() {
+    let world = World::new();
+    let line = results(&world, 64 * 1024);
+    let copies = GIGABYTE / fs::metadata(&line).unwrap().len() + 1;
+    let flood = format!("for i in $(seq {copies}); do cat '{}'; done", line.display());
+    let (ran, peak) = run_flooded(&world, &flood);
+    let why = assert_kept(&world, &ran, GIGABYTE);
+    assert!(why.starts_with("the agent printed more than a turn can hold: "), "{why}");
+    assert!(peak < MEMORY, "{} MiB", peak >> 20);
+}
+
+#[test]
+fn an_event_that_is_too_large_for_a_store_does_not_cost_its_turn() {
+    let world = World::new();
+    // Every broken byte of a line becomes a character of three bytes.
+    let line = [
+        r#"printf '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'"#,
+        r"head -c 23000000 /dev/zero | tr '\0' '\377'",
+        r#"printf '"}]}}\n'"#,
+    ];
+    let (ran, _) = run_flooded(&world, &line.join("\n"));
+    let why = assert_kept(&world, &ran, 23_000_000);
+    assert!(world.run(&["show", "S1"]).stdout.contains("Done."), "what came after it is stored");
+    assert!(
+        why.starts_with("the agent printed more than a turn can hold: 1 events were not stored;"),
+        "{why}"
+    );
+}
+
+#[test]
+fn garbage_is_told_of_and_does_not_flood_the_terminal() {
+    let world = World::new();
+    let (ran, _) = run_flooded(&world, "yes 'this is no event at all' | head -n 100020");
+    assert_eq!(ran.stderr.matches("is not a JSON object").count(), 20, "{ran}");
+    let why = "100000 further lines could not be read; all of them are kept in the spool";
+    assert!(ran.stderr.contains(why), "{ran}");
+    assert_eq!(assert_kept(&world, &ran, 2 << 20), why);
+}
+
+/// Writes a megabyte of results of tools, each of so many bytes, and returns the file.
+fn results(world: &World, bytes: usize) -> PathBuf {
+    let block = json!({"type": "tool_result", "tool_use_id": "t", "content": "x".repeat(bytes)});
+    let line = json!({"type": "user", "message": {"role": "user", "content": [block]}}).to_string();
+    world.file("bin/lines", &format!("{line}\n").repeat((1 << 20) / bytes))
+}

@@ -1,0 +1,335 @@
+//! run with the real Claude Code and the real Codex, where something goes wrong on the way.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use azureal_process::{Marker, find_marked};
+use azureal_testkit::model_server::{Answer, Gate, ModelServer, Place};
+use azureal_testkit::real_agents::{AgentHome, Agents};
+use serde_json::{Value, json};
+
+use crate::world::Ran;
+
+/// Many times of what anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+/// A port that nobody listens at, and that the system gives to nobody.
+const NOBODY: &str = "http://127.0.0.1:9";
+
+/// Which process of an agent is killed: the one that was started, or the one that it has started in turn.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Started,
+    Below,
+}
+
+/// A project in the home of the real agents, and the program run in it.
+struct Real {
+    home: AgentHome,
+}
+
+impl Real {
+    /// Nothing where the agents are not installed, which is said loudly.
+    fn new(server: &ModelServer) -> Option<Self> {
+        Some(Self { home: AgentHome::new(&Agents::find()?, server) })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.home.command(env!("CARGO_BIN_EXE_azureal"));
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        finish(self.command(arguments).spawn().unwrap())
+    }
+
+    /// Asks an agent in the one session of this project.
+    fn asking(&self, agent: &str, prompt: &str, more: &[&str]) -> Command {
+        let arguments = ["run", "-s", "work", "-a", agent, "--permission", "read", prompt];
+        self.command(&[&arguments[..], more].concat())
+    }
+
+    fn ask(&self, agent: &str, prompt: &str, more: &[&str]) -> Ran {
+        finish(self.asking(agent, prompt, more).spawn().unwrap())
+    }
+
+    fn events(&self) -> Vec<Value> {
+        self.run(&["show", "work", "--json"]).json_lines()
+    }
+
+    /// Asserts that the last turn of the session has failed, in the list and in the log.
+    #[track_caller]
+    fn assert_failed(&self, outcome: &str) {
+        let list = self.run(&["list"]).stdout;
+        assert!(list.contains("S1  ✗  work"), "{list}");
+        assert_eq!(self.run(&["list", "--json"]).json()[0]["completed"], false);
+        assert_eq!(self.events().pop().unwrap()["data"]["outcome"], outcome);
+    }
+
+    /// Returns the processes that were started from this home, and what they have started.
+    fn processes(&self) -> Vec<u32> {
+        let home = self.home.home().into_os_string().into_string().unwrap();
+        find_marked(&Marker::new("HOME", home).unwrap()).iter().map(|process| process.pid).collect()
+    }
+
+    /// Returns the number of a process of the agent that `azureal` runs.
+    #[track_caller]
+    fn agent_process(&self, azureal: &Child, which: Victim) -> u32 {
+        let running = self.run(&["ps", "--json"]).json();
+        let first = u32::try_from(running[0]["pid"].as_u64().unwrap()).unwrap();
+        match which {
+            Victim::Started => first,
+            Victim::Below => {
+                let below = self.processes().into_iter().find(|pid| ![first, azureal.id()].contains(pid));
+                below.unwrap()
+            }
+        }
+    }
+
+    /// Waits until the agent has printed this.
+    #[track_caller]
+    fn wait_for_output(&self, text: &str) {
+        wait_until(text, || {
+            let Ok(entries) = fs::read_dir(self.home.project().join(".azureal/spool")) else { return false };
+            let paths = entries.map(|entry| entry.unwrap().path());
+            let mut spools = paths.filter(|path| path.extension().is_some_and(|found| found == "jsonl"));
+            spools.any(|path| fs::read_to_string(path).is_ok_and(|printed| printed.contains(text)))
+        });
+    }
+}
+
+fn finish(child: Child) -> Ran {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT, "{what:?} did not come");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn kill(pid: u32) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+}
+
+/// What goes wrong, and what is told of it with Claude and with Codex.
+const FAILURES: [(u16, [&str; 2]); 4] = [
+    (400, ["400 the model says no", "the model says no"]),
+    (401, ["401 the model says no", "401 Unauthorized: the model says no"]),
+    (429, ["(429) · the model says no", "429 Too Many Requests"]),
+    (500, ["500 the model says no", "currently experiencing high demand"]),
+];
+
+/// Asserts that a turn has failed for the reason that is told, that the prompt is kept, and that the next one
+/// works and has all of that in its context.
+#[track_caller]
+fn assert_goes_on(real: &Real, server: &ModelServer, agent: &str, failed: &Ran, told: &str) {
+    assert_eq!(failed.code, 1, "{failed}");
+    let error = failed.stderr.lines().find(|line| line.starts_with("error: the turn of S1 failed: "));
+    assert!(error.is_some_and(|line| line.contains(told)), "{failed}");
+    real.assert_failed("failed");
+    let asked = server.request_count();
+
+    server.push("Better now.");
+    let next = real.ask(agent, "The second prompt", &[]);
+    assert_eq!((next.code, next.stdout.as_str()), (0, "Better now.\n"), "{next}");
+    let requests = server.requests();
+    assert_eq!(requests.len(), asked + 1);
+    let context = requests[asked].user_texts().join("\n");
+    for part in ["The first prompt", told, "The second prompt"] {
+        assert!(context.contains(part), "{part} is not in the context:\n{context}");
+    }
+    let prompts: Vec<_> = real.events().into_iter().filter(|event| event["kind"] == "UserMessage").collect();
+    let prompts: Vec<_> = prompts.iter().map(|event| &event["data"]["content"]).collect();
+    assert_eq!(prompts, ["The first prompt", "The second prompt"]);
+    assert_eq!(real.run(&["list", "--json"]).json()[0]["completed"], true);
+}
+
+fn check_failures(agent: &str, column: usize) {
+    for (status, told) in FAILURES {
+        let server = ModelServer::always(Answer::error(status, "the model says no"));
+        let Some(real) = Real::new(&server) else { return };
+        let failed = real.ask(agent, "The first prompt", &[]);
+        assert_goes_on(&real, &server, agent, &failed, told[column]);
+    }
+}
+
+#[test]
+fn a_model_that_refuses_claude_is_told_stored_and_gone_on_from() {
+    check_failures("claude", 0);
+}
+
+#[test]
+fn a_model_that_refuses_codex_is_told_stored_and_gone_on_from() {
+    check_failures("codex", 1);
+}
+
+#[test]
+fn a_model_that_cannot_be_reached_ends_the_turn() {
+    for (agent, told) in [("claude", "Unable to connect"), ("codex", "Connection failed")] {
+        let server = ModelServer::scripted::<Answer>([]);
+        let Some(mut real) = Real::new(&server) else { return };
+        real.home.talk_to(NOBODY);
+        let failed = real.ask(agent, "The first prompt", &[]);
+        real.home.talk_to(&server.url());
+        assert_goes_on(&real, &server, agent, &failed, told);
+    }
+}
+
+#[test]
+fn what_came_before_the_connection_broke_is_stored() {
+    // Claude Code prints words as they come, Codex only whole items, and those again when it asks again.
+    let claude =
+        (Answer::new().text("Once upon a time there was").cut(Place::InBlock(0)), "\"a \"", "Once upon a ");
+    let codex = (
+        Answer::new().text("Once upon a time.").text("There was").cut(Place::InBlock(1)),
+        "a time.",
+        "Once upon a time.",
+    );
+    for (agent, (answer, printed, came), told) in
+        [("claude", claude, "onnection"), ("codex", codex, "stream disconnected")]
+    {
+        let gate = Gate::new();
+        let server = ModelServer::always(answer.hold(&gate));
+        let Some(real) = Real::new(&server) else { return };
+        let child = real.asking(agent, "The first prompt", &[]).spawn().unwrap();
+        real.wait_for_output(printed);
+        gate.open();
+        let failed = finish(child);
+        let texts: Vec<_> =
+            real.events().into_iter().filter(|event| event["kind"] == "AssistantText").collect();
+        assert_eq!(texts.len(), 1, "{texts:?}");
+        assert_eq!(texts[0]["data"]["text"], came, "{failed}");
+        assert_goes_on(&real, &server, agent, &failed, told);
+    }
+}
+
+/// A model that has said something and then waits for a gate that may never open.
+fn in_mid_answer(gate: &Gate) -> Answer {
+    Answer::new().text("Half an answer.").hold(gate).text("The other half.")
+}
+
+#[test]
+fn an_agent_that_is_killed_leaves_what_it_said() {
+    // The program `codex` is a wrapper: killed itself, it leaves the real one behind.
+    for (agent, victim) in [("claude", Victim::Started), ("codex", Victim::Started), ("codex", Victim::Below)]
+    {
+        let gate = Gate::new();
+        let server = ModelServer::scripted([in_mid_answer(&gate)]);
+        let Some(real) = Real::new(&server) else { return };
+        let child = real.asking(agent, "The first prompt", &["--json"]).spawn().unwrap();
+        real.wait_for_output("Half an answer.");
+        kill(real.agent_process(&child, victim));
+        let ran = finish(child);
+        assert_eq!(ran.code, 1, "{ran}");
+        let error: Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
+        assert_eq!(error["error"]["kind"], "interrupted", "{ran}");
+        assert!(error["error"]["message"].as_str().unwrap().contains("SIGKILL"), "{ran}");
+        real.assert_failed("interrupted");
+        assert_eq!(real.processes(), [] as [u32; 0]);
+        let said: Vec<_> =
+            real.events().into_iter().filter(|event| event["kind"] == "AssistantText").collect();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert_eq!(said[0]["data"]["text"], "Half an answer.");
+
+        server.push("Better now.");
+        let next = real.ask(agent, "The second prompt", &[]);
+        assert_eq!((next.code, next.stdout.as_str()), (0, "Better now.\n"), "{next}");
+        let context = server.requests().last().unwrap().user_texts().join("\n");
+        assert!(context.contains("The first prompt") && context.contains("Half an answer."), "{context}");
+    }
+}
+
+#[test]
+fn a_model_that_never_answers_is_waited_for_as_long_as_was_said() {
+    for agent in ["claude", "codex"] {
+        let server = ModelServer::always(Answer::new().stall(Place::Events(2)));
+        let Some(real) = Real::new(&server) else { return };
+        let start = Instant::now();
+        let ran = real.ask(agent, "The first prompt", &["--timeout", "2", "--json"]);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        assert_eq!(ran.code, 1, "{ran}");
+        let error: Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
+        assert_eq!(error["error"]["kind"], "timeout", "{ran}");
+        assert!(error["error"]["message"].as_str().unwrap().contains("longer than 2 s"), "{ran}");
+        real.assert_failed("timeout");
+        assert_eq!(real.processes(), [] as [u32; 0]);
+        assert_eq!(real.events()[0]["data"]["content"], "The first prompt");
+    }
+}
+
+#[test]
+fn a_turn_whose_azureal_is_killed_is_finished_by_its_agent_and_recovered() {
+    for agent in ["claude", "codex"] {
+        let gate = Gate::new();
+        let server = ModelServer::scripted([in_mid_answer(&gate)]);
+        let Some(real) = Real::new(&server) else { return };
+        let mut child = real.asking(agent, "The first prompt", &[]).spawn().unwrap();
+        real.wait_for_output("Half an answer.");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let goes_on = format!("the turn of S1 goes on without its azureal: {agent}");
+        let listed = real.run(&["list"]);
+        assert!(listed.stderr.starts_with(&goes_on), "{listed}");
+
+        gate.open();
+        let mut recovered = String::new();
+        wait_until("the recovery", || {
+            recovered = real.run(&["list"]).stderr;
+            !recovered.starts_with(&goes_on)
+        });
+        let expected =
+            format!("recovered the turn of S1 that was interrupted and had been finished: {agent}");
+        assert!(recovered.starts_with(&expected), "{recovered}");
+        assert_eq!(real.run(&["list"]).stderr, "", "it is told once");
+        let events = real.events();
+        let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["UserMessage", "Init", "AssistantText", "AssistantText", "Complete"]);
+        assert_eq!(events[0]["data"]["content"], "The first prompt");
+        assert_eq!(events[2]["data"]["text"], "Half an answer.");
+        assert_eq!(events[3]["data"]["text"], "The other half.");
+        assert_eq!(events[4]["data"]["outcome"], "done");
+        assert_eq!(real.processes(), [] as [u32; 0]);
+    }
+}
+
+#[test]
+fn eight_turns_of_claude_at_once_keep_apart() {
+    let server = ModelServer::answering(|request| {
+        let prompt = request.prompt().unwrap_or_default();
+        Answer::from(format!("You said {prompt}").as_str())
+    });
+    let Some(real) = Real::new(&server) else { return };
+    let prompts: Vec<String> = (1..=8).map(|number| format!("prompt {number}")).collect();
+    let start =
+        |prompt: &String| real.command(&["run", "-a", "claude", "--permission", "read", prompt]).spawn();
+    let children: Vec<Child> = prompts.iter().map(|prompt| start(prompt).unwrap()).collect();
+    for (prompt, child) in prompts.iter().zip(children) {
+        let ran = finish(child);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, format!("You said {prompt}\n").as_str()), "{ran}");
+    }
+    let list = real.run(&["list", "--json"]);
+    assert_eq!(list.stderr, "");
+    let list = list.json();
+    assert_eq!(list.as_array().unwrap().len(), 8);
+    let mut found = Vec::new();
+    for session in list.as_array().unwrap() {
+        assert_eq!((&session["completed"], &session["running"]), (&json!(true), &json!(false)));
+        let events = real.run(&["show", session["id"].as_str().unwrap(), "--json"]).json_lines();
+        let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["UserMessage", "Init", "AssistantText", "Complete"]);
+        let prompt = events[0]["data"]["content"].as_str().unwrap().to_owned();
+        assert_eq!(events[2]["data"]["text"], format!("You said {prompt}"));
+        found.push(prompt);
+    }
+    found.sort();
+    assert_eq!(found, prompts);
+    assert_eq!(server.request_count(), 8);
+}
