@@ -1,8 +1,8 @@
 //! Sessions in a PostgreSQL database, for several people and machines.
 //!
 //! `docs/postgres.md` describes the tables and how to operate them. Every change is one call of a function in the
-//! database: one round trip and one transaction. The functions are part of the schema, in `schema/`. Here is what
-//! calls them.
+//! database: one round trip and one transaction. The functions are part of the schema, in `schema/`
+//! (`docs/decisions/0004-postgres-functions.md` says why). Here is what calls them.
 
 mod address;
 mod connection;
