@@ -29,7 +29,7 @@ pub use address::{AddressError, PostgresAddress};
 use connection::{Call, Connections};
 use error::Fault;
 use text::escaped;
-use values::{page_sql, with_session, with_turn};
+use values::{page_sql, texts_of, with_session, with_turn};
 
 use crate::timestamp::now;
 
@@ -37,8 +37,6 @@ use crate::timestamp::now;
 const DEFAULT_PROJECT: &str = "default";
 /// The most that one page holds, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: i64 = LARGEST_EVENT as i64;
-/// The most that one turn may hold. PostgreSQL takes no message of a gigabyte.
-const LARGEST_TURN: usize = 512 << 20;
 /// How long opening waits for a server that is not there. Somebody may have mistyped its name.
 const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
 /// How many events are read at once when a part of a session is counted.
@@ -165,20 +163,6 @@ impl PostgresStore {
         Ok((generation, tally))
     }
 
-    /// Refuses what could not be stored, or not be sent.
-    fn check_turn(&self, turn: &Turn) -> Result<(), StoreError> {
-        turn.check_sizes()?;
-        let bytes: usize = turn.events.iter().map(|new| new.json().len()).sum();
-        if bytes <= LARGEST_TURN {
-            return Ok(());
-        }
-        let why = format!(
-            "a turn of {bytes} bytes is larger than the {} MiB that one may have",
-            LARGEST_TURN >> 20
-        );
-        Err(StoreError::Other { place: self.connections.place().to_owned(), source: why.into() })
-    }
-
     async fn read_page(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
         let (bound, limit) = match page {
             Page::After(after, limit) => (after, limit),
@@ -226,7 +210,7 @@ impl SessionStore for PostgresStore {
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        self.check_turn(&turn)?;
+        let texts = texts_of(&turn, self.connections.place())?;
         let last = Seq(turn.events.len() as u64);
         if let Some(wrong) =
             compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
@@ -248,7 +232,7 @@ impl SessionStore for PostgresStore {
             time if time.is_empty() => now(),
             time => time,
         });
-        let call = with_turn(with_session(call, &new), &turn)
+        let call = with_turn(with_session(call, &new), &turn, texts)
             .with(Type::INT8_ARRAY, places)
             .with(Type::TEXT_ARRAY, summaries)
             .with(Type::TEXT_ARRAY, times.collect::<Vec<_>>());
@@ -334,7 +318,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        self.check_turn(&turn)?;
+        let texts = texts_of(&turn, self.connections.place())?;
         let call = self
             .operation(
                 "SELECT outcome, first_seq, last_seq FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
@@ -343,7 +327,7 @@ impl SessionStore for PostgresStore {
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, turn.after.map(rows::integer));
         let (outcome, first, last) = self
-            .one(with_turn(call, &turn), |row| {
+            .one(with_turn(call, &turn, texts), |row| {
                 let first: Option<i64> = row.try_get(1)?;
                 let last: Option<i64> = row.try_get(2)?;
                 let outcome: String = row.try_get(0)?;

@@ -1,6 +1,6 @@
 //! What calls are made of: turns, sessions, pages.
 
-use azureal_core::{NewSession, Page, Turn};
+use azureal_core::{LARGEST_EVENT, NewSession, Page, StoreError, Turn};
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
@@ -8,6 +8,9 @@ use super::outcomes::Outcomes;
 use super::rows;
 use super::text::escaped;
 use crate::timestamp::now;
+
+/// The most that one turn may hold. PostgreSQL takes no message of a gigabyte.
+const LARGEST_TURN: usize = 512 << 20;
 
 /// Returns the statement that reads a page: a row without values where a session has no such events, and none
 /// where there is no such session. The length of a text is known without reading it, so what does not fit on the
@@ -33,12 +36,27 @@ pub(super) fn page_sql(page: Page) -> &'static str {
     }
 }
 
+/// Returns the texts of a turn's events, each written once; refuses what could not be stored, or not be sent.
+pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreError> {
+    let texts: Vec<String> = turn.events.iter().map(|new| new.json().into_owned()).collect();
+    let largest = texts.iter().map(String::len).max().unwrap_or(0);
+    if largest > LARGEST_EVENT {
+        return Err(StoreError::TooLarge { bytes: largest });
+    }
+    let bytes: usize = texts.iter().map(String::len).sum();
+    if bytes > LARGEST_TURN {
+        let most = LARGEST_TURN >> 20;
+        let why = format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have");
+        return Err(StoreError::Other { place: place.to_owned(), source: why.into() });
+    }
+    Ok(texts)
+}
+
 /// Adds what a turn is made of to a call, in the order in which the functions take it.
-pub(super) fn with_turn(call: Call, turn: &Turn) -> Call {
+pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
     let outcomes = Outcomes::of(turn);
     let totals = turn.totals();
     let kinds: Vec<String> = turn.events.iter().map(|new| escaped(new.event().kind()).into_owned()).collect();
-    let events: Vec<String> = turn.events.iter().map(|new| new.json().into_owned()).collect();
     // Sums of these stay numbers.
     let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
     let (mark, note) = match &turn.mark {
@@ -46,7 +64,7 @@ pub(super) fn with_turn(call: Call, turn: &Turn) -> Call {
         None => (None, String::new()),
     };
     call.with(Type::TEXT_ARRAY, kinds)
-        .with(Type::TEXT_ARRAY, events)
+        .with(Type::TEXT_ARRAY, texts)
         .with(Type::INT8_ARRAY, outcomes.added)
         .with(Type::INT2_ARRAY, outcomes.opens)
         .with(Type::TEXT_ARRAY, outcomes.previews)
