@@ -414,6 +414,24 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+    /// The server of the store does not answer.
+    #[error("{place} cannot be reached{}: {why}", waited(*.seconds))]
+    Unreachable {
+        /// The store.
+        place: String,
+        /// What was said last.
+        why: String,
+        /// How long it was tried, in whole seconds.
+        seconds: u64,
+    },
+    /// The server of the store lets us not in, or not do this.
+    #[error("{place} refuses us: {why}")]
+    Denied {
+        /// The store.
+        place: String,
+        /// What it said.
+        why: String,
+    },
     /// Others have held the store for longer than it is sensible to wait.
     #[error("{place} has been in use by another program for {seconds} seconds")]
     Busy {
@@ -471,6 +489,8 @@ impl StoreError {
             Self::Newer { .. } => "newer",
             Self::NotAStore { .. } => "not_a_store",
             Self::Unsafe { .. } => "unsafe",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Denied { .. } => "denied",
             Self::Busy { .. } => "busy",
             Self::Full { .. } => "full",
             Self::ReadOnly { .. } => "read_only",
@@ -496,6 +516,10 @@ impl StoreError {
                 Some("name another file with `--store`, or move this one away; nothing was changed")
             }
             Self::Unsafe { .. } => Some("make it a plain file or folder of your own; nothing was changed"),
+            Self::Unreachable { .. } => {
+                Some("see that the server runs and that its address is right, then do it again")
+            }
+            Self::Denied { .. } => Some("check the user, the password and the name of the database"),
             Self::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
             Self::Full { .. } => Some("make room and do it again; nothing that was stored is lost"),
             Self::ReadOnly { .. } => {
@@ -506,6 +530,14 @@ impl StoreError {
             ),
             Self::NotSupported(_) | Self::Closed | Self::Other { .. } => None,
         }
+    }
+}
+
+/// Says for how long something was tried, where it was tried for long enough to be noticed.
+fn waited(seconds: u64) -> String {
+    match seconds {
+        0 => String::new(),
+        seconds => format!(" (tried for {seconds} s)"),
     }
 }
 

@@ -14,12 +14,16 @@ mod context_store;
 mod contract;
 pub mod model_server;
 pub mod real_agents;
+pub mod servers;
 mod session_store;
 
 pub use agree::{Runs, random_operations_agree};
 pub use context_store::{CONTEXT_STORE_CASES, MOST_MESSAGES, context_store_from_history};
 pub use contract::Case;
 pub use session_store::SESSION_STORE_CASES;
+
+#[doc(hidden)]
+pub use contract::Fresh;
 
 #[doc(hidden)]
 pub use context_store::run_context_store_case;

@@ -143,7 +143,10 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     // Kept until the turn is over: a store in memory has no folder of its own.
     let temporary;
     let spools = match place.spools() {
-        Some(spools) => spools,
+        Some(spools) => {
+            place.prepare_spools()?;
+            spools
+        }
         None => {
             temporary = temporary_folder()?;
             Spools::new(temporary.path().join("spool")).without_prompts()

@@ -12,11 +12,7 @@ use super::counts::unsigned;
 use super::error::Fault;
 use super::schema::SessionColumns;
 use super::{counts, events, marks};
-
-/// Returns the present as it is written: UTC, to the second.
-fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
+use crate::timestamp::now;
 
 /// Makes a session inside a transaction, at the front of the list.
 pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<SessionId, Fault> {

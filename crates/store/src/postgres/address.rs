@@ -1,0 +1,328 @@
+//! Where a PostgreSQL store is: what its URL says.
+//!
+//! An address may hold a password. So it is never shown as it was typed: neither by `Debug`, nor in an error,
+//! not even in part, since a URL that cannot be read may have been cut in the middle of the password.
+
+use std::fmt;
+use std::str::FromStr;
+
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use tokio_postgres::config::{Host, SslMode};
+
+use super::passfile;
+
+/// The schema that the tables lie in where the URL names none.
+const DEFAULT_SCHEMA: &str = "azureal";
+/// How long the name of a project may be, in bytes. It stands in every key.
+const LONGEST_PROJECT: usize = 200;
+/// The options of a URL that are passed on to the driver as they are.
+const DRIVER_OPTIONS: [&str; 9] = [
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "host",
+    "keepalives_idle",
+    "options",
+    "password",
+    "target_session_attrs",
+    "user",
+];
+
+/// Where a PostgreSQL store is.
+///
+/// ```
+/// use azureal_store::postgres::PostgresAddress;
+///
+/// let address: PostgresAddress = "postgres://ada:secret@db.example/team?project=engine".parse()?;
+/// assert_eq!(address.project(), Some("engine"));
+/// assert_eq!(address.to_string(), "postgres://db.example:5432/team");
+/// assert!(!format!("{address:?}").contains("secret"));
+/// # Ok::<(), azureal_store::postgres::AddressError>(())
+/// ```
+#[derive(Clone)]
+pub struct PostgresAddress {
+    pub(super) config: tokio_postgres::Config,
+    pub(super) tls: TlsMode,
+    /// The certificates to trust: a file, or `system`.
+    pub(super) root_certificates: Option<String>,
+    pub(super) schema: String,
+    pub(super) project: Option<String>,
+}
+
+/// How a connection is encrypted, in the words of PostgreSQL's own `sslmode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TlsMode {
+    Disable,
+    /// If the server can, whoever it is.
+    Prefer,
+    /// Always, whoever the server is.
+    Require,
+    /// With a server that a trusted authority vouches for.
+    VerifyCa,
+    /// With a server that a trusted authority vouches for under this name.
+    VerifyFull,
+}
+
+/// Why a URL is not the address of a PostgreSQL store. It repeats nothing of the URL.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// It is not of the form that it should have.
+    #[error("the store's URL cannot be read")]
+    Unreadable,
+    /// It names no host.
+    #[error("the store's URL names no host")]
+    NoHost,
+    /// One of its options is none that is known.
+    #[error("the store's URL has an option that is not known")]
+    UnknownOption,
+    /// The value of an option cannot be one.
+    #[error("the store's URL has a value for `{0}` that cannot be one")]
+    UnusableValue(&'static str),
+}
+
+impl AddressError {
+    /// Returns what a person can do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Unreadable | Self::NoHost => {
+                "it looks like postgres://user@host:5432/database?project=name; in a password, write characters such \
+                 as @ : / ? # as %40 %3A %2F %3F %23"
+                    .to_owned()
+            }
+            Self::UnknownOption => {
+                let known = ["project", "schema", "sslmode", "sslrootcert"].into_iter().chain(DRIVER_OPTIONS);
+                format!("known are {}", known.collect::<Vec<_>>().join(", "))
+            }
+            Self::UnusableValue("schema") => {
+                "a schema is lower-case letters, digits and _, not beginning with a digit".to_owned()
+            }
+            Self::UnusableValue("project") => {
+                format!("a project is a name of at most {LONGEST_PROJECT} bytes without control characters")
+            }
+            Self::UnusableValue("sslmode") => {
+                "it is one of disable, prefer, require, verify-ca and verify-full".to_owned()
+            }
+            Self::UnusableValue(_) => "see docs/postgres.md".to_owned(),
+        }
+    }
+}
+
+impl PostgresAddress {
+    /// Returns the project that the sessions belong to, if it has been said.
+    pub fn project(&self) -> Option<&str> {
+        self.project.as_deref()
+    }
+
+    /// Returns the schema that the tables lie in.
+    pub fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    /// Says which project the sessions belong to.
+    pub fn set_project(&mut self, project: &str) -> Result<(), AddressError> {
+        if project.trim().is_empty()
+            || project.len() > LONGEST_PROJECT
+            || project.contains(|c: char| c.is_control())
+        {
+            return Err(AddressError::UnusableValue("project"));
+        }
+        self.project = Some(project.to_owned());
+        Ok(())
+    }
+
+    /// Says whether the URL holds a password.
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+
+    /// Gives the password, where it comes from elsewhere.
+    pub fn set_password(&mut self, password: &str) {
+        self.config.password(password);
+    }
+
+    /// Looks the password up in the text of a password file, as PostgreSQL's own programs do with `~/.pgpass`.
+    pub fn password_in(&self, passfile: &str) -> Option<String> {
+        let user = self.config.get_user().unwrap_or_default();
+        let host = match self.config.get_hosts().first()? {
+            Host::Tcp(host) => host.as_str(),
+            #[cfg(unix)]
+            Host::Unix(_) => "localhost",
+        };
+        let login = passfile::Login {
+            host,
+            port: self.config.get_ports().first().copied().unwrap_or(5432),
+            database: self.config.get_dbname().unwrap_or(user),
+            user,
+        };
+        passfile::find(passfile, &login)
+    }
+}
+
+impl FromStr for PostgresAddress {
+    type Err = AddressError;
+
+    fn from_str(url: &str) -> Result<Self, AddressError> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        // The driver takes what stands before the first @ for the credentials. A second one means that the
+        // password has one, and what is left of it would be taken for the host, and shown.
+        let is_ours = base.starts_with("postgres://") || base.starts_with("postgresql://");
+        if !is_ours || base.matches('@').count() > 1 {
+            return Err(AddressError::Unreadable);
+        }
+        let mut tls = TlsMode::Prefer;
+        let (mut root_certificates, mut schema, mut project) = (None, DEFAULT_SCHEMA.to_owned(), None);
+        let mut passed_on = Vec::new();
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').ok_or(AddressError::UnknownOption)?;
+            let value = percent_decode_str(value).decode_utf8().map_err(|_| AddressError::Unreadable)?;
+            match name {
+                "project" => project = Some(value.into_owned()),
+                "schema" => schema = checked_schema(&value)?,
+                "sslmode" => tls = TlsMode::named(&value).ok_or(AddressError::UnusableValue("sslmode"))?,
+                "sslrootcert" => root_certificates = Some(value.into_owned()),
+                known if DRIVER_OPTIONS.contains(&known) => {
+                    passed_on.push(format!("{known}={}", utf8_percent_encode(&value, NON_ALPHANUMERIC)));
+                }
+                _ => return Err(AddressError::UnknownOption),
+            }
+        }
+        let url = format!("{base}?{}", passed_on.join("&"));
+        let mut config: tokio_postgres::Config = url.parse().map_err(|_| AddressError::Unreadable)?;
+        if config.get_hosts().is_empty() {
+            return Err(AddressError::NoHost);
+        }
+        config.ssl_mode(match tls {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        });
+        let mut address = Self { config, tls, root_certificates, schema, project: None };
+        if let Some(project) = project {
+            address.set_project(&project)?;
+        }
+        Ok(address)
+    }
+}
+
+/// A schema's name goes into the text of statements, so only names that need no quotes are taken.
+fn checked_schema(name: &str) -> Result<String, AddressError> {
+    let is_plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if name.is_empty() || name.len() > 63 || !is_plain || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(AddressError::UnusableValue("schema"));
+    }
+    Ok(name.to_owned())
+}
+
+impl TlsMode {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "disable" => Some(Self::Disable),
+            // Without encryption first, and with it only if the server insists: nobody needs that.
+            "allow" | "prefer" => Some(Self::Prefer),
+            "require" => Some(Self::Require),
+            "verify-ca" => Some(Self::VerifyCa),
+            "verify-full" => Some(Self::VerifyFull),
+            _ => None,
+        }
+    }
+}
+
+/// Shows the server and the database: enough to know which one it is, and nothing that is secret.
+impl fmt::Display for PostgresAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("postgres://")?;
+        let ports = self.config.get_ports();
+        for (index, host) in self.config.get_hosts().iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(host) => write!(f, "{comma}{host}:{port}")?,
+                #[cfg(unix)]
+                Host::Unix(path) => write!(f, "{comma}{}:{port}", path.display())?,
+            }
+        }
+        write!(f, "/{}", self.config.get_dbname().unwrap_or(""))
+    }
+}
+
+impl fmt::Debug for PostgresAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresAddress")
+            .field("server", &self.to_string())
+            .field("schema", &self.schema)
+            .field("project", &self.project)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> Result<PostgresAddress, AddressError> {
+        url.parse()
+    }
+
+    #[test]
+    fn a_url_says_where_the_store_is() {
+        let rows = [
+            ("postgres://h/d", "postgres://h:5432/d"),
+            ("postgresql://u:p%40ss@h:1/d", "postgres://h:1/d"),
+            ("postgres://u@a:1,b:2/d", "postgres://a:1,b:2/d"),
+            ("postgres://u@%2Frun%2Fpg/d", "postgres:///run/pg:5432/d"),
+            ("postgres:///d?host=%2Frun%2Fpg&user=u%40x", "postgres:///run/pg:5432/d"),
+            ("postgres://h", "postgres://h:5432/"),
+        ];
+        for (url, shown) in rows {
+            assert_eq!(parsed(url).unwrap().to_string(), shown, "{url}");
+        }
+        let full =
+            parsed("postgres://h/d?project=team%2Fengine&schema=s_1&sslmode=verify-full&sslrootcert=system");
+        let full = full.unwrap();
+        assert_eq!((full.project(), full.schema()), (Some("team/engine"), "s_1"));
+        assert_eq!((full.tls, full.root_certificates.as_deref()), (TlsMode::VerifyFull, Some("system")));
+    }
+
+    #[test]
+    fn what_cannot_be_an_address_is_refused() {
+        use AddressError as Error;
+        let rows = [
+            ("mysql://h/d", Error::Unreadable),
+            ("postgres://u:p@ss@h/d", Error::Unreadable),
+            ("postgres://h:port/d", Error::Unreadable),
+            ("postgres:///d", Error::NoHost),
+            ("postgres://h/d?colour=red", Error::UnknownOption),
+            ("postgres://h/d?project", Error::UnknownOption),
+            ("postgres://h/d?sslmode=maybe", Error::UnusableValue("sslmode")),
+            ("postgres://h/d?project=", Error::UnusableValue("project")),
+            ("postgres://h/d?project=a%00b", Error::UnusableValue("project")),
+            ("postgres://h/d?schema=Azureal", Error::UnusableValue("schema")),
+            ("postgres://h/d?schema=a%22;drop", Error::UnusableValue("schema")),
+        ];
+        for (url, error) in rows {
+            assert_eq!(parsed(url).unwrap_err(), error, "{url}");
+            assert!(!error.hint().is_empty());
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_password_is_ever_shown() {
+        // However a password breaks a URL, and whatever is left of it.
+        for password in ["hunter2", "hun@ter2", "hun/ter2", "hun?ter2", "hun:ter2", "hun#ter2", "hun%ter2"] {
+            for url in [
+                format!("postgres://u:{password}@h/d"),
+                format!("postgres://u:{password}@h/d?project=p"),
+                format!("postgres://h/d?password={password}"),
+                format!("postgres://{password}"),
+            ] {
+                let told = match parsed(&url) {
+                    Ok(address) if !url.contains("//hun") => format!("{address} {address:?}"),
+                    // That one is a host, for all that anybody can tell.
+                    Ok(_) => continue,
+                    Err(error) => format!("{error} {error:?} {}", error.hint()),
+                };
+                assert!(!told.contains("ter2"), "{url}: {told}");
+            }
+        }
+    }
+}

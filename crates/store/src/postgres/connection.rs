@@ -1,0 +1,241 @@
+//! Connections to the server, on a thread of their own, and going on when they break.
+//!
+//! The driver lives on tokio; whoever calls the store may live on anything. So the store has a thread with a
+//! runtime, does its work there and hands over the answers.
+//!
+//! A call is tried again while the reason why it did not work may pass: the server is restarted, or another one
+//! takes its place. That is safe because every call may be repeated: it reads, or it changes something to what it
+//! would be anyway, or it carries the name of an operation that the server does once.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use azureal_core::StoreError;
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::PostgresOptions;
+use super::address::PostgresAddress;
+use super::error::Fault;
+use super::tls;
+
+/// How long one attempt to connect to one host may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// After how long a peer that says nothing and acknowledges nothing is given up.
+const SILENCE: Duration = Duration::from_secs(30);
+/// The waits between attempts, from the first to those that follow each other until patience ends.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// A statement with its values. It may be run more than once.
+pub(super) struct Call {
+    sql: String,
+    types: Vec<Type>,
+    values: Vec<Value>,
+}
+
+enum Value {
+    Given(Box<dyn ToSql + Send + Sync>),
+    /// Whether this is not the first try.
+    IsRepeated,
+}
+
+impl Call {
+    pub(super) fn new(sql: String) -> Self {
+        Self { sql, types: Vec::new(), values: Vec::new() }
+    }
+
+    /// Adds a value, in the order of `$1`, `$2`, …
+    pub(super) fn with(mut self, kind: Type, value: impl ToSql + Send + Sync + 'static) -> Self {
+        self.types.push(kind);
+        self.values.push(Value::Given(Box::new(value)));
+        self
+    }
+
+    /// Adds the value that says whether the call has been made before, in vain for all that is known.
+    pub(super) fn with_whether_repeated(mut self) -> Self {
+        self.types.push(Type::BOOL);
+        self.values.push(Value::IsRepeated);
+        self
+    }
+}
+
+/// The connections of a store.
+pub(super) struct Connections {
+    place: String,
+    pool: Pool,
+    runtime: Handle,
+    patience: Duration,
+    is_closed: AtomicBool,
+    /// Dropped with the store, which ends the thread.
+    _alive: oneshot::Sender<()>,
+}
+
+impl Connections {
+    /// Starts the thread. Nothing is connected by that.
+    pub(super) fn start(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
+        let place = address.to_string();
+        let other = |source| StoreError::Other { place: place.clone(), source };
+        let tls = tls::connector(address).map_err(other)?;
+        let mut config = address.config.clone();
+        if config.get_application_name().is_none() {
+            config.application_name("azureal");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        config.keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
+        // Connections are not asked whether they are well: that would be a round trip for every call. One that
+        // turns out not to be is thrown away.
+        let manager =
+            Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let pool = Pool::builder(manager)
+            .max_size(options.connections)
+            .build()
+            .map_err(|error| other(error.into()))?;
+
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| other(error.into()))?;
+        let handle = runtime.handle().clone();
+        let (alive, ended) = oneshot::channel::<()>();
+        let on_thread = pool.clone();
+        std::thread::Builder::new()
+            .name("azureal-postgres".to_owned())
+            .spawn(move || {
+                // Ends when the other side is dropped, and takes connections and calls along.
+                drop(runtime.block_on(ended));
+                on_thread.close();
+            })
+            .map_err(|error| other(error.into()))?;
+        let patience = options.patience;
+        Ok(Self { place, pool, runtime: handle, patience, is_closed: AtomicBool::new(false), _alive: alive })
+    }
+
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Closes all connections; says whether they were open.
+    pub(super) fn close(&self) -> bool {
+        self.pool.close();
+        !self.is_closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Runs a call, again and again while that may help.
+    pub(super) async fn call(&self, call: Call) -> Result<Vec<Row>, StoreError> {
+        self.call_for(call, self.patience).await.map_err(|(fault, waited)| fault.at(&self.place, waited))
+    }
+
+    /// The same for a time that is given; a fault comes with how long it was tried.
+    pub(super) async fn call_for(
+        &self,
+        call: Call,
+        patience: Duration,
+    ) -> Result<Vec<Row>, (Fault, Duration)> {
+        let pool = self.pool.clone();
+        self.on_thread(async move {
+            again_and_again(&pool, patience, |is_repeated| attempt(&pool, &call, is_repeated)).await
+        })
+        .await
+        .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
+    }
+
+    /// Runs work that wants a connection of its own; it is not repeated.
+    pub(super) async fn with_connection<R: Send + 'static, W>(
+        &self,
+        work: impl FnOnce(Object) -> W + Send + 'static,
+    ) -> Result<R, StoreError>
+    where
+        W: Future<Output = Result<R, StoreError>> + Send,
+    {
+        let (pool, place) = (self.pool.clone(), self.place.clone());
+        self.on_thread(async move {
+            let connection =
+                pool.get().await.map_err(|error| Fault::from(error).at(&place, Duration::ZERO))?;
+            work(connection).await
+        })
+        .await
+        .unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Does work on the store's thread. Nothing if the thread is gone.
+    async fn on_thread<R: Send + 'static>(
+        &self,
+        work: impl Future<Output = R> + Send + 'static,
+    ) -> Option<R> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return None;
+        }
+        let (answer, answered) = oneshot::channel();
+        self.runtime.spawn(async move {
+            // Whoever asked may have gone. The work is done either way.
+            drop(answer.send(work.await));
+        });
+        answered.await.ok()
+    }
+}
+
+/// Repeats an attempt while its fault may pass and patience lasts.
+async fn again_and_again<R, A>(
+    pool: &Pool,
+    patience: Duration,
+    attempt: impl Fn(bool) -> A,
+) -> Result<R, (Fault, Duration)>
+where
+    A: Future<Output = Result<R, Fault>>,
+{
+    let started = Instant::now();
+    let (mut wait, mut is_repeated) = (SHORTEST_WAIT, false);
+    loop {
+        let fault = match attempt(is_repeated).await {
+            Ok(answer) => return Ok(answer),
+            Err(fault) => fault,
+        };
+        let waited = started.elapsed();
+        if !fault.is_passing() || waited + wait > patience || pool.is_closed() {
+            return Err((fault, waited));
+        }
+        // Uneven, so that clients that were thrown out together do not come back together.
+        tokio::time::sleep(wait.mul_f64(0.5 + chance())).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+        is_repeated = true;
+    }
+}
+
+/// Returns something between 0 and 1.
+fn chance() -> f64 {
+    f64::from(RandomState::new().build_hasher().finish() as u32) / f64::from(u32::MAX)
+}
+
+async fn attempt(pool: &Pool, call: &Call, is_repeated: bool) -> Result<Vec<Row>, Fault> {
+    let connection = pool.get().await?;
+    match run(&connection, call, is_repeated).await {
+        Ok(rows) => Ok(rows),
+        Err(error) => {
+            let fault = Fault::from(error);
+            if fault.is_passing() {
+                // Whatever is wrong with it, another one may be better.
+                drop(Object::take(connection));
+            }
+            Err(fault)
+        }
+    }
+}
+
+/// Runs a call in one round trip; the first time on a connection its statement is prepared, which is another.
+async fn run(connection: &Object, call: &Call, is_repeated: bool) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let statement = connection.prepare_typed_cached(&call.sql, &call.types).await?;
+    let values: Vec<&(dyn ToSql + Sync)> = call
+        .values
+        .iter()
+        .map(|value| match value {
+            Value::Given(value) => &**value as &(dyn ToSql + Sync),
+            Value::IsRepeated => &is_repeated,
+        })
+        .collect();
+    connection.query(&statement, &values).await
+}

@@ -1,0 +1,141 @@
+//! What the server, the driver and the network say, in the words of a store.
+
+use std::error::Error;
+use std::time::Duration;
+
+use azureal_core::StoreError;
+use deadpool_postgres::PoolError;
+use tokio_postgres::error::{DbError, SqlState};
+
+/// What can go wrong with one attempt.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Driver(tokio_postgres::Error),
+    /// The store has been closed meanwhile.
+    Closed,
+    /// The pool says something that is not about a connection.
+    Pool(String),
+    /// An answer of another form than the statement has: somebody has changed the functions.
+    Answer(String),
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<PoolError> for Fault {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) => Self::Driver(error),
+            PoolError::Closed => Self::Closed,
+            other => Self::Pool(other.to_string()),
+        }
+    }
+}
+
+impl Fault {
+    /// Says whether it may go away by itself: the server restarts, somebody else was in the way.
+    pub(super) fn is_passing(&self) -> bool {
+        let Self::Driver(error) = self else { return false };
+        match error.as_db_error() {
+            Some(said) => is_passing_state(said),
+            // The connection broke, or none could be made. What the driver itself objects to stays so.
+            None => error.is_closed() || io_error(error).is_some(),
+        }
+    }
+
+    /// Says whether the schema is not there yet.
+    pub(super) fn is_missing_schema(&self) -> bool {
+        let state = match self {
+            Self::Driver(error) => error.code(),
+            Self::Closed | Self::Pool(_) | Self::Answer(_) => None,
+        };
+        matches!(state, Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME))
+    }
+
+    /// Says whether the server has refused to write.
+    fn is_read_only(&self) -> bool {
+        matches!(self, Self::Driver(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
+    }
+
+    /// Names the store. `waited` is how long it was tried.
+    pub(super) fn at(self, place: &str, waited: Duration) -> StoreError {
+        let place = place.to_owned();
+        if self.is_read_only() {
+            return StoreError::ReadOnly { place };
+        }
+        let is_passing = self.is_passing();
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Closed => return StoreError::Closed,
+            Self::Pool(why) | Self::Answer(why) => return StoreError::Other { place, source: why.into() },
+        };
+        let Some(said) = error.as_db_error() else {
+            let why = io_error(&error).map_or_else(|| innermost(&error), plain);
+            return match is_passing {
+                true => StoreError::Unreachable { place, why, seconds: waited.as_secs() },
+                false => StoreError::Other { place, source: why.into() },
+            };
+        };
+        let why = said.message().to_owned();
+        match said.code() {
+            code if code.code().starts_with("28") => StoreError::Denied { place, why },
+            &SqlState::INSUFFICIENT_PRIVILEGE | &SqlState::INVALID_CATALOG_NAME => {
+                StoreError::Denied { place, why }
+            }
+            &SqlState::DISK_FULL => StoreError::Full { place },
+            &SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED => StoreError::Corrupt { place, why },
+            _ if is_passing => StoreError::Unreachable { place, why, seconds: waited.as_secs() },
+            code => StoreError::Other { place, source: format!("{why} ({})", code.code()).into() },
+        }
+    }
+}
+
+fn is_passing_state(said: &DbError) -> bool {
+    let code = said.code();
+    // A connection that broke, and a server that starts, stops or has too many clients.
+    let is_about_connection = ["08", "57P"].iter().any(|class| code.code().starts_with(class));
+    is_about_connection
+        || [
+            SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            // A server that was the primary until now: the next connection may find the new one.
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+        ]
+        .contains(code)
+        // An earlier try of the same operation has just succeeded after all: the next one is told its answer.
+        || (*code == SqlState::UNIQUE_VIOLATION && said.constraint() == Some("operations_pkey"))
+}
+
+/// Returns what the system said, where that is the reason.
+fn io_error(error: &tokio_postgres::Error) -> Option<&std::io::Error> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        match error.downcast_ref::<std::io::Error>() {
+            // What a TLS library says comes in the same wrapping, and does not go away.
+            Some(io) if io.get_ref().is_none_or(|inner| !inner.is::<rustls::Error>()) => return Some(io),
+            Some(_) | None => cause = error.source(),
+        }
+    }
+    None
+}
+
+/// Returns what the system says in our words: without its number, and not as a sentence.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.rfind(" (os error ").and_then(|end| text.get(..end)).unwrap_or(&text);
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// Returns the last of the causes, which says the most.
+fn innermost(error: &tokio_postgres::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,532 @@
+//! Sessions in a PostgreSQL database, for several people and machines.
+//!
+//! `docs/postgres.md` describes the tables and how to operate them. Every change is one call of a function in the
+//! database: one round trip and one transaction. The functions are part of the schema, in `schema/`
+//! (`docs/decisions/0005-postgres-functions.md` says why). Here is what calls them.
+
+mod address;
+mod connection;
+mod error;
+mod outcomes;
+mod passfile;
+mod rows;
+mod schema;
+mod text;
+mod tls;
+mod values;
+
+use std::time::Duration;
+
+use azureal_core::{
+    Appended, Compaction, LARGEST_EVENT, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
+};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+pub use address::{AddressError, PostgresAddress};
+use connection::{Call, Connections};
+use error::Fault;
+use text::escaped;
+use values::{PROMPTS, page_sql, texts_of, with_session, with_turn};
+
+use crate::timestamp::now;
+
+/// The project of an address that names none.
+const DEFAULT_PROJECT: &str = "default";
+/// The most that one page holds, so that a page of large events does not fill the memory.
+const LARGEST_PAGE: i64 = LARGEST_EVENT as i64;
+/// How long opening waits for a server that is not there. Somebody may have mistyped its name.
+const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
+/// How many events are read at once when a part of a session is counted.
+const COUNTED_AT_ONCE: usize = 1000;
+
+/// How a store uses its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// How many connections it has at most.
+    pub connections: usize,
+    /// How long it tries to get on when the server is gone, before that is an error.
+    pub patience: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self { connections: 8, patience: Duration::from_secs(30) }
+    }
+}
+
+/// Keeps the sessions of one project in a PostgreSQL database.
+///
+/// Whoever calls it needs no runtime: it has its own.
+///
+/// ```no_run
+/// # futures_executor::block_on(async {
+/// use azureal_store::core::{Event, NewSession, SessionStore, Turn};
+/// use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
+///
+/// let address: PostgresAddress = "postgres://ada@db.example/team?project=engine".parse()?;
+/// let store = PostgresStore::open(&address, PostgresOptions::default()).await?;
+/// let id = store.create(NewSession::default()).await?;
+/// store.append(id, Turn::verbatim([Event::user("Hello")])).await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub struct PostgresStore {
+    connections: Connections,
+    schema: String,
+    project: String,
+}
+
+impl PostgresStore {
+    /// Opens the store, and makes its tables where there are none.
+    pub async fn open(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
+        let connections = Connections::start(address, options)?;
+        let patience = options.patience.min(PATIENCE_TO_OPEN);
+        schema::prepare(&connections, address.schema(), patience).await?;
+        let project = address.project().unwrap_or(DEFAULT_PROJECT).to_owned();
+        Ok(Self { connections, schema: address.schema().to_owned(), project })
+    }
+
+    /// Begins a call. Its first value, `$1`, is the project.
+    fn call(&self, sql: &str) -> Call {
+        Call::new(schema::in_schema(sql, &self.schema)).with(Type::TEXT, self.project.clone())
+    }
+
+    /// Begins a call that the server does once, however often it is asked: `$2` names the operation, and `$3` says
+    /// whether it has been asked before.
+    fn operation(&self, sql: &str) -> Call {
+        self.call(sql).with(Type::UUID, Uuid::now_v7()).with_whether_repeated()
+    }
+
+    async fn rows(&self, call: Call) -> Result<Vec<Row>, StoreError> {
+        self.connections.call(call).await
+    }
+
+    /// Runs a call that has exactly one row for an answer, and reads it.
+    async fn one<R>(
+        &self,
+        call: Call,
+        read: impl FnOnce(&Row) -> Result<R, Fault> + Send,
+    ) -> Result<R, StoreError> {
+        let rows = self.rows(call).await?;
+        let answer = rows.first().ok_or_else(|| Fault::Answer("an answer is missing".to_owned()));
+        self.placed(answer.and_then(read))
+    }
+
+    /// Says of which store a fault is.
+    fn placed<R>(&self, answer: Result<R, Fault>) -> Result<R, StoreError> {
+        answer.map_err(|fault| fault.at(self.connections.place(), Duration::ZERO))
+    }
+
+    /// Runs a call that answers whether there was what it was about.
+    async fn is_there(&self, call: Call) -> Result<bool, StoreError> {
+        self.one(call, |row| Ok(row.try_get(0)?)).await
+    }
+
+    /// Runs a call that has a row for an answer if there is such a session.
+    async fn change(&self, id: SessionId, call: Call) -> Result<(), StoreError> {
+        let rows = self.rows(call).await?;
+        if rows.is_empty() { Err(StoreError::NoSuchSession(id)) } else { Ok(()) }
+    }
+
+    /// An outcome that no version of the functions has.
+    fn unknown(&self, outcome: &str) -> StoreError {
+        Fault::Answer(format!("the database answered {outcome:?}"))
+            .at(self.connections.place(), Duration::ZERO)
+    }
+
+    /// Counts the events up to `at` from the beginning; says in which generation of the session that was.
+    async fn count(&self, id: SessionId, at: Seq) -> Result<(i64, Tally), StoreError> {
+        let look = self
+            .call("SELECT generation, last_seq FROM @schema@.sessions WHERE project = $1 AND session = $2")
+            .with(Type::INT4, rows::number(id));
+        let found = self.rows(look).await?;
+        let row = found.first().ok_or(StoreError::NoSuchSession(id))?;
+        let (generation, last): (i64, i64) = self.placed(two(row))?;
+        let last = rows::seq(last);
+        if at > last {
+            return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
+        }
+        let mut tally = Tally::default();
+        while tally.through < at {
+            let left = usize::try_from(at.0 - tally.through.0).unwrap_or(usize::MAX);
+            let page = self.read_page(id, Page::After(tally.through, left.min(COUNTED_AT_ONCE))).await?;
+            if page.is_empty() {
+                break; // cleared meanwhile, which the generation will show
+            }
+            for event in page {
+                tally.add(event.seq, event.event().ok().as_ref());
+            }
+        }
+        Ok((generation, tally))
+    }
+
+    async fn read_page(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        let (bound, limit) = match page {
+            Page::After(after, limit) => (after, limit),
+            Page::Before(before, limit) => (before, limit),
+        };
+        self.events(id, page_sql(page), bound, limit).await
+    }
+
+    /// Reads the events that a statement of [`values`] finds.
+    async fn events(
+        &self,
+        id: SessionId,
+        sql: &str,
+        bound: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let call = self
+            .call(sql)
+            .with(Type::INT4, rows::number(id))
+            .with(Type::INT8, rows::integer(bound))
+            .with(Type::INT8, i64::try_from(limit).unwrap_or(i64::MAX))
+            .with(Type::INT8, LARGEST_PAGE);
+        let found = self.rows(call).await?;
+        if found.is_empty() {
+            return Err(StoreError::NoSuchSession(id));
+        }
+        self.placed(found.iter().filter_map(|row| rows::event(row).transpose()).collect())
+    }
+}
+
+/// Reads the two values of a row.
+fn two<'a, A, B>(row: &'a Row) -> Result<(A, B), Fault>
+where
+    A: tokio_postgres::types::FromSql<'a>,
+    B: tokio_postgres::types::FromSql<'a>,
+{
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+fn check_new(new: &NewSession) -> Result<(), StoreError> {
+    new.name.as_deref().map_or(Ok(()), check_name)
+}
+
+#[async_trait]
+impl SessionStore for PostgresStore {
+    async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
+        check_new(&new)?;
+        let call = self.operation("SELECT @schema@.create_session($1, $2, $3, $4, $5, $6)");
+        self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
+    }
+
+    async fn create_with(
+        &self,
+        new: NewSession,
+        turn: Turn,
+        compactions: Vec<Compaction>,
+    ) -> Result<SessionId, StoreError> {
+        check_new(&new)?;
+        let texts = texts_of(&turn, self.connections.place())?;
+        let last = Seq(turn.events.len() as u64);
+        if let Some(wrong) =
+            compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
+        {
+            // It would have had the next number.
+            let next = self
+                .call("SELECT coalesce(max(last_session), 0) + 1 FROM @schema@.projects WHERE project = $1");
+            let session = self.one(next, |row| rows::session_id(row.try_get(0)?)).await?;
+            return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
+        }
+        let call = self.operation(
+            "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+               $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)",
+        );
+        let places: Vec<i64> = compactions.iter().map(|one| rows::integer(one.after_seq)).collect();
+        let summaries: Vec<String> =
+            compactions.iter().map(|one| escaped(&one.summary).into_owned()).collect();
+        let times = compactions.into_iter().map(|one| match one.created_at {
+            time if time.is_empty() => now(),
+            time => time,
+        });
+        let call = with_turn(with_session(call, &new), &turn, texts)
+            .with(Type::INT8_ARRAY, places)
+            .with(Type::TEXT_ARRAY, summaries)
+            .with(Type::TEXT_ARRAY, times.collect::<Vec<_>>());
+        let (outcome, made) = self
+            .one(call, |row| {
+                let outcome: String = row.try_get(0)?;
+                let made = match outcome.as_str() {
+                    "marked" => Err(rows::mark(row, 1, 2)?),
+                    _ => Ok(rows::session_id(row.try_get(1)?)?),
+                };
+                Ok((outcome, made))
+            })
+            .await?;
+        match outcome.as_str() {
+            "done" | "marked" => made.map_err(StoreError::Marked),
+            other => Err(self.unknown(other)),
+        }
+    }
+
+    async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
+        check_name(new.name.as_deref().unwrap_or(""))?;
+        let call = self.call("SELECT @schema@.find_or_create($1, $2, $3, $4)");
+        self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
+    }
+
+    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
+        let call = self
+            .call(
+                "SELECT session FROM @schema@.sessions WHERE project = $1 AND md5(name) = md5($2) AND name = $2
+                 ORDER BY active DESC",
+            )
+            .with(Type::TEXT, escaped(name).into_owned());
+        let found = self.rows(call).await?;
+        self.placed(found.iter().map(|row| rows::session_id(row.try_get(0)?)).collect())
+    }
+
+    async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
+        let sql =
+            format!("SELECT {} FROM @schema@.sessions WHERE project = $1 AND session = $2", rows::SESSION);
+        let found = self.rows(self.call(&sql).with(Type::INT4, rows::number(id))).await?;
+        self.placed(rows::session(found.first().ok_or(StoreError::NoSuchSession(id))?))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
+        // What `WorktreeFilter::matches` says, where the limit can stop the search.
+        let filter = match &query.worktree {
+            Some(_) => {
+                "AND (worktree = ANY ($3)
+                      OR (worktree LIKE '/%' AND regexp_replace(rtrim(worktree, '/'), '^.*/', '') = $4))"
+            }
+            None => "",
+        };
+        let sql = format!(
+            "SELECT {} FROM @schema@.sessions WHERE project = $1 {filter} ORDER BY active DESC LIMIT $2",
+            rows::SESSION
+        );
+        let limit = query.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut call = self.call(&sql).with(Type::INT8, limit);
+        if let Some(worktree) = &query.worktree {
+            let names: Vec<String> = worktree.names.iter().map(|name| escaped(name).into_owned()).collect();
+            call = call
+                .with(Type::TEXT_ARRAY, names)
+                .with(Type::TEXT, escaped(&worktree.last_part).into_owned());
+        }
+        let found = self.rows(call).await?;
+        self.placed(found.iter().map(rows::session).collect())
+    }
+
+    async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
+        check_name(name)?;
+        let call = self
+            .call("UPDATE @schema@.sessions SET name = $3 WHERE project = $1 AND session = $2 RETURNING session")
+            .with(Type::INT4, rows::number(id))
+            .with(Type::TEXT, escaped(name).into_owned());
+        self.change(id, call).await
+    }
+
+    async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
+        let call = self
+            .operation("SELECT @schema@.delete_session($1, $2, $3, $4)")
+            .with(Type::INT4, rows::number(id));
+        if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
+    }
+
+    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
+        let texts = texts_of(&turn, self.connections.place())?;
+        let call = self
+            .operation(
+                "SELECT outcome, first_seq, last_seq FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
+                   $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
+            )
+            .with(Type::INT4, rows::number(id))
+            .with(Type::INT8, turn.after.map(rows::integer));
+        let (outcome, first, last) = self
+            .one(with_turn(call, &turn, texts), |row| {
+                let first: Option<i64> = row.try_get(1)?;
+                let last: Option<i64> = row.try_get(2)?;
+                let outcome: String = row.try_get(0)?;
+                Ok((outcome, rows::seq(first.unwrap_or(0)), rows::seq(last.unwrap_or(0))))
+            })
+            .await?;
+        match (outcome.as_str(), turn.after) {
+            ("done", _) => Ok(Appended { first, last }),
+            ("absent", _) => Err(StoreError::NoSuchSession(id)),
+            ("moved", Some(expected)) => Err(StoreError::Moved { session: id, expected, last }),
+            (other, _) => Err(self.unknown(other)),
+        }
+    }
+
+    async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        self.read_page(id, page).await
+    }
+
+    async fn read_prompts(
+        &self,
+        id: SessionId,
+        until: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        self.events(id, PROMPTS, until, limit).await
+    }
+
+    async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
+        let call = self
+            .operation("SELECT @schema@.clear_session($1, $2, $3, $4)")
+            .with(Type::INT4, rows::number(id));
+        if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
+    }
+
+    async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
+        check_new(&new)?;
+        loop {
+            // The counts of the whole session are in its row. Those of a part have to be counted.
+            let counted = if at == Seq::END { None } else { Some(self.count(id, at).await?) };
+            let generation = counted.as_ref().map(|(generation, _)| *generation);
+            let tally = counted.map(|(_, tally)| tally).unwrap_or_default();
+            let text = |text: Option<String>| text.map(|text| escaped(&text).into_owned());
+            let call = self
+                .operation(
+                    "SELECT outcome, number, last_seq FROM @schema@.fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9,
+                       $10, $11, $12, $13, $14)",
+                )
+                .with(Type::INT4, rows::number(id))
+                .with(Type::INT8, rows::integer(at))
+                .with(Type::INT8, generation)
+                .with(Type::INT8, rows::signed(tally.counts.messages))
+                .with(Type::INT2, outcomes::number_of(tally.open))
+                .with(Type::TEXT, text(tally.counts.preview))
+                .with(Type::TEXT, text(tally.counts.agent))
+                .with(Type::TEXT, text(tally.counts.model));
+            let (outcome, made, last) = self
+                .one(with_session(call, &new), |row| {
+                    let made: Option<i32> = row.try_get(1)?;
+                    let last: Option<i64> = row.try_get(2)?;
+                    let outcome: String = row.try_get(0)?;
+                    Ok((outcome, made, rows::seq(last.unwrap_or(0))))
+                })
+                .await?;
+            match (outcome.as_str(), made) {
+                ("done", Some(made)) => return self.placed(rows::session_id(made)),
+                ("absent", _) => return Err(StoreError::NoSuchSession(id)),
+                ("no_event", _) => return Err(StoreError::NoSuchEvent { session: id, seq: at, last }),
+                ("changed", _) => {}
+                (other, _) => return Err(self.unknown(other)),
+            }
+        }
+    }
+
+    async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
+        let call = self
+            .call(
+                "UPDATE @schema@.sessions SET tokens_in = $3, tokens_out = $4 WHERE project = $1 AND session = $2
+                 RETURNING session",
+            )
+            .with(Type::INT4, rows::number(id))
+            .with(Type::INT8, rows::signed(tokens.input))
+            .with(Type::INT8, rows::signed(tokens.output));
+        self.change(id, call).await
+    }
+
+    async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
+        let call = self
+            .operation("SELECT @schema@.add_tokens($1, $2, $3, $4, $5, $6)")
+            .with(Type::INT4, rows::number(id))
+            .with(Type::INT8, rows::signed(tokens.input))
+            .with(Type::INT8, rows::signed(tokens.output));
+        if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
+    }
+
+    async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
+        let call = self
+            .call(
+                "SELECT after_seq, summary, compactions.created_at FROM @schema@.sessions
+                 LEFT JOIN @schema@.compactions USING (project, session)
+                 WHERE project = $1 AND session = $2 ORDER BY after_seq",
+            )
+            .with(Type::INT4, rows::number(id));
+        let found = self.rows(call).await?;
+        if found.is_empty() {
+            return Err(StoreError::NoSuchSession(id));
+        }
+        self.placed(found.iter().filter_map(|row| rows::compaction(row).transpose()).collect())
+    }
+
+    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+        let call = self
+            .call("SELECT outcome, last_seq FROM @schema@.add_compaction($1, $2, $3, $4, $5)")
+            .with(Type::INT4, rows::number(id))
+            .with(Type::INT8, rows::integer(after_seq))
+            .with(Type::TEXT, escaped(summary).into_owned())
+            .with(Type::TEXT, now());
+        let (outcome, last): (String, Option<i64>) =
+            self.one(call, |row| Ok((row.try_get(0)?, row.try_get(1)?))).await?;
+        match outcome.as_str() {
+            "done" => Ok(()),
+            "absent" => Err(StoreError::NoSuchSession(id)),
+            "no_event" => Err(StoreError::NoSuchEvent {
+                session: id,
+                seq: after_seq,
+                last: rows::seq(last.unwrap_or(0)),
+            }),
+            other => Err(self.unknown(other)),
+        }
+    }
+
+    async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
+        let call = self
+            .operation("SELECT @schema@.remove_compaction($1, $2, $3, $4, $5)")
+            .with(Type::INT4, rows::number(id))
+            .with(Type::INT8, rows::integer(after_seq));
+        let outcome: String = self.one(call, |row| Ok(row.try_get(0)?)).await?;
+        match outcome.as_str() {
+            "done" => Ok(true),
+            "none" => Ok(false),
+            "absent" => Err(StoreError::NoSuchSession(id)),
+            other => Err(self.unknown(other)),
+        }
+    }
+
+    async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
+        let call = self
+            .call(
+                "SELECT session, note FROM @schema@.marks
+                 WHERE project = $1 AND md5(name) = md5($2) AND name = $2",
+            )
+            .with(Type::TEXT, escaped(name).into_owned());
+        let found = self.rows(call).await?;
+        self.placed(found.first().map(|row| rows::mark(row, 0, 1)).transpose())
+    }
+
+    async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
+        let call = self
+            .operation("SELECT @schema@.remove_mark($1, $2, $3, $4)")
+            .with(Type::TEXT, escaped(name).into_owned());
+        self.is_there(call).await
+    }
+
+    async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
+        let run = run.filter(|run| !run.is_empty()).map(|run| escaped(run).into_owned());
+        let call = self
+            .call(
+                "UPDATE @schema@.sessions SET noted_run = $3 WHERE project = $1 AND session = $2
+                 RETURNING session",
+            )
+            .with(Type::INT4, rows::number(id))
+            .with(Type::TEXT, run);
+        self.change(id, call).await
+    }
+
+    async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
+        let call = self.call(
+            "SELECT session, noted_run FROM @schema@.sessions
+             WHERE project = $1 AND noted_run IS NOT NULL ORDER BY session",
+        );
+        let found = self.rows(call).await?;
+        let noted = found.iter().map(|row| {
+            let (session, run): (i32, &str) = two(row)?;
+            Ok((rows::session_id(session)?, text::unescaped(run)))
+        });
+        self.placed(noted.collect())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        if self.connections.close() { Ok(()) } else { Err(StoreError::Closed) }
+    }
+}

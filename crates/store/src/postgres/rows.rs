@@ -1,0 +1,89 @@
+//! What comes back in rows, as the values of a store.
+
+use azureal_core::{
+    Compaction, Counts, Mark, Seq, SessionId, SessionRecord, StoredEvent, Tokens, normal_timestamp,
+};
+use tokio_postgres::Row;
+
+use super::error::Fault;
+use super::text::unescaped;
+
+/// The columns of a session, in the order in which [`session`] reads them.
+pub(super) const SESSION: &str = "session, name, worktree, created_at, completed, duration_ms, cost_usd, \
+                                  tokens_in, tokens_out, last_seq, messages, preview, agent, model";
+
+/// Reads a session from a row of [`SESSION`].
+pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
+    let preview: Option<&str> = row.try_get(11)?;
+    let agent: Option<&str> = row.try_get(12)?;
+    let model: Option<&str> = row.try_get(13)?;
+    Ok(SessionRecord {
+        id: session_id(row.try_get(0)?)?,
+        name: unescaped(row.try_get(1)?),
+        worktree: unescaped(row.try_get(2)?),
+        created_at: normal_timestamp(row.try_get(3)?),
+        completed: row.try_get(4)?,
+        duration_ms: unsigned(row.try_get(5)?),
+        cost_usd: row.try_get(6)?,
+        tokens: Tokens { input: unsigned(row.try_get(7)?), output: unsigned(row.try_get(8)?) },
+        counts: Counts {
+            events: unsigned(row.try_get(9)?),
+            messages: unsigned(row.try_get(10)?),
+            preview: preview.map(unescaped),
+            agent: agent.map(unescaped),
+            model: model.map(unescaped),
+        },
+    })
+}
+
+/// Reads an event from a row of its place, its kind and its text; nothing where these are missing.
+pub(super) fn event(row: &Row) -> Result<Option<StoredEvent>, Fault> {
+    let Some(place) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
+    Ok(Some(StoredEvent { seq: seq(place), kind: unescaped(row.try_get(1)?), json: Ok(row.try_get(2)?) }))
+}
+
+/// Reads a summary from a row of its place, its text and its time; nothing where these are missing.
+pub(super) fn compaction(row: &Row) -> Result<Option<Compaction>, Fault> {
+    let Some(after) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
+    Ok(Some(Compaction {
+        after_seq: seq(after),
+        summary: unescaped(row.try_get(1)?),
+        created_at: row.try_get(2)?,
+    }))
+}
+
+/// Reads a mark from its session and its note.
+pub(super) fn mark(row: &Row, session: usize, note: usize) -> Result<Mark, Fault> {
+    Ok(Mark { session: session_id(row.try_get(session)?)?, note: unescaped(row.try_get(note)?) })
+}
+
+/// Returns the number of a session as PostgreSQL's integer. One that is too large for it is none that we gave out.
+pub(super) fn number(id: SessionId) -> i32 {
+    i32::try_from(id.number()).unwrap_or(-1)
+}
+
+pub(super) fn session_id(number: i32) -> Result<SessionId, Fault> {
+    u32::try_from(number)
+        .ok()
+        .and_then(SessionId::new)
+        .ok_or_else(|| Fault::Answer(format!("{number} is not the number of a session")))
+}
+
+/// Returns a place as PostgreSQL's integer.
+pub(super) fn integer(seq: Seq) -> i64 {
+    seq.0.min(Seq::END.0).cast_signed()
+}
+
+/// Returns a place from PostgreSQL's integer.
+pub(super) fn seq(integer: i64) -> Seq {
+    Seq(unsigned(integer))
+}
+
+fn unsigned(integer: i64) -> u64 {
+    integer.max(0).cast_unsigned()
+}
+
+/// PostgreSQL has signed integers; totals that large do not occur.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,129 @@
+//! A proxy between a client and a server that cuts connections where it is told to.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server.
+    ToServer,
+    /// From the server to the client.
+    ToClient,
+}
+
+/// Where to cut: after so many bytes in one direction, counted from when the cut was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// The direction that is counted.
+    pub direction: Direction,
+    /// How many bytes still get through.
+    pub after: usize,
+}
+
+/// Passes bytes on between clients and one server, and cuts a connection when it is told to.
+///
+/// A cut ends the connection both ways, once: whoever connects again is passed on. What had been sent before the
+/// cut arrives.
+#[derive(Debug)]
+pub struct CuttingProxy {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    cut: Option<Cut>,
+    to_server: usize,
+    to_client: usize,
+    cuts: usize,
+}
+
+impl CuttingProxy {
+    /// Starts a proxy in front of whatever listens at a port of this machine.
+    pub fn start(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else { continue };
+                for socket in [&client, &server] {
+                    socket.set_nodelay(true).unwrap();
+                }
+                for (direction, from, to) in [
+                    (Direction::ToServer, client.try_clone().unwrap(), server.try_clone().unwrap()),
+                    (Direction::ToClient, server, client),
+                ] {
+                    let state = Arc::clone(&shared);
+                    thread::spawn(move || pass_on(direction, from, to, &state));
+                }
+            }
+        });
+        Self { port, state }
+    }
+
+    /// Returns the port to connect to instead of the server's.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Counts anew from now on, and cuts at this place, if there is one, when it is reached.
+    pub fn arm(&self, cut: Option<Cut>) {
+        let mut state = self.state.lock().unwrap();
+        *state = State { cut, cuts: state.cuts, ..State::default() };
+    }
+
+    /// Returns how many bytes have gone to the server and to the client since it was armed.
+    pub fn passed(&self) -> (usize, usize) {
+        let state = self.state.lock().unwrap();
+        (state.to_server, state.to_client)
+    }
+
+    /// Returns how many connections it has cut.
+    pub fn cuts(&self) -> usize {
+        self.state.lock().unwrap().cuts
+    }
+}
+
+impl State {
+    /// Counts bytes that are to be passed on; says how many may be, and whether that is where to cut.
+    fn pass(&mut self, direction: Direction, count: usize) -> (usize, bool) {
+        let passed = match direction {
+            Direction::ToServer => &mut self.to_server,
+            Direction::ToClient => &mut self.to_client,
+        };
+        let before = *passed;
+        *passed += count;
+        match self.cut {
+            Some(cut) if cut.direction == direction && before + count > cut.after => {
+                self.cut = None;
+                self.cuts += 1;
+                (cut.after.saturating_sub(before), true)
+            }
+            _ => (count, false),
+        }
+    }
+}
+
+fn pass_on(direction: Direction, mut from: TcpStream, mut to: TcpStream, state: &Mutex<State>) {
+    let mut buffer = [0; 1 << 16];
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(count) if count > 0 => count,
+            _ => break,
+        };
+        let (passed, is_cut) = state.lock().unwrap().pass(direction, count);
+        if to.write_all(&buffer[..passed]).is_err() || is_cut {
+            break;
+        }
+    }
+    for socket in [&from, &to] {
+        // The other thread may have been faster.
+        drop(socket.shutdown(Shutdown::Both));
+    }
+}
