@@ -83,8 +83,12 @@ impl Real {
         match which {
             Victim::Started => first,
             Victim::Below => {
-                let below = self.processes().into_iter().find(|pid| ![first, azureal.id()].contains(pid));
-                below.unwrap()
+                // It starts others too, which come and go.
+                let is_agent = |pid: &u32| {
+                    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+                    ![first, azureal.id()].contains(pid) && program.ends_with("codex")
+                };
+                self.processes().into_iter().find(is_agent).unwrap()
             }
         }
     }
