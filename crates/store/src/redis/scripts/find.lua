@@ -1,0 +1,2 @@
+-- Answers with the numbers of the sessions of a name.
+return sessions_named(take())
