@@ -35,6 +35,8 @@ impl MayPass for Fault {
             Self::Closed | Self::Tls(_) | Self::Answer(_) => false,
             Self::Driver(error) => match error.kind() {
                 ErrorKind::Io => !is_about_tls(error),
+                // An answer that was cut off in the middle.
+                ErrorKind::Parse => true,
                 ErrorKind::Server(kind) => is_passing_kind(kind, error),
                 // A server that takes no more clients says so instead of an answer to the first command.
                 _ => matches!(error.code(), Some("BUSY")) || is_full_of_clients(error),
@@ -113,6 +115,7 @@ fn said(error: &RedisError) -> String {
     let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     match (io, error.code(), error.detail()) {
         (Some(io), _, _) => io.to_string(),
+        (None, _, _) if error.kind() == ErrorKind::Parse => "its answer cannot be read".to_owned(),
         (None, Some(code), Some(detail)) => format!("{code} {detail}"),
         (None, _, _) => error.to_string(),
     }

@@ -18,7 +18,7 @@ use azureal_core::{
     Appended, Compaction, LARGEST_EVENT, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
     SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
 };
-use redis::{Pipeline, Script, Value};
+use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
 
 pub use address::{AddressError, RedisAddress};
@@ -106,7 +106,11 @@ impl RedisStore {
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
         };
-        store.look_at_project(options.patience.min(PATIENCE_TO_OPEN)).await?;
+        let mut greeting = Pipeline::new();
+        greeting.cmd("PING");
+        let patience = options.patience.min(PATIENCE_TO_OPEN);
+        store.connections.ask_for(Request::Commands(greeting), patience).await?;
+        store.look_at_project().await?;
         store.look_at_settings(address.accepts_loss).await?;
         Ok(store)
     }
@@ -117,17 +121,10 @@ impl RedisStore {
     }
 
     /// Checks the format of the project, and remembers which number was given last.
-    async fn look_at_project(&self, patience: Duration) -> Result<(), StoreError> {
-        let mut look = Pipeline::new();
-        look.cmd("HMGET").arg(self.keys.project()).arg(&["format", "last_session"]);
-        let answer = self.connections.ask_for(Request::Commands(look), patience).await?;
-        let fields = self.read(first(answer).and_then(replies::list))?;
-        let mut numbers = fields.into_iter().map(|field| match replies::optional_text(field)? {
-            Some(text) => replies::number(&text),
-            None => Ok(0),
-        });
-        let mut next = || self.read(numbers.next().unwrap_or(Ok(0)));
-        let (format, last) = (next()?, next()?);
+    async fn look_at_project(&self) -> Result<(), StoreError> {
+        let [format, last] = self.fields(&self.keys.project(), ["format", "last_session"]).await?;
+        let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
+        let (format, last) = (number(format)?, number(last)?);
         if format > FORMAT.into() {
             return Err(self.newer(format.to_string()));
         }
@@ -239,13 +236,40 @@ impl RedisStore {
             .other(&format!("a turn of {bytes} bytes is larger than the {largest} MiB that one may have")))
     }
 
+    /// Runs commands that read, and returns their answers.
+    async fn answers(&self, commands: Pipeline) -> Result<Vec<Value>, StoreError> {
+        self.read(replies::list(self.connections.ask(Request::Commands(commands)).await?))
+    }
+
+    /// Runs a command that reads a list of texts.
+    async fn texts(&self, command: Cmd) -> Result<Vec<Option<String>>, StoreError> {
+        let mut commands = Pipeline::new();
+        commands.add_command(command);
+        let answer = self.answers(commands).await?.into_iter().next().unwrap_or_default();
+        self.read(
+            replies::list(answer).and_then(|list| list.into_iter().map(replies::optional_text).collect()),
+        )
+    }
+
+    /// Reads fields of a hash, in their order.
+    async fn fields<const N: usize>(
+        &self,
+        key: &str,
+        names: [&str; N],
+    ) -> Result<[Option<String>; N], StoreError> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(key).arg(&names);
+        let values = self.texts(command).await?;
+        values.try_into().map_err(|_| self.other("a field is missing in an answer"))
+    }
+
     /// Reads sessions; nothing stands for one that is not there.
     async fn records(&self, ids: &[SessionId]) -> Result<Vec<Option<SessionRecord>>, StoreError> {
         let mut look = Pipeline::with_capacity(ids.len());
         for id in ids {
             look.cmd("HMGET").arg(self.keys.session(*id)).arg(&replies::SESSION);
         }
-        let answers = self.read(replies::list(self.connections.ask(Request::Commands(look)).await?))?;
+        let answers = self.answers(look).await?;
         let records = ids.iter().zip(answers).map(|(id, answer)| replies::session(*id, answer));
         self.read(records.collect())
     }
@@ -253,29 +277,19 @@ impl RedisStore {
     /// Returns sessions in the order in which they were active, at most so many.
     async fn by_activity(&self, limit: Option<usize>) -> Result<Vec<SessionId>, StoreError> {
         let last = limit.and_then(|limit| i64::try_from(limit).ok()).map_or(-1, |limit| limit - 1);
-        let mut look = Pipeline::new();
-        look.cmd("ZREVRANGE").arg(self.keys.active()).arg(0).arg(last);
-        let answer = self.connections.ask(Request::Commands(look)).await?;
-        let numbers = self.read(first(answer).and_then(replies::list))?;
-        let ids = numbers.into_iter().map(|number| replies::session_id(&replies::text(number)?));
-        self.read(ids.collect())
+        let mut command = redis::cmd("ZREVRANGE");
+        command.arg(self.keys.active()).arg(0).arg(last);
+        let numbers = self.texts(command).await?.into_iter().flatten();
+        self.read(numbers.map(|number| replies::session_id(&number)).collect())
     }
 
     /// Counts the events up to `at` from the beginning; says in which generation of the session that was.
     async fn count(&self, id: SessionId, at: Seq) -> Result<(u64, Tally), StoreError> {
-        let mut look = Pipeline::new();
-        look.cmd("HMGET").arg(self.keys.session(id)).arg(&["name", "generation", "last_seq"]);
-        let answer = self.connections.ask(Request::Commands(look)).await?;
-        let mut fields = self.read(first(answer).and_then(replies::list))?.into_iter();
-        if matches!(fields.next(), None | Some(Value::Nil)) {
-            return Err(StoreError::NoSuchSession(id));
-        }
-        let mut next = || match fields.next().map(replies::optional_text) {
-            Some(Ok(Some(text))) => self.read(replies::number(&text)),
-            Some(Err(fault)) => self.read(Err(fault)),
-            Some(Ok(None)) | None => Ok(0),
-        };
-        let (generation, last) = (next()?, Seq(next()?));
+        let fields = ["name", "generation", "last_seq"];
+        let [found, generation, last] = self.fields(&self.keys.session(id), fields).await?;
+        found.ok_or(StoreError::NoSuchSession(id))?;
+        let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
+        let (generation, last) = (number(generation)?, Seq(number(last)?));
         if at > last {
             return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
         }
@@ -293,36 +307,39 @@ impl RedisStore {
         Ok((generation, tally))
     }
 
+    /// Reads a page, without a script: a script would copy every text twice, and the server does nothing else meanwhile.
+    ///
+    /// How large an event is is known only once it is read, but how large one can be is known before: no more are read
+    /// than fit on a page.
     async fn read_page(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
-        let (direction, bound, limit) = match page {
-            Page::After(after, limit) => ("after", after.next(), limit),
-            Page::Before(before, limit) => ("before", Seq(before.0.saturating_sub(1)), limit),
-        };
-        let call = self.look(&scripts::READ, Some(id));
-        let call = call.with(LARGEST_PAGE).with(direction).with(bound.0).with(limit);
-        let answer = self.run(call).await?;
-        match answer.outcome.as_str() {
-            "done" => {}
-            "absent" => return Err(StoreError::NoSuchSession(id)),
-            _ => return Err(self.unknown(&answer)),
-        }
-        let mut events = Vec::new();
-        for entries in answer.rest() {
-            for entry in self.read(replies::list(entries))? {
-                events.push(self.read(replies::event(entry))?);
+        let [session, events, _] = self.keys.of_session(id);
+        let [found, largest] = self.fields(&session, ["name", "largest"]).await?;
+        found.ok_or(StoreError::NoSuchSession(id))?;
+        let largest = self.read(largest.map_or(Ok(0), |largest| replies::number(&largest)))?;
+        let fitting = LARGEST_PAGE / usize::try_from(largest).unwrap_or(usize::MAX).max(1);
+        let mut look = Pipeline::new();
+        match page {
+            Page::After(after, _) => look.cmd("XRANGE").arg(events).arg(after.next().0).arg("+"),
+            Page::Before(before, _) => {
+                look.cmd("XREVRANGE").arg(events).arg(before.0.saturating_sub(1)).arg("-")
             }
+        };
+        let (Page::After(_, limit) | Page::Before(_, limit)) = page;
+        look.arg("COUNT").arg(limit.min(fitting.max(1)));
+        // Looked at after the events: where the session is still there, they were its own.
+        look.cmd("EXISTS").arg(session);
+        let mut answers = self.answers(look).await?.into_iter();
+        let (entries, is_there) = (answers.next().unwrap_or_default(), answers.next());
+        if is_there != Some(Value::Int(1)) {
+            return Err(StoreError::NoSuchSession(id));
         }
+        let entries = self.read(replies::list(entries))?.into_iter();
+        let mut events: Vec<StoredEvent> = self.read(entries.map(replies::event).collect())?;
         if matches!(page, Page::Before(..)) {
             events.reverse();
         }
         Ok(events)
     }
-}
-
-/// Returns the answer to the first command.
-fn first(answer: Value) -> Result<Value, Fault> {
-    let answers = replies::list(answer)?;
-    answers.into_iter().next().ok_or_else(|| Fault::Answer("an answer is missing".to_owned()))
 }
 
 /// Adds what a turn is made of to a call, in the order in which `turn.lua` takes it.
@@ -360,9 +377,9 @@ fn with_session(call: Call, new: &NewSession) -> Call {
         .with(new.created_at.clone().unwrap_or_else(now))
 }
 
-/// Redis counts with signed integers; totals that large do not occur.
-fn countable(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+/// Scripts count with floating point numbers, which are exact up to here; totals that large do not occur.
+fn countable(number: u64) -> u64 {
+    number.min(1 << 53)
 }
 
 fn check_new(new: &NewSession) -> Result<(), StoreError> {
@@ -392,7 +409,7 @@ impl SessionStore for RedisStore {
             compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
         {
             // It would have had the next number.
-            self.look_at_project(Duration::ZERO).await?;
+            self.look_at_project().await?;
             let next = self.last_number.load(Ordering::Relaxed).saturating_add(1);
             let session = self.read(replies::session_id(&next.to_string()))?;
             return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
@@ -427,10 +444,8 @@ impl SessionStore for RedisStore {
     }
 
     async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        let call = self.look(&scripts::FIND, None).with(name);
-        let answer = self.connections.ask(Request::Script(call)).await?;
-        let numbers = self.read(replies::list(answer))?;
-        let ids = numbers.into_iter().map(|number| replies::session_id(&replies::text(number)?));
+        let answer = self.run(self.look(&scripts::FIND, None).with(name)).await?;
+        let ids = answer.rest().map(|number| replies::session_id(&replies::text(number)?));
         self.read(ids.collect())
     }
 
@@ -604,15 +619,12 @@ impl SessionStore for RedisStore {
     }
 
     async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
-        let mut look = Pipeline::new();
-        look.cmd("HGETALL").arg(self.keys.runs());
-        let answer = self.connections.ask(Request::Commands(look)).await?;
-        let fields = self.read(first(answer).and_then(replies::list))?;
-        let mut fields = fields.into_iter().map(replies::text);
+        let mut command = redis::cmd("HGETALL");
+        command.arg(self.keys.runs());
+        let mut texts = self.texts(command).await?.into_iter().flatten();
         let mut noted = Vec::new();
-        while let (Some(number), Some(run)) = (fields.next(), fields.next()) {
-            let id = self.read(number.and_then(|number| replies::session_id(&number)))?;
-            noted.push((id, self.read(run)?));
+        while let (Some(number), Some(run)) = (texts.next(), texts.next()) {
+            noted.push((self.read(replies::session_id(&number))?, run));
         }
         noted.sort();
         Ok(noted)

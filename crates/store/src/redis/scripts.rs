@@ -19,17 +19,16 @@ macro_rules! scripts {
 
 scripts! {
     CREATE: "keys" "once" "index" "make" "create";
-    CREATE_WITH: "keys" "once" "index" "make" "turn" "create_with";
+    CREATE_WITH: "keys" "once" "index" "make" "sums" "turn" "create_with";
     FIND_OR_CREATE: "keys" "once" "index" "make" "named" "find_or_create";
     FIND: "keys" "index" "named" "find";
     RENAME: "keys" "once" "index" "rename";
     DELETE: "keys" "once" "index" "delete";
-    APPEND: "keys" "once" "index" "turn" "append";
-    READ: "keys" "read";
+    APPEND: "keys" "once" "index" "sums" "turn" "append";
     CLEAR: "keys" "once" "clear";
     FORK: "keys" "once" "index" "make" "fork";
     SET_TOKENS: "keys" "once" "set_tokens";
-    ADD_TOKENS: "keys" "once" "turn" "add_tokens";
+    ADD_TOKENS: "keys" "once" "sums" "add_tokens";
     COMPACTIONS: "keys" "compactions";
     ADD_COMPACTION: "keys" "once" "add_compaction";
     REMOVE_COMPACTION: "keys" "once" "remove_compaction";

@@ -3,9 +3,9 @@
 local mark = take_optional()
 local marked_by = mark and redis.call('ZSCORE', marks_by_session, mark)
 if marked_by then return {'marked', marked_by, redis.call('HGET', marks, mark)} end
-if number ~= next_number() then return {'taken', next_number()} end
+if number ~= next_number then return {'taken', next_number} end
 make_session()
-add_turn(number)
+add_turn(look_up(), number)
 for _ = 1, tonumber(take()) do
   local after = take()
   redis.call('HSET', compactions, after, take(), after .. ':at', take())

@@ -17,7 +17,7 @@ elseif at > last then
 elseif generation ~= (found[3] or '0') then
   return {'changed'}
 end
-if number ~= next_number() then return {'taken', next_number()} end
+if number ~= next_number then return {'taken', next_number} end
 
 -- Copied as a whole, which is quick, and then cut off; its next event follows the last that stays. A server that is too
 -- old for that says so here, before anything is made.

@@ -3,8 +3,8 @@
 -- is told what the answer was.
 local known, lifetime = tonumber(take()), take()
 
-local format = tonumber(redis.call('HGET', project, 'format') or '0')
-if format > known then return {'newer', text(format)} end
+local format, last_session, activity = unpack(redis.call('HMGET', project, 'format', 'last_session', 'activity'))
+if tonumber(format or '0') > known then return {'newer', format} end
 
 local answer = redis.call('GET', done)
 if answer then

@@ -1,58 +1,62 @@
--- Adding a turn to the session.
+-- Adding a turn to a session.
 
--- Adds to a number of the session, and stops at what it can hold.
-local function add(field, amount)
-  if amount == '0' then return end
-  local sum = redis.pcall('HINCRBY', session, field, amount)
-  if type(sum) == 'table' then redis.call('HSET', session, field, '9223372036854775807') end
+-- Looks up what a turn may change; nothing where there is no such session.
+local function look_up()
+  local fields = {'name', 'active', 'last_seq', 'largest', 'open_message', 'preview', 'messages', 'duration_ms',
+    'cost_usd', 'tokens_in', 'tokens_out'}
+  local values = redis.call('HMGET', session, unpack(fields))
+  local found = {}
+  for index, field in ipairs(fields) do found[field] = values[index] or nil end
+  return found.name and found
 end
 
--- Appends the events; returns the places of the first and the last. What they do to the counts depends on the message
--- that is open at the end of the session and on whether there is a preview yet: the values hold the outcome for
--- each of these cases, in pairs of without and with a preview.
-local function add_events(count)
-  local fields = {'last_seq', 'largest', 'open_message', 'preview', 'messages', 'cost_usd'}
-  local last, largest, open, preview, messages, cost = unpack(redis.call('HMGET', session, unpack(fields)))
-  last, largest = tonumber(last or '0'), tonumber(largest or '0')
+-- Appends the events, and returns what becomes of the session by them.
+--
+-- What they do to the counts depends on the message that is open at the end of the session and on whether there is a
+-- preview yet: the values hold the outcome for each of these cases, in pairs of without and with a preview.
+local function add_events(found, session_number, count)
+  local last, largest = tonumber(found.last_seq or '0'), tonumber(found.largest or '0')
   for index = 1, count do
     local kind, json = take(), take()
     redis.call('XADD', events, text(last + index) .. '-0', 'kind', kind, 'json', json)
-    if #json > largest then largest = #json end
+    largest = math.max(largest, #json)
   end
-
-  local chosen = 2 * tonumber(open or '1') - (preview and 0 or 1)
-  for case = 1, 8 do
-    local added, opens, brought = take(), take(), take_optional()
-    if case == chosen then
-      redis.call('HSET', session, 'messages', text(tonumber(messages or '0') + tonumber(added)), 'open_message', opens)
-      if brought then redis.call('HSET', session, 'preview', brought) end
+  local changes = {'last_seq', text(last + count), 'largest', text(largest)}
+  local function change(field, value)
+    if value then
+      changes[#changes + 1] = field
+      changes[#changes + 1] = value
     end
   end
-  local agent, model, completed = take_optional(), take_optional(), take()
-  if agent then redis.call('HSET', session, 'agent', agent) end
-  if model then redis.call('HSET', session, 'model', model) end
-  add('duration_ms', take())
-  cost = math.min(tonumber(cost or '0') + tonumber(take()), 1e300)
-  redis.call('HSET', session, 'last_seq', text(last + count), 'largest', text(largest),
-    'completed', completed, 'cost_usd', string.format('%.17g', cost))
-  return text(last + 1), text(last + count)
+  local chosen = 2 * tonumber(found.open_message or '1') - (found.preview and 0 or 1)
+  for case = 1, 8 do
+    local added, opens, preview = take(), take(), take_optional()
+    if case == chosen then
+      change('messages', sum(found.messages, added))
+      change('open_message', opens)
+      change('preview', preview)
+    end
+  end
+  change('agent', take_optional())
+  change('model', take_optional())
+  change('completed', take())
+  change('duration_ms', sum(found.duration_ms, take()))
+  change('cost_usd', string.format('%.17g', math.min(tonumber(found.cost_usd or '0') + tonumber(take()), 1e300)))
+  change('active', move_to_front(session_number, found.active))
+  return changes
 end
 
-local function add_turn(session_number)
+-- Adds the turn; returns the places of its first and its last event.
+local function add_turn(found, session_number)
   local count = tonumber(take())
-  local first, last
-  if count > 0 then
-    first, last = add_events(count)
-  else
-    last = redis.call('HGET', session, 'last_seq') or '0'
-    first = text(tonumber(last) + 1)
-  end
-  add('tokens_in', take())
-  add('tokens_out', take())
+  local changes = count > 0 and add_events(found, session_number, count) or {}
+  redis.call('HSET', session, 'tokens_in', sum(found.tokens_in, take()),
+    'tokens_out', sum(found.tokens_out, take()), unpack(changes))
   local mark = take_optional()
   if mark then
     redis.call('HSET', marks, mark, take())
     redis.call('ZADD', marks_by_session, session_number, mark)
   end
-  return first, last, count
+  local last = tonumber(found.last_seq or '0')
+  return text(last + 1), text(last + count)
 end
