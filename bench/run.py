@@ -122,6 +122,7 @@ def jobs():
     add("w10", "cllm", peer("CLLM_PY", "cllm"))
     if "BENCH_PG" in E:
         add("pg", "limit_pg_sync_on", LIM, "--sync", "on")
+        add("pg", "azureal_pg", AZ)
         add("pg", "limit_pg_sync_off", LIM, "--sync", "off")
     if "BENCH_REDIS" in E:
         add("redis", "limit_redis", LIM)

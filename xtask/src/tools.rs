@@ -40,8 +40,8 @@ struct Tool {
 }
 
 enum Source {
-    /// The Debian package of the program's own name.
-    Apt,
+    /// The Debian package of this name.
+    Apt(&'static str),
     /// The component of the Rust toolchain of this name.
     Rustup(&'static str),
 }
@@ -61,26 +61,33 @@ const CLIPPY: Tool = Tool {
 const STRACE: Tool = Tool {
     name: "strace",
     probe: &["strace", "-V"],
-    source: Source::Apt,
+    source: Source::Apt("strace"),
     lost: "the tests that kill or starve an append at each of its system calls are skipped",
 };
 const SQLITE3: Tool = Tool {
     name: "sqlite3",
     probe: &["sqlite3", "-version"],
-    source: Source::Apt,
+    source: Source::Apt("sqlite3"),
     lost: "the tests that open our files with the plain SQLite shell are skipped",
 };
 const GIT: Tool = Tool {
     name: "git",
     probe: &["git", "--version"],
-    source: Source::Apt,
+    source: Source::Apt("git"),
     lost: "the tests that need a repository with worktrees are skipped",
 };
 const NPM: Tool = Tool {
     name: "npm",
     probe: &["npm", "--version"],
-    source: Source::Apt,
+    source: Source::Apt("npm"),
     lost: "the tests with the real Claude Code and Codex are skipped",
+};
+const POSTGRESQL: Tool = Tool {
+    name: "postgresql",
+    // The server's own programs lie in a folder of their version, on no path.
+    probe: &["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb || command -v initdb"],
+    source: Source::Apt("postgresql"),
+    lost: "the tests of the PostgreSQL store are skipped",
 };
 
 /// What there is to run the checks with.
@@ -97,8 +104,10 @@ pub(crate) struct Present {
 /// What is missing on a machine of the continuous integration is an error: there nobody reads notices.
 pub(crate) fn ensure(installing: Installing) -> Result<Present> {
     let is_missing = |tool: &&Tool| !tool.is_present();
-    let mut missing: Vec<&Tool> =
-        [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM].into_iter().filter(is_missing).collect();
+    let mut missing: Vec<&Tool> = [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM, &POSTGRESQL]
+        .into_iter()
+        .filter(is_missing)
+        .collect();
     if !missing.is_empty() && installing == Installing::Allowed {
         // Judged by what is there afterwards: a mirror that is out of date matters only if it kept us
         // from what we need.
@@ -108,7 +117,7 @@ pub(crate) fn ensure(installing: Installing) -> Result<Present> {
         missing.retain(is_missing);
     }
     if missing.is_empty() {
-        println!("rustfmt, clippy, strace, sqlite3, git and npm are there");
+        println!("rustfmt, clippy, strace, sqlite3, git, npm and postgresql are there");
     }
     let mut notices = Vec::new();
     for tool in &missing {
@@ -136,8 +145,11 @@ impl Tool {
 }
 
 fn install(missing: &[&Tool]) -> Result<()> {
-    let packages: Vec<&str> =
-        missing.iter().filter(|tool| matches!(tool.source, Source::Apt)).map(|tool| tool.name).collect();
+    let package = |tool: &&Tool| match tool.source {
+        Source::Apt(package) => Some(package),
+        Source::Rustup(_) => None,
+    };
+    let packages: Vec<&str> = missing.iter().filter_map(package).collect();
     if !packages.is_empty() {
         apt_get(&["update"])?;
         apt_get(&[&["install", "--yes"], packages.as_slice()].concat())?;

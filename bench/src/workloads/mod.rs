@@ -6,10 +6,10 @@ pub(crate) mod context;
 pub(crate) mod fork;
 pub(crate) mod list;
 pub(crate) mod load;
+pub(crate) mod postgres;
 
 use anyhow::{Result, ensure};
 use azureal_core::{Page, Seq, SessionId, SessionStore};
-use azureal_store::SqliteStore;
 use futures_executor::block_on;
 
 use crate::data;
@@ -26,7 +26,7 @@ fn long_session() -> Result<Prepared> {
 }
 
 /// Counts the events of a session by reading them all, and makes sure that none is missing between them.
-fn count_events(store: &SqliteStore, id: SessionId) -> Result<u64> {
+fn count_events(store: &impl SessionStore, id: SessionId) -> Result<u64> {
     let mut last = Seq::START;
     loop {
         let page = block_on(store.read(id, Page::After(last, 1000)))?;

@@ -20,6 +20,7 @@ mod project;
 mod prompt;
 mod recovery;
 mod resolve;
+mod server_store;
 mod session_line;
 mod spinner;
 mod transcript;

@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use azureal_core::SessionStore;
 use azureal_engine::Spools;
+use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::sqlite::{SqliteOptions, Work};
-use azureal_store::{MemoryStore, SqliteStore};
+use azureal_store::{MemoryStore, PostgresStore, SqliteStore};
+use futures_executor::block_on;
 
 use crate::failure::{Failure, quoted};
 use crate::output::warn;
 use crate::project::Project;
+use crate::server_store;
 
 /// A project and its store.
 pub(crate) struct Place {
@@ -20,8 +23,17 @@ pub(crate) struct Place {
     pub(crate) store: Arc<dyn SessionStore>,
     /// The project around the current directory.
     pub(crate) project: Project,
-    /// The file that the store is, if it is one.
-    store_file: Option<PathBuf>,
+    lies: Lies,
+}
+
+/// Where a store lies.
+enum Lies {
+    /// In this process, and gone with it.
+    InMemory,
+    /// In this file.
+    InFile(PathBuf),
+    /// On a server. What this machine keeps for it lies in this folder.
+    OnServer(PathBuf),
 }
 
 impl Place {
@@ -29,30 +41,29 @@ impl Place {
     pub(crate) fn open(choice: Option<&Path>) -> Result<Self, Failure> {
         let project = Project::around(Path::new("."));
         let choice = choice.filter(|choice| !choice.as_os_str().is_empty());
-        let file = match choice.map(StoreChoice::of).transpose()? {
-            Some(StoreChoice::Memory) => None,
-            Some(StoreChoice::File(path)) => Some(path),
+        let (store, lies) = match choice.map(StoreChoice::of).transpose()? {
+            Some(StoreChoice::Memory) => (memory(), Lies::InMemory),
+            Some(StoreChoice::File(path)) => (in_file(&path)?, Lies::InFile(path)),
+            Some(StoreChoice::Postgres(mut address)) => {
+                server_store::complete(&mut address, &project)?;
+                let folder = server_store::folder(&address, &project);
+                let store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
+                (Arc::new(store) as Arc<dyn SessionStore>, Lies::OnServer(folder))
+            }
             None => {
                 if let Some(warning) = project.warning() {
                     warn(warning);
                 }
-                Some(project.store_path())
+                let path = project.store_path();
+                (in_file(&path)?, Lies::InFile(path))
             }
         };
-        let store: Arc<dyn SessionStore> = match &file {
-            Some(path) => {
-                // These commands do one thing after the other, so nobody is kept waiting.
-                let options = SqliteOptions { work: Work::WhereCalled, ..SqliteOptions::default() };
-                Arc::new(SqliteStore::open(path, options)?)
-            }
-            None => Arc::new(MemoryStore::default()),
-        };
-        Ok(Self { store, project, store_file: file })
+        Ok(Self { store, project, lies })
     }
 
     /// Returns the same place with a store that is empty, and gone afterwards.
     pub(crate) fn ephemeral(&self) -> Self {
-        Self { store: Arc::new(MemoryStore::default()), project: self.project.clone(), store_file: None }
+        Self { store: memory(), project: self.project.clone(), lies: Lies::InMemory }
     }
 
     /// Returns where the output of running turns is kept; nothing for a store in memory.
@@ -60,17 +71,38 @@ impl Place {
     /// The project's store has the folder `spool` beside it, every other file one that is called after
     /// it: sessions of two stores in one folder have the same numbers.
     pub(crate) fn spools(&self) -> Option<Spools> {
-        let file = self.store_file.as_deref()?;
-        let folder = match file.file_name()? {
-            name if name == "sessions.azs" => "spool".into(),
-            name => {
-                let mut name = name.to_owned();
-                name.push(".spool");
-                name
-            }
+        let folder = match &self.lies {
+            Lies::InMemory => return None,
+            Lies::OnServer(folder) => folder.join("spool"),
+            Lies::InFile(file) => match file.file_name()? {
+                name if name == "sessions.azs" => file.with_file_name("spool"),
+                name => {
+                    let mut name = name.to_owned();
+                    name.push(".spool");
+                    file.with_file_name(name)
+                }
+            },
         };
-        Some(Spools::new(file.with_file_name(folder)))
+        Some(Spools::new(folder))
     }
+
+    /// Makes the folder that turns are about to be kept in. A store in a file has made it with its first session.
+    pub(crate) fn prepare_spools(&self) -> Result<(), Failure> {
+        match &self.lies {
+            Lies::InMemory | Lies::InFile(_) => Ok(()),
+            Lies::OnServer(folder) => server_store::make_folder(folder),
+        }
+    }
+}
+
+fn memory() -> Arc<dyn SessionStore> {
+    Arc::new(MemoryStore::default())
+}
+
+fn in_file(path: &Path) -> Result<Arc<dyn SessionStore>, Failure> {
+    // These commands do one thing after the other, so nobody is kept waiting.
+    let options = SqliteOptions { work: Work::WhereCalled, ..SqliteOptions::default() };
+    Ok(Arc::new(SqliteStore::open(path, options)?))
 }
 
 /// What SQLite puts beside a file.
@@ -79,7 +111,7 @@ const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 impl Place {
     /// Says whether a path leads to the store or to a file that belongs to it, however it is spelt.
     pub(crate) fn owns(&self, path: &Path) -> bool {
-        let Some(store) = &self.store_file else {
+        let Lies::InFile(store) = &self.lies else {
             return false;
         };
         is_same_file(path, store)
@@ -114,10 +146,11 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
 }
 
 /// What `--store` can name.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum StoreChoice {
     Memory,
     File(PathBuf),
+    Postgres(Box<PostgresAddress>),
 }
 
 impl StoreChoice {
@@ -130,14 +163,18 @@ impl StoreChoice {
         }
         // Only the scheme is repeated: what follows may hold a password.
         match text.split_once("://") {
-            Some((scheme @ ("postgres" | "postgresql" | "redis" | "rediss"), _)) => Err(Failure::new(
+            Some(("postgres" | "postgresql", _)) => match text.parse() {
+                Ok(address) => Ok(Self::Postgres(Box::new(address))),
+                Err(error) => Err(server_store::misread(&error)),
+            },
+            Some((scheme @ ("redis" | "rediss"), _)) => Err(Failure::new(
                 "not_supported",
                 format!("stores at {scheme}:// are not supported by this build yet"),
             )
             .with_hint("name a file, or leave `--store` and AZUREAL_STORE out for the project's own")),
             Some((scheme, _)) if !scheme.contains('/') => {
                 Err(Failure::usage(format!("{} is not a kind of store", quoted(format_args!("{scheme}://"))))
-                    .with_hint("a store is a file or `memory:`"))
+                    .with_hint("a store is a file, `postgres://…` or `memory:`"))
             }
             _ => Ok(Self::File(choice.to_owned())),
         }
@@ -149,21 +186,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_a_file_or_memory() {
-        let file = |text: &str| StoreChoice::File(text.into());
+    fn a_store_is_a_file_a_server_or_memory() {
         for (text, expected) in [
-            ("memory:", StoreChoice::Memory),
-            ("a/b.azs", file("a/b.azs")),
-            ("memory", file("memory")),
-            ("./x://y", file("./x://y")),
+            ("memory:", "memory"),
+            ("a/b.azs", "file a/b.azs"),
+            ("memory", "file memory"),
+            ("./x://y", "file ./x://y"),
+            ("postgres://u:secret@h/d", "postgres://h:5432/d"),
         ] {
-            assert_eq!(StoreChoice::of(Path::new(text)).unwrap(), expected);
+            let choice = match StoreChoice::of(Path::new(text)).unwrap() {
+                StoreChoice::Memory => "memory".to_owned(),
+                StoreChoice::File(path) => format!("file {}", path.display()),
+                StoreChoice::Postgres(address) => address.to_string(),
+            };
+            assert_eq!(choice, expected);
         }
     }
 
     #[test]
     fn a_password_is_not_repeated() {
-        for url in ["postgres://u:secret@h/d", "redis://:secret@h", "mysql://u:secret@h"] {
+        for url in ["postgres://u:secret@h:x/d", "redis://:secret@h", "mysql://u:secret@h"] {
             let failure = StoreChoice::of(Path::new(url)).unwrap_err();
             assert!(!failure.message().contains("secret"), "{}", failure.message());
         }

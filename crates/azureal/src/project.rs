@@ -48,6 +48,18 @@ impl Project {
         self.root.join(STORE)
     }
 
+    /// Returns what the project is called on a server that several share: the path of the repository that it was
+    /// cloned from, such as `team/engine`, which is the same for everybody; else the name of its folder.
+    pub(crate) fn shared_name(&self) -> String {
+        let dot_git = self.root.join(".git");
+        let git_dir = if dot_git.is_dir() { Some(dot_git) } else { pointer(&dot_git, "gitdir:") };
+        // A bare repository stands for its worktree.
+        let origin = Config::of(git_dir.as_deref().unwrap_or(&self.root)).origin;
+        origin.as_deref().and_then(path_of_remote).unwrap_or_else(|| {
+            self.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        })
+    }
+
     /// Returns the folder of the worktree, which agents work in.
     pub(crate) fn directory(&self) -> &Path {
         &self.worktree
@@ -158,6 +170,8 @@ fn belongs_to(worktree: &Path, common: &Path) -> bool {
 struct Config {
     worktree: Option<String>,
     is_bare: bool,
+    /// Where it was cloned from.
+    origin: Option<String>,
 }
 
 impl Config {
@@ -171,11 +185,12 @@ impl Config {
     }
 
     fn read(&mut self, text: &str) {
-        let mut in_core = false;
+        let (mut in_core, mut in_origin) = (false, false);
         for line in text.lines() {
             let mut line = line.trim();
             if let Some((section, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
                 in_core = section.trim().eq_ignore_ascii_case("core");
+                in_origin = section.trim() == "remote \"origin\"";
                 line = rest.trim();
             }
             let (name, value) = match line.split_once('=') {
@@ -183,6 +198,10 @@ impl Config {
                 // A name alone is a yes.
                 None => (line.split(['#', ';']).next().unwrap_or("").trim(), "true".to_owned()),
             };
+            if in_origin && name.eq_ignore_ascii_case("url") {
+                self.origin = Some(value);
+                continue;
+            }
             if !in_core {
                 continue;
             }
@@ -193,6 +212,23 @@ impl Config {
             }
         }
     }
+}
+
+/// Returns the path of a repository on its server, without host, user and password: these differ between people who
+/// clone the same. Of a folder on this machine it is the name.
+fn path_of_remote(url: &str) -> Option<String> {
+    let path = match url.split_once("://") {
+        Some(("file", path)) => path.rsplit('/').find(|part| !part.is_empty())?,
+        Some((_, rest)) => rest.split_once('/')?.1,
+        None => match url.split_once(':') {
+            // `git@host:team/engine.git`
+            Some((host, path)) if !host.contains('/') => path,
+            Some(_) | None => url.rsplit('/').find(|part| !part.is_empty())?,
+        },
+    };
+    let path = path.trim_matches('/');
+    let path = path.strip_suffix(".git").unwrap_or(path).trim_matches('/');
+    (!path.is_empty()).then(|| path.to_owned())
 }
 
 /// Takes quotes, escapes and comments off a value.
@@ -427,6 +463,37 @@ mod tests {
         assert_eq!(read("[core \"x\"]\nworktree = a\n[remote]\nworktree = b"), (None, false));
         assert_eq!(read("[core] bare # really"), (None, true));
         assert_eq!(read("[core] bare\n[x] worktree = ]"), (None, true));
+    }
+
+    #[test]
+    fn everybody_who_cloned_a_repository_calls_it_the_same() {
+        let rows = [
+            ("git@host.example:team/engine.git", Some("team/engine")),
+            ("https://ada:token@host.example/team/engine.git", Some("team/engine")),
+            ("https://host.example/team/engine/", Some("team/engine")),
+            ("ssh://git@host.example:22/team/engine", Some("team/engine")),
+            ("/srv/git/engine.git", Some("engine")),
+            ("file:///srv/git/engine.git/", Some("engine")),
+            ("../engine", Some("engine")),
+            ("https://host.example", None),
+            ("", None),
+        ];
+        for (url, path) in rows {
+            assert_eq!(path_of_remote(url).as_deref(), path, "{url}");
+        }
+        let tree = Tree::new();
+        tree.file("p/.git/HEAD", "ref: refs/heads/main\n")
+            .file(
+                "p/.git/config",
+                "[remote \"fork\"]\nurl = a:b/c\n[remote \"origin\"]\n\turl = h:team/engine.git\n",
+            )
+            .linked("w", "p/.git", "w")
+            .file("q/.git/HEAD", "ref: refs/heads/main\n");
+        let name = |path: &str| Project::around(&tree.path(path)).shared_name();
+        assert_eq!(
+            (name("p"), name("w"), name("q")),
+            ("team/engine".into(), "team/engine".into(), "q".into())
+        );
     }
 
     #[test]

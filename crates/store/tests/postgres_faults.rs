@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
+    Event, ListQuery, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, PostgresServer};
@@ -155,6 +155,45 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     }
     assert!(there > 0 && not_there > 0, "{there} {not_there}");
     println!("{} cuts twice: {to_server} bytes there, {to_client} back", cuts.len());
+}
+
+#[test]
+fn every_change_is_made_once_though_its_answer_is_lost() {
+    let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+    let proxy = CuttingProxy::start(server.port());
+    let store = open(&format!("{}?sslmode=disable", server.url_at(proxy.port())), patient());
+    let named = |name: &str| NewSession { name: Some(name.to_owned()), ..NewSession::default() };
+    let sessions = || wait(store.list(&ListQuery::default())).unwrap().len();
+    let made: Vec<SessionId> = (0..2).map(|_| wait(store.create(named("one"))).unwrap()).collect();
+    // Each is done twice: the first prepares its statement on the connection, of the second's answer not a byte arrives.
+    let twice = |change: &dyn Fn(SessionId)| {
+        change(made[0]);
+        proxy.arm(Some(Cut { direction: Direction::ToClient, after: 0 }));
+        change(made[1]);
+    };
+    twice(&|_| assert!(wait(store.create(named("one"))).is_ok()));
+    assert_eq!(sessions(), 4);
+    twice(&|id| {
+        let mark = NewMark { name: format!("import {id}"), note: String::new() };
+        let turn = Turn { mark: Some(mark), ..turn_of("imported") };
+        wait(store.create_with(named("two"), turn, Vec::new())).unwrap();
+    });
+    assert_eq!(sessions(), 6);
+    twice(&|id| assert!(wait(store.append(id, turn_of(&format!("turn of {id}")))).is_ok()));
+    twice(&|id| assert!(wait(store.fork(id, Seq::END, named("three"))).is_ok()));
+    assert_eq!(sessions(), 8);
+    twice(&|id| wait(store.add_tokens(id, Tokens { input: 10, output: 0 })).unwrap());
+    for id in &made {
+        let record = wait(store.get(*id)).unwrap();
+        assert_eq!((record.counts.events, record.tokens.input), (EVENTS as u64, 11));
+    }
+    twice(&|id| wait(store.add_compaction(id, Seq(1), "summary")).unwrap());
+    twice(&|id| assert!(wait(store.remove_compaction(id, Seq(1))).unwrap()));
+    twice(&|id| assert!(wait(store.remove_mark(&format!("turn of {id}"))).unwrap()));
+    twice(&|id| wait(store.clear(id)).unwrap());
+    twice(&|id| wait(store.delete(id)).unwrap());
+    assert_eq!(sessions(), 6);
+    assert_eq!(proxy.cuts(), 10);
 }
 
 #[test]

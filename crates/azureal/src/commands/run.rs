@@ -137,7 +137,10 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     // Kept until the turn is over: a store in memory has no folder of its own.
     let temporary;
     let spools = match place.spools() {
-        Some(spools) => spools,
+        Some(spools) => {
+            place.prepare_spools()?;
+            spools
+        }
         None => {
             temporary = tempfile::tempdir().map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
             Spools::new(temporary.path().join("spool"))

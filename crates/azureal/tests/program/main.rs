@@ -15,6 +15,7 @@ mod flood;
 mod hostile;
 mod import;
 mod lost_spool;
+mod postgres;
 mod real_agents;
 mod run;
 mod sessions;

@@ -21,7 +21,7 @@ const BEGINNING: usize = 19;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Puts a program `claude` on the path that prints the beginning of the recording, does something, and prints the rest.
-fn fake_claude(world: &World, in_between: &str) {
+pub(crate) fn fake_claude(world: &World, in_between: &str) {
     let lines: Vec<&str> = RECORDED.lines().collect();
     let start = world.file("bin/start.jsonl", &format!("{}\n", lines[..BEGINNING].join("\n")));
     let rest = world.file("bin/rest.jsonl", &format!("{}\n", lines[BEGINNING..].join("\n")));

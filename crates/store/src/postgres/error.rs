@@ -73,7 +73,7 @@ impl Fault {
             Self::Pool(why) | Self::Answer(why) => return StoreError::Other { place, source: why.into() },
         };
         let Some(said) = error.as_db_error() else {
-            let why = io_error(&error).map_or_else(|| innermost(&error), ToString::to_string);
+            let why = io_error(&error).map_or_else(|| innermost(&error), plain);
             return match is_passing {
                 true => StoreError::Unreachable { place, why, seconds: waited.as_secs() },
                 false => StoreError::Other { place, source: why.into() },
@@ -121,6 +121,14 @@ fn io_error(error: &tokio_postgres::Error) -> Option<&std::io::Error> {
         }
     }
     None
+}
+
+/// Returns what the system says in our words: without its number, and not as a sentence.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.rfind(" (os error ").and_then(|end| text.get(..end)).unwrap_or(&text);
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// Returns the last of the causes, which says the most.

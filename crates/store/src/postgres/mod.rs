@@ -1,8 +1,8 @@
 //! Sessions in a PostgreSQL database, for several people and machines.
 //!
 //! `docs/postgres.md` describes the tables and how to operate them. Every change is one call of a function in the
-//! database: one round trip and one transaction. The functions are part of the schema, in `schema/`. Here is what
-//! calls them.
+//! database: one round trip and one transaction. The functions are part of the schema, in `schema/`
+//! (`docs/decisions/0004-postgres-functions.md` says why). Here is what calls them.
 
 mod address;
 mod connection;
@@ -13,6 +13,7 @@ mod rows;
 mod schema;
 mod text;
 mod tls;
+mod values;
 
 use std::time::Duration;
 
@@ -27,8 +28,8 @@ use uuid::Uuid;
 pub use address::{AddressError, PostgresAddress};
 use connection::{Call, Connections};
 use error::Fault;
-use outcomes::Outcomes;
 use text::escaped;
+use values::{page_sql, texts_of, with_session, with_turn};
 
 use crate::timestamp::now;
 
@@ -36,8 +37,6 @@ use crate::timestamp::now;
 const DEFAULT_PROJECT: &str = "default";
 /// The most that one page holds, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: i64 = LARGEST_EVENT as i64;
-/// The most that one turn may hold. PostgreSQL takes no message of a gigabyte.
-const LARGEST_TURN: usize = 512 << 20;
 /// How long opening waits for a server that is not there. Somebody may have mistyped its name.
 const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
 /// How many events are read at once when a part of a session is counted.
@@ -113,10 +112,11 @@ impl PostgresStore {
     ) -> Result<R, StoreError> {
         let rows = self.rows(call).await?;
         let answer = rows.first().ok_or_else(|| Fault::Answer("an answer is missing".to_owned()));
-        self.read(answer.and_then(read))
+        self.placed(answer.and_then(read))
     }
 
-    fn read<R>(&self, answer: Result<R, Fault>) -> Result<R, StoreError> {
+    /// Says of which store a fault is.
+    fn placed<R>(&self, answer: Result<R, Fault>) -> Result<R, StoreError> {
         answer.map_err(|fault| fault.at(self.connections.place(), Duration::ZERO))
     }
 
@@ -144,7 +144,7 @@ impl PostgresStore {
             .with(Type::INT4, rows::number(id));
         let found = self.rows(look).await?;
         let row = found.first().ok_or(StoreError::NoSuchSession(id))?;
-        let (generation, last): (i64, i64) = self.read(two(row))?;
+        let (generation, last): (i64, i64) = self.placed(two(row))?;
         let last = rows::seq(last);
         if at > last {
             return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
@@ -178,73 +178,8 @@ impl PostgresStore {
         if found.is_empty() {
             return Err(StoreError::NoSuchSession(id));
         }
-        let mut events = self.read(
-            found.iter().filter_map(|row| rows::event(row).transpose()).collect::<Result<Vec<_>, _>>(),
-        )?;
-        if matches!(page, Page::Before(..)) {
-            events.reverse();
-        }
-        Ok(events)
+        self.placed(found.iter().filter_map(|row| rows::event(row).transpose()).collect())
     }
-}
-
-/// Returns the statement that reads a page: a row without values where a session has no such events, and none
-/// where there is no such session. The length of a text is known without reading it, so what does not fit on the
-/// page costs nothing.
-fn page_sql(page: Page) -> &'static str {
-    match page {
-        Page::After(..) => {
-            "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
-               SELECT * FROM (
-                 SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq) - octet_length(json) AS before
-                 FROM @schema@.events WHERE project = $1 AND session = $2 AND seq > $3 ORDER BY seq LIMIT $4
-               ) AS sized WHERE before <= $5
-             ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2"
-        }
-        Page::Before(..) => {
-            "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
-               SELECT * FROM (
-                 SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq DESC) - octet_length(json) AS before
-                 FROM @schema@.events WHERE project = $1 AND session = $2 AND seq < $3 ORDER BY seq DESC LIMIT $4
-               ) AS sized WHERE before <= $5
-             ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2"
-        }
-    }
-}
-
-/// Adds what a turn is made of to a call, in the order in which the functions take it.
-fn with_turn(call: Call, turn: &Turn) -> Call {
-    let outcomes = Outcomes::of(turn);
-    let totals = turn.totals();
-    let kinds: Vec<String> = turn.events.iter().map(|new| escaped(new.event().kind()).into_owned()).collect();
-    let events: Vec<String> = turn.events.iter().map(|new| new.json().into_owned()).collect();
-    // Sums of these stay numbers.
-    let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
-    let (mark, note) = match &turn.mark {
-        Some(mark) => (Some(escaped(&mark.name).into_owned()), escaped(&mark.note).into_owned()),
-        None => (None, String::new()),
-    };
-    call.with(Type::TEXT_ARRAY, kinds)
-        .with(Type::TEXT_ARRAY, events)
-        .with(Type::INT8_ARRAY, outcomes.added)
-        .with(Type::INT2_ARRAY, outcomes.opens)
-        .with(Type::TEXT_ARRAY, outcomes.previews)
-        .with(Type::TEXT, outcomes.agent)
-        .with(Type::TEXT, outcomes.model)
-        .with(Type::BOOL, totals.completed)
-        .with(Type::INT8, rows::signed(totals.duration_ms))
-        .with(Type::FLOAT8, cost)
-        .with(Type::INT8, rows::signed(turn.tokens.input))
-        .with(Type::INT8, rows::signed(turn.tokens.output))
-        .with(Type::TEXT, mark)
-        .with(Type::TEXT, note)
-}
-
-/// Adds what a session is made with to a call.
-fn with_session(call: Call, new: &NewSession) -> Call {
-    call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
-        .with(Type::TEXT, escaped(&new.worktree).into_owned())
-        .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
 }
 
 /// Reads the two values of a row.
@@ -275,7 +210,7 @@ impl SessionStore for PostgresStore {
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        self.check_turn(&turn)?;
+        let texts = texts_of(&turn, self.connections.place())?;
         let last = Seq(turn.events.len() as u64);
         if let Some(wrong) =
             compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
@@ -297,7 +232,7 @@ impl SessionStore for PostgresStore {
             time if time.is_empty() => now(),
             time => time,
         });
-        let call = with_turn(with_session(call, &new), &turn)
+        let call = with_turn(with_session(call, &new), &turn, texts)
             .with(Type::INT8_ARRAY, places)
             .with(Type::TEXT_ARRAY, summaries)
             .with(Type::TEXT_ARRAY, times.collect::<Vec<_>>());
@@ -331,14 +266,14 @@ impl SessionStore for PostgresStore {
             )
             .with(Type::TEXT, escaped(name).into_owned());
         let found = self.rows(call).await?;
-        self.read(found.iter().map(|row| rows::session_id(row.try_get(0)?)).collect())
+        self.placed(found.iter().map(|row| rows::session_id(row.try_get(0)?)).collect())
     }
 
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
         let sql =
             format!("SELECT {} FROM @schema@.sessions WHERE project = $1 AND session = $2", rows::SESSION);
         let found = self.rows(self.call(&sql).with(Type::INT4, rows::number(id))).await?;
-        self.read(rows::session(found.first().ok_or(StoreError::NoSuchSession(id))?))
+        self.placed(rows::session(found.first().ok_or(StoreError::NoSuchSession(id))?))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
@@ -363,7 +298,7 @@ impl SessionStore for PostgresStore {
                 .with(Type::TEXT, escaped(&worktree.last_part).into_owned());
         }
         let found = self.rows(call).await?;
-        self.read(found.iter().map(rows::session).collect())
+        self.placed(found.iter().map(rows::session).collect())
     }
 
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
@@ -383,7 +318,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        self.check_turn(&turn)?;
+        let texts = texts_of(&turn, self.connections.place())?;
         let call = self
             .operation(
                 "SELECT outcome, first_seq, last_seq FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
@@ -392,7 +327,7 @@ impl SessionStore for PostgresStore {
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, turn.after.map(rows::integer));
         let (outcome, first, last) = self
-            .one(with_turn(call, &turn), |row| {
+            .one(with_turn(call, &turn, texts), |row| {
                 let first: Option<i64> = row.try_get(1)?;
                 let last: Option<i64> = row.try_get(2)?;
                 let outcome: String = row.try_get(0)?;
@@ -448,7 +383,7 @@ impl SessionStore for PostgresStore {
                 })
                 .await?;
             match (outcome.as_str(), made) {
-                ("done", Some(made)) => return self.read(rows::session_id(made)),
+                ("done", Some(made)) => return self.placed(rows::session_id(made)),
                 ("absent", _) => return Err(StoreError::NoSuchSession(id)),
                 ("no_event", _) => return Err(StoreError::NoSuchEvent { session: id, seq: at, last }),
                 ("changed", _) => {}
@@ -490,7 +425,7 @@ impl SessionStore for PostgresStore {
         if found.is_empty() {
             return Err(StoreError::NoSuchSession(id));
         }
-        self.read(found.iter().filter_map(|row| rows::compaction(row).transpose()).collect())
+        self.placed(found.iter().filter_map(|row| rows::compaction(row).transpose()).collect())
     }
 
     async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
@@ -536,7 +471,7 @@ impl SessionStore for PostgresStore {
             )
             .with(Type::TEXT, escaped(name).into_owned());
         let found = self.rows(call).await?;
-        self.read(found.first().map(|row| rows::mark(row, 0, 1)).transpose())
+        self.placed(found.first().map(|row| rows::mark(row, 0, 1)).transpose())
     }
 
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
@@ -568,25 +503,10 @@ impl SessionStore for PostgresStore {
             let (session, run): (i32, &str) = two(row)?;
             Ok((rows::session_id(session)?, text::unescaped(run)))
         });
-        self.read(noted.collect())
+        self.placed(noted.collect())
     }
 
     async fn close(&self) -> Result<(), StoreError> {
         if self.connections.close() { Ok(()) } else { Err(StoreError::Closed) }
-    }
-}
-
-impl PostgresStore {
-    fn check_turn(&self, turn: &Turn) -> Result<(), StoreError> {
-        turn.check_sizes()?;
-        let bytes: usize = turn.events.iter().map(|new| new.json().len()).sum();
-        if bytes <= LARGEST_TURN {
-            return Ok(());
-        }
-        let why = format!(
-            "a turn of {bytes} bytes is larger than the {} MiB that one may have",
-            LARGEST_TURN >> 20
-        );
-        Err(StoreError::Other { place: self.connections.place().to_owned(), source: why.into() })
     }
 }

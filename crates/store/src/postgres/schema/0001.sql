@@ -60,6 +60,11 @@ CREATE TABLE @schema@.events (
   data    jsonb,
   PRIMARY KEY (project, session, seq)
 );
+-- Several times faster than what PostgreSQL does by itself; not every server is built with it.
+DO $$ BEGIN
+  ALTER TABLE @schema@.events ALTER json SET COMPRESSION lz4, ALTER data SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported THEN NULL;
+END $$;
 
 CREATE TABLE @schema@.compactions (
   project    text NOT NULL,

@@ -1,0 +1,87 @@
+//! What calls are made of: turns, sessions, pages.
+
+use azureal_core::{LARGEST_EVENT, NewSession, Page, StoreError, Turn};
+use tokio_postgres::types::Type;
+
+use super::connection::Call;
+use super::outcomes::Outcomes;
+use super::rows;
+use super::text::escaped;
+use crate::timestamp::now;
+
+/// The most that one turn may hold. PostgreSQL takes no message of a gigabyte.
+const LARGEST_TURN: usize = 512 << 20;
+
+/// Returns the statement that reads a page: a row without values where a session has no such events, and none
+/// where there is no such session. The length of a text is known without reading it, so what does not fit on the
+/// page costs nothing.
+pub(super) fn page_sql(page: Page) -> &'static str {
+    match page {
+        Page::After(..) => {
+            "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
+               SELECT * FROM (
+                 SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq) - octet_length(json) AS before
+                 FROM @schema@.events WHERE project = $1 AND session = $2 AND seq > $3 ORDER BY seq LIMIT $4
+               ) AS sized WHERE before <= $5
+             ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq"
+        }
+        Page::Before(..) => {
+            "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
+               SELECT * FROM (
+                 SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq DESC) - octet_length(json) AS before
+                 FROM @schema@.events WHERE project = $1 AND session = $2 AND seq < $3 ORDER BY seq DESC LIMIT $4
+               ) AS sized WHERE before <= $5
+             ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq"
+        }
+    }
+}
+
+/// Returns the texts of a turn's events, each written once; refuses what could not be stored, or not be sent.
+pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreError> {
+    let texts: Vec<String> = turn.events.iter().map(|new| new.json().into_owned()).collect();
+    let largest = texts.iter().map(String::len).max().unwrap_or(0);
+    if largest > LARGEST_EVENT {
+        return Err(StoreError::TooLarge { bytes: largest });
+    }
+    let bytes: usize = texts.iter().map(String::len).sum();
+    if bytes > LARGEST_TURN {
+        let most = LARGEST_TURN >> 20;
+        let why = format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have");
+        return Err(StoreError::Other { place: place.to_owned(), source: why.into() });
+    }
+    Ok(texts)
+}
+
+/// Adds what a turn is made of to a call, in the order in which the functions take it.
+pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
+    let outcomes = Outcomes::of(turn);
+    let totals = turn.totals();
+    let kinds: Vec<String> = turn.events.iter().map(|new| escaped(new.event().kind()).into_owned()).collect();
+    // Sums of these stay numbers.
+    let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
+    let (mark, note) = match &turn.mark {
+        Some(mark) => (Some(escaped(&mark.name).into_owned()), escaped(&mark.note).into_owned()),
+        None => (None, String::new()),
+    };
+    call.with(Type::TEXT_ARRAY, kinds)
+        .with(Type::TEXT_ARRAY, texts)
+        .with(Type::INT8_ARRAY, outcomes.added)
+        .with(Type::INT2_ARRAY, outcomes.opens)
+        .with(Type::TEXT_ARRAY, outcomes.previews)
+        .with(Type::TEXT, outcomes.agent)
+        .with(Type::TEXT, outcomes.model)
+        .with(Type::BOOL, totals.completed)
+        .with(Type::INT8, rows::signed(totals.duration_ms))
+        .with(Type::FLOAT8, cost)
+        .with(Type::INT8, rows::signed(turn.tokens.input))
+        .with(Type::INT8, rows::signed(turn.tokens.output))
+        .with(Type::TEXT, mark)
+        .with(Type::TEXT, note)
+}
+
+/// Adds what a session is made with to a call.
+pub(super) fn with_session(call: Call, new: &NewSession) -> Call {
+    call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
+        .with(Type::TEXT, escaped(&new.worktree).into_owned())
+        .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
+}

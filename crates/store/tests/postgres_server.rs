@@ -1,0 +1,264 @@
+//! What a PostgreSQL server has of a store: its tables, its plans, its settings, its certificates.
+#![cfg(feature = "postgres")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use azureal_store::core::{
+    Event, ListQuery, NewEvent, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
+    WorktreeFilter,
+};
+use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
+use azureal_testkit::servers::PostgresServer;
+use futures_executor::block_on;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+fn open(url: &str) -> Result<PostgresStore, StoreError> {
+    let address: PostgresAddress = url.parse().unwrap();
+    let options = PostgresOptions { connections: 2, patience: Duration::from_secs(2) };
+    block_on(PostgresStore::open(&address, options))
+}
+
+/// Returns the name of a schema that no other test uses.
+fn new_schema() -> String {
+    static SCHEMAS: AtomicU32 = AtomicU32::new(1);
+    format!("schema_{}", SCHEMAS.fetch_add(1, Ordering::Relaxed))
+}
+
+#[test]
+fn however_many_start_at_once_the_tables_are_made_once() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    let url = format!("{}?schema={schema}", server.url());
+    let together = std::sync::Barrier::new(16);
+    std::thread::scope(|scope| {
+        for client in 0..16 {
+            let (url, together) = (&url, &together);
+            scope.spawn(move || {
+                together.wait();
+                let store = open(url).unwrap();
+                let new = NewSession { name: Some(format!("of {client}")), ..NewSession::default() };
+                block_on(store.create(new)).unwrap();
+            });
+        }
+    });
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "1");
+    assert_eq!(block_on(open(&url).unwrap().list(&ListQuery::default())).unwrap().len(), 16);
+}
+
+#[test]
+fn what_is_newer_or_somebody_elses_is_left_alone() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let newer = new_schema();
+    let url = format!("{}?schema={newer}", server.url());
+    let store = open(&url).unwrap();
+    block_on(store.create(NewSession::default())).unwrap();
+    server.sql(&format!("UPDATE {newer}.format SET version = 99"));
+    let error = open(&url).err().unwrap();
+    assert!(matches!(&error, StoreError::Newer { found, .. } if found == "99"), "{error}");
+    assert_eq!(server.sql(&format!("SELECT version FROM {newer}.format")), "99");
+
+    let other = new_schema();
+    server.sql(&format!("CREATE SCHEMA {other}; CREATE TABLE {other}.sessions (mine text)"));
+    let error = open(&format!("{}?schema={other}", server.url())).err().unwrap();
+    assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+    let tables = format!("SELECT string_agg(tablename, ',') FROM pg_tables WHERE schemaname = '{other}'");
+    assert_eq!(server.sql(&tables), "sessions", "something was made beside it");
+
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let latin = server.url().trim_end_matches("/postgres").to_owned() + "/latin";
+    let error = open(&latin).err().unwrap();
+    assert!(error.to_string().contains("encoding LATIN1"), "{error}");
+}
+
+#[test]
+fn events_can_be_asked_for_as_json() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    let store = open(&format!("{}?schema={schema}&project=p", server.url())).unwrap();
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    let odd = [
+        r#"{"Odd":"\u0000"}"#.to_owned(),
+        r#"{"Odd":"\ud800"}"#.to_owned(),
+        r#"{"Odd":1e999999}"#.to_owned(),
+    ];
+    let plain = [Event::user("where is it?").to_json(), r#"{"Telemetry": {"cpu": 0.50}}"#.to_owned()];
+    let texts: Vec<String> = plain.iter().chain(&odd).cloned().collect();
+    let events = texts.iter().filter_map(|text| NewEvent::verbatim(text.clone()).ok()).collect::<Vec<_>>();
+    let stored = events.len();
+    assert!(stored > plain.len());
+    block_on(store.append(id, Turn { events, ..Turn::default() })).unwrap();
+    let read = block_on(store.read(id, Page::last(9))).unwrap();
+    assert!(read.iter().all(|event| texts.contains(event.json.as_ref().unwrap())));
+    let asked = |sql: &str| server.sql(&sql.replace("events", &format!("{schema}.events")));
+    assert_eq!(
+        asked("SELECT data #>> '{UserMessage,content}' FROM events WHERE kind = 'UserMessage'"),
+        "where is it?"
+    );
+    assert_eq!(asked("SELECT seq FROM events WHERE data @> '{\"Telemetry\":{\"cpu\":0.5}}'"), "2");
+    assert_eq!(asked("SELECT count(*) FROM events WHERE data IS NULL"), (stored - plain.len()).to_string());
+}
+
+#[test]
+fn no_statement_reads_a_whole_table() {
+    let settings = [
+        ("fsync", "off"),
+        ("session_preload_libraries", "auto_explain"),
+        ("auto_explain.log_min_duration", "0"),
+        ("auto_explain.log_nested_statements", "on"),
+    ];
+    let Some(server) = PostgresServer::start_with(&settings, &[]) else { return };
+    let store = open(&format!("{}?project=p3", server.url())).unwrap();
+    server.sql(
+        "INSERT INTO azureal.projects SELECT 'p' || p, 1000 FROM generate_series(1, 5) p;
+         INSERT INTO azureal.sessions (project, session, name, worktree, created_at, last_seq, noted_run)
+           SELECT 'p' || p, s, 'name ' || s, '.', '', 30, CASE WHEN s = 7 THEN 'run' END
+           FROM generate_series(1, 5) p, generate_series(1, 1000) s;
+         INSERT INTO azureal.events
+           SELECT 'p' || p, s, e, 'UserMessage', '{\"UserMessage\":{\"content\":\"x\"}}', NULL
+           FROM generate_series(1, 5) p, generate_series(1, 1000) s, generate_series(1, 30) e;
+         INSERT INTO azureal.marks SELECT 'p' || p, 'mark ' || m, 1, ''
+           FROM generate_series(1, 5) p, generate_series(1, 1000) m;
+         INSERT INTO azureal.compactions SELECT 'p' || p, s, 1, '', ''
+           FROM generate_series(1, 5) p, generate_series(1, 1000) s;
+         INSERT INTO azureal.operations SELECT 'p' || p, gen_random_uuid(), '{}'
+           FROM generate_series(1, 5) p, generate_series(1, 1000) o;
+         ANALYZE;",
+    );
+    let id = SessionId::new(500).unwrap();
+    let filter = WorktreeFilter { names: vec![".".to_owned()], last_part: "x".to_owned() };
+    // From the sixth time on PostgreSQL may use one plan for all values.
+    for _ in 0..8 {
+        block_on(async {
+            for worktree in [None, Some(filter.clone())] {
+                store.list(&ListQuery { worktree, limit: Some(50) }).await.unwrap();
+            }
+            store.read(id, Page::last(20)).await.unwrap();
+            store.read(id, Page::After(Seq(3), 20)).await.unwrap();
+            store.get(id).await.unwrap();
+            store.find("name 3").await.unwrap();
+            store.append(id, Turn::verbatim([Event::user("x")])).await.unwrap();
+            store.add_tokens(id, Tokens::default()).await.unwrap();
+            store.rename(id, "another").await.unwrap();
+            store.compactions(id).await.unwrap();
+            store.mark("mark 3").await.unwrap();
+            store.noted_runs().await.unwrap();
+            let new = || NewSession { name: Some("name 4".to_owned()), ..NewSession::default() };
+            store.find_or_create(new()).await.unwrap();
+            let fork = store.fork(id, Seq(3), new()).await.unwrap();
+            store.clear(fork).await.unwrap();
+            store.delete(fork).await.unwrap();
+        });
+    }
+    let log = server.log();
+    for index in ["events_pkey", "sessions_by_activity", "sessions_by_name", "marks_by_name"] {
+        assert!(log.contains(index), "nothing used {index}");
+    }
+    let scans: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("Seq Scan on"))
+        // Our own statement above, and the one row of each.
+        .filter(|line| {
+            !["format", "projects"].iter().any(|table| line.contains(&format!("Seq Scan on {table}")))
+        })
+        .collect();
+    assert!(scans.is_empty(), "{scans:#?}");
+}
+
+#[test]
+fn a_server_that_only_reads_says_so_and_is_asked_again() {
+    let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+    let store = open(&server.url()).unwrap();
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    let read_only = |value: &str| {
+        server.sql(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}"));
+        server.sql("SELECT pg_reload_conf()");
+    };
+    read_only("on");
+    let began = Instant::now();
+    while block_on(store.rename(id, "too soon")).is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(10), "the server still writes");
+    }
+    let error = block_on(store.append(id, Turn::verbatim([Event::user("x")]))).unwrap_err();
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
+    assert_eq!(block_on(store.list(&ListQuery::default())).unwrap().len(), 1, "reading works");
+    // The one that takes over writes, and the store finds it by itself.
+    std::thread::scope(|scope| {
+        let appending = scope.spawn(|| block_on(store.append(id, Turn::verbatim([Event::user("y")]))));
+        std::thread::sleep(Duration::from_millis(300));
+        read_only("off");
+        assert_eq!(appending.join().unwrap().unwrap().last, Seq(1));
+    });
+}
+
+/// An authority, and a certificate of it for a server of this name.
+fn certificates(name: &str) -> (String, String, String) {
+    let mut authority = CertificateParams::new([]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    let authority_certificate = authority.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(authority, authority_key);
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    (authority_certificate.pem(), certificate.pem(), key.serialize_pem())
+}
+
+#[test]
+fn connections_are_encrypted_as_sslmode_says() {
+    let (authority, certificate, key) = certificates("localhost");
+    let (stranger, _, _) = certificates("localhost");
+    let settings = [("fsync", "off"), ("ssl", "on")];
+    let files = [("server.crt", certificate.as_str()), ("server.key", &key)];
+    let Some(server) = PostgresServer::start_with(&settings, &files) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (folder.path().join("ours.pem"), folder.path().join("theirs.pem"));
+    std::fs::write(&ours, authority).unwrap();
+    std::fs::write(&theirs, stranger).unwrap();
+
+    let by_name = server.url().replace("127.0.0.1", "localhost");
+    let opened = |url: &str, mode: &str, roots: &std::path::Path| {
+        open(&format!("{url}?sslmode={mode}&sslrootcert={}", roots.display()))
+    };
+    let encrypted = || {
+        let ask = "SELECT coalesce(bool_and(ssl), false) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+                   WHERE application_name = 'azureal'";
+        server.sql(ask) == "t"
+    };
+    // The name that we connect by is the certificate's, or only the address of the same machine.
+    let rows = [
+        (&by_name, "disable", &theirs, Some(false)),
+        (&by_name, "prefer", &theirs, Some(true)),
+        (&by_name, "require", &theirs, Some(true)),
+        (&by_name, "verify-ca", &ours, Some(true)),
+        (&by_name, "verify-ca", &theirs, None),
+        (&by_name, "verify-full", &ours, Some(true)),
+        (&by_name, "verify-full", &theirs, None),
+        (&server.url(), "verify-ca", &ours, Some(true)),
+        (&server.url(), "verify-full", &ours, None),
+        (&by_name, "verify-full", &folder.path().join("nothing.pem"), None),
+    ];
+    for (url, mode, roots, expected) in rows {
+        let began = Instant::now();
+        let store = opened(url, mode, roots);
+        let found = store.as_ref().ok().map(|_| encrypted());
+        let said = store.as_ref().err().map(|error| format!("{error} {error:?}")).unwrap_or_default();
+        assert_eq!(found, expected, "{mode} {said}");
+        assert!(!said.contains(server.password()), "{said}");
+        // A certificate that is wrong does not become right.
+        assert!(expected.is_some() || began.elapsed() < Duration::from_secs(2), "{mode} was tried again");
+        drop(store);
+        let gone = Instant::now();
+        while server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'azureal'") != "0" {
+            assert!(gone.elapsed() < Duration::from_secs(10), "a closed store is still connected");
+        }
+    }
+    // A socket in a folder needs none of that.
+    let socket = server.socket_folder().display().to_string().replace('/', "%2F");
+    open(&server.url().replace("127.0.0.1", &socket)).unwrap();
+}
