@@ -106,6 +106,11 @@ impl RedisAddress {
         Ok(())
     }
 
+    /// Says whether it is known and accepted that the server may lose what it was given.
+    pub fn accepts_loss(&self) -> bool {
+        self.accepts_loss
+    }
+
     /// Says whether the URL holds a password.
     pub fn has_password(&self) -> bool {
         self.password.is_some()

@@ -1,6 +1,8 @@
 //! What the server, the driver and the network say, in the words of a store.
 
 use std::error::Error;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use azureal_core::StoreError;
@@ -24,7 +26,9 @@ pub(super) enum Fault {
 
 impl From<RedisError> for Fault {
     fn from(error: RedisError) -> Self {
-        Self::Driver(error)
+        // Of what was said to several commands, the first counts.
+        let said = error.clone().into_server_errors().and_then(|said| Some(said.first()?.1.clone()));
+        Self::Driver(said.map_or(error, RedisError::from))
     }
 }
 
@@ -106,14 +110,18 @@ fn is_full_of_clients(error: &RedisError) -> bool {
 
 /// Says whether the two sides did not agree on how to encrypt, which does not go away.
 fn is_about_tls(error: &RedisError) -> bool {
-    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-    matches!(io.and_then(std::io::Error::get_ref), Some(inner) if inner.is::<rustls::Error>())
+    matches!(io_error(error).and_then(io::Error::get_ref), Some(inner) if inner.is::<rustls::Error>())
+}
+
+/// Returns what the system said, where that is the reason. The driver shares its causes.
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    let shared: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
+    shared.downcast_ref()
 }
 
 /// Returns what was said, without the driver's own words around it.
 fn said(error: &RedisError) -> String {
-    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-    match (io, error.code(), error.detail()) {
+    match (io_error(error), error.code(), error.detail()) {
         (Some(io), _, _) => io.to_string(),
         (None, _, _) if error.kind() == ErrorKind::Parse => "its answer cannot be read".to_owned(),
         (None, Some(code), Some(detail)) => format!("{code} {detail}"),
