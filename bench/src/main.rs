@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const USAGE: &str = "\
 usage: azureal-bench w1    [--turns N] [--journal delete|wal]
        azureal-bench w1cli [--turns N] [--journal delete|wal]
-       azureal-bench w2 | w3 | w4 | w6
+       azureal-bench w2 | w3 | w4 | w6 | w6c
        azureal-bench pg    [--turns N]   (on the server that BENCH_PG names)
        azureal-bench w8    [--secs S] [--same 0|1] [--journal delete|wal]";
 
@@ -101,6 +101,7 @@ fn run(workload: &str, options: &Options) -> Result<Value> {
         "w3" => workloads::list::run(),
         "w4" => workloads::fork::run(),
         "w6" => workloads::context::run(),
+        "w6c" => workloads::compacted::run(),
         "w8" => workloads::contend::run(options),
         "pg" => workloads::postgres::run(options),
         unknown => bail!("there is no workload `{unknown}` here"),

@@ -1,6 +1,7 @@
 //! The workloads, one file each. How often each is repeated is what the raw limit does.
 
 pub(crate) mod append;
+pub(crate) mod compacted;
 pub(crate) mod contend;
 pub(crate) mod context;
 pub(crate) mod fork;

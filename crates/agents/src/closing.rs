@@ -63,8 +63,13 @@ impl Closing {
     }
 
     fn outcome(&self, ending: &Ending) -> Outcome {
-        if let Some(stopped) = ending.stopped {
+        // Whoever was stopped only to compact the session, and had come to the end, is done.
+        let was_done = ending.stopped == Some(Outcome::Interrupted) && self.said == Said::Done;
+        if let Some(stopped) = ending.stopped.filter(|_| !was_done) {
             return stopped;
+        }
+        if was_done {
+            return Outcome::Done;
         }
         match (ending.exit, self.said) {
             (Some(Exit::Signal(_)), _) => Outcome::Interrupted,
@@ -183,6 +188,9 @@ mod tests {
             (Said::Nothing, true, signal(15), Some("signal"), Outcome::Interrupted),
             (Said::Interrupted, false, stopped(Outcome::Cancelled), None, Outcome::Cancelled),
             (Said::Nothing, false, stopped(Outcome::Timeout), None, Outcome::Timeout),
+            (Said::Nothing, false, stopped(Outcome::Interrupted), None, Outcome::Interrupted),
+            (Said::Done, false, stopped(Outcome::Interrupted), None, Outcome::Done),
+            (Said::Done, false, stopped(Outcome::Cancelled), None, Outcome::Cancelled),
         ] {
             let closing = Closing { said, told, ..Closing::default() };
             let (error, found) = close(closing, &ending);

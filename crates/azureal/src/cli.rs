@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    agents, cancel, completions, config, context, demo, export, fork, import, list, offline, ps, rename, rm,
-    run, show, trust,
+    agents, cancel, compact, completions, config, context, demo, export, fork, import, list, offline, ps,
+    rename, rm, run, show, tokens, trust,
 };
 use crate::failure::Failure;
 use crate::output::{Format, Output};
@@ -36,6 +36,7 @@ Examples:
   azureal list                          the sessions of this worktree
   azureal show S3                       what was said and done in session S3
   azureal context S3                    what the next agent would be told of it
+  azureal compact S3                    tell the next agent less: a summary instead
   azureal import ~/.cllm/conversations  take over conversations of another program
 
 Sessions are called by number (S3), by name, or by the beginning of a name.
@@ -83,6 +84,8 @@ enum Command {
     List(list::Args),
     Show(show::Args),
     Context(context::Args),
+    Compact(compact::Args),
+    Tokens(tokens::Args),
     Rename(rename::Args),
     Rm(rm::Args),
     Fork(fork::Args),
@@ -152,11 +155,15 @@ impl Cli {
         if let Command::Run(args) = &command {
             return run::run(args, &place, &found, &mut out);
         }
+        if let Command::Compact(args) = &command {
+            return compact::run(args, &place, &mut out).and_then(|()| out.flush());
+        }
         futures_executor::block_on(async {
             match &command {
                 Command::List(args) => list::run(args, &place, &running(&found), &mut out).await,
                 Command::Show(args) => show::run(args, &place, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &mut out).await,
+                Command::Tokens(args) => tokens::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
                 Command::Rm(args) => rm::run(args, &place, &running(&found), &mut out).await,
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
@@ -166,6 +173,7 @@ impl Cli {
                 Command::Cancel(args) => cancel::run(args, &place, &found, &mut out).await,
                 // Done above.
                 Command::Run(_)
+                | Command::Compact(_)
                 | Command::Agents(_)
                 | Command::Config(_)
                 | Command::Trust(_)

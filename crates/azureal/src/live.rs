@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::event_line::{Content, EventLine};
 use crate::failure::Failure;
+use crate::meter::Meter;
 use crate::output::{Output, alarm, counted, on_stderr, tell, warning};
 use crate::spinner::Spinner;
 use crate::transcript::{Text, Transcript, duration};
@@ -48,7 +49,13 @@ struct LiveLine<'a> {
     kind: &'a str,
     #[serde(flatten)]
     content: Content<'a>,
+    /// How full the session is, at the end of a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Meter>,
 }
+
+/// From how full a session is on that is worth a word, in percent.
+const WORTH_TELLING: u64 = 10;
 
 impl<'a> Live<'a> {
     pub(crate) fn new(out: &'a mut Output, agent: &'static str, keep: Keep) -> Self {
@@ -79,7 +86,7 @@ impl<'a> Live<'a> {
     /// Shows the prompt, which the agent does not repeat.
     pub(crate) fn prompt(&mut self, prompt: &str) -> Result<(), Failure> {
         if self.out.is_json() {
-            self.write_event(&Event::user(prompt), None)?;
+            self.write_event(&Event::user(prompt))?;
         }
         Ok(())
     }
@@ -125,6 +132,22 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// Shows that an agent is asked for a summary of what is too long.
+    pub(crate) fn summary(&mut self, agent: &str) {
+        self.spinner.label(&format!("the session is long: {agent} writes a summary"));
+    }
+
+    /// Shows that the agent goes on after a compaction; what it says from now on is another run's.
+    pub(crate) fn go_on(&mut self) -> Result<(), Failure> {
+        self.spinner.label(self.agent);
+        self.events = 0;
+        self.end_run()?;
+        if self.out.is_json() {
+            self.write_event(&Event::Compacted)?;
+        }
+        Ok(())
+    }
+
     fn waiting_for_commands(&self) -> String {
         format!("context: {}", shortened_to(LABEL_CHARS, &self.commands.join(", ")))
     }
@@ -164,7 +187,7 @@ impl<'a> Live<'a> {
             self.last_error = Some(error.message.clone());
         }
         if self.out.is_json() {
-            return self.write_event(event, None);
+            return self.write_event(event);
         }
         match event {
             Event::AssistantText(said) if said.subagent.is_none() => self.finished(&said.text),
@@ -225,16 +248,13 @@ impl<'a> Live<'a> {
     }
 
     /// Shows how the turn ended, once it is stored.
-    pub(crate) fn end(&mut self, ingested: &Ingested) -> Result<(), Failure> {
-        self.end_line()?;
-        for (_, line) in std::mem::take(&mut self.calls) {
-            self.write(&format!("? {line}: no result\n"))?;
-        }
+    pub(crate) fn end(&mut self, ingested: &Ingested, meter: Option<Meter>) -> Result<(), Failure> {
+        self.end_run()?;
         let complete = Event::Complete(ingested.complete.clone());
         if self.out.is_json() {
             let at = ingested.appended.filter(|_| self.keep != Keep::Nothing);
             let at = at.map(|appended| (appended.first, appended.last));
-            return self.write_event(&complete, at);
+            return self.write_line(&complete, at, meter);
         }
         self.spinner.hide();
         self.out.flush()?;
@@ -242,7 +262,9 @@ impl<'a> Live<'a> {
             Keep::Session | Keep::NewSession => ingested.session.to_string(),
             Keep::Nothing => "nothing was stored".to_owned(),
         };
-        tell(&closing(&place, &ingested.complete));
+        let full = meter.filter(|meter| meter.percent >= WORTH_TELLING);
+        let full = full.map_or_else(String::new, |meter| format!(" · context {} % full", meter.percent));
+        tell(&format!("{}{full}", closing(&place, &ingested.complete)));
         Ok(())
     }
 
@@ -255,12 +277,21 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn write_event(&mut self, event: &Event, at: Option<(Seq, Seq)>) -> Result<(), Failure> {
+    fn write_event(&mut self, event: &Event) -> Result<(), Failure> {
+        self.write_line(event, None, None)
+    }
+
+    fn write_line(
+        &mut self,
+        event: &Event,
+        at: Option<(Seq, Seq)>,
+        context: Option<Meter>,
+    ) -> Result<(), Failure> {
         let stored =
             StoredEvent { seq: Seq::START, kind: event.kind().to_owned(), json: Ok(event.to_json()) };
         let EventLine { kind, content, .. } = EventLine::of(&stored);
         let (first_seq, seq) = at.map(|(first, last)| (first.0, last.0)).unzip();
-        self.out.json(&LiveLine { seq, first_seq, kind, content })?;
+        self.out.json(&LiveLine { seq, first_seq, kind, content, context })?;
         self.out.flush()
     }
 
@@ -274,6 +305,15 @@ impl<'a> Live<'a> {
         self.in_line = !text.ends_with('\n');
         if !self.in_line {
             self.spinner.show();
+        }
+        Ok(())
+    }
+
+    /// Ends what is left open when the agent's program has ended.
+    fn end_run(&mut self) -> Result<(), Failure> {
+        self.end_line()?;
+        for (_, line) in std::mem::take(&mut self.calls) {
+            self.write(&format!("? {line}: no result\n"))?;
         }
         Ok(())
     }

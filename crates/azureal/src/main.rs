@@ -12,6 +12,7 @@ mod failure;
 mod import;
 mod interrupts;
 mod live;
+mod meter;
 mod orphan;
 mod output;
 mod pages;
@@ -25,6 +26,7 @@ mod session_line;
 mod spinner;
 mod transcript;
 mod turn;
+mod writers;
 
 use std::process::ExitCode;
 

@@ -33,6 +33,8 @@ async fn look(place: &Place, spools: &Spools) -> Vec<Recovered> {
 
 fn report(found: &Recovered) {
     match found {
+        // It had been stored, and only its spool was left.
+        Recovered::Stored(_, ingested) if ingested.appended.is_none() => {}
         Recovered::Stored(turn, ingested) => {
             let ended = match ingested.complete.outcome {
                 Some(Outcome::Done) => "and had been finished",

@@ -3,6 +3,8 @@
 use azureal_core::SessionRecord;
 use serde::Serialize;
 
+use crate::meter::Meter;
+
 /// The shape of one session. Fields may be added, never removed.
 #[derive(Debug, Serialize)]
 pub(crate) struct SessionLine<'a> {
@@ -23,12 +25,15 @@ pub(crate) struct SessionLine<'a> {
     output_tokens: u64,
     agent: Option<&'a str>,
     model: Option<&'a str>,
+    /// Left out unless it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Meter>,
 }
 
 impl<'a> SessionLine<'a> {
     /// A session as it is now.
-    pub(crate) fn live(record: &'a SessionRecord, running: bool) -> Self {
-        Self { running: Some(running), ..Self::exported(record) }
+    pub(crate) fn live(record: &'a SessionRecord, running: bool, context: Option<Meter>) -> Self {
+        Self { running: Some(running), context, ..Self::exported(record) }
     }
 
     /// A session as it is kept elsewhere.
@@ -49,6 +54,7 @@ impl<'a> SessionLine<'a> {
             output_tokens: record.tokens.output,
             agent: record.counts.agent.as_deref(),
             model: record.counts.model.as_deref(),
+            context: None,
         }
     }
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use azureal_core::agent::{AgentOutput, Permission};
 use azureal_core::event::Outcome;
-use azureal_core::{Event, Page, Seq, SessionId, SessionStore};
-use azureal_engine::{Briefing, CommandProgress, Driver, Ingested, Notice, Setup, Spools, Watcher};
+use azureal_core::{Event, Page, Seq, SessionId, SessionStore, read_context, wrap_context};
+use azureal_engine::{
+    AutoCompaction, Briefing, CommandProgress, Driver, Ingested, Notice, Setup, Spools, Watcher,
+};
 use futures_executor::block_on;
 
 use crate::agent_choice::AgentChoice;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
+use crate::meter::Meter;
 use crate::output::{Output, warn};
 use crate::place::Place;
 
@@ -30,6 +33,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) timeout: Option<Duration>,
     /// What the agent is told besides the history.
     pub(crate) briefing: &'a Briefing,
+    /// What is done about a history that becomes too long.
+    pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
     pub(crate) keep: Keep,
 }
 
@@ -47,8 +52,10 @@ pub(crate) enum Keep {
 /// What the driver says while it drives.
 enum Heard {
     Command(CommandProgress),
+    Summary(String),
     NotGathered(String),
     Began(Watcher),
+    Stored(Ingested),
     Told(String),
 }
 
@@ -75,9 +82,12 @@ pub(crate) fn take_turn(
         in_git: place.project.is_in_git(),
         timeout: ask.timeout,
         briefing: ask.briefing,
+        compaction: ask.compaction,
     });
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
     let mut not_gathered = None;
+    // What is in the store, until it is known whether that was all.
+    let mut stored = None;
     let mut shown = live.prompt(ask.prompt);
     interrupts.on_interrupt(move || controls.cancel());
     let driven = thread::scope(|scope| {
@@ -86,10 +96,11 @@ pub(crate) fn take_turn(
             driver.run(ask.prompt, &mut |notice| {
                 let heard = match notice {
                     Notice::Command(progress) => Heard::Command(progress.clone()),
+                    Notice::Summary(agent) => Heard::Summary(agent.to_owned()),
                     Notice::NotGathered(why) => Heard::NotGathered(why.to_owned()),
                     Notice::Began { watcher, .. } => Heard::Began(watcher),
                     Notice::Tell(text) => Heard::Told(text.to_owned()),
-                    Notice::Stored(_) => return,
+                    Notice::Stored(ingested) => Heard::Stored(ingested.clone()),
                 };
                 // Whoever does not listen any more does not want to know.
                 drop(sender.send(heard));
@@ -99,8 +110,19 @@ pub(crate) fn take_turn(
             match heard {
                 Heard::Command(progress) => live.command(&progress),
                 Heard::NotGathered(why) => not_gathered = Some(why),
-                Heard::Began(watcher) if shown.is_ok() => shown = watch(watcher, &mut live, ask, directory),
+                Heard::Summary(agent) => live.summary(&agent),
+                Heard::Began(watcher) if shown.is_ok() => {
+                    shown = match stored.take() {
+                        // It goes on after a compaction.
+                        Some(before) => {
+                            show_rest(&*place.store, &before, &mut live).and_then(|()| live.go_on())
+                        }
+                        None => Ok(()),
+                    }
+                    .and_then(|()| watch(watcher, &mut live, ask, directory));
+                }
                 Heard::Began(_) => {}
+                Heard::Stored(ingested) => stored = Some(ingested),
                 Heard::Told(text) => live.tell(&azureal_core::visible(&text)),
             }
         }
@@ -121,7 +143,7 @@ pub(crate) fn take_turn(
     // Before any complaint of the output: the turn is stored, whoever reads it.
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
-    live.end(&ingested)?;
+    live.end(&ingested, meter(place, ask)?)?;
     if let Some(path) = &ingested.kept {
         warn(&kept(path));
     }
@@ -134,6 +156,13 @@ pub(crate) fn take_turn(
 /// Says where the output lies that could not be stored whole.
 pub(crate) fn kept(path: &Path) -> String {
     format!("not all that was printed could be stored; it is kept as {}", path.display())
+}
+
+/// Measures how full the session is, if it is kept.
+fn meter(place: &Place, ask: &Ask<'_>) -> Result<Option<Meter>, Failure> {
+    let Some(auto) = ask.compaction else { return Ok(None) };
+    let context = block_on(read_context(&*place.store, ask.session))?;
+    Ok(Some(Meter::of(&wrap_context(&context), auto.threshold)))
 }
 
 /// Shows what a run prints until it has ended.

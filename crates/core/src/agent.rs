@@ -77,6 +77,8 @@ pub struct TurnRequest {
 /// What an agent may do, in one vocabulary for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
+    /// Answer from what it is told, without tools and without leaving a session of its own behind.
+    Answer,
     /// Look.
     Read,
     /// Look, and change files of the project.
@@ -132,7 +134,8 @@ pub struct Ending {
     pub fragment: Vec<u8>,
     /// How long it ran.
     pub duration: Duration,
-    /// Why we ended it, if we did: [`Outcome::Cancelled`] or [`Outcome::Timeout`].
+    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], or [`Outcome::Interrupted`] to
+    /// compact the session and go on.
     pub stopped: Option<Outcome>,
 }
 

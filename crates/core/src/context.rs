@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use crate::event::{MessageEvent, SystemMessage};
-use crate::{Block, Event, OutputPart, Role, Tool, ToolOutput};
+use crate::{Block, Carried, Event, OutputPart, Role, Tool, ToolOutput};
 
 /// The wrapper of what happened before this turn.
 const SESSION: Wrapper = Wrapper { open: "<azureal-session-context>", close: "</azureal-session-context>" };
@@ -67,6 +67,17 @@ impl ContextBuilder {
             context.section("## Summary of what happened before\n", summary);
         }
         context
+    }
+
+    /// Adds the user's own words from the part that the summary covers.
+    pub fn carry(&mut self, carried: &Carried) {
+        if !carried.earlier.is_empty() {
+            self.record();
+            self.section("## What the user asked in that part, newest first\n\n", &carried.earlier);
+        }
+        if let Some(prompt) = &carried.current {
+            self.said(Role::User, prompt);
+        }
     }
 
     /// Renders one more event.
@@ -243,7 +254,7 @@ fn push_line(out: &mut String, text: &str) {
     }
 }
 
-fn describe(image: &crate::Image) -> String {
+pub(crate) fn describe(image: &crate::Image) -> String {
     format!("[image: {}, {} bytes]", image.media_type, image.data.len())
 }
 

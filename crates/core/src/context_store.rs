@@ -106,6 +106,15 @@ pub trait ContextStore: HasSessionKey + Send + Sync {
         }])
     }
 
+    /// Lays a summary over the beginning of the conversation, for a store that keeps summaries beside its
+    /// messages: from then on [`get_history`](Self::get_history) shows the summary instead. `beginning` is
+    /// what it was made of, as `get_history` gave it. By default a store keeps none.
+    ///
+    /// A beginning that is not there any more changes nothing.
+    async fn lay_summary(&self, _beginning: &[Message], _summary: &str) -> Result<Laid, StoreError> {
+        Ok(Laid::NotSupported)
+    }
+
     /// Makes a store that holds these messages.
     ///
     /// ```
@@ -136,6 +145,17 @@ pub trait ContextStore: HasSessionKey + Send + Sync {
     {
         Self::from_history(other.get_history().await?).await
     }
+}
+
+/// What came of laying a summary over a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Laid {
+    /// It is kept, and shown from now on.
+    Kept,
+    /// The store keeps no summaries.
+    NotSupported,
+    /// The conversation does not begin any more with what the summary was made of.
+    Changed,
 }
 
 /// Hands out the field that holds a conversation's id.
@@ -334,6 +354,9 @@ macro_rules! forward_to_inner {
             }
             async fn list_sessions(&self) -> Result<Vec<SessionInfo>, StoreError> {
                 (**self).list_sessions().await
+            }
+            async fn lay_summary(&self, beginning: &[Message], summary: &str) -> Result<Laid, StoreError> {
+                (**self).lay_summary(beginning, summary).await
             }
         }
     };

@@ -10,48 +10,63 @@
 //!   prompt and [`strip_context`] takes it off.
 //! - [`system_message`] is what a session begins with: a prompt, and what its [`ContextCommand`]s printed.
 //! - [`compact_event`] says what of an event is kept.
+//! - [`boundary()`] says which events a summary is to cover, [`Digest`] is the summary that needs no model,
+//!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of one's own.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
 //! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
 //!   session of any database a conversation.
 
 pub mod agent;
+mod auto_compact;
 mod block;
+mod boundary;
+mod compact_context;
 mod compact_event;
 mod context;
 mod context_command;
 mod context_store;
+mod digest;
 pub mod event;
 pub mod fold;
 mod json;
 mod message;
+mod pairs;
+mod prompts;
 mod session;
 mod session_context;
 mod session_store;
 mod system_message;
 mod tool;
+mod transport;
 mod visible;
 
 pub use async_trait::async_trait;
+pub use auto_compact::AutoCompactStore;
 pub use block::{Block, Image, MediaType, OutputPart, ToolOutput, UnknownMediaType};
+pub use boundary::{Boundary, Keep, Threshold, boundary};
+pub use compact_context::{CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
 pub use context::{
     ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, wrap_context,
 };
 pub use context_command::{ContextCommand, OnFailure};
-pub use context_store::{ContextStore, HasSessionKey, MemoryContextStore, SessionInfo, SessionKey};
+pub use context_store::{ContextStore, HasSessionKey, Laid, MemoryContextStore, SessionInfo, SessionKey};
+pub use digest::Digest;
 pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
 pub use message::{Message, Role, UnknownRole};
+pub use prompts::{Carried, PROMPT_KINDS};
 pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, Tally, Tokens,
     TurnTotals, normal_timestamp,
 };
-pub use session_context::{SessionContext, read_beginning, read_context, read_history};
+pub use session_context::{SessionContext, read_beginning, read_context, read_context_under, read_history};
 pub use session_store::{
     Appended, Damage, LARGEST_EVENT, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError,
     StoredEvent, Turn, WorktreeFilter, append_events, check_name,
 };
 pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};
 pub use tool::Tool;
+pub use transport::{StubTransport, Transport, TransportError};
 pub use visible::{acts_on_terminal, visible, visible_line};

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future;
 
+use crate::compact_context::summary_messages;
 use crate::context::system_text;
 use crate::fold::{Open, Place};
+use crate::prompts::{goes_on, read_carried};
 use crate::{
-    Beginning, ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Message, NewSession, Page, Role,
-    Seq, SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent, Tokens, Turn, check_name,
-    events_of_message,
+    Beginning, Compaction, ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Laid, Message,
+    NewSession, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent,
+    Tokens, Turn, check_name, events_of_message, fold,
 };
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
@@ -150,14 +152,18 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
             })
             .collect())
     }
-}
 
-/// What stands in a compacted history for the events that the summary covers.
-fn summary_messages(summary: &str) -> [Message; 2] {
-    [
-        Message::user(format!("Summary of our conversation so far:\n\n{summary}")),
-        Message::assistant("Understood. I will go on from there."),
-    ]
+    /// Writes a compaction. The events below it stay as they are.
+    async fn lay_summary(&self, beginning: &[Message], summary: &str) -> Result<Laid, StoreError> {
+        let Some(id) = self.number().await? else { return Ok(Laid::Changed) };
+        match last_event_of(self.store.as_ref(), id, beginning).await? {
+            Some(last) => {
+                self.store.add_compaction(id, last, summary).await?;
+                Ok(Laid::Kept)
+            }
+            None => Ok(Laid::Changed),
+        }
+    }
 }
 
 /// Reads a session as messages: a leading system message, the newest summary, and everything after it.
@@ -165,25 +171,37 @@ pub async fn read_history<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
 ) -> Result<Vec<Message>, StoreError> {
-    let opening = read_opening(store, id).await?;
-    let mut messages = Vec::new();
-    if let Some(summary) = &opening.summary {
-        messages.extend(opening.system.clone().map(|event| crate::fold([event])).into_iter().flatten());
-        messages.extend(summary_messages(summary));
-    }
+    let opening = read_opening(store, id, newest(store, id).await?.as_ref()).await?;
+    let mut messages = opening.messages();
     let mut fold = Fold::default();
-    each_event(store, id, opening.after, |event| fold.push(event)).await?;
+    each_event(store, id, opening.after, |_, event| fold.push(event)).await?;
     messages.append(&mut fold.finish());
     Ok(messages)
 }
 
-/// Reads what the next agent is told of a session, without the tags around it.
+/// Reads what the next agent is told of a session, without the tags around it: the system message, the newest
+/// summary with the user's own words from the part that it covers, and everything after it.
 pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<String, StoreError> {
-    let opening = read_opening(store, id).await?;
+    read_context_under(store, id, newest(store, id).await?.as_ref()).await
+}
+
+/// Reads what the next agent would be told of a session if this were its newest summary, or if it had none.
+pub async fn read_context_under<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    compaction: Option<&Compaction>,
+) -> Result<String, StoreError> {
+    let opening = read_opening(store, id, compaction).await?;
     // Without a summary the log itself begins with the system message.
-    let system = opening.summary.as_ref().and(opening.system.as_ref()).and_then(system_text);
+    let system = opening.system.as_ref().and_then(system_text);
     let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
-    each_event(store, id, opening.after, |event| context.push(&event)).await?;
+    let first = store.read(id, Page::After(opening.after, PAGE)).await?;
+    if compaction.is_some() {
+        // Only as far as it takes to know: all of them are read below.
+        let goes_on = goes_on(first.iter().filter_map(|stored| stored.event().ok()));
+        context.carry(&read_carried(store, id, opening.after, goes_on).await?);
+    }
+    each_event_from(store, id, opening.after, first, |_, event| context.push(&event)).await?;
     Ok(context.finish())
 }
 
@@ -197,25 +215,69 @@ pub async fn read_beginning<S: SessionStore + ?Sized>(
     Ok(Beginning::of(&events))
 }
 
-/// How a session's context begins.
+/// Returns the compaction that counts.
+async fn newest<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+) -> Result<Option<Compaction>, StoreError> {
+    Ok(store.compactions(id).await?.pop())
+}
+
+/// How a session begins that has a summary; without one it begins with its log.
 struct Opening {
     /// The session's system message, if its first event is one.
     system: Option<Event>,
-    /// The newest summary.
+    /// The summary.
     summary: Option<String>,
     /// The last event that the summary covers.
     after: Seq,
 }
 
-async fn read_opening<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<Opening, StoreError> {
-    let Some(newest) = store.compactions(id).await?.pop() else {
+impl Opening {
+    fn messages(&self) -> Vec<Message> {
+        let Some(summary) = &self.summary else { return Vec::new() };
+        let mut messages = fold(self.system.clone());
+        messages.extend(summary_messages(summary));
+        messages
+    }
+}
+
+async fn read_opening<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    compaction: Option<&Compaction>,
+) -> Result<Opening, StoreError> {
+    let Some(Compaction { after_seq, summary, .. }) = compaction else {
         return Ok(Opening { system: None, summary: None, after: Seq::START });
     };
     // The session's own system message is its first message, though an agent's start may stand before it.
     let beginning = store.read(id, Page::After(Seq::START, BEGINNING)).await?;
     let first = beginning.iter().filter_map(|stored| stored.event().ok()).find(is_message);
     let system = first.filter(is_system);
-    Ok(Opening { system, summary: Some(newest.summary), after: newest.after_seq })
+    Ok(Opening { system, summary: Some(summary.clone()), after: *after_seq })
+}
+
+/// Returns the last event of the first messages of a session, if these are still what it begins with.
+async fn last_event_of<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    beginning: &[Message],
+) -> Result<Option<Seq>, StoreError> {
+    let opening = read_opening(store, id, newest(store, id).await?.as_ref()).await?;
+    let Some(expected) = beginning.strip_prefix(opening.messages().as_slice()) else { return Ok(None) };
+    let (mut fold, mut open) = (Fold::default(), Open::default());
+    let (mut begun, mut last) = (0, opening.after);
+    each_event(store, id, opening.after, |seq, event| {
+        if open.place(&event) == Place::Starts {
+            begun += 1;
+        }
+        if begun <= expected.len() {
+            last = seq;
+            fold.push(event);
+        }
+    })
+    .await?;
+    Ok((last > opening.after && fold.finish() == expected).then_some(last))
 }
 
 /// Says whether an event is part of a message.
@@ -224,7 +286,7 @@ pub(crate) fn is_message(event: &Event) -> bool {
 }
 
 /// Says whether an event is a system message, in either of the forms in which one is stored.
-fn is_system(event: &Event) -> bool {
+pub(crate) fn is_system(event: &Event) -> bool {
     match event {
         Event::SystemMessage(_) => true,
         Event::Message(message) => message.role == Role::System,
@@ -237,10 +299,21 @@ async fn each_event<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     after: Seq,
-    mut take: impl FnMut(Event) + Send,
+    take: impl FnMut(Seq, Event) + Send,
 ) -> Result<(), StoreError> {
-    let mut reached = after;
-    let mut page = store.read(id, Page::After(after, PAGE)).await?;
+    let first = store.read(id, Page::After(after, PAGE)).await?;
+    each_event_from(store, id, after, first, take).await
+}
+
+/// Does the same when the first page has been read.
+async fn each_event_from<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    after: Seq,
+    first: Vec<StoredEvent>,
+    mut take: impl FnMut(Seq, Event) + Send,
+) -> Result<(), StoreError> {
+    let (mut reached, mut page) = (after, first);
     while let Some(last) = page.last().map(|event| event.seq) {
         if last <= reached {
             let why = format!("its pages of {id} do not advance beyond event {reached}");
@@ -250,7 +323,7 @@ async fn each_event<S: SessionStore + ?Sized>(
         let current = std::mem::take(&mut page);
         let decode_all = async {
             for stored in current {
-                take(decode(id, &stored));
+                take(stored.seq, decode(id, &stored));
             }
         };
         // Polled in this order, so that the database is asked before the decoding begins.

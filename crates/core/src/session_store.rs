@@ -5,7 +5,10 @@ use std::error::Error;
 
 use async_trait::async_trait;
 
+#[cfg(doc)]
+use crate::PROMPT_KINDS;
 use crate::event::EventError;
+use crate::prompts::scan_prompts;
 use crate::{
     Compaction, Event, NewSession, Seq, SessionId, SessionRecord, Tally, Tokens, TurnTotals, compact_event,
 };
@@ -85,6 +88,20 @@ pub trait SessionStore: Send + Sync {
     /// was given as, byte for byte.
     /// No lock is held when this returns.
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// Reads the events up to and including `until` that can hold a prompt, which are those of the
+    /// [`PROMPT_KINDS`], newest first, at most so many; an empty answer is the end.
+    ///
+    /// Every context that is built on a summary asks for this, so its cost must be that of the events that it
+    /// returns, not of those between them. By default it is not: all of them are read.
+    async fn read_prompts(
+        &self,
+        id: SessionId,
+        until: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        scan_prompts(self, id, until, limit).await
+    }
 
     /// Removes the events and compactions of a session, what was counted over them, and how its last turn
     /// ended. The session, its totals and its marks stay. The next event is number 1 again.

@@ -54,6 +54,12 @@ impl Tool {
         }
     }
 
+    /// Says whether a tool of this name changes the file that it is about.
+    pub fn changes_files(name: &str) -> bool {
+        matches!(Self::named(name), Self::Write | Self::Edit)
+            || ["NotebookEdit", "Delete"].iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
     /// Returns the fields of an input that say what the call is about: all of those listed first, or
     /// the first that is there of several.
     fn key_fields(self) -> KeyFields {

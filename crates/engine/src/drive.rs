@@ -12,16 +12,21 @@ use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnErro
 use futures_executor::block_on;
 
 use crate::context_commands::{CommandProgress, CommandStop};
-use crate::gather::{Briefing, Gather};
+use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
+use crate::growth::Growth;
 use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
 use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
-use crate::turn::{Effect, Input, Turn};
+use crate::turn::{Effect, Input, Sent, Turn};
 use crate::watch::Watcher;
 
 /// The variable that every process of a run carries, so that none of them gets lost.
 pub const RUN_MARKER: &str = "AZUREAL_RUN_ID";
 /// How much of what an agent writes to standard error is kept.
 pub(crate) const STDERR_BYTES: usize = 16 << 10;
+
+/// What an agent is told that goes on after a compaction. Nobody typed it, so it is never stored.
+pub(crate) const GO_ON: &str = "Go on with the work where the record ends. This is no new request: you were interrupted in the middle \
+    of it, to summarise the older part of a session that had become long. Do not begin again, and do not repeat what is done.";
 
 /// Who is asked, where, and how.
 #[derive(Clone, Copy)]
@@ -48,12 +53,16 @@ pub struct Setup<'a> {
     pub timeout: Option<Duration>,
     /// What the agent is told besides the history.
     pub briefing: &'a Briefing,
+    /// What is done about a history that becomes too long; nothing without it.
+    pub compaction: Option<&'a AutoCompaction<'a>>,
 }
 
 /// What is going on, for whoever wants to know.
 pub enum Notice<'a> {
     /// Something about the commands that gather the context of a turn.
     Command(&'a CommandProgress),
+    /// The session has become too long, and this agent is asked for a summary.
+    Summary(&'a str),
     /// The context of a turn cannot be had, or is not wanted any more: the turn does not begin.
     NotGathered(&'a str),
     /// A run has begun; it can be watched from its first line.
@@ -78,8 +87,8 @@ enum Word {
     Input(Input),
     /// The agent's own name of the run, as soon as it says it.
     Named(String),
-    /// How far the commands are.
-    Command(CommandProgress),
+    /// What is worth telling of what is being gathered.
+    Gathering(Gathering),
 }
 
 /// Sends prompts and cancels to a driver that runs.
@@ -106,6 +115,10 @@ pub struct Driver<'a> {
     words: Receiver<Word>,
     sender: Sender<Word>,
     run: Option<Run>,
+    /// Whether the session was compacted since the person's last prompt: once is enough.
+    compacted: bool,
+    /// When the turn must be over: one that goes on after a compaction is still the same.
+    deadline: Option<Instant>,
     last: Option<Result<Ingested, IngestError>>,
 }
 
@@ -124,7 +137,17 @@ impl<'a> Driver<'a> {
     pub fn new(setup: Setup<'a>) -> (Self, Controls) {
         let (sender, words) = mpsc::channel();
         let controls = Controls(sender.clone());
-        (Self { setup, turn: Turn::default(), words, sender, run: None, last: None }, controls)
+        let driver = Self {
+            setup,
+            turn: Turn::default(),
+            words,
+            sender,
+            run: None,
+            compacted: false,
+            deadline: None,
+            last: None,
+        };
+        (driver, controls)
     }
 
     /// Sends a prompt, and everything that is sent while it runs. Blocks until all of it is stored, and returns
@@ -171,7 +194,12 @@ impl<'a> Driver<'a> {
                     }
                     inputs.push(input);
                 }
-                Word::Command(progress) => notice(Notice::Command(&progress)),
+                Word::Gathering(Gathering::Command(progress)) => notice(Notice::Command(&progress)),
+                Word::Gathering(Gathering::Summary(agent)) => notice(Notice::Summary(&agent)),
+                Word::Gathering(Gathering::Compacted(line)) => {
+                    self.compacted = true;
+                    notice(Notice::Tell(&line));
+                }
                 Word::Named(name) => {
                     // Only an aid for recovery; the turn goes on without it.
                     if let Err(error) = block_on(self.setup.store.note_run(self.setup.session, Some(&name))) {
@@ -184,14 +212,12 @@ impl<'a> Driver<'a> {
 
     /// Waits for the program to end, the time to be up, or the person to want something.
     fn wait(&self) -> Word {
-        let deadline = match (&self.run, self.setup.timeout) {
-            (Some(Run { started, stopped: None, .. }), Some(timeout)) => {
-                Some((*started + timeout).saturating_duration_since(Instant::now()))
-            }
-            _ => None,
-        };
-        match deadline {
-            Some(rest) => match self.words.recv_timeout(rest) {
+        let is_running = matches!(&self.run, Some(Run { stopped: None, .. }));
+        match self.deadline.filter(|_| is_running) {
+            Some(deadline) => match self
+                .words
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(word) => word,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Word::Input(Input::TimeUp),
             },
@@ -210,7 +236,7 @@ impl<'a> Driver<'a> {
         'a: 'scope,
     {
         match effect {
-            Effect::Gather(prompt) => self.gather(prompt, scope).err().map(Input::NotGathered),
+            Effect::Gather(sent) => self.gather(sent, scope).err().map(Input::NotGathered),
             Effect::Start(frame) => Some(match self.start(frame, notice) {
                 Ok(()) => Input::Started,
                 Err(why) => Input::NotStarted(why),
@@ -238,16 +264,30 @@ impl<'a> Driver<'a> {
 
     /// Keeps the prompt, and begins to gather its context on a thread of its own, so that prompts and cancels are
     /// heard meanwhile.
-    fn gather<'scope>(&mut self, prompt: String, scope: &'scope Scope<'scope, '_>) -> Result<(), String>
+    fn gather<'scope>(&mut self, sent: Sent, scope: &'scope Scope<'scope, '_>) -> Result<(), String>
     where
         'a: 'scope,
     {
         let setup = self.setup;
+        let goes_on = sent == Sent::GoOn;
+        let prompt = match sent {
+            Sent::Prompt(prompt) => {
+                self.compacted = false;
+                // One that is further off than the clock reaches is none.
+                self.deadline = setup.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+                prompt
+            }
+            Sent::GoOn => GO_ON.to_owned(),
+        };
+        let compaction = setup.compaction.filter(|_| !self.compacted);
         let name = uuid::Uuid::new_v4().simple().to_string();
+        let record = block_on(setup.store.get(setup.session)).map_err(|error| error.to_string())?;
         let turn = SpooledTurn {
             run: name.clone(),
             session: setup.session.number(),
+            session_made: record.created_at,
             prompt: prompt.clone(),
+            goes_on,
             agent: setup.agent.name().to_owned(),
             model: setup.model.map(str::to_owned),
             directory: setup.directory.to_owned(),
@@ -267,9 +307,13 @@ impl<'a> Driver<'a> {
                 run: &name,
                 stop: &stop,
                 cancel_note: &cancel_note,
+                compaction,
+                spools: setup.spools,
+                in_git: setup.in_git,
             };
             // The driver hears us until it has heard how this ended.
-            let gathered = gather.frame(&prompt, &mut |progress| drop(sender.send(Word::Command(progress))));
+            let gathered =
+                gather.frame(&prompt, &mut |gathering| drop(sender.send(Word::Gathering(gathering))));
             drop(sender.send(Word::Input(match gathered {
                 Ok(frame) => Input::Gathered(frame),
                 Err(error) => Input::NotGathered(error.to_string()),
@@ -278,8 +322,18 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
+    /// Returns what watches over how much a turn adds; nothing where that is not to be stopped, or there was no room
+    /// to begin with.
+    fn growth(&self, frame: &ContextFrame) -> Option<Growth> {
+        let auto = self.setup.compaction.filter(|_| !self.compacted)?;
+        let told = frame.session.chars().count().saturating_add(frame.prompt.chars().count()) as u64;
+        let room = auto.threshold.chars().checked_sub(told)?;
+        Some(Growth::new(room))
+    }
+
     fn start(&mut self, frame: ContextFrame, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
         let setup = self.setup;
+        let growth = self.growth(&frame);
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let request = TurnRequest {
             frame,
@@ -302,9 +356,17 @@ impl<'a> Driver<'a> {
         spawn.stderr = Stream::File(run.spool.errors().map_err(text)?);
         let child = spawn.start().map_err(|error| with_hint(&error))?;
         let process = child.identity().clone();
-        let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
-        run.spool.note_process(noted).map_err(text)?;
+        run.child = Some(child.clone());
         run.started = Instant::now();
+        let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
+        if let Err(error) = run.spool.note_process(noted) {
+            // It runs, so the turn goes on. It can be found by what it carries.
+            notice(Notice::Tell(&error.to_string()));
+        }
+        if run.spool.is_cancelled() {
+            // By somebody who saw no process that could be ended.
+            drop(self.sender.send(Word::Input(Input::Cancel)));
+        }
 
         match Watcher::open(run.spool.output_path(), setup.agent, Some(process.clone())) {
             Ok(watcher) => notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher }),
@@ -316,18 +378,17 @@ impl<'a> Driver<'a> {
         let (sender, waiting) = (self.sender.clone(), child.clone());
         let watcher = Watcher::open(run.spool.output_path(), setup.agent, Some(process)).ok();
         thread::spawn(move || {
-            if let Some(name) = watcher.and_then(agent_name) {
-                drop(sender.send(Word::Named(name)));
+            if let Some(watcher) = watcher {
+                observe(watcher, growth, &sender);
             }
             waiting.wait();
             drop(sender.send(Word::Input(Input::Exited)));
         });
-        run.child = Some(child);
         Ok(())
     }
 
     fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
-        let Some(mut run) = self.run.take() else { return Input::Stored };
+        let Some(mut run) = self.run.take() else { return Input::Stored { is_done: false } };
         if let Some(child) = &run.child
             && matches!(child.wait(), azureal_process::Exit::Signal(_))
         {
@@ -356,7 +417,10 @@ impl<'a> Driver<'a> {
     }
 
     fn ingest_unstarted(&mut self, outcome: Outcome, why: &str, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
-        let Some(run) = self.run.take() else { return Input::NotStored(why.to_owned()) };
+        let Some(run) = self.run.take() else {
+            self.last = Some(Err(IngestError::NotBegun(why.to_owned())));
+            return Input::NotStored(why.to_owned());
+        };
         let ingested = block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why));
         self.settle(ingested, notice)
     }
@@ -369,7 +433,7 @@ impl<'a> Driver<'a> {
         let input = match &ingested {
             Ok(ingested) => {
                 notice(Notice::Stored(ingested));
-                Input::Stored
+                Input::Stored { is_done: ingested.complete.outcome == Some(Outcome::Done) }
             }
             Err(error) => Input::NotStored(error.to_string()),
         };
@@ -386,19 +450,29 @@ fn end_all(child: &Child, notice: &mut dyn FnMut(Notice<'_>)) {
     }
 }
 
-/// Waits until the agent says its own name of the run; nothing if it never does.
-fn agent_name(mut watcher: Watcher) -> Option<String> {
-    // What cannot be read any more is not worth an error here: it is read again when it is stored.
-    while let Ok(Some(outputs)) = watcher.next_outputs() {
-        let name = outputs.into_iter().find_map(|output| match output {
-            AgentOutput::Event(Event::Init(init)) => Some(init.agent_session),
-            _ => None,
-        });
-        if let Some(name) = name {
-            return name;
+/// Reads along, to tell the agent's own name of the run and that the session has become too long; as long as it takes
+/// for both.
+fn observe(mut watcher: Watcher, mut growth: Option<Growth>, sender: &Sender<Word>) {
+    let mut is_named = false;
+    while !is_named || growth.is_some() {
+        // What cannot be read any more is not worth an error here: it is read again when it is stored.
+        let Ok(Some(outputs)) = watcher.next_outputs() else { return };
+        for output in outputs {
+            let AgentOutput::Event(event) = output else { continue };
+            if let Event::Init(init) = &event
+                && !is_named
+            {
+                is_named = true;
+                if let Some(name) = init.agent_session.clone() {
+                    drop(sender.send(Word::Named(name)));
+                }
+            }
+            if growth.as_mut().is_some_and(|growth| growth.is_full_with(&event)) {
+                growth = None;
+                drop(sender.send(Word::Input(Input::Full)));
+            }
         }
     }
-    None
 }
 
 pub(crate) fn with_hint(error: &SpawnError) -> String {

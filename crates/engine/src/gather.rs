@@ -5,22 +5,26 @@
 //! One that has begun without such a record is told the same at every turn, unstored. Commands that are dynamic
 //! are told at every turn in any case. All commands of a turn run at the same time, beside the reading of the
 //! history.
+//!
+//! A history that has become too long is compacted first.
 
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use azureal_core::event::SystemMessage;
 use azureal_core::{
-    Beginning, ContextCommand, ContextFrame, Event, Seq, SessionId, SessionStore, StoreError, Turn,
-    read_beginning, read_context, system_message,
+    Beginning, ContextCommand, ContextFrame, Event, Keep, Seq, SessionId, SessionStore, StoreError,
+    Threshold, Turn, read_beginning, read_context, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
 use futures_executor::block_on;
 
+use crate::compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact};
 use crate::context_commands::{
     CONTEXT_MARKER, CommandProgress, CommandRun, CommandStop, CommandsEnded, run_commands,
 };
-use crate::spool::{CancelNote, SpooledTurn};
+use crate::spool::{CancelNote, SpooledTurn, Spools};
 
 /// What agents are told besides the history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,6 +65,43 @@ pub(crate) enum GatherError {
     NoHistory,
 }
 
+/// Compactions that are made by themselves, when a session has become too long.
+#[derive(Clone, Copy)]
+pub struct AutoCompaction<'a> {
+    /// How large a session may become.
+    pub threshold: Threshold,
+    /// Who is asked for the summary, one after the other.
+    pub summarisers: &'a [Summariser<'a>],
+    /// How long one of them may take.
+    pub timeout: Duration,
+}
+
+/// Says in one line what came of a compaction.
+fn told(session: SessionId, chars: u64, done: &Result<Option<Summarised>, CompactionError>) -> String {
+    let summarised = match done {
+        Ok(Some(summarised)) => summarised,
+        Ok(None) => {
+            return format!("{session} is long ({chars} characters), and a summary would gain nothing");
+        }
+        Err(error) => {
+            return format!("{session} is long ({chars} characters), and was not compacted: {error}");
+        }
+    };
+    let mut line = format!(
+        "compacted {session}: {} instead of {} characters, summary by {}",
+        summarised.chars_after,
+        summarised.chars_before,
+        summarised.agent.as_deref().unwrap_or("azureal's own digest"),
+    );
+    for (agent, why) in &summarised.failed {
+        line.push_str(&format!(" ({agent} wrote none: {why})"));
+    }
+    if summarised.frees_little() {
+        line.push_str("; little was freed, and it is not tried again before the next prompt");
+    }
+    line
+}
+
 /// Ends the context commands of a turn, whoever runs it.
 pub fn end_commands(turn: &SpooledTurn) {
     if let Ok(marker) = Marker::new(CONTEXT_MARKER, turn.run.clone()) {
@@ -79,15 +120,28 @@ pub(crate) struct Gather<'a> {
     pub(crate) stop: &'a CommandStop,
     /// Where somebody else says that it is to end, who then has ended the commands.
     pub(crate) cancel_note: &'a CancelNote,
+    /// What is done about a history that is too long.
+    pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
+    pub(crate) spools: &'a Spools,
+    pub(crate) in_git: bool,
 }
+
+/// What is worth telling while a turn is gathered.
+#[derive(Debug)]
+pub(crate) enum Gathering {
+    /// How far the commands are.
+    Command(CommandProgress),
+    /// Who is being asked for a summary.
+    Summary(String),
+    /// What came of a compaction, in one line.
+    Compacted(String),
+}
+
+type Progress<'a> = &'a mut (dyn FnMut(Gathering) + Send);
 
 impl Gather<'_> {
     /// Gathers everything that is sent with a prompt. Blocks until all commands have ended.
-    pub(crate) fn frame(
-        &self,
-        prompt: &str,
-        progress: &mut (dyn FnMut(CommandProgress) + Send),
-    ) -> Result<ContextFrame, GatherError> {
+    pub(crate) fn frame(&self, prompt: &str, progress: Progress<'_>) -> Result<ContextFrame, GatherError> {
         let Briefing { system, commands, keeping } = self.briefing;
         if *keeping == Keeping::Ephemeral {
             let ran = self.run(commands, progress)?;
@@ -124,22 +178,61 @@ impl Gather<'_> {
         system: Option<&str>,
         commands: &[ContextCommand],
         prompt: &str,
-        progress: &mut (dyn FnMut(CommandProgress) + Send),
+        progress: Progress<'_>,
     ) -> Result<ContextFrame, GatherError> {
         let (ran, history) = thread::scope(|scope| {
             let history = scope.spawn(|| block_on(read_context(self.store, self.session)));
             (self.run(commands, progress), history.join())
         });
         let (ran, history) = (ran?, history.map_err(|_| GatherError::NoHistory)??);
+        let history = self.compacted(history, progress)?;
         Ok(ContextFrame::new(&history, &turn_context(system, &ran), prompt))
+    }
+
+    /// Returns the history as it is told, after a compaction if it is too long.
+    ///
+    /// One that fails does not stop the turn: the agent is told what there is.
+    fn compacted(&self, history: String, progress: Progress<'_>) -> Result<String, GatherError> {
+        let Some(auto) = self.compaction else { return Ok(history) };
+        let chars = history.chars().count() as u64;
+        if chars <= auto.threshold.chars() {
+            return Ok(history);
+        }
+        let is_cancelled = || self.stop.is_stopped() || self.cancel_note.is_there();
+        let setup = CompactSetup {
+            store: self.store,
+            spools: self.spools,
+            session: self.session,
+            summarisers: auto.summarisers,
+            directory: self.directory,
+            in_git: self.in_git,
+            threshold: auto.threshold,
+            keep: Keep::Usual,
+            timeout: auto.timeout,
+            is_cancelled: &is_cancelled,
+        };
+        let done = compact(&setup, &mut |notice| {
+            if let CompactNotice::Asking(agent) = notice {
+                progress(Gathering::Summary(agent.to_owned()));
+            }
+        });
+        if is_cancelled() {
+            return Err(GatherError::Stopped);
+        }
+        progress(Gathering::Compacted(told(self.session, chars, &done)));
+        match done {
+            Ok(Some(_)) => Ok(block_on(read_context(self.store, self.session))?),
+            Ok(None) | Err(_) => Ok(history),
+        }
     }
 
     fn run(
         &self,
         commands: &[ContextCommand],
-        progress: &mut (dyn FnMut(CommandProgress) + Send),
+        progress: Progress<'_>,
     ) -> Result<Vec<CommandRun>, GatherError> {
         let marker = Marker::new(CONTEXT_MARKER, self.run)?;
+        let progress = &mut |command| progress(Gathering::Command(command));
         let ran = run_commands(commands, self.directory, &marker, self.stop, progress);
         if self.cancel_note.is_there() {
             return Err(GatherError::Stopped);

@@ -40,6 +40,9 @@ pub enum IngestError {
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The turn could not even be begun: nothing was sent, and the prompt is not kept.
+    #[error("{0}")]
+    NotBegun(String),
     /// The header names no session.
     #[error("the spool {} names no session", .0.display())]
     NoSession(PathBuf),
@@ -52,6 +55,15 @@ pub async fn ingest(
     spool: Spool,
     mut ending: Ending,
 ) -> Result<Ingested, IngestError> {
+    // First: whoever stored it may have died after removing the output.
+    if let Some(session) = stored_before(store, spool.turn()).await? {
+        return settle(
+            store,
+            spool,
+            Ingested { session, appended: None, complete: Complete::default(), kept: None },
+        )
+        .await;
+    }
     let mut gathered = Gathered::new(spool.turn());
     let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
@@ -63,12 +75,23 @@ pub async fn ingest(
         gathered.push(Event::error(OVERSIZED, why));
     }
     // What was asked and how it ended is told in any case.
-    let mut events = vec![Event::user(&spool.turn().prompt)];
+    let mut events = vec![opening(spool.turn())];
     events.append(&mut gathered.finish());
     let mut last = Gathered::new(spool.turn());
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
     events.append(&mut last.finish());
+    if matches!(events.last(), Some(Event::Complete(end)) if end.outcome == Some(Outcome::Interrupted))
+        && ending.stopped == Some(Outcome::Interrupted)
+    {
+        // Right before its end: we stopped it, because of what comes now.
+        events.insert(events.len().saturating_sub(1), Event::Compacting);
+    }
     store_once(store, spool, events).await
+}
+
+/// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
+fn opening(turn: &SpooledTurn) -> Event {
+    if turn.goes_on { Event::Compacted } else { Event::user(&turn.prompt) }
 }
 
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
@@ -148,12 +171,25 @@ pub(crate) async fn ingest_unstarted(
     outcome: Outcome,
     why: &str,
 ) -> Result<Ingested, IngestError> {
-    let mut events = vec![Event::user(&spool.turn().prompt)];
+    let mut events = vec![opening(spool.turn())];
     if outcome == Outcome::Failed {
         events.push(Event::error("not_started", why));
     }
     events.push(Event::Complete(Complete { outcome: Some(outcome), ..Complete::default() }));
     store_once(store, spool, events).await
+}
+
+/// Returns the session of a turn that is in the store already.
+async fn stored_before(
+    store: &dyn SessionStore,
+    turn: &SpooledTurn,
+) -> Result<Option<SessionId>, IngestError> {
+    Ok(store.mark(&mark_of(turn)).await?.and(turn.session_id()))
+}
+
+/// Returns the name that says in the store that a turn is there.
+fn mark_of(turn: &SpooledTurn) -> String {
+    format!("run:{}", turn.run)
 }
 
 async fn store_once(
@@ -163,6 +199,10 @@ async fn store_once(
 ) -> Result<Ingested, IngestError> {
     let session =
         spool.turn().session_id().ok_or_else(|| IngestError::NoSession(spool.output_path().to_owned()))?;
+    let made = &spool.turn().session_made;
+    if !made.is_empty() && store.get(session).await?.created_at != *made {
+        return Err(StoreError::NoSuchSession(session).into());
+    }
     let complete = events.iter().rev().find_map(|event| match event {
         Event::Complete(complete) => Some(complete.clone()),
         _ => None,
@@ -170,26 +210,31 @@ async fn store_once(
     let complete = complete.unwrap_or_default();
     let is_whole =
         !events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == OVERSIZED));
-    let mark = format!("run:{}", spool.turn().run);
-    let appended = if store.mark(&mark).await?.is_some() {
+    let appended = if stored_before(store, spool.turn()).await?.is_some() {
         None
     } else {
         let usage = complete.usage.unwrap_or_default();
         let turn = Turn {
             tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
-            mark: Some(NewMark { name: mark.clone(), note: String::new() }),
+            mark: Some(NewMark { name: mark_of(spool.turn()), note: String::new() }),
             ..Turn::verbatim(events)
         };
         Some(store.append(session, turn).await?)
     };
+    let ingested = Ingested { session, appended, complete, kept: None };
+    if is_whole {
+        return settle(store, spool, ingested).await;
+    }
     store.note_run(session, None).await?;
-    let kept = if is_whole {
-        spool.remove()?;
-        store.remove_mark(&mark).await?;
-        None
-    } else {
-        // The mark stays, so that it is not stored again; only the file does, for whoever needs the long line.
-        Some(spool.keep_output()?)
-    };
-    Ok(Ingested { session, appended, complete, kept })
+    // The mark stays, so that it is not stored again; only the file does, for whoever needs the long line.
+    Ok(Ingested { kept: Some(spool.keep_output()?), ..ingested })
+}
+
+/// Removes what is needed no more once a turn is in the store.
+async fn settle(store: &dyn SessionStore, spool: Spool, ingested: Ingested) -> Result<Ingested, IngestError> {
+    let mark = mark_of(spool.turn());
+    store.note_run(ingested.session, None).await?;
+    spool.remove()?;
+    store.remove_mark(&mark).await?;
+    Ok(ingested)
 }

@@ -1,4 +1,4 @@
-//! One turn per session at a time, across processes.
+//! One turn per session at a time, and one compaction, across processes.
 //!
 //! A lease is a lock on a small file. The system frees it when its holder dies, so nobody waits for a ghost;
 //! what the file says is only for the message to whoever comes second.
@@ -6,19 +6,21 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_core::SessionId;
 use serde::{Deserialize, Serialize};
 
+use crate::private;
 use crate::spool::{SpoolError, Spools, at};
 
 /// How long whoever takes a lease may take to say who that is.
 const A_MOMENT: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The right to run a turn in a session, as long as it is held.
+/// The right to run a turn in a session, or to compact it, as long as it is held.
 #[derive(Debug)]
 pub struct Lease {
     /// Locked as long as it is open.
@@ -56,16 +58,19 @@ pub enum Leased {
 impl Spools {
     /// Takes the right to run a turn in a session, if nobody has it. Does not wait.
     pub fn lease(&self, session: SessionId, holder: &Holder) -> Result<Leased, SpoolError> {
+        self.lease_file(&format!("{session}.lease"), holder)
+    }
+
+    /// Takes the right to compact a session, if nobody has it. Does not wait. A turn may run meanwhile: it
+    /// only adds to what is there.
+    pub fn lease_compaction(&self, session: SessionId, holder: &Holder) -> Result<Leased, SpoolError> {
+        self.lease_file(&format!("{session}.compaction"), holder)
+    }
+
+    fn lease_file(&self, name: &str, holder: &Holder) -> Result<Leased, SpoolError> {
         self.make_folder()?;
-        let path = self.folder().join(format!("{session}.lease"));
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(at(&path))?;
+        let path = self.folder().join(name);
+        let mut file = open_or_make(&path).map_err(at(&path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -96,9 +101,38 @@ fn read_holder(file: &mut File) -> io::Result<Option<Holder>> {
     }
 }
 
+/// Opens a file of ours, and makes it if it is not there.
+fn open_or_make(path: &Path) -> io::Result<File> {
+    loop {
+        let mut options = OpenOptions::new();
+        match private::open(path, options.read(true).write(true)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        match options.create_new(true).mode(0o600).open(path) {
+            // Somebody else was faster, and has made the same.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_is_not_taken_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let precious = folder.path().join("precious");
+        std::fs::write(&precious, "keep").unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        spools.make_folder().unwrap();
+        std::os::unix::fs::symlink(&precious, spools.folder().join("S1.lease")).unwrap();
+        let error = spools.lease(SessionId::new(1).unwrap(), &Holder::of_this_process("x")).unwrap_err();
+        assert!(error.to_string().contains("is no plain file"), "{error}");
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "keep");
+    }
 
     #[test]
     fn a_session_is_leased_to_one_at_a_time() {

@@ -9,30 +9,35 @@
 //!   each.
 //! - [`Driver`] performs what a turn decides; [`Watcher`] shows a run while it goes on; [`ingest`] stores it, once;
 //!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
+//! - [`compact`] lays a summary over the older part of a session.
 
+mod compact;
 mod context_commands;
 mod drive;
 mod gather;
+mod growth;
 mod ingest;
 mod lease;
 mod own_record;
+mod private;
 mod recover;
 mod slots;
 mod spool;
 mod turn;
 mod watch;
 
+pub use compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact, summarise};
 pub use context_commands::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
     run_commands,
 };
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
-pub use gather::{Briefing, Keeping, end_commands};
+pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
 pub use ingest::{IngestError, Ingested, ingest};
 pub use lease::{Holder, Lease, Leased};
 pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};
 pub use slots::Slots;
 pub use spool::{Found, Spool, SpoolError, SpooledEnding, SpooledProcess, SpooledTurn, Spools};
-pub use turn::{Effect, Input, Turn};
+pub use turn::{Effect, Input, Sent, Turn};
 pub use watch::Watcher;

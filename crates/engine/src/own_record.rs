@@ -15,6 +15,7 @@ use azureal_core::{
 };
 use azureal_process::find_marked;
 
+use crate::drive::GO_ON;
 use crate::ingest::{IngestError, Ingested};
 use crate::lease::{Holder, Leased};
 use crate::spool::Spools;
@@ -140,7 +141,10 @@ fn read(record: &OwnRecord, path: &Path) -> Result<Vec<Event>, IngestError> {
 /// Returns an event as the store keeps it: the prompt as it was typed, results cut down.
 fn as_kept(event: Event) -> Event {
     match event {
-        Event::UserMessage(message) => Event::user(strip_context(&message.content)),
+        Event::UserMessage(message) => match strip_context(&message.content) {
+            GO_ON => Event::Compacted,
+            prompt => Event::user(prompt),
+        },
         other => compact_event(other),
     }
 }

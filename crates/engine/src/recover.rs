@@ -121,10 +121,12 @@ fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
     if spool.ended().is_some() {
         return None;
     }
+    // Only one that could still write: what an agent has left running for the user is not the agent.
     let marker = Marker::new(RUN_MARKER, spool.turn().run.clone()).ok()?;
-    find_marked(&marker).into_iter().next()
+    let writes = |process: &ProcessIdentity| process.holds_open(spool.output_path()).unwrap_or(true);
+    find_marked(&marker).into_iter().find(writes)
 }
 
 fn is_empty(spool: &Spool) -> bool {
-    std::fs::metadata(spool.output_path()).is_ok_and(|metadata| metadata.len() == 0)
+    std::fs::symlink_metadata(spool.output_path()).is_ok_and(|found| found.is_file() && found.len() == 0)
 }

@@ -20,12 +20,14 @@ use azureal_core::event::Outcome;
 use azureal_process::{Excerpt, FollowError, Marker, ProcessIdentity};
 use serde::{Deserialize, Serialize};
 
+use crate::private;
 use crate::watch::Watcher;
 
 /// The folder that spools lie in.
 #[derive(Debug, Clone)]
 pub struct Spools {
     folder: PathBuf,
+    keeps_prompts: bool,
 }
 
 /// A turn as it was asked for.
@@ -35,8 +37,14 @@ pub struct SpooledTurn {
     pub run: String,
     /// The number of the session that it belongs to.
     pub session: u32,
+    /// When that session was made: in another store, another session has its number.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub session_made: String,
     /// The prompt as it was typed.
     pub prompt: String,
+    /// Whether nobody typed it: it tells an agent to go on that was stopped to compact the session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_on: bool,
     /// The agent that answers.
     pub agent: String,
     /// The model that was asked for.
@@ -178,23 +186,48 @@ const UNFINISHED: &str = "new";
 impl Spools {
     /// Uses this folder, which is made with the first spool.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        Self { folder: folder.into(), keeps_prompts: true }
+    }
+
+    /// Writes no prompt down: for turns of which nothing is to be kept.
+    #[must_use]
+    pub fn without_prompts(mut self) -> Self {
+        self.keeps_prompts = false;
+        self
     }
 
     /// Makes the spool of a new turn, and owns it.
     pub fn begin(&self, turn: SpooledTurn) -> Result<Spool, SpoolError> {
         self.make_folder()?;
         let path = |kind: &str| self.folder.join(format!("{}.{kind}", turn.run));
-        let (unfinished, header_path, output_path) = (path(UNFINISHED), path(HEADER), path(OUTPUT));
-        private_file(&output_path).map_err(at(&output_path))?;
-        let errors_path = path(ERRORS);
-        private_file(&errors_path).map_err(at(&errors_path))?;
-        let header = private_file(&unfinished).map_err(at(&unfinished))?;
+        let (header, parts) = (path(HEADER), [path(UNFINISHED), path(OUTPUT), path(ERRORS)]);
+        let begun = self.begin_with(turn, header, &parts);
+        if begun.is_err() {
+            // What has not become a spool would never be found. If it does not go either, that is no news.
+            parts.iter().for_each(|part| drop(remove(part)));
+        }
+        begun
+    }
+
+    fn begin_with(
+        &self,
+        turn: SpooledTurn,
+        header_path: PathBuf,
+        [unfinished, output_path, errors_path]: &[PathBuf; 3],
+    ) -> Result<Spool, SpoolError> {
+        private_file(output_path).map_err(at(output_path))?;
+        private_file(errors_path).map_err(at(errors_path))?;
+        let header = private_file(unfinished).map_err(at(unfinished))?;
         // Locked before it has its name: nobody can find it without an owner.
-        header.lock().map_err(at(&unfinished))?;
+        header.lock().map_err(at(unfinished))?;
+        let output_path = output_path.clone();
         let mut spool = Spool { header, header_path, output_path, turn, process: None, ended: None };
-        spool.write(&HeaderLine::Turn(spool.turn.clone()))?;
-        fs::rename(&unfinished, &spool.header_path).map_err(at(&unfinished))?;
+        let mut kept = spool.turn.clone();
+        if !self.keeps_prompts {
+            kept.prompt.clear();
+        }
+        spool.write(&HeaderLine::Turn(kept))?;
+        fs::rename(unfinished, &spool.header_path).map_err(at(unfinished))?;
         Ok(spool)
     }
 
@@ -202,7 +235,7 @@ impl Spools {
     /// cancelled. One that is stored already is left as it is.
     pub fn note_cancel(&self, turn: &SpooledTurn) -> Result<(), SpoolError> {
         let path = self.folder.join(format!("{}.{HEADER}", turn.run));
-        match OpenOptions::new().append(true).open(&path) {
+        match private::open(&path, OpenOptions::new().append(true)) {
             // One write, so that it does not fall into a line of the owner.
             Ok(mut header) => {
                 header.write_all(line_of(&HeaderLine::Cancel, &path)?.as_bytes()).map_err(at(&path))
@@ -238,7 +271,8 @@ impl Spools {
     pub(crate) fn make_folder(&self) -> Result<(), SpoolError> {
         match DirBuilder::new().mode(0o700).create(&self.folder) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(at(&self.folder)(error)),
-            Ok(()) | Err(_) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(_) => private::check_folder(&self.folder).map_err(at(&self.folder)),
         }
     }
 
@@ -249,6 +283,7 @@ impl Spools {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(at(&self.folder)(error)),
         };
+        private::check_folder(&self.folder).map_err(at(&self.folder))?;
         let mut headers = Vec::new();
         for entry in entries {
             let path = entry.map_err(at(&self.folder))?.path();
@@ -258,29 +293,29 @@ impl Spools {
             }
         }
         headers.sort();
-        headers.into_iter().filter_map(|(_, path)| self.look_at(&path).transpose()).collect()
+        // One that cannot be looked at does not hide the others.
+        let look = |(_, path): (i64, PathBuf)| self.look_at(&path).unwrap_or(Some(Found::Unreadable(path)));
+        Ok(headers.into_iter().filter_map(look).collect())
     }
 
-    fn look_at(&self, header_path: &Path) -> Result<Option<Found>, SpoolError> {
-        let mut header = match OpenOptions::new().read(true).append(true).open(header_path) {
+    fn look_at(&self, header_path: &Path) -> io::Result<Option<Found>> {
+        let mut header = match private::open(header_path, OpenOptions::new().read(true).append(true)) {
             Ok(header) => header,
             // Its owner was faster.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(at(header_path)(error)),
+            Err(error) => return Err(error),
         };
         let is_ours = match header.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => false,
-            Err(TryLockError::Error(error)) => return Err(at(header_path)(error)),
+            Err(TryLockError::Error(error)) => return Err(error),
         };
         if is_ours && !is_same(&header, header_path) {
             // The owner stored it and removed it between our two steps.
             return Ok(None);
         }
         let mut text = String::new();
-        if header.read_to_string(&mut text).is_err() {
-            return Ok(Some(Found::Unreadable(header_path.to_owned())));
-        }
+        header.read_to_string(&mut text)?;
         let (mut turn, mut process, mut ended) = (None, None, None);
         // A line that was cut by a crash is the last one, and not yet a fact.
         for line in text.lines().map_while(|line| serde_json::from_str(line).ok()) {
@@ -335,7 +370,7 @@ impl Spool {
 
     /// Opens the output for the process that is to write it.
     pub fn output(&self) -> Result<File, SpoolError> {
-        OpenOptions::new().append(true).open(&self.output_path).map_err(at(&self.output_path))
+        private::open(&self.output_path, OpenOptions::new().append(true)).map_err(at(&self.output_path))
     }
 
     fn errors_path(&self) -> PathBuf {
@@ -345,7 +380,7 @@ impl Spool {
     /// Opens what the process writes to standard error. A file like the output: it outlives us.
     pub fn errors(&self) -> Result<File, SpoolError> {
         let path = self.errors_path();
-        OpenOptions::new().read(true).append(true).open(&path).map_err(at(&path))
+        private::open(&path, OpenOptions::new().read(true).append(true)).map_err(at(&path))
     }
 
     /// Returns the beginning and the end of what was written to standard error, at most so many bytes.
@@ -430,7 +465,9 @@ mod tests {
         SpooledTurn {
             run: run.into(),
             session: 3,
+            session_made: String::new(),
             prompt: "do \"it\"\nnow".into(),
+            goes_on: false,
             agent: "claude".into(),
             model: None,
             directory: "/p".into(),
@@ -476,7 +513,7 @@ mod tests {
     #[test]
     fn a_turn_of_somebody_else_can_be_cancelled() {
         let folder = tempfile::tempdir().unwrap();
-        let spools = Spools::new(folder.path());
+        let spools = Spools::new(folder.path().join("spool"));
         let mut spool = spools.begin(turn("a")).unwrap();
         assert!(!spool.is_cancelled());
         spools.note_cancel(&turn("a")).unwrap();
@@ -504,7 +541,7 @@ mod tests {
     #[test]
     fn a_header_that_was_cut_says_what_it_can() {
         let folder = tempfile::tempdir().unwrap();
-        let spools = Spools::new(folder.path());
+        let spools = Spools::new(folder.path().join("spool"));
         let mut spool = spools.begin(turn("a")).unwrap();
         spool.note_process(SpooledProcess { pid: 7, began: "1".into() }).unwrap();
         let path = spool.header_path.clone();
@@ -529,7 +566,7 @@ mod tests {
     #[test]
     fn one_of_many_who_look_at_once_gets_an_orphan() {
         let folder = tempfile::tempdir().unwrap();
-        let spools = Spools::new(folder.path());
+        let spools = Spools::new(folder.path().join("spool"));
         for round in 0..50 {
             drop(spools.begin(turn(&round.to_string())).unwrap());
             let barrier = std::sync::Barrier::new(4);

@@ -10,6 +10,15 @@
 use azureal_core::ContextFrame;
 use azureal_core::event::Outcome;
 
+/// What an agent is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sent {
+    /// What the person typed.
+    Prompt(String),
+    /// That it is to go on: it was stopped to compact the session.
+    GoOn,
+}
+
 /// Where the turns of a session stand.
 ///
 /// Prompts that came while a turn was running wait in `staged`, in their order: none is lost to a later one.
@@ -18,10 +27,10 @@ pub enum Turn {
     /// Nothing runs.
     #[default]
     Idle,
-    /// The context of a prompt is being gathered.
+    /// The context of what is sent is being gathered.
     Gathering {
-        /// The prompt.
-        prompt: String,
+        /// What is sent.
+        sent: Sent,
         /// What comes after it.
         staged: Vec<String>,
         /// Why it is to end before it has begun.
@@ -43,11 +52,15 @@ pub enum Turn {
     Stopping {
         /// What comes after it.
         staged: Vec<String>,
+        /// Whether it goes on if nothing else comes after it.
+        goes_on: bool,
     },
     /// What the agent printed is being stored.
     Storing {
         /// What comes after it.
         staged: Vec<String>,
+        /// Whether it goes on if nothing else comes after it.
+        goes_on: bool,
     },
 }
 
@@ -60,6 +73,8 @@ pub enum Input {
     Cancel,
     /// The turn has taken longer than it may.
     TimeUp,
+    /// The session has become too long while the agent works.
+    Full,
     /// The context is there.
     Gathered(ContextFrame),
     /// The context cannot be had, and so the turn not begin.
@@ -71,7 +86,10 @@ pub enum Input {
     /// The program has ended.
     Exited,
     /// The turn is in the store.
-    Stored,
+    Stored {
+        /// Whether the agent had come to its end by itself.
+        is_done: bool,
+    },
     /// The turn is not in the store; what was printed is kept.
     NotStored(String),
 }
@@ -79,8 +97,8 @@ pub enum Input {
 /// What must now be done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Keep the prompt as it was typed, and gather its context.
-    Gather(String),
+    /// Keep what is sent as it is, and gather its context.
+    Gather(Sent),
     /// Start the agent.
     Start(ContextFrame),
     /// Stop the commands that gather, or the agent's program, and say later that this is why.
@@ -99,12 +117,12 @@ impl Turn {
     /// Moves on by one input and says what must now be done.
     pub fn step(&mut self, input: Input) -> Vec<Effect> {
         let (next, effects) = match (std::mem::take(self), input) {
-            (Self::Idle, Input::Submit(prompt)) => Self::begin(prompt, Vec::new()),
+            (Self::Idle, Input::Submit(prompt)) => Self::begin(Sent::Prompt(prompt), Vec::new()),
 
             // A new prompt replaces what runs: that is stopped and stored, then this one is sent.
-            (Self::Gathering { prompt, mut staged, stop }, Input::Submit(next)) => {
+            (Self::Gathering { sent, mut staged, stop }, Input::Submit(next)) => {
                 staged.push(next);
-                Self::stop_gathering(prompt, staged, stop, Outcome::Cancelled)
+                Self::stop_gathering(sent, staged, stop, Outcome::Cancelled)
             }
             (Self::Starting { mut staged, stop }, Input::Submit(next)) => {
                 staged.push(next);
@@ -112,34 +130,45 @@ impl Turn {
             }
             (Self::Running { mut staged }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Stopping { staged }, vec![Effect::Stop(Outcome::Cancelled)])
+                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Cancelled)])
             }
-            (Self::Stopping { mut staged }, Input::Submit(next)) => {
+            (Self::Stopping { mut staged, goes_on }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Stopping { staged }, vec![])
+                (Self::Stopping { staged, goes_on }, vec![])
             }
-            (Self::Storing { mut staged }, Input::Submit(next)) => {
+            (Self::Storing { mut staged, goes_on }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Storing { staged }, vec![])
+                (Self::Storing { staged, goes_on }, vec![])
+            }
+
+            // What came is stored; then the session is compacted, and the agent goes on by itself.
+            (Self::Running { staged }, Input::Full) => {
+                (Self::Stopping { staged, goes_on: true }, vec![Effect::Stop(Outcome::Interrupted)])
             }
 
             // A cancel also takes back what was waiting: the person wants quiet.
-            (Self::Gathering { prompt, stop, .. }, Input::Cancel) => {
-                Self::stop_gathering(prompt, Vec::new(), stop, Outcome::Cancelled)
+            (Self::Gathering { sent, stop, .. }, Input::Cancel) => {
+                Self::stop_gathering(sent, Vec::new(), stop, Outcome::Cancelled)
             }
-            (Self::Gathering { prompt, stop, .. }, Input::TimeUp) => {
-                Self::stop_gathering(prompt, Vec::new(), stop, Outcome::Timeout)
+            (Self::Gathering { sent, stop, .. }, Input::TimeUp) => {
+                Self::stop_gathering(sent, Vec::new(), stop, Outcome::Timeout)
             }
             (Self::Starting { stop, .. }, input @ (Input::Cancel | Input::TimeUp)) => {
                 (Self::Starting { staged: Vec::new(), stop: stop.or(why(&input)) }, vec![])
             }
-            (Self::Running { .. }, Input::Cancel) => {
-                (Self::Stopping { staged: Vec::new() }, vec![Effect::Stop(Outcome::Cancelled)])
+            (Self::Running { .. } | Self::Stopping { goes_on: true, .. }, Input::Cancel) => (
+                Self::Stopping { staged: Vec::new(), goes_on: false },
+                vec![Effect::Stop(Outcome::Cancelled)],
+            ),
+            (Self::Running { staged } | Self::Stopping { staged, goes_on: true }, Input::TimeUp) => {
+                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Timeout)])
             }
-            (Self::Running { staged }, Input::TimeUp) => {
-                (Self::Stopping { staged }, vec![Effect::Stop(Outcome::Timeout)])
+            (Self::Stopping { goes_on, .. }, Input::Cancel) => {
+                (Self::Stopping { staged: Vec::new(), goes_on }, vec![])
             }
-            (Self::Stopping { .. }, Input::Cancel) => (Self::Stopping { staged: Vec::new() }, vec![]),
+            (Self::Storing { goes_on: true, .. }, Input::Cancel) => {
+                (Self::Storing { staged: Vec::new(), goes_on: false }, vec![])
+            }
 
             (Self::Gathering { staged, stop: None, .. }, Input::Gathered(frame)) => {
                 (Self::Starting { staged, stop: None }, vec![Effect::Start(frame)])
@@ -149,22 +178,29 @@ impl Turn {
                 Input::Gathered(_) | Input::NotGathered(_),
             ) => {
                 let told = Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned());
-                (Self::Storing { staged }, vec![told])
+                (Self::Storing { staged, goes_on: false }, vec![told])
             }
             (Self::Gathering { staged, .. }, Input::NotGathered(why))
-            | (Self::Starting { staged, .. }, Input::NotStarted(why)) => {
-                (Self::Storing { staged }, vec![Effect::IngestUnstarted(Outcome::Failed, why)])
-            }
+            | (Self::Starting { staged, .. }, Input::NotStarted(why)) => (
+                Self::Storing { staged, goes_on: false },
+                vec![Effect::IngestUnstarted(Outcome::Failed, why)],
+            ),
             (Self::Starting { staged, stop: None }, Input::Started) => (Self::Running { staged }, vec![]),
             (Self::Starting { staged, stop: Some(stop) }, Input::Started) => {
-                (Self::Stopping { staged }, vec![Effect::Stop(stop)])
+                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(stop)])
             }
 
-            (Self::Running { staged } | Self::Stopping { staged }, Input::Exited) => {
-                (Self::Storing { staged }, vec![Effect::Ingest])
+            (Self::Running { staged }, Input::Exited) => {
+                (Self::Storing { staged, goes_on: false }, vec![Effect::Ingest])
             }
-            (Self::Storing { staged }, Input::Stored) => Self::after(staged, vec![]),
-            (Self::Storing { staged }, Input::NotStored(why)) => {
+            (Self::Stopping { staged, goes_on }, Input::Exited) => {
+                (Self::Storing { staged, goes_on }, vec![Effect::Ingest])
+            }
+            // Who was done before it could be stopped has nothing to go on with.
+            (Self::Storing { staged, goes_on }, Input::Stored { is_done }) => {
+                Self::after(staged, goes_on && !is_done)
+            }
+            (Self::Storing { staged, .. }, Input::NotStored(why)) => {
                 // The next turn would be told a history without this one, so what waits is not sent.
                 let mut effects = vec![Effect::Tell(why)];
                 effects.extend(staged.into_iter().map(|prompt| Effect::Tell(format!("not sent: {prompt}"))));
@@ -182,28 +218,28 @@ impl Turn {
         !matches!(self, Self::Idle)
     }
 
-    fn begin(prompt: String, staged: Vec<String>) -> (Self, Vec<Effect>) {
-        (Self::Gathering { prompt: prompt.clone(), staged, stop: None }, vec![Effect::Gather(prompt)])
+    fn begin(sent: Sent, staged: Vec<String>) -> (Self, Vec<Effect>) {
+        (Self::Gathering { sent: sent.clone(), staged, stop: None }, vec![Effect::Gather(sent)])
     }
 
     /// Stops what is being gathered, unless that has been said before.
     fn stop_gathering(
-        prompt: String,
+        sent: Sent,
         staged: Vec<String>,
         stop: Option<Outcome>,
         why: Outcome,
     ) -> (Self, Vec<Effect>) {
         let effects = if stop.is_none() { vec![Effect::Stop(why)] } else { vec![] };
-        (Self::Gathering { prompt, staged, stop: stop.or(Some(why)) }, effects)
+        (Self::Gathering { sent, staged, stop: stop.or(Some(why)) }, effects)
     }
 
-    /// Goes on with what waits, if anything does.
-    fn after(mut staged: Vec<String>, effects: Vec<Effect>) -> (Self, Vec<Effect>) {
-        if staged.is_empty() {
-            return (Self::Idle, effects);
+    /// Goes on with what waits, else with what was stopped for a while, if anything was.
+    fn after(mut staged: Vec<String>, goes_on: bool) -> (Self, Vec<Effect>) {
+        if !staged.is_empty() {
+            let prompt = staged.remove(0);
+            return Self::begin(Sent::Prompt(prompt), staged);
         }
-        let prompt = staged.remove(0);
-        Self::begin(prompt, staged)
+        if goes_on { Self::begin(Sent::GoOn, staged) } else { (Self::Idle, vec![]) }
     }
 }
 
@@ -230,6 +266,10 @@ mod tests {
         Input::Submit(prompt.to_owned())
     }
 
+    fn prompt(text: &str) -> Sent {
+        Sent::Prompt(text.to_owned())
+    }
+
     fn frame(prompt: &str) -> ContextFrame {
         ContextFrame::new("", "", prompt)
     }
@@ -241,13 +281,13 @@ mod tests {
             Input::Gathered(frame("a")),
             Input::Started,
             Input::Exited,
-            Input::Stored,
+            Input::Stored { is_done: false },
         ]);
         assert_eq!(turn, Turn::Idle);
         assert_eq!(
             effects,
             [
-                vec![Effect::Gather("a".into())],
+                vec![Effect::Gather(prompt("a"))],
                 vec![Effect::Start(frame("a"))],
                 vec![],
                 vec![Effect::Ingest],
@@ -265,13 +305,13 @@ mod tests {
             submit("b"),
             submit("c"),
             Input::Exited,
-            Input::Stored,
+            Input::Stored { is_done: false },
         ]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
         assert_eq!(effects[4], []);
         assert_eq!(effects[5], [Effect::Ingest]);
-        assert_eq!(effects[6], [Effect::Gather("b".into())]);
-        assert_eq!(turn, Turn::Gathering { prompt: "b".into(), staged: vec!["c".into()], stop: None });
+        assert_eq!(effects[6], [Effect::Gather(prompt("b"))]);
+        assert_eq!(turn, Turn::Gathering { sent: prompt("b"), staged: vec!["c".into()], stop: None });
     }
 
     #[test]
@@ -281,7 +321,7 @@ mod tests {
         let (turn, effects) =
             play(vec![submit("a"), Input::Gathered(frame("a")), Input::Cancel, Input::Started]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
-        assert_eq!(turn, Turn::Stopping { staged: vec![] });
+        assert_eq!(turn, Turn::Stopping { staged: vec![], goes_on: false });
     }
 
     #[test]
@@ -291,7 +331,11 @@ mod tests {
         assert_eq!(effects[1], [Effect::Stop(Outcome::Cancelled)]);
         assert_eq!(effects[2], []);
         assert!(matches!(&effects[3][..], [Effect::IngestUnstarted(Outcome::Cancelled, _)]));
-        assert_eq!(turn, Turn::Storing { staged: vec![] }, "what took too long takes back what waits");
+        assert_eq!(
+            turn,
+            Turn::Storing { staged: vec![], goes_on: false },
+            "what took too long takes back what waits"
+        );
         let (_, effects) = play(vec![submit("a"), Input::TimeUp, Input::Gathered(frame("a"))]);
         assert_eq!(effects[1], [Effect::Stop(Outcome::Timeout)]);
         assert!(matches!(&effects[2][..], [Effect::IngestUnstarted(Outcome::Timeout, _)]));
@@ -306,7 +350,7 @@ mod tests {
             submit("b"),
             Input::Cancel,
             Input::Exited,
-            Input::Stored,
+            Input::Stored { is_done: false },
         ]);
         assert_eq!(turn, Turn::Idle);
     }
@@ -320,10 +364,37 @@ mod tests {
             Input::TimeUp,
             submit("b"),
             Input::Exited,
-            Input::Stored,
+            Input::Stored { is_done: false },
         ]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Timeout)]);
-        assert!(matches!(turn, Turn::Gathering { prompt, .. } if prompt == "b"));
+        assert!(matches!(turn, Turn::Gathering { sent, .. } if sent == prompt("b")));
+    }
+
+    #[test]
+    fn a_session_that_becomes_too_long_is_stored_and_goes_on_by_itself() {
+        let until_full = [submit("a"), Input::Gathered(frame("a")), Input::Started, Input::Full];
+        let go_on = |then: &[Input]| play([&until_full[..], then].concat());
+        let (turn, effects) = go_on(&[Input::Exited, Input::Stored { is_done: false }]);
+        assert_eq!(
+            effects[3..],
+            [
+                vec![Effect::Stop(Outcome::Interrupted)],
+                vec![Effect::Ingest],
+                vec![Effect::Gather(Sent::GoOn)]
+            ]
+        );
+        assert_eq!(turn, Turn::Gathering { sent: Sent::GoOn, staged: vec![], stop: None });
+
+        // Who had come to the end anyway does not go on.
+        assert_eq!(go_on(&[Input::Exited, Input::Stored { is_done: true }]).0, Turn::Idle);
+        // The person's own words come first, and a cancel ends it.
+        let (turn, _) = go_on(&[submit("b"), Input::Exited, Input::Stored { is_done: false }]);
+        assert!(matches!(turn, Turn::Gathering { sent, .. } if sent == prompt("b")));
+        let (turn, effects) = go_on(&[Input::Cancel, Input::Exited, Input::Stored { is_done: false }]);
+        assert_eq!((turn, &effects[4][..]), (Turn::Idle, &[Effect::Stop(Outcome::Cancelled)][..]));
+        assert_eq!(go_on(&[Input::Exited, Input::Cancel, Input::Stored { is_done: false }]).0, Turn::Idle);
+        assert_eq!(go_on(&[Input::TimeUp, Input::Exited, Input::Stored { is_done: false }]).0, Turn::Idle);
+        assert_eq!(go_on(&[Input::Exited, Input::NotStored("full".into())]).0, Turn::Idle);
     }
 
     #[test]
@@ -336,7 +407,7 @@ mod tests {
             inputs.push(input);
             let (turn, effects) = play(inputs);
             assert_eq!(effects.last().unwrap()[..], [Effect::IngestUnstarted(Outcome::Failed, "why".into())]);
-            assert_eq!(turn, Turn::Storing { staged: vec![] });
+            assert_eq!(turn, Turn::Storing { staged: vec![], goes_on: false });
         }
     }
 
@@ -356,7 +427,9 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_said_and_changes_nothing() {
-        for input in [Input::Exited, Input::Cancel, Input::Stored, Input::TimeUp, Input::Started] {
+        for input in
+            [Input::Exited, Input::Cancel, Input::Stored { is_done: false }, Input::TimeUp, Input::Started]
+        {
             let mut turn = Turn::Idle;
             assert_eq!(turn.step(input.clone()), [Effect::Ignored(input)]);
             assert_eq!(turn, Turn::Idle);
@@ -372,12 +445,13 @@ mod tests {
                 submit("p"),
                 Input::Cancel,
                 Input::TimeUp,
+                Input::Full,
                 Input::Gathered(frame("p")),
                 Input::NotGathered("g".into()),
                 Input::Started,
                 Input::NotStarted("s".into()),
                 Input::Exited,
-                Input::Stored,
+                Input::Stored { is_done: false },
                 Input::NotStored("n".into()),
             ]
         };
@@ -395,7 +469,7 @@ mod tests {
                 submitted += usize::from(is_submit);
                 for effect in turn.step(input) {
                     match effect {
-                        Effect::Gather(_) => settled += 1,
+                        Effect::Gather(Sent::Prompt(_)) => settled += 1,
                         Effect::Tell(text) if text.starts_with("not sent") => settled += 1,
                         Effect::Start(_) => started += 1,
                         Effect::Ingest => ingested += 1,
@@ -413,8 +487,8 @@ mod tests {
                 Turn::Gathering { staged, .. }
                 | Turn::Starting { staged, .. }
                 | Turn::Running { staged }
-                | Turn::Stopping { staged }
-                | Turn::Storing { staged } => staged.len(),
+                | Turn::Stopping { staged, .. }
+                | Turn::Storing { staged, .. } => staged.len(),
             };
             if !cancelled {
                 assert_eq!(submitted, settled + waiting, "{turn:?}");

@@ -6,6 +6,8 @@ use azureal_core::agent::{Agent, AgentOutput, AgentParser};
 use azureal_core::{Event, agent};
 use azureal_process::{Follow, FollowError, Line, ProcessIdentity};
 
+use crate::private;
+
 /// Follows the output of a run from its beginning, at a pace of its own.
 ///
 /// It holds the file open, so what was printed can still be read when the turn is stored and the file gone.
@@ -24,6 +26,8 @@ impl Watcher {
         agent: &dyn Agent,
         process: Option<ProcessIdentity>,
     ) -> Result<Self, FollowError> {
+        private::check(output)
+            .map_err(|source| FollowError::Unreadable { path: output.to_owned(), source })?;
         Self::with_parser(output, agent.parser(), process)
     }
 

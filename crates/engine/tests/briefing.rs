@@ -85,6 +85,7 @@ impl Project {
             in_git: false,
             timeout: None,
             briefing: &self.briefing,
+            compaction: None,
         });
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()
     }
@@ -327,7 +328,9 @@ fn commands_whose_azureal_died_are_ended_by_the_next_one() {
     let turn = SpooledTurn {
         run: uuid(),
         session: project.session.number(),
+        session_made: String::new(),
         prompt: "hi".into(),
+        goes_on: false,
         agent: "offline".into(),
         model: None,
         directory: project.folder.path().to_owned(),

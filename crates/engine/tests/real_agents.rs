@@ -94,6 +94,7 @@ impl World {
             in_git: false,
             timeout: Some(Duration::from_secs(60)),
             briefing: &self.briefing,
+            compaction: None,
         };
         let (driver, controls) = Driver::new(setup);
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()

@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -18,8 +19,8 @@ use azureal_core::{
     Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, read_history,
 };
 use azureal_engine::{
-    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledTurn,
-    Spools, recover,
+    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledProcess,
+    SpooledTurn, Spools, recover,
 };
 use azureal_process::{Marker, Spawn, Stream, find_marked};
 use azureal_store::SqliteStore;
@@ -84,6 +85,7 @@ impl Project {
             in_git: false,
             timeout: None,
             briefing: &self.briefing,
+            compaction: None,
         }
     }
 
@@ -333,7 +335,9 @@ fn spooled(project: &Project, run: &str) -> SpooledTurn {
     SpooledTurn {
         run: run.into(),
         session: project.session.number(),
+        session_made: String::new(),
         prompt: "before the crash".into(),
+        goes_on: false,
         agent: "offline".into(),
         model: None,
         directory: project.folder.path().into(),
@@ -357,12 +361,7 @@ fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once()
     spawn.args = vec!["-c".into(), script.into()];
     spawn.stderr = Stream::File(spool.errors().unwrap());
     let child = spawn.start().unwrap();
-    spool
-        .note_process(azureal_engine::SpooledProcess {
-            pid: child.pid(),
-            began: child.identity().started.clone(),
-        })
-        .unwrap();
+    spool.note_process(SpooledProcess { pid: child.pid(), began: child.identity().started.clone() }).unwrap();
     assert!(matches!(&recovered(&project)[..], [Recovered::Running(..)]), "its owner lives");
     drop(spool); // azureal dies
     assert!(matches!(&recovered(&project)[..], [Recovered::Orphan(..)]), "the agent still runs");
@@ -399,7 +398,12 @@ fn a_turn_that_was_stored_and_not_removed_is_only_removed() {
     .unwrap();
     for (path, bytes) in copies {
         assert!(path.starts_with(&folder));
-        std::fs::write(path, bytes).unwrap();
+        // The output goes first, so that it may be gone already.
+        if path.extension().is_some_and(|kind| kind == "jsonl") {
+            continue;
+        }
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
     let before = project.events();
     assert!(
@@ -408,6 +412,70 @@ fn a_turn_that_was_stored_and_not_removed_is_only_removed() {
     assert_eq!(project.events(), before);
     assert_eq!(project.spool_files(), [] as [PathBuf; 0]);
     assert_eq!(block_on(project.store.mark("run:bb")).unwrap(), None);
+}
+
+#[test]
+fn what_an_agent_left_running_for_the_user_does_not_hold_its_turn_up() {
+    let project = Project::new();
+    let mut spool = project.spools.begin(spooled(&project, "dd")).unwrap();
+    let marker = Marker::new(RUN_MARKER, "dd").unwrap();
+    let mut spawn = Spawn::new("/bin/sh", project.folder.path(), spool.output().unwrap(), marker.clone());
+    let script = format!("{}; {DONE}; sleep 1000 >/dev/null 2>&1 & echo $! > pid", says("done"));
+    spawn.args = vec!["-c".into(), script.into()];
+    spawn.stderr = Stream::File(spool.errors().unwrap());
+    let child = spawn.start().unwrap();
+    let noted = SpooledProcess { pid: child.pid(), began: child.identity().started.clone() };
+    spool.note_process(noted).unwrap();
+    child.wait();
+    drop(spool);
+    assert_eq!(find_marked(&marker).len(), 1, "it is still there");
+    assert!(matches!(&recovered(&project)[..], [Recovered::Stored(..)]));
+    assert_eq!(outcomes(&project), [Outcome::Done]);
+    assert_eq!(find_marked(&marker).len(), 1, "and stays, as after any other turn");
+    azureal_process::end_marked(&marker, &azureal_process::Patience::default());
+}
+
+#[test]
+fn a_turn_does_not_go_to_another_session_of_the_same_number() {
+    let project = Project::new();
+    let turn = SpooledTurn { session_made: "2020-01-01T00:00:00Z".into(), ..spooled(&project, "ee") };
+    drop(project.spools.begin(turn).unwrap());
+    assert!(matches!(&recovered(&project)[..], [Recovered::Failed(..)]));
+    assert_eq!(project.events(), []);
+}
+
+#[test]
+fn one_spool_that_cannot_be_looked_at_does_not_hide_the_others() {
+    let project = Project::new();
+    drop(project.spools.begin(spooled(&project, "ff")).unwrap());
+    let folder = project.folder.path().join(".azureal/spool");
+    std::fs::create_dir(folder.join("bad.turn")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", folder.join("worse.turn")).unwrap();
+    let found = recovered(&project);
+    let unreadable = found.iter().filter(|found| matches!(found, Recovered::Unreadable(_))).count();
+    let stored = found.iter().filter(|found| matches!(found, Recovered::Stored(..))).count();
+    assert_eq!((unreadable, stored), (2, 1), "{found:?}");
+}
+
+#[test]
+fn a_spool_that_was_laid_there_by_others_is_not_read() {
+    let project = Project::new();
+    let mut spool = project.spools.begin(spooled(&project, "gg")).unwrap();
+    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into() }).unwrap();
+    drop(spool);
+    let folder = project.folder.path().join(".azureal/spool");
+    let secret = project.folder.path().join("secret");
+    std::fs::write(&secret, "my key\n").unwrap();
+    for (part, target) in [("gg.err", secret.as_path()), ("gg.jsonl", Path::new("/dev/zero"))] {
+        std::fs::remove_file(folder.join(part)).unwrap();
+        std::os::unix::fs::symlink(target, folder.join(part)).unwrap();
+    }
+    assert!(matches!(&recovered(&project)[..], [Recovered::Failed(..)]));
+    assert_eq!(project.events(), []);
+    // As git checks out what somebody has committed.
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let error = project.spools.find().unwrap_err().to_string();
+    assert!(error.contains("is open to others"), "{error}");
 }
 
 #[test]

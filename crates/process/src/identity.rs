@@ -1,6 +1,7 @@
 //! A process that can be recognised later.
 
 use std::fmt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,13 @@ impl ProcessIdentity {
             // Rather wait for somebody else's process than take a run for ended that still writes.
             Err(_) => to_pid(self.pid).is_some_and(|pid| test_kill_process(pid).is_ok()),
         }
+    }
+
+    /// Says whether the process holds a file open; nothing where the system does not tell.
+    pub fn holds_open(&self, file: &Path) -> Option<bool> {
+        let holds = table::holds_open(self.pid, file)?;
+        // Looked at afterwards, so that it was this one.
+        Some(holds && self.is_there())
     }
 
     /// Waits until this process has ended, at most `timeout`; says whether it has.

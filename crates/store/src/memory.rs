@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
-    Appended, Compaction, Event, ListQuery, Mark, NewMark, NewSession, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
+    Appended, Compaction, Event, ListQuery, Mark, NewMark, NewSession, PROMPT_KINDS, Page, Seq, SessionId,
+    SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
 };
 
 /// Keeps sessions in memory, gone with the process.
@@ -337,6 +337,18 @@ impl SessionStore for MemoryStore {
 
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
         Ok(self.open()?.session(id)?.read(page))
+    }
+
+    async fn read_prompts(
+        &self,
+        id: SessionId,
+        until: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let state = self.open()?;
+        let events = state.session(id)?.slice(0, index(until));
+        let prompts = events.into_iter().rev();
+        Ok(prompts.filter(|event| PROMPT_KINDS.contains(&event.kind.as_str())).take(limit).collect())
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {

@@ -141,6 +141,7 @@ fn no_statement_reads_a_whole_table() {
             }
             store.read(id, Page::last(20)).await.unwrap();
             store.read(id, Page::After(Seq(3), 20)).await.unwrap();
+            store.read_prompts(id, Seq::END, 20).await.unwrap();
             store.get(id).await.unwrap();
             store.find("name 3").await.unwrap();
             store.append(id, Turn::verbatim([Event::user("x")])).await.unwrap();

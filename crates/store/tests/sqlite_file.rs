@@ -223,6 +223,38 @@ fn upgrading_keeps_columns_that_we_do_not_know() {
 }
 
 #[test]
+fn a_file_without_the_index_of_prompts_gets_it_and_is_read_until_then() {
+    let project = Project::new();
+    let (id, last) = {
+        let store = project.store();
+        let id = new_session(&store);
+        for number in 1..=3 {
+            append(&store, id, talk(&format!("prompt {number}")));
+        }
+        wait(store.add_compaction(id, Seq(4), "the summary")).unwrap();
+        (id, wait(read_context(&store, id)).unwrap())
+    };
+    assert!(last.contains("### Prompt, event 3\nprompt 2"), "{last}");
+    let client = || rusqlite::Connection::open(project.path()).unwrap();
+    client().execute_batch("DROP INDEX idx_events_prompts").unwrap();
+    let index = |client: &rusqlite::Connection| -> bool {
+        client
+            .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'idx_events_prompts'", [], |row| {
+                row.get(0)
+            })
+            .unwrap()
+    };
+    // Somebody drops it while the store is open: slower, and the same.
+    let store = project.store();
+    assert!(index(&client()));
+    client().execute_batch("DROP INDEX idx_events_prompts").unwrap();
+    assert_eq!(wait(read_context(&store, id)).unwrap(), last);
+    drop(store);
+    assert_eq!(wait(read_context(&project.store(), id)).unwrap(), last);
+    assert!(index(&client()));
+}
+
+#[test]
 fn the_original_program_and_we_use_one_file_in_turns() {
     let project = Project::new();
     let store = project.store();

@@ -111,6 +111,7 @@ enum Operation {
     Delete(usize),
     Append(usize, Vec<NewEvent>, Tokens, Option<(String, String)>),
     Read(usize, Page),
+    ReadPrompts(usize, Seq, usize),
     List(ListQuery),
     Clear(usize),
     Fork(usize, Seq, NewSession),
@@ -177,6 +178,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (session(), vec(event(), 0..5), tokens(), proptest::option::of((mark(), text())))
             .prop_map(|(session, events, tokens, mark)| Op::Append(session, events, tokens, mark)),
         2 => (session(), page).prop_map(|(session, page)| Op::Read(session, page)),
+        2 => (session(), seq(), limit())
+            .prop_map(|(session, until, limit)| Op::ReadPrompts(session, until, limit)),
         1 => query.prop_map(Op::List),
         1 => session().prop_map(Op::Clear),
         3 => (session(), seq(), usable()).prop_map(|(session, at, new)| Op::Fork(session, at, new)),
@@ -316,6 +319,9 @@ impl Side {
                 self.say(store.append(self.id(session), turn).await)
             }
             Operation::Read(session, page) => self.say(store.read(self.id(session), page).await),
+            Operation::ReadPrompts(session, until, limit) => {
+                self.say(store.read_prompts(self.id(session), until, limit).await)
+            }
             Operation::List(query) => self.list(&query).await,
             Operation::Clear(session) => self.say(store.clear(self.id(session)).await),
             Operation::SetTokens(session, tokens) => {

@@ -32,19 +32,27 @@ pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
     if let Some(model) = &turn.model {
         args.extend(["--model".to_owned(), model.clone()]);
     }
+    let mut env = Vec::new();
     if let Some(permission) = turn.permission {
         args.extend(["--permission-mode".to_owned(), mode(permission).to_owned()]);
+        if permission == Permission::Answer {
+            args.extend(
+                ["--tools", "", "--strict-mcp-config", "--no-session-persistence"].map(str::to_owned),
+            );
+            // An answer that does not come is asked of somebody else, and not ten times more of the same model.
+            env.push(("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".to_owned()));
+        }
     }
     let stdin = message(&turn.frame);
     if stdin.len() > MAX_STDIN {
         return Err(AgentError::TooLong { agent: NAME, limit: MAX_STDIN, found: stdin.len() });
     }
-    Ok(AgentCommand { args, env: Vec::new(), stdin })
+    Ok(AgentCommand { args, env, stdin })
 }
 
 fn mode(permission: Permission) -> &'static str {
     match permission {
-        Permission::Read => "dontAsk",
+        Permission::Answer | Permission::Read => "dontAsk",
         Permission::Edit => "acceptEdits",
         Permission::All => "bypassPermissions",
     }
@@ -92,6 +100,15 @@ mod tests {
             assert_eq!(command.args.join(" "), format!("{PLAIN}{more}"));
             assert_eq!(command.env, []);
         }
+    }
+
+    #[test]
+    fn who_only_answers_has_no_tools_and_leaves_nothing() {
+        let turn = TurnRequest { permission: Some(Permission::Answer), ..TurnRequest::default() };
+        let command = build(&turn).unwrap();
+        let flags = "--permission-mode dontAsk --tools  --strict-mcp-config --no-session-persistence";
+        assert_eq!(command.args.join(" "), format!("{PLAIN} {flags}"));
+        assert_eq!(command.env, [("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".to_owned())]);
     }
 
     #[track_caller]

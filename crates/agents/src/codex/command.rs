@@ -24,13 +24,15 @@ pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
     let mut args: Vec<String> = ["exec", "--json", "-c", BOUNDED_RETRIES].map(str::to_owned).into();
     match turn.permission {
         None => {}
+        // It cannot be had without tools. In a sandbox that only reads they do no harm.
+        Some(Permission::Answer) => args.extend(["-s", "read-only", "--ephemeral"].map(str::to_owned)),
         Some(Permission::Read) => args.extend(["-s".to_owned(), "read-only".to_owned()]),
         Some(Permission::Edit) => args.extend(["-s".to_owned(), "workspace-write".to_owned()]),
         Some(Permission::All) => args.push("--dangerously-bypass-approvals-and-sandbox".to_owned()),
     }
     if !turn.in_git {
         // What it does there cannot be undone with git.
-        if turn.permission != Some(Permission::Read) {
+        if !matches!(turn.permission, Some(Permission::Answer | Permission::Read)) {
             return Err(AgentError::NeedsGit { agent: NAME });
         }
         args.push("--skip-git-repo-check".to_owned());
@@ -96,6 +98,12 @@ mod tests {
                 false,
                 None,
                 Ok("exec --json BOUNDED -s read-only --skip-git-repo-check -"),
+            ),
+            (
+                Some(Permission::Answer),
+                false,
+                None,
+                Ok("exec --json BOUNDED -s read-only --ephemeral --skip-git-repo-check -"),
             ),
             (None, false, None, needs_git.clone()),
             (Some(Permission::Edit), false, None, needs_git.clone()),

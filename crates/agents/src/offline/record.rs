@@ -39,9 +39,7 @@ impl<'a> Record<'a> {
     pub(super) fn changed(&self) -> Vec<&'a str> {
         let mut files = Vec::new();
         for (tool, about) in &self.done {
-            let changes = matches!(Tool::named(tool), Tool::Write | Tool::Edit)
-                || matches!(*tool, "NotebookEdit" | crate::calls::DELETE);
-            if changes && !about.is_empty() && !files.contains(about) {
+            if Tool::changes_files(tool) && !about.is_empty() && !files.contains(about) {
                 files.push(*about);
             }
         }
@@ -52,6 +50,13 @@ impl<'a> Record<'a> {
         match heading.split_once(": ").unwrap_or((heading, "")) {
             ("System message", _) => self.system = Some(body),
             ("Summary of what happened before", _) => self.summary = Some(body),
+            ("What the user asked in that part, newest first", _) => {
+                let body = body.trim_end_matches("[earlier prompts are left out]");
+                let prompts = body.split("### Prompt, event ").filter_map(|part| part.split_once('\n'));
+                let mut prompts: Vec<&str> = prompts.map(|(_, prompt)| prompt.trim()).collect();
+                prompts.reverse();
+                self.asked.append(&mut prompts);
+            }
             ("User", _) => self.asked.push(body),
             ("Assistant", _) => self.answered.push(body),
             ("Tool call", call) => self.done.push(call.split_once(' ').unwrap_or((call, ""))),
@@ -65,9 +70,10 @@ impl<'a> Record<'a> {
 }
 
 /// The headings of a context.
-const HEADINGS: [&str; 11] = [
+const HEADINGS: [&str; 12] = [
     "System message",
     "Summary of what happened before",
+    "What the user asked in that part, newest first",
     "User",
     "Assistant",
     "System",
@@ -112,7 +118,7 @@ fn is_heading(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::{ContextFrame, Event, build_context};
+    use azureal_core::{Carried, ContextBuilder, ContextFrame, Event, build_context};
 
     use super::*;
 
@@ -153,6 +159,17 @@ mod tests {
         );
         assert!(record.system.unwrap().starts_with("Be kind."));
         assert_eq!(record.changed(), ["src/a.rs", "old.rs"]);
+    }
+
+    #[test]
+    fn what_was_asked_in_the_summarised_part_is_read_back_in_its_order() {
+        let mut context = ContextBuilder::new(None, Some("They met."));
+        let earlier = "### Prompt, event 7\nlater\nin two lines\n\n### Prompt, event 1\nfirst\n\n[earlier prompts are left out]";
+        context.carry(&Carried { earlier: earlier.into(), current: Some("now".into()) });
+        let frame = ContextFrame::new(context.as_str(), "", "And?").into_text();
+        let record = Record::read(&frame);
+        assert_eq!(record.summary, Some("They met."));
+        assert_eq!(record.asked, ["first", "later\nin two lines", "now"]);
     }
 
     #[test]

@@ -3,14 +3,14 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use azureal_core::{ContextCommand, visible_line};
+use azureal_core::{ContextCommand, Threshold, visible_line};
 use azureal_store::sqlite::make_folder_of;
 use serde::Serialize;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
 use crate::config::trust::note_ignored;
-use crate::config::{AZUFIG, Config, ConfigFile, Found, Threshold, Variable, describe, terms};
+use crate::config::{AZUFIG, Config, ConfigFile, Found, Variable, describe, terms};
 use crate::failure::Failure;
 use crate::output::{Output, shown, warn};
 use crate::project::Project;
@@ -166,7 +166,7 @@ impl Setting {
 
 fn threshold_value(threshold: &Threshold) -> Value {
     match threshold {
-        Threshold::Characters(count) => json!({ "characters": count }),
+        Threshold::Chars(count) => json!({ "characters": count }),
         Threshold::Tokens(count) => json!({ "tokens": count }),
     }
 }

@@ -5,19 +5,18 @@ use serde_json::json;
 
 use super::SessionArg;
 use crate::failure::Failure;
+use crate::meter::{self, Meter};
 use crate::output::Output;
 use crate::place::Place;
 use crate::resolve::{called, resolve};
 
-/// How many characters of context are too many.
-const THRESHOLD: u64 = 400_000;
-
 /// Show exactly what the next agent would be told of a session
 ///
-/// The system message if there is one, the newest summary, and everything after it, in the tags that it
-/// would be sent in. Where output is not a terminal, it is exact to the byte.
+/// The system message if there is one, the newest summary with what you asked in the part that it covers, and
+/// everything after it, in the tags that it would be sent in. Where output is not a terminal, it is exact to
+/// the byte.
 ///
-/// The number of tokens is an estimate: a quarter of the number of characters.
+/// The number of tokens is an estimate: a quarter of the number of characters. `azureal tokens` counts them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -37,42 +36,26 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     let compaction = place.store.compactions(record.id).await?.pop();
     let after = compaction.map(|compaction| compaction.after_seq.0);
     let text = wrap_context(&read_context(&*place.store, record.id).await?);
-    let stats = Stats::of(&text);
+    let Meter { chars, tokens, threshold, percent } = Meter::of(&text, meter::threshold(&place.project));
     if out.is_json() {
         return out.json(&json!({
             "text": text,
-            "chars": stats.chars,
-            "tokens": stats.tokens,
-            "threshold": THRESHOLD,
-            "percent": stats.percent,
+            "chars": chars,
+            "tokens": tokens,
+            "threshold": threshold,
+            "percent": percent,
             "compaction": after.map(|after| json!({ "after_seq": after })),
         }));
     }
     if args.stats {
-        let Stats { chars, tokens, percent } = stats;
         out.line(&format!("session     {}", called(&record)))?;
         out.line(&format!("characters  {chars}"))?;
         out.line(&format!("tokens      {tokens} (estimate)"))?;
-        out.line(&format!("threshold   {THRESHOLD} characters, {percent} % used"))?;
+        out.line(&format!("threshold   {threshold} characters, {percent} % used"))?;
         return out.line(&match after {
             Some(after) => format!("summary     of the events up to {after}"),
             None => "summary     none".to_owned(),
         });
     }
     if out.is_terminal() { out.line(&visible(&text)) } else { Ok(out.write_all(text.as_bytes())?) }
-}
-
-/// How large a context is.
-struct Stats {
-    chars: u64,
-    /// An estimate: models count differently, and a count that is exact for one is wrong for the next.
-    tokens: u64,
-    percent: u64,
-}
-
-impl Stats {
-    fn of(text: &str) -> Self {
-        let chars = text.chars().count() as u64;
-        Self { chars, tokens: chars.div_ceil(4), percent: chars.saturating_mul(100) / THRESHOLD }
-    }
 }

@@ -151,6 +151,7 @@ impl Tour<'_> {
             prompt,
             permission: None,
             timeout: None,
+            compaction: None,
             briefing: &Briefing::default(),
             keep: Keep::Session,
         };

@@ -1,8 +1,11 @@
-use azureal_core::{ListQuery, SessionId, SessionRecord, visible_line};
+use std::collections::HashMap;
+
+use azureal_core::{ListQuery, SessionId, SessionRecord, read_context, visible_line, wrap_context};
 use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::failure::Failure;
+use crate::meter::{self, Meter};
 use crate::output::{Output, Paint, tell, to_json};
 use crate::place::Place;
 use crate::resolve::has_name;
@@ -35,6 +38,9 @@ pub(crate) struct Args {
     /// List at most N sessions
     #[arg(short = 'n', long = "limit", value_name = "N")]
     limit: Option<usize>,
+    /// Show how full the context of each session is, in percent of what it is compacted at
+    #[arg(long)]
+    context: bool,
 }
 
 pub(crate) async fn run(
@@ -49,19 +55,34 @@ pub(crate) async fn run(
     };
     let query = ListQuery { worktree: (!args.all).then(|| place.project.worktree_filter()), limit };
     let records = place.store.list(&query).await?;
+    let meters = if args.context { measure(place, &records).await? } else { HashMap::new() };
     if out.is_json() {
-        return write_json(&records, running, out);
+        return write_json(&records, running, &meters, out);
     }
     if records.is_empty() {
         return tell_why_empty(place, limit).await;
     }
-    let table = Table::of(&records, running, args.all, Timestamp::now(), out.width());
+    let table = Table::of(&records, running, &meters, args.all, Timestamp::now(), out.width());
     out.text(&table.render(out.paint()))?;
     if args.limit.is_none() && Some(records.len()) == limit {
         out.flush()?;
         tell("there may be more; `-n` says how many to list");
     }
     Ok(())
+}
+
+/// How full the contexts of sessions are.
+type Meters = HashMap<SessionId, Meter>;
+
+/// Builds the context of each session, which is why it is done only when it is asked for.
+async fn measure(place: &Place, records: &[SessionRecord]) -> Result<Meters, Failure> {
+    let mut meters = Meters::new();
+    let threshold = meter::threshold(&place.project);
+    for record in records {
+        let context = wrap_context(&read_context(&*place.store, record.id).await?);
+        meters.insert(record.id, Meter::of(&context, threshold));
+    }
+    Ok(meters)
 }
 
 /// Says what can be done about an empty list.
@@ -79,11 +100,17 @@ async fn tell_why_empty(place: &Place, limit: Option<usize>) -> Result<(), Failu
 }
 
 /// Writes an array, one session to a line.
-fn write_json(records: &[SessionRecord], running: &[SessionId], out: &mut Output) -> Result<(), Failure> {
+fn write_json(
+    records: &[SessionRecord],
+    running: &[SessionId],
+    meters: &Meters,
+    out: &mut Output,
+) -> Result<(), Failure> {
     out.text("[")?;
     for (index, record) in records.iter().enumerate() {
         out.text(if index == 0 { "\n" } else { ",\n" })?;
-        out.text(&to_json(&SessionLine::live(record, running.contains(&record.id)))?)?;
+        let meter = meters.get(&record.id).copied();
+        out.text(&to_json(&SessionLine::live(record, running.contains(&record.id), meter))?)?;
     }
     out.line(if records.is_empty() { "]" } else { "\n]" })
 }
@@ -111,6 +138,7 @@ impl Table {
     fn of(
         records: &[SessionRecord],
         running: &[SessionId],
+        meters: &Meters,
         all_worktrees: bool,
         now: Timestamp,
         width: Option<usize>,
@@ -142,6 +170,9 @@ impl Table {
             {
                 0 => String::new(),
                 tokens => count(tokens),
+            }),
+            column("CONTEXT", Align::Right, &|record| {
+                meters.get(&record.id).map_or_else(String::new, |meter| format!("{} %", meter.percent))
             }),
             column("COST", Align::Right, &|record| cost(record.cost_usd)),
             column("PREVIEW", Align::Left, &|record| one_line(record.counts.preview_text())),
@@ -286,7 +317,8 @@ mod tests {
         second.completed = Some(false);
         second.counts.preview = Some("hello".into());
         let records = [first, second];
-        let table = |width| Table::of(&records, &[], false, now(), width).render(Paint::PLAIN);
+        let table =
+            |width| Table::of(&records, &[], &Meters::new(), false, now(), width).render(Paint::PLAIN);
         insta::assert_snapshot!(table(None), @r"
                 NAME            AGENT   AGE  MSGS  TOKENS   COST  PREVIEW
         S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  $0.13  修复登录页面的错误 and then some more of it

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod cancel;
+pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod context;
@@ -16,6 +17,7 @@ pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod tokens;
 pub(crate) mod trust;
 
 /// How a session is named on the command line.

@@ -4,7 +4,7 @@ use azureal_core::agent::Permission;
 use azureal_core::{
     Beginning, ListQuery, NewSession, SessionId, SessionRecord, read_beginning, visible_line,
 };
-use azureal_engine::{Holder, Lease, Leased, Recovered, Spools};
+use azureal_engine::{AutoCompaction, Holder, Lease, Leased, Recovered, Spools, Summariser};
 use futures_executor::block_on;
 use serde_json::json;
 
@@ -19,6 +19,7 @@ use crate::prompt;
 use crate::recovery::warn_of_lost;
 use crate::resolve::{called, resolve};
 use crate::turn::{Ask, Keep, take_turn};
+use crate::writers::{PATIENCE, Writer, writers};
 
 /// Send a prompt to an agent, and keep what it says and does
 ///
@@ -31,7 +32,8 @@ use crate::turn::{Ask, Keep, take_turn};
 ///
 /// The agent's text and tool calls go to standard output, everything else to standard error. With `--json`, one
 /// line says session, agent and model, then comes one event per line as it happens, `{"kind","data"}`, text as it
-/// is being written as `{"delta":"…"}`, and last, when the turn is stored, `Complete` with `first_seq` and `seq`.
+/// is being written as `{"delta":"…"}`, and last, when the turn is stored, `Complete` with `first_seq`,
+/// `seq` and `context`, which says how full the session is. One that becomes too full is compacted by itself.
 ///
 /// Context commands tell the agent what the project looks like: those that are configured, then those of `--exec`, all
 /// run at the same time in the top folder of the worktree. They are static unless configured as `dynamic`.
@@ -161,6 +163,17 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         beginning => (Keep::Session, settings.briefing(beginning)?),
     };
     introduce(session, known.as_ref(), keep, &choice, out)?;
+    let mut writers = writers(None, Some(choice.agent.name()))?;
+    // Who answers also writes, with the model that answers.
+    if let Some(first) = writers.first_mut().filter(|first| first.agent.name() == choice.agent.name()) {
+        first.model.clone_from(&choice.model);
+    }
+    let summarisers: Vec<Summariser<'_>> = writers.iter().map(Writer::summariser).collect();
+    let compaction = AutoCompaction {
+        threshold: config.compaction_threshold(),
+        summarisers: &summarisers,
+        timeout: PATIENCE,
+    };
     let ask = Ask {
         session,
         choice: &choice,
@@ -168,6 +181,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         permission: args.permission.map(Permission::from),
         timeout: args.timeout,
         briefing: &briefing,
+        compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,
     };
     take_turn(place, &spools, &interrupts, &ask, out)?;

@@ -1,4 +1,5 @@
-use azureal_core::{SessionRecord, visible_line};
+use azureal_core::{Digest, SessionRecord, visible, visible_line};
+use serde_json::json;
 
 use super::SessionArg;
 use crate::event_line::EventLine;
@@ -21,6 +22,7 @@ use crate::transcript::{Text, Transcript, duration};
 Examples:
   azureal show S3
   azureal show fix-login --last 20
+  azureal show S3 --digest
   azureal show S3 --json | jq -r 'select(.kind == \"UserMessage\") | .data.content'")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -31,10 +33,18 @@ pub(crate) struct Args {
     /// Print text as it is, escape sequences included
     #[arg(long, conflicts_with = "json")]
     raw: bool,
+    /// Show what it comes to instead: goals, decisions, files, commands, open errors, where it stands
+    ///
+    /// Gathered from the events without any model, in at most 4 000 characters.
+    #[arg(long, conflicts_with_all = ["last", "raw"])]
+    digest: bool,
 }
 
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
     let record = resolve(&*place.store, &args.session.session).await?;
+    if args.digest {
+        return show_digest(&record, place, out).await;
+    }
     let range = args.last.map_or(Range::All, Range::Last);
     let mut damaged = Damaged::default();
     let text = if args.raw { Text::Raw } else { Text::Visible };
@@ -66,6 +76,21 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     .await?;
     damaged.report(record.id);
     Ok(())
+}
+
+async fn show_digest(record: &SessionRecord, place: &Place, out: &mut Output) -> Result<(), Failure> {
+    let mut digest = Digest::default();
+    each_page(&*place.store, record.id, Range::All, |page| {
+        page.iter().filter_map(|stored| stored.event().ok()).for_each(|event| digest.push(&event));
+        Ok::<(), Failure>(())
+    })
+    .await?;
+    let text = digest.finish();
+    if out.is_json() {
+        return out.json(&json!({"session": record.id.to_string(), "digest": text}));
+    }
+    out.text(&header(record, out))?;
+    if text.is_empty() { Ok(()) } else { out.line(&visible(&text)) }
 }
 
 /// Says which session this is, in one line and a blank one.

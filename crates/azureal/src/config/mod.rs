@@ -17,11 +17,11 @@ pub(crate) mod trust;
 
 use std::path::{Path, PathBuf};
 
-use azureal_core::ContextCommand;
+use azureal_core::{ContextCommand, Threshold};
 
 pub(crate) use self::describe::{describe, terms};
 pub(crate) use self::file::ConfigFile;
-pub(crate) use self::settings::{Threshold, Variable};
+pub(crate) use self::settings::Variable;
 pub(crate) use self::surroundings::Surroundings;
 
 use self::file::{Format, Owner};
@@ -407,7 +407,7 @@ mod tests {
         let config = folders.read("p", &[]);
         assert_eq!(names(&config), ["home"]);
         assert_eq!((config.agent(), config.model(), config.default_system_message()), (None, None, None));
-        assert_eq!(config.compaction_threshold(), Threshold::Characters(400_000));
+        assert_eq!(config.compaction_threshold(), Threshold::Chars(400_000));
         assert_eq!(config.fill_in("{{ A }}", &[]).unwrap_err().kind(), "variable");
     }
 

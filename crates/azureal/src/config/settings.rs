@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use azureal_agents::registry;
-use azureal_core::{ContextCommand, OnFailure};
+use azureal_core::{ContextCommand, OnFailure, Threshold};
 
 use super::node::{Entry, Node, Place, Problem, Value};
 use crate::failure::quoted;
@@ -34,28 +34,6 @@ pub(super) struct Settings {
 pub(super) struct Located<T> {
     pub(super) value: T,
     pub(super) line: usize,
-}
-
-/// How much may have been said since the last compaction before there is another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Threshold {
-    Characters(u64),
-    Tokens(u64),
-}
-
-impl Default for Threshold {
-    fn default() -> Self {
-        Self::Characters(400_000)
-    }
-}
-
-impl fmt::Display for Threshold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Characters(count) => write!(f, "{count} characters"),
-            Self::Tokens(count) => write!(f, "{count} tokens"),
-        }
-    }
 }
 
 /// What a variable is declared as.
@@ -188,7 +166,7 @@ fn threshold(node: &Node) -> Result<Option<Located<Threshold>>, Problem> {
     let mut found: Option<Located<Threshold>> = None;
     for Entry { key, place, node } in node.table("compaction")? {
         let kind = match key.as_str() {
-            "threshold_characters" => Threshold::Characters,
+            "threshold_characters" => Threshold::Chars,
             "threshold_tokens" => Threshold::Tokens,
             _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
         };

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 18] = [
     "run",
     "list",
     "show",
     "context",
+    "compact",
+    "tokens",
     "rename",
     "rm",
     "fork",

@@ -5,8 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use azureal_core::SUMMARY_PROMPT;
 use azureal_process::{Marker, find_marked};
-use azureal_testkit::model_server::{Answer, Gate, ModelServer, Place};
+use azureal_testkit::model_server::{Answer, Gate, ModelServer, Place, Request};
 use azureal_testkit::real_agents::{AgentHome, Agents};
 use serde_json::{Value, json};
 
@@ -332,4 +333,68 @@ fn eight_turns_of_claude_at_once_keep_apart() {
     found.sort();
     assert_eq!(found, prompts);
     assert_eq!(server.request_count(), 8);
+}
+
+/// A model that works at length, writes a summary when it is asked for one, and ends when it is told to go on.
+fn long_worker(request: &Request) -> Answer {
+    let said = request.user_texts().join("\n");
+    let is_claude = request.tools().contains(&"Bash") || said.contains(SUMMARY_PROMPT);
+    match () {
+        () if said.contains(SUMMARY_PROMPT) => Answer::from("The first steps are done; the last is left."),
+        () if said.contains("Go on with the work") => Answer::from("The last step is done."),
+        () => {
+            let step = format!("Step {}. {}", request.tool_results().len(), "I think about it. ".repeat(60));
+            let (tool, input) = match is_claude {
+                true => ("Bash", json!({"command": "echo step", "description": "work"})),
+                false => ("exec_command", json!({"cmd": "echo step"})),
+            };
+            Answer::new().text(&step).tool(tool, input)
+        }
+    }
+}
+
+#[test]
+fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itself() {
+    for agent in ["claude", "codex"] {
+        let server = ModelServer::answering(long_worker);
+        let Some(real) = Real::new(&server) else { return };
+        // The user's own configuration needs no trust.
+        let config = real.home.home().join(".config/azureal/azufig.toml");
+        fs::create_dir_all(config.parent().unwrap()).unwrap();
+        fs::write(&config, "[compaction]\nthreshold_characters = 6000\n").unwrap();
+
+        // Codex acts only where there is a repository.
+        let git = real.home.project().join(".git");
+        fs::create_dir_all(git.join("refs")).unwrap();
+        fs::create_dir_all(git.join("objects")).unwrap();
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let arguments = ["run", "-s", "work", "-a", agent, "--permission", "all", "Do all the steps"];
+        let ran = real.run(&arguments);
+        assert_eq!(ran.code, 0, "{agent}: {ran}");
+        assert!(ran.stdout.ends_with("The last step is done.\n"), "{agent}: {ran}");
+        assert!(ran.stderr.contains(&format!("summary by {agent}")), "{agent}: {ran}");
+        assert!(ran.stderr.trim_end().ends_with("% full"), "{agent}: {ran}");
+
+        let told: Vec<String> =
+            server.requests().iter().map(|request| request.user_texts().join("\n")).collect();
+        let is_summary = |text: &String| text.contains(SUMMARY_PROMPT);
+        let goes_on = |text: &String| text.contains("Go on with the work");
+        let asked = told.iter().position(is_summary).unwrap();
+        assert!(
+            told[..asked].iter().all(|text| text.contains("Do all the steps") && !goes_on(text)),
+            "{agent}"
+        );
+        assert_eq!(told.iter().filter(|text| is_summary(text)).count(), 1, "{agent}");
+        assert_eq!(told.len(), asked + 2, "{agent}: the summary, then the one that goes on");
+        let last = told.last().unwrap();
+        assert!(goes_on(last) && last.contains("The first steps are done"), "{agent}: {last}");
+        assert!(last.contains("Do all the steps") && last.contains("I think about it."), "{agent}: {last}");
+
+        let events = real.events();
+        let prompts: Vec<&Value> = events.iter().filter(|event| event["kind"] == "UserMessage").collect();
+        assert_eq!(prompts.len(), 1, "{agent}: nobody else said anything");
+        let shown = real.run(&["show", "work"]).stdout;
+        assert!(!shown.contains("Go on with the work"), "{agent}: {shown}");
+        assert_eq!(events.last().unwrap()["data"]["outcome"], "done", "{agent}");
+    }
 }

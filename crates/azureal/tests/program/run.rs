@@ -213,6 +213,8 @@ fn programs_get_every_event_as_it_happens() {
     assert_eq!(deltas, "I will run a command.Finished streaming.");
     let last = lines.last().unwrap();
     assert_eq!((&last["kind"], &last["first_seq"], &last["seq"]), (&json!("Complete"), &json!(1), &json!(8)));
+    let context = world.run(&["context", "S1", "--json"]).json();
+    assert_eq!((&last["context"]["chars"], &last["context"]["percent"]), (&context["chars"], &json!(0)));
     let live: Vec<_> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
     assert_eq!(live, kinds(&world, "S1"), "what was shown is what is stored");
 }

@@ -1,6 +1,7 @@
 //! The processes of Linux, as `/proc` shows them.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::{fs, io, iter};
@@ -31,6 +32,14 @@ pub(crate) fn look(pid: u32) -> io::Result<Option<Entry>> {
 /// Returns all processes that can be seen.
 pub(crate) fn all() -> Vec<Entry> {
     pids().filter_map(|pid| look(pid).ok().flatten()).collect()
+}
+
+/// Says whether a process has a file open; nothing if that may not be looked at.
+pub(crate) fn holds_open(pid: u32, file: &Path) -> Option<bool> {
+    let wanted = fs::metadata(file).ok()?;
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let is_it = |found: fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
+    Some(open.filter_map(|entry| fs::metadata(entry.ok()?.path()).ok()).any(is_it))
 }
 
 /// Returns the processes that run with `marker` in their environment, without this one.

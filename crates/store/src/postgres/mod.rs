@@ -2,7 +2,7 @@
 //!
 //! `docs/postgres.md` describes the tables and how to operate them. Every change is one call of a function in the
 //! database: one round trip and one transaction. The functions are part of the schema, in `schema/`
-//! (`docs/decisions/0004-postgres-functions.md` says why). Here is what calls them.
+//! (`docs/decisions/0005-postgres-functions.md` says why). Here is what calls them.
 
 mod address;
 mod connection;
@@ -29,7 +29,7 @@ pub use address::{AddressError, PostgresAddress};
 use connection::{Call, Connections};
 use error::Fault;
 use text::escaped;
-use values::{page_sql, texts_of, with_session, with_turn};
+use values::{PROMPTS, page_sql, texts_of, with_session, with_turn};
 
 use crate::timestamp::now;
 
@@ -168,8 +168,19 @@ impl PostgresStore {
             Page::After(after, limit) => (after, limit),
             Page::Before(before, limit) => (before, limit),
         };
+        self.events(id, page_sql(page), bound, limit).await
+    }
+
+    /// Reads the events that a statement of [`values`] finds.
+    async fn events(
+        &self,
+        id: SessionId,
+        sql: &str,
+        bound: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
         let call = self
-            .call(page_sql(page))
+            .call(sql)
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, rows::integer(bound))
             .with(Type::INT8, i64::try_from(limit).unwrap_or(i64::MAX))
@@ -344,6 +355,15 @@ impl SessionStore for PostgresStore {
 
     async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
         self.read_page(id, page).await
+    }
+
+    async fn read_prompts(
+        &self,
+        id: SessionId,
+        until: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        self.events(id, PROMPTS, until, limit).await
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {

@@ -36,6 +36,18 @@ pub(super) fn page_sql(page: Page) -> &'static str {
     }
 }
 
+/// The statement that reads the events up to a place that can hold a prompt, the newest first, in the way of
+/// [`page_sql`].
+pub(super) const PROMPTS: &str =
+    "SELECT page.seq, page.kind, page.json FROM @schema@.sessions LEFT JOIN LATERAL (
+   SELECT * FROM (
+     SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq DESC) - octet_length(json) AS before
+     FROM @schema@.events
+     WHERE project = $1 AND session = $2 AND seq <= $3 AND kind IN ('UserMessage', 'Message')
+     ORDER BY seq DESC LIMIT $4
+   ) AS sized WHERE before <= $5
+ ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq DESC";
+
 /// Returns the texts of a turn's events, each written once; refuses what could not be stored, or not be sent.
 pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreError> {
     let texts: Vec<String> = turn.events.iter().map(|new| new.json().into_owned()).collect();
@@ -84,4 +96,17 @@ pub(super) fn with_session(call: Call, new: &NewSession) -> Call {
     call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
         .with(Type::TEXT, escaped(&new.worktree).into_owned())
         .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::PROMPT_KINDS;
+
+    #[test]
+    fn the_kinds_of_prompts_are_those_of_the_index() {
+        let kinds = PROMPT_KINDS.map(|kind| format!("'{kind}'")).join(", ");
+        let condition = format!("kind IN ({kinds})");
+        assert!(super::PROMPTS.contains(&condition));
+        assert!(include_str!("schema/0001.sql").contains(&condition));
+    }
 }

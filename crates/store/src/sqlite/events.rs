@@ -131,7 +131,6 @@ pub(super) fn read(
     id: SessionId,
     page: Page,
 ) -> Result<Vec<StoredEvent>, Fault> {
-    let session = i64::from(id.number());
     let (sql, bound, limit) = match page {
         Page::After(after, limit) => (
             "SELECT seq, kind, data FROM events WHERE session_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
@@ -144,6 +143,37 @@ pub(super) fn read(
             limit,
         ),
     };
+    let mut events = select(connection, codec, sql, id, bound, limit)?;
+    if matches!(page, Page::Before(..)) {
+        events.reverse();
+    }
+    Ok(events)
+}
+
+/// Reads prompts backwards. A partial index holds exactly these; the condition must be its own to the letter.
+const PROMPTS: &str = "SELECT seq, kind, data FROM events
+    WHERE session_id = ?1 AND seq <= ?2 AND kind IN ('UserMessage', 'Message') ORDER BY seq DESC LIMIT ?3";
+
+pub(super) fn read_prompts(
+    connection: &Connection,
+    codec: &mut Codec,
+    id: SessionId,
+    until: Seq,
+    limit: usize,
+) -> Result<Vec<StoredEvent>, Fault> {
+    select(connection, codec, PROMPTS, id, until, limit)
+}
+
+/// Reads the rows of a statement that takes session, place and limit.
+fn select(
+    connection: &Connection,
+    codec: &mut Codec,
+    sql: &str,
+    id: SessionId,
+    bound: Seq,
+    limit: usize,
+) -> Result<Vec<StoredEvent>, Fault> {
+    let session = i64::from(id.number());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     // Unpacked where they lie, without a copy. Nobody can commit meanwhile, so pages are small.
     let mut statement = connection.prepare_cached(sql)?;
@@ -164,9 +194,6 @@ pub(super) fn read(
     }
     if events.is_empty() && !sessions::exists(connection, session)? {
         return Err(StoreError::NoSuchSession(id).into());
-    }
-    if matches!(page, Page::Before(..)) {
-        events.reverse();
     }
     Ok(events)
 }
@@ -231,4 +258,20 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
         .execute("UPDATE sessions SET last_event = NULL, completed = NULL WHERE id = ?1", [session])?;
     transaction.commit()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_found_by_their_index_alone() {
+        let connection = Connection::open_in_memory().unwrap();
+        super::super::schema::create(&connection).unwrap();
+        let plan: String = connection
+            .query_row(&format!("EXPLAIN QUERY PLAN {PROMPTS}"), params![1, 1, 1], |row| row.get(3))
+            .unwrap();
+        assert!(plan.contains("idx_events_prompts (session_id=? AND seq<?)"), "{plan}");
+        assert_eq!(azureal_core::PROMPT_KINDS, ["UserMessage", "Message"], "the kinds of the index");
+    }
 }

@@ -220,6 +220,16 @@ impl SessionStore for SqliteStore {
         self.look_at(id, move |open, codec| events::read(&open.connection, codec, id, page)).await
     }
 
+    async fn read_prompts(
+        &self,
+        id: SessionId,
+        until: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        self.look_at(id, move |open, codec| events::read_prompts(&open.connection, codec, id, until, limit))
+            .await
+    }
+
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
         self.change(id, move |open, codec| events::clear(&mut open.connection, codec, id)).await
     }

@@ -76,11 +76,20 @@ CREATE TABLE IF NOT EXISTS meta (
 );
 ";
 
+/// The indexes that we add.
+///
+/// That of prompts holds one entry per turn and not one per event:
+/// `docs/decisions/0004-prompts-beside-the-summary.md`.
 const OUR_INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS idx_sessions_active ON sessions(active);
 CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
 CREATE INDEX IF NOT EXISTS idx_sessions_run ON sessions(last_claude_uuid) WHERE last_claude_uuid <> '';
+CREATE INDEX IF NOT EXISTS idx_events_prompts ON events(session_id, seq) WHERE kind IN ('UserMessage', 'Message');
 ";
+
+/// Cannot be prepared where the index is missing.
+const NAMES_PROMPTS_INDEX: &str =
+    "SELECT seq FROM events INDEXED BY idx_events_prompts WHERE kind IN ('UserMessage', 'Message')";
 
 /// Makes the tables in a new file.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
@@ -138,10 +147,14 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     let place = || path.display().to_string();
     let sqlite = |error| error::from_sqlite(path, error);
     // Preparing a statement is the quickest way to ask whether all that it names is there.
-    let has_all =
-        [ALL_COLUMNS.as_str(), "SELECT seq, kind, data FROM events", "SELECT summary FROM compactions"]
-            .iter()
-            .all(|sql| connection.prepare(sql).is_ok());
+    let has_all = [
+        ALL_COLUMNS.as_str(),
+        "SELECT seq, kind, data FROM events",
+        "SELECT summary FROM compactions",
+        NAMES_PROMPTS_INDEX,
+    ]
+    .iter()
+    .all(|sql| connection.prepare(sql).is_ok());
     if !has_all && !has_our_tables(connection).map_err(sqlite)? {
         let why = "it is an SQLite file of another kind".to_owned();
         return Err(StoreError::NotAStore { place: place(), why });

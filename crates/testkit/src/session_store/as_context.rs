@@ -1,6 +1,10 @@
 //! A session of the store as a conversation: what [`SessionContext`] and the store promise together.
 
-use azureal_core::{Block, ContextStore, Message, Role, SessionContext, Tokens, build_context, read_context};
+use azureal_core::event::MessageEvent;
+use azureal_core::{
+    Block, ContextStore, Json, Laid, MediaType, Message, Role, SessionContext, Tokens, build_context,
+    read_context,
+};
 
 use super::*;
 
@@ -129,10 +133,12 @@ pub(super) async fn a_compacted_history_is_system_message_summary_and_the_rest(s
         .zip([Event::user as fn(_) -> _, Event::assistant])
         .map(|(text, event)| event(text))
         .collect();
-    assert_eq!(
-        read_context(store.as_ref(), id).await.unwrap(),
-        build_context(Some("be kind"), Some("they met"), &events)
-    );
+    let told = read_context(store.as_ref(), id).await.unwrap();
+    let without_prompts = build_context(Some("be kind"), Some("they met"), &events);
+    let (before, after) = without_prompts.split_once("they met").unwrap();
+    assert!(told.starts_with(before) && told.ends_with(after), "{told}");
+    let asked = "## What the user asked in that part, newest first\n\n### Prompt, event 2\none";
+    assert_eq!(told, format!("{before}they met\n\n{asked}{after}"));
 
     store.add_compaction(id, Seq(5), "all of it").await.unwrap();
     assert_eq!(context.get_history().await.unwrap().len(), 3);
@@ -140,6 +146,111 @@ pub(super) async fn a_compacted_history_is_system_message_summary_and_the_rest(s
         assert!(store.remove_compaction(id, Seq(seq)).await.unwrap());
     }
     assert_eq!(context.get_history().await.unwrap(), all, "it can be undone");
+}
+
+pub(super) async fn a_summary_goes_with_what_the_user_asked(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let image = Block::image(MediaType::Png, [1, 2, 3]);
+    let turn = [
+        Event::user("first"),
+        Event::assistant("answer"),
+        Event::Message(MessageEvent { role: Role::User, content: vec![Block::text("look"), image] }),
+        Event::Message(MessageEvent {
+            role: Role::User,
+            content: vec![Block::tool_result("t", "no prompt")],
+        }),
+        Event::user("ü".repeat(700)),
+        Event::assistant("another answer"),
+        Event::user("the newest"),
+        Event::assistant("stays"),
+    ];
+    store.append(id, Turn::verbatim(turn)).await.unwrap();
+    store.add_compaction(id, Seq(6), "the summary").await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap();
+    let (_, told) = told.split_once("## Summary of what happened before\n").unwrap();
+    let expected = format!(
+        "the summary\n\n## What the user asked in that part, newest first\n\n\
+         ### Prompt, event 5\n{}… [200 more characters]\n\n\
+         ### Prompt, event 3\nlook\n\n[image: image/png, 3 bytes]\n\n\
+         ### Prompt, event 1\nfirst\n\n\
+         ## User\nthe newest\n\n## Assistant\nstays",
+        "ü".repeat(500)
+    );
+    assert_eq!(told, expected);
+    let before = read_context(store.as_ref(), id).await.unwrap();
+    store.append(id, prompt("more")).await.unwrap();
+    let after = read_context(store.as_ref(), id).await.unwrap();
+    assert!(after.starts_with(&before), "what was told is how it begins");
+}
+
+pub(super) async fn a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let long = "word ".repeat(400);
+    let turn = [
+        Event::user("first"),
+        Event::assistant("done"),
+        Event::user(&long),
+        Event::assistant("begun"),
+        Event::Compacting,
+        Event::assistant("goes on"),
+    ];
+    store.append(id, Turn::verbatim(turn)).await.unwrap();
+    store.add_compaction(id, Seq(4), "the summary").await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap();
+    let rest = format!("### Prompt, event 1\nfirst\n\n## User\n{long}\n\n## Assistant\ngoes on");
+    assert!(told.ends_with(&rest), "{told}");
+    // Nothing that comes later changes what was told.
+    store.append(id, Turn::verbatim([Event::assistant("and on"), Event::user("next")])).await.unwrap();
+    assert!(read_context(store.as_ref(), id).await.unwrap().starts_with(&told));
+    assert!(store.remove_compaction(id, Seq(4)).await.unwrap());
+    assert!(!read_context(store.as_ref(), id).await.unwrap().contains("### Prompt"));
+}
+
+pub(super) async fn what_the_user_asked_is_bounded(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let turn = (1..=1200).map(|number| Event::user(format!("{number}: {}", "x".repeat(number % 600))));
+    store.append(id, Turn::verbatim(turn)).await.unwrap();
+    store.add_compaction(id, Seq(1200), "the summary").await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap();
+    let (_, prompts) = told.split_once("newest first\n\n").unwrap();
+    assert!((19_000..=20_000).contains(&prompts.chars().count()), "{}", prompts.chars().count());
+    assert!(prompts.starts_with("### Prompt, event 1200\n1200: "), "{prompts}");
+    assert!(prompts.ends_with("[earlier prompts are left out]"), "{prompts}");
+}
+
+pub(super) async fn a_conversation_keeps_the_summary_that_is_laid_over_it(store: Store) {
+    let context = open(&store, "long");
+    let call = Message::new(
+        Role::Assistant,
+        [Block::text("I look"), Block::tool_use("t", "Bash", Json::empty_object())],
+    );
+    let result = Message::new(Role::User, [Block::tool_result("t", "ok")]);
+    let all = [
+        Message::system("be kind"),
+        Message::user("one"),
+        call,
+        result,
+        Message::assistant("two"),
+        Message::user("three"),
+    ];
+    for message in all.clone() {
+        context.append(message).await.unwrap();
+    }
+    let id = context.number().await.unwrap().unwrap();
+    let events = texts(&store, id).await;
+    assert_eq!(context.lay_summary(&all[1..3], "not the beginning").await.unwrap(), Laid::Changed);
+    assert_eq!(context.lay_summary(&all[..4], "they met").await.unwrap(), Laid::Kept);
+    let once = context.get_history().await.unwrap();
+    assert_eq!((once.len(), &once[0], &once[3..]), (5, &all[0], &all[4..]));
+    assert_eq!(store.compactions(id).await.unwrap()[0].after_seq, Seq(5), "all events of the four messages");
+    // The next one is made of what is shown.
+    context.append(Message::assistant("four")).await.unwrap();
+    assert_eq!(context.lay_summary(&once, "they met again").await.unwrap(), Laid::Kept);
+    assert_eq!(context.lay_summary(&once, "too late").await.unwrap(), Laid::Changed);
+    let twice = context.get_history().await.unwrap();
+    assert_eq!((twice.len(), &twice[0], &twice[3..]), (4, &all[0], &[Message::assistant("four")][..]));
+    assert!(texts(&store, id).await.starts_with(&events), "the events are untouched");
+    assert_eq!(open(&store, "nobody").lay_summary(&all[..1], "of nothing").await.unwrap(), Laid::Changed);
 }
 
 pub(super) async fn a_system_message_of_several_blocks_stays_whole(store: Store) {

@@ -1,6 +1,6 @@
 //! Appending turns and reading them back.
 
-use azureal_core::event::{Complete, Init, ModelSwitch, ToolCall, ToolResult};
+use azureal_core::event::{Complete, Init, MessageEvent, ModelSwitch, ToolCall, ToolResult};
 use azureal_core::{
     Appended, Block, Mark, MediaType, Message, NewEvent, NewMark, Role, Tokens, append_events,
     events_of_message, fold, read_history,
@@ -218,6 +218,37 @@ pub(super) async fn pages_go_backward(store: Store) {
             seen.splice(0..0, page.iter().map(|event| event.seq.0));
         }
         assert_eq!(seen, (1..=10).collect::<Vec<_>>(), "in pages of {size}");
+    }
+}
+
+pub(super) async fn prompts_are_found_from_a_point_backwards(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let turn = [
+        Event::user("one"),
+        Event::assistant("two"),
+        Event::error("kind", "three"),
+        Event::user("four"),
+        Event::Message(MessageEvent { role: Role::User, content: vec![Block::text("five")] }),
+        Event::Compacting,
+    ];
+    store.append(id, Turn::verbatim(turn)).await.unwrap();
+    store.append(session_of_prompts(&store, 3).await, prompt("of another session")).await.unwrap();
+    for (until, limit, expected) in [
+        (Seq::END, 9, &[5, 4, 1][..]),
+        (Seq(6), 2, &[5, 4]),
+        (Seq(5), 1, &[5]),
+        (Seq(4), 9, &[4, 1]),
+        (Seq(3), usize::MAX, &[1]),
+        (Seq(1), 9, &[1]),
+        (Seq::START, 9, &[]),
+        (Seq::END, 0, &[]),
+    ] {
+        let found = store.read_prompts(id, until, limit).await.unwrap();
+        let places: Vec<u64> = found.iter().map(|stored| stored.seq.0).collect();
+        assert_eq!(places, expected, "{limit} up to {until}");
+        for stored in found {
+            assert_eq!(store.read(id, Page::Before(stored.seq.next(), 1)).await.unwrap(), [stored]);
+        }
     }
 }
 

@@ -58,6 +58,7 @@ crate::contract::contract! {
         tokens_are_added_and_overwritten,
         pages_go_forward,
         pages_go_backward,
+        prompts_are_found_from_a_point_backwards,
         a_page_ends_where_the_log_does,
         event_texts_come_back_byte_for_byte,
         any_text_is_kept,
@@ -95,6 +96,10 @@ crate::contract::contract! {
         a_shared_name_is_the_session_that_was_active_last,
         a_forked_conversation_has_an_id_and_a_life_of_its_own,
         a_compacted_history_is_system_message_summary_and_the_rest,
+        a_summary_goes_with_what_the_user_asked,
+        a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole,
+        what_the_user_asked_is_bounded,
+        a_conversation_keeps_the_summary_that_is_laid_over_it,
         a_system_message_of_several_blocks_stays_whole,
         conversations_are_listed_as_their_logs_are,
     }

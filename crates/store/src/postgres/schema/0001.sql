@@ -60,6 +60,8 @@ CREATE TABLE @schema@.events (
   data    jsonb,
   PRIMARY KEY (project, session, seq)
 );
+-- One entry per turn: what the user asked is told beside every summary.
+CREATE INDEX events_with_prompt ON @schema@.events (project, session, seq) WHERE kind IN ('UserMessage', 'Message');
 -- Several times faster than what PostgreSQL does by itself; not every server is built with it.
 DO $$ BEGIN
   ALTER TABLE @schema@.events ALTER json SET COMPRESSION lz4, ALTER data SET COMPRESSION lz4;

@@ -1,0 +1,44 @@
+use azureal_core::{read_context, wrap_context};
+use serde_json::json;
+
+use super::SessionArg;
+use crate::failure::Failure;
+use crate::meter::count_tokens;
+use crate::output::Output;
+use crate::place::Place;
+use crate::resolve::{called, resolve};
+
+/// Show how many tokens a session has used, and how many the next prompt begins with
+///
+/// Used are those that the agents reported, added up over all turns. What the next agent would be told is
+/// counted with the public vocabulary of OpenAI's models (o200k). It is an estimate for the models of others,
+/// whose vocabularies are not public, and every agent adds its own instructions to it.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal tokens S3
+  azureal tokens S3 --json | jq .context.tokens")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+}
+
+pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+    let record = resolve(&*place.store, &args.session.session).await?;
+    let context = wrap_context(&read_context(&*place.store, record.id).await?);
+    let (chars, counted) = (context.chars().count(), count_tokens(&context));
+    if out.is_json() {
+        return out.json(&json!({
+            "session": record.id.to_string(),
+            "input_tokens": record.tokens.input,
+            "output_tokens": record.tokens.output,
+            "context": {"chars": chars, "tokens": counted.tokens, "counted_by": counted.by, "estimate": true},
+        }));
+    }
+    out.line(&format!("session  {}", called(&record)))?;
+    out.line(&format!(
+        "used     {} in, {} out, as the agents reported",
+        record.tokens.input, record.tokens.output
+    ))?;
+    out.line(&format!("context  {} (estimate by {}), {chars} characters", counted.tokens, counted.by))
+}

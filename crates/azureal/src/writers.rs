@@ -1,0 +1,52 @@
+//! Who writes the summary when a session is compacted.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use azureal_agents::registry;
+use azureal_core::agent::{Agent, Program};
+use azureal_engine::Summariser;
+
+use crate::agent_choice::{Wanted, choose, program_of};
+use crate::failure::Failure;
+
+/// How long one agent may take for a summary.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Somebody who can write a summary.
+pub(crate) struct Writer {
+    pub(crate) agent: &'static dyn Agent,
+    program: PathBuf,
+    pub(crate) model: Option<String>,
+}
+
+impl Writer {
+    pub(crate) fn summariser(&self) -> Summariser<'_> {
+        Summariser { agent: self.agent, program: &self.program, model: self.model.as_deref() }
+    }
+}
+
+/// Returns who is asked, in this order: the one that was named; else the session's last agent, then the
+/// others that are installed. Never the one that is built in: it has no model, and the digest says more. A
+/// session with that one has not left the machine, and does not for a summary.
+pub(crate) fn writers(named: Option<&str>, last: Option<&str>) -> Result<Vec<Writer>, Failure> {
+    if let Some(named) = named {
+        let choice = choose(&Wanted { agent: Some(named), ..Wanted::default() })?;
+        let has_model = choice.agent.program() != Program::Ourselves;
+        let writer = Writer { agent: choice.agent, program: choice.program, model: choice.model };
+        return Ok(has_model.then_some(writer).into_iter().collect());
+    }
+    let stays_here = |agent: &dyn Agent| agent.program() == Program::Ourselves;
+    if last.and_then(|name| registry::find(name).ok()).is_some_and(stays_here) {
+        return Ok(Vec::new());
+    }
+    let mut agents = registry::all().to_vec();
+    agents.retain(|agent| !stays_here(*agent));
+    // Stable: the others stay in the order in which they are preferred.
+    agents.sort_by_key(|agent| Some(agent.name()) != last);
+    let installed = agents.into_iter().filter_map(|agent| {
+        let program = program_of(agent)?.ok()?;
+        Some(Writer { agent, program, model: None })
+    });
+    Ok(installed.collect())
+}

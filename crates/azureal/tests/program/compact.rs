@@ -1,0 +1,223 @@
+//! compact, tokens and show --digest.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::world::{Ran, World, assistant, user};
+
+/// A project with one session of five prompts, each with a long answer.
+fn world() -> World {
+    let world = World::new();
+    let turns = (1..=5).flat_map(|number| {
+        let prompt = user(&format!("Prompt {number}: fix the login. You must not touch the tests."));
+        [prompt, assistant(&format!("Answer {number}. {}", "It took a while. ".repeat(100)))]
+    });
+    world.session("work", &turns.collect::<Vec<_>>());
+    world
+}
+
+/// Puts a program of this name on the path.
+fn program(world: &World, name: &str, script: &str) {
+    let program = world.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A script that says this as Claude Code would.
+fn claude_says(text: &str) -> String {
+    let said = json!({"type": "assistant", "message": {"id": "m", "role": "assistant", "content": [{"type": "text", "text": text}]}});
+    let result =
+        json!({"type": "result", "subtype": "success", "is_error": false, "duration_ms": 1, "result": text});
+    format!("cat > /dev/null\nprintf '%s\\n' '{said}' '{result}'")
+}
+
+fn command(world: &World, arguments: &[&str]) -> Command {
+    let mut command = world.command(arguments);
+    command.env("PATH", format!("{}:/usr/bin:/bin", world.path("bin").display()));
+    command
+}
+
+fn run(world: &World, arguments: &[&str]) -> Ran {
+    world.ran(command(world, arguments).output().unwrap())
+}
+
+fn context(world: &World) -> String {
+    world.run(&["context", "S1"]).quiet()
+}
+
+#[test]
+fn a_session_is_compacted_and_that_is_undone() {
+    let world = world();
+    program(&world, "claude", &claude_says("They fixed the login."));
+    let (before, events) = (context(&world), world.run(&["show", "S1", "--json"]).quiet());
+    insta::assert_snapshot!(run(&world, &["compact", "S1"]), @r"
+    exit code 0
+    --- stdout
+    the summary by claude covers the events up to 4 of S1 work: the next agent is told 5797 characters instead of 9114
+    ");
+    let after = context(&world);
+    assert!(after.contains("## Summary of what happened before\nThey fixed the login."), "{after}");
+    assert!(
+        after.contains("### Prompt, event 1\nPrompt 1: fix the login. You must not touch the tests."),
+        "{after}"
+    );
+    assert!(
+        after.len() < before.len() && !after.contains("Answer 2.") && after.contains("Answer 3."),
+        "{after}"
+    );
+    assert_eq!(world.run(&["show", "S1", "--json"]).quiet(), events, "the events stay");
+    let left: Vec<_> = fs::read_dir(world.path("p/.azureal/spool"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["S1.compaction"]);
+
+    insta::assert_snapshot!(run(&world, &["compact", "S1", "--list"]), @r"
+    exit code 0
+    --- stdout
+    up to event 4, 21 characters, [time]
+    ");
+    let listed = run(&world, &["compact", "S1", "--list", "--json"]).json();
+    assert_eq!(
+        (&listed[0]["after_seq"], &listed[0]["summary"]),
+        (&json!(4), &json!("They fixed the login."))
+    );
+    insta::assert_snapshot!(run(&world, &["compact", "S1", "--undo"]), @r"
+    exit code 0
+    --- stdout
+    took off the summary of the events up to 4 of S1 work; 0 summaries are left
+    ");
+    assert_eq!(context(&world), before, "byte for byte");
+    insta::assert_snapshot!(run(&world, &["compact", "S1", "--undo"]), @r"
+    exit code 1
+    --- stderr
+    error: S1 work has no summary
+    hint: `azureal compact S1` writes one
+    ");
+    insta::assert_snapshot!(run(&world, &["compact", "S1", "--list"]), @r"
+    exit code 0
+    --- stderr
+    S1 work has no summary
+    ");
+}
+
+#[test]
+fn a_preview_shows_the_summary_and_changes_nothing() {
+    let world = world();
+    program(&world, "claude", &claude_says("They fixed\u{1b}[31m the login."));
+    let before = world.snapshot("p/.azureal/sessions.azs".rsplit_once('/').unwrap().0);
+    let ran = run(&world, &["compact", "S1", "--preview"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "They fixed␛[31m the login.\n"), "{ran}");
+    assert!(ran.stderr.contains("would be told"), "{ran}");
+    let json = run(&world, &["compact", "S1", "--preview", "--json"]).json();
+    assert_eq!(
+        (&json["stored"], &json["written_by"], &json["after_seq"]),
+        (&json!(false), &json!("claude"), &json!(4))
+    );
+    let store = |files: Vec<(std::path::PathBuf, Vec<u8>)>| -> Vec<_> {
+        files.into_iter().filter(|(path, _)| path.ends_with("sessions.azs")).collect()
+    };
+    assert_eq!(store(world.snapshot("p/.azureal")), store(before));
+}
+
+#[test]
+fn an_agent_that_fails_is_told_and_another_writes_the_summary_or_nobody() {
+    let world = world();
+    program(&world, "claude", "echo 'no network' >&2; exit 1");
+    let ran = run(&world, &["compact", "S1", "--json"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let report = ran.json();
+    assert_eq!((&report["written_by"], &report["stored"]), (&json!("digest"), &json!(true)));
+    assert_eq!(report["failed"][0]["agent"], "claude");
+    assert!(ran.stderr.starts_with("claude wrote no summary: "), "{ran}");
+    let summary = report["summary"].as_str().unwrap();
+    assert!(summary.contains("You must not touch the tests."), "{summary}");
+    assert!(context(&world).contains(summary));
+}
+
+#[test]
+fn without_a_model_the_digest_is_the_summary() {
+    let world = world();
+    let ran = world.run(&["compact", "S1", "--agent", "offline", "--keep", "1"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran}");
+    assert!(ran.stdout.starts_with("azureal's own digest covers the events up to 8 of S1 work"), "{ran}");
+    let digest = world.run(&["show", "S1", "--digest"]).quiet();
+    assert!(digest.contains("Where the work stands:\n- last answer: Answer 5."), "{digest}");
+    let json = world.run(&["show", "S1", "--digest", "--json"]).json();
+    assert!(digest.ends_with(&format!("{}\n", json["digest"].as_str().unwrap())));
+}
+
+#[test]
+fn where_there_is_nothing_to_gain_nothing_is_stored() {
+    let world = World::new();
+    world.session("short", &[user("Hello"), assistant("Hi!"), user("Bye")]);
+    program(&world, "claude", "echo asked > \"$PWD/asked\"");
+    let ran = run(&world, &["compact", "short"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (0, "S1 short is not compacted: there is nothing to gain\n"),
+        "{ran}"
+    );
+    assert_eq!(run(&world, &["compact", "short", "--json"]).json()["stored"], json!(false));
+    assert!(!world.path("p/asked").exists(), "nobody is asked for it");
+    let ran = run(&world, &["compact", "S9"]);
+    assert_eq!(ran.code, 1, "{ran}");
+    let ran = run(&world, &["compact", "short", "--undo", "--preview"]);
+    assert_eq!(ran.code, 2, "{ran}");
+}
+
+#[test]
+fn ctrl_c_ends_the_agent_too_and_changes_nothing() {
+    let world = world();
+    program(&world, "claude", "echo $$ > \"$PWD/pid\"; exec sleep 1000");
+    let before = context(&world);
+    let child =
+        command(&world, &["compact", "S1"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = world.path("p/pid");
+    let started = Instant::now();
+    let asked = || fs::read_to_string(&pid).unwrap_or_default().trim().to_owned();
+    while asked().is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the agent was not started");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ran = world.ran(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 130, "{ran}");
+    assert!(!std::path::Path::new("/proc").join(asked()).exists(), "the agent still runs");
+    assert_eq!(context(&world), before);
+}
+
+#[test]
+fn tokens_are_those_that_were_reported_and_an_estimate() {
+    let world = world();
+    insta::assert_snapshot!(world.run(&["tokens", "S1"]), @r"
+    exit code 0
+    --- stdout
+    session  S1 work
+    used     0 in, 0 out, as the agents reported
+    context  2679 (estimate by o200k), 9167 characters
+    ");
+    let tokens = world.run(&["tokens", "S1", "--json"]).json();
+    assert_eq!((&tokens["input_tokens"], &tokens["context"]["estimate"]), (&json!(0), &json!(true)));
+    let chars = tokens["context"]["chars"].as_u64().unwrap();
+    let counted = tokens["context"]["tokens"].as_u64().unwrap();
+    assert!((chars / 8..chars / 2).contains(&counted), "{tokens}");
+    assert_eq!(Value::from(context(&world).chars().count()), tokens["context"]["chars"]);
+}
+
+#[test]
+fn a_list_shows_how_full_contexts_are_when_it_is_asked() {
+    let world = world();
+    let listed = world.run(&["list", "--context", "--json"]).json();
+    let context = world.run(&["context", "S1", "--json"]).json();
+    for field in ["chars", "tokens", "threshold", "percent"] {
+        assert_eq!(listed[0]["context"][field], context[field], "{field}");
+    }
+    assert_eq!(world.run(&["list", "--json"]).json()[0].get("context"), None);
+    let table = world.run(&["list", "--context"]).quiet();
+    assert!(table.lines().next().unwrap().contains("CONTEXT") && table.contains(" 2 %"), "{table}");
+}

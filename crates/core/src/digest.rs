@@ -1,0 +1,443 @@
+//! The summary that needs no model: what the events say, gathered under headings.
+//!
+//! The same events give the same text on every machine. It is what a compaction falls back to when no agent
+//! writes a summary, so it must be worth reading by itself, and it never fails.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::event::{Complete, Outcome};
+use crate::prompts::{prompt_text, shortened};
+use crate::{Block, Event, Role, Tool};
+
+/// How long a digest is at most, in characters.
+const MOST_CHARS: usize = 4_000;
+/// How many things of one sort are remembered; the newest count.
+const REMEMBERED: usize = 64;
+/// How much of one thing is quoted.
+const QUOTED: usize = 200;
+
+/// Words that make a sentence of the user a constraint.
+const CONSTRAINTS: [&str; 14] = [
+    "must", "never", "always", "don't", "dont", "only", "without", "should", "avoid", "keep", "ensure",
+    "cannot", "require", "instead",
+];
+/// Words that make a sentence of an agent a decision.
+const DECISIONS: [&str; 10] = [
+    "decided",
+    "decide",
+    "chose",
+    "choose",
+    "chosen",
+    "instead",
+    "because",
+    "switched",
+    "agreed",
+    "therefore",
+];
+
+/// Gathers what matters from the events of a session, one at a time.
+///
+/// ```
+/// use azureal_core::{Digest, Event};
+///
+/// let mut digest = Digest::default();
+/// digest.push(&Event::user("Fix the login. You must not touch the tests."));
+/// digest.push(&Event::assistant("The login works again."));
+/// let text = digest.finish();
+/// assert!(text.contains("Fix the login") && text.contains("must not touch the tests"));
+/// assert!(text.ends_with("The login works again."));
+/// ```
+#[derive(Debug, Default)]
+pub struct Digest {
+    earlier: Option<String>,
+    first_goal: Option<String>,
+    goals: Newest<String>,
+    constraints: Newest<String>,
+    decisions: Newest<String>,
+    changed: Newest<String>,
+    read: Newest<String>,
+    /// What each command did when it ran last.
+    commands: Newest<(String, String)>,
+    /// What went wrong, and has not gone well since.
+    errors: Newest<(String, String)>,
+    calls: HashMap<String, Call>,
+    last_answer: String,
+    last_end: Option<Complete>,
+}
+
+#[derive(Debug)]
+struct Call {
+    tool: String,
+    about: String,
+}
+
+impl Digest {
+    /// Goes on from an earlier summary.
+    pub fn after(summary: &str) -> Self {
+        Self { earlier: Some(summary.to_owned()), ..Self::default() }
+    }
+
+    /// Takes the next event.
+    pub fn push(&mut self, event: &Event) {
+        if let Some(prompt) = prompt_text(event) {
+            self.asked(&prompt);
+            return;
+        }
+        match event {
+            Event::AssistantText(said) if said.subagent.is_none() => self.answered(&said.text),
+            Event::Plan(plan) => {
+                self.decisions.add(format!("plan {}: {}", plan.name, one_line(&plan.content)));
+            }
+            Event::ToolCall(call) => {
+                let about = one_line(&Tool::named(&call.tool_name).key_text(&call.input));
+                self.called(&call.tool_name, &about);
+                self.calls.insert(call.tool_use_id.clone(), Call { tool: call.tool_name.clone(), about });
+            }
+            Event::ToolResult(result) => {
+                if let Some(call) = self.calls.remove(&result.tool_use_id) {
+                    self.ended(&call, result.is_error, &result.content);
+                }
+            }
+            Event::Error(error) => self.errors.add((String::new(), one_line(&error.message))),
+            Event::Complete(complete) => {
+                if complete.success {
+                    // The turn reached its end, so what its program complained of is over.
+                    self.errors.retain(|(call, _)| !call.is_empty());
+                }
+                self.last_end = Some(complete.clone());
+            }
+            // What tools do in whole messages is left out: these come from programs whose tools we do not know.
+            Event::Message(message) if message.role == Role::Assistant => {
+                message.content.iter().filter_map(Block::as_text).for_each(|text| self.answered(text));
+            }
+            Event::AssistantText(_)
+            | Event::Message(_)
+            | Event::UserMessage(_)
+            | Event::SystemMessage(_)
+            | Event::Command(_)
+            | Event::Init(_)
+            | Event::Hook(_)
+            | Event::ModelSwitch(_)
+            | Event::Compacting
+            | Event::Compacted
+            | Event::Reasoning(_)
+            | Event::Unknown(_) => {}
+        }
+    }
+
+    /// Returns the digest, at most 4 000 characters.
+    pub fn finish(&self) -> String {
+        let mut page = Page::default();
+        if let Some(earlier) = &self.earlier {
+            page.section("Before that", &[one_line(earlier)], 700);
+        }
+        let mut goals = quoted(&self.goals);
+        if let Some(first) = &self.first_goal {
+            goals.insert(0, format!("first: “{first}”"));
+        }
+        page.section("What the user asked", &goals, 700);
+        page.section("Constraints, in the user's words", &quoted(&self.constraints), 400);
+        page.section("Decisions", &self.decisions.all().cloned().collect::<Vec<_>>(), 400);
+        page.list("Files written or edited", &self.changed, 300);
+        page.list("Files read", &self.read, 200);
+        let commands: Vec<String> =
+            self.commands.all().map(|(command, outcome)| format!("`{command}`: {outcome}")).collect();
+        page.section("Commands, and how they ended", &commands, 400);
+        let errors: Vec<String> = self
+            .errors
+            .all()
+            .map(|(call, why)| if call.is_empty() { why.clone() } else { format!("{call}: {why}") })
+            .collect();
+        page.section("Errors still open", &errors, 300);
+        let mut stands = Vec::new();
+        stands.extend(self.last_end.as_ref().and_then(ending));
+        if !self.last_answer.is_empty() {
+            stands.push(format!("last answer: {}", self.last_answer));
+        }
+        page.section("Where the work stands", &stands, 450);
+        page.text
+    }
+
+    fn asked(&mut self, prompt: &str) {
+        let goal = one_line(prompt);
+        if self.first_goal.is_none() && self.goals.is_empty() {
+            self.first_goal = Some(goal);
+        } else {
+            self.goals.add(goal);
+        }
+        sentences(prompt).filter(|sentence| has_word(sentence, &CONSTRAINTS)).for_each(|sentence| {
+            self.constraints.add(one_line(sentence));
+        });
+        // A new turn has begun.
+        self.last_end = None;
+    }
+
+    fn answered(&mut self, text: &str) {
+        sentences(text).filter(|sentence| has_word(sentence, &DECISIONS)).for_each(|sentence| {
+            self.decisions.add(one_line(sentence));
+        });
+        self.last_answer =
+            shortened(&text.split_whitespace().collect::<Vec<_>>().join(" "), 400).into_owned();
+    }
+
+    fn called(&mut self, tool: &str, about: &str) {
+        if about.is_empty() {
+            return;
+        }
+        if Tool::changes_files(tool) {
+            self.changed.add_or_move(about.to_owned());
+        } else if Tool::named(tool) == Tool::Read {
+            self.read.add_or_move(about.to_owned());
+        }
+    }
+
+    fn ended(&mut self, call: &Call, is_error: bool, content: &str) {
+        let name =
+            if call.about.is_empty() { call.tool.clone() } else { format!("{} {}", call.tool, call.about) };
+        self.errors.retain(|(open, _)| *open != name);
+        let mut lines =
+            content.lines().map(str::trim).filter(|line| !line.is_empty() && !line.ends_with(" omitted]"));
+        let outcome = if is_error {
+            let why = shortened(lines.next().unwrap_or("no reason given"), QUOTED).into_owned();
+            self.errors.add((name, why.clone()));
+            format!("failed, {why}")
+        } else {
+            // Of a command the last line says most.
+            lines.next_back().map_or_else(|| "done".to_owned(), |line| shortened(line, 80).into_owned())
+        };
+        if Tool::named(&call.tool) == Tool::Bash {
+            self.commands.retain(|(command, _)| *command != call.about);
+            self.commands.add((call.about.clone(), outcome));
+        }
+    }
+}
+
+/// Says how a turn ended, unless it went as it should.
+fn ending(complete: &Complete) -> Option<String> {
+    let how = match complete.outcome {
+        Some(Outcome::Done) => return None,
+        None if complete.success => return None,
+        Some(Outcome::Failed) | None => "failed",
+        Some(Outcome::Cancelled) => "was cancelled",
+        Some(Outcome::Timeout) => "took too long",
+        Some(Outcome::Interrupted) => "was interrupted",
+    };
+    Some(format!("the last turn {how}"))
+}
+
+/// The newest things of a sort.
+#[derive(Debug)]
+struct Newest<T> {
+    things: VecDeque<T>,
+}
+
+impl<T> Default for Newest<T> {
+    fn default() -> Self {
+        Self { things: VecDeque::new() }
+    }
+}
+
+impl<T: PartialEq> Newest<T> {
+    fn add(&mut self, thing: T) {
+        if self.things.len() == REMEMBERED {
+            self.things.pop_front();
+        }
+        self.things.push_back(thing);
+    }
+
+    fn add_or_move(&mut self, thing: T) {
+        self.things.retain(|known| *known != thing);
+        self.add(thing);
+    }
+
+    fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
+        self.things.retain(keep);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &T> {
+        self.things.iter()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.things.is_empty()
+    }
+}
+
+/// A text of sections, each within its own bound, so that none crowds out another.
+#[derive(Debug, Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    /// Adds a section of the newest lines that fit, in their order; of the newest at least its beginning.
+    fn section(&mut self, heading: &str, lines: &[String], most: usize) {
+        let Some(newest) = lines.last() else { return };
+        let mut left = most;
+        let fits = |line: &&String| match left.checked_sub(line.chars().count() + "- \n".len()) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let fitting = lines.iter().rev().take_while(fits).count();
+        let shown = lines.get(lines.len() - fitting..).unwrap_or(lines);
+        let mut body: Vec<String> = shown.iter().map(|line| format!("- {line}")).collect();
+        if body.is_empty() {
+            body.push(format!("- {}", shortened(newest, most.saturating_sub(40))));
+        }
+        let before = lines.len() - body.len();
+        if before > 0 {
+            body.insert(0, format!("- … {before} before"));
+        }
+        self.add(heading, &body.join("\n"));
+    }
+
+    /// Adds a section of names on one line.
+    fn list(&mut self, heading: &str, names: &Newest<String>, most: usize) {
+        if names.is_empty() {
+            return;
+        }
+        let mut line = String::new();
+        let mut shown = 0;
+        for name in names.all().collect::<Vec<_>>().into_iter().rev() {
+            if line.chars().count() + name.chars().count() + 2 > most {
+                break;
+            }
+            line.push_str(if shown == 0 { "" } else { ", " });
+            line.push_str(name);
+            shown += 1;
+        }
+        let more = names.things.len() - shown;
+        if more > 0 {
+            line.push_str(&format!(" and {more} more"));
+        }
+        self.add(heading, line.trim_start());
+    }
+
+    fn add(&mut self, heading: &str, body: &str) {
+        let separator = if self.text.is_empty() { "" } else { "\n\n" };
+        let section = format!("{separator}{heading}:\n{body}");
+        if self.text.chars().count() + section.chars().count() <= MOST_CHARS {
+            self.text.push_str(&section);
+        }
+    }
+}
+
+fn quoted(texts: &Newest<String>) -> Vec<String> {
+    texts.all().map(|text| format!("“{text}”")).collect()
+}
+
+/// Returns the beginning of a text on one line.
+fn one_line(text: &str) -> String {
+    // Only as much as can be shown is put together, however long the text is.
+    let line = text.split_whitespace().take(QUOTED).collect::<Vec<_>>().join(" ");
+    shortened(&line, QUOTED).into_owned()
+}
+
+/// Takes a text apart where sentences and lines end. A dot inside a word, as in `main.rs`, ends none.
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\n')
+        .flat_map(|line| line.split_inclusive(". ").flat_map(|part| part.split_inclusive(['!', '?'])))
+        .map(str::trim)
+}
+
+fn has_word(sentence: &str, words: &[&str]) -> bool {
+    let is_letter = |c: char| c.is_alphanumeric() || c == '\'' || c == '’';
+    sentence
+        .split(|c: char| !is_letter(c))
+        .any(|word| words.contains(&word.replace('’', "'").to_ascii_lowercase().as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(log: &[&str]) -> String {
+        let mut digest = Digest::default();
+        log.iter().for_each(|json| digest.push(&Event::from_json(json).unwrap()));
+        digest.finish()
+    }
+
+    #[test]
+    fn it_says_what_was_asked_decided_done_and_what_is_open() {
+        let text = digest(&[
+            r#"{"UserMessage":{"content":"Make the login work.\nYou must not change main.rs. Thanks!"}}"#,
+            r#"{"ToolCall":{"tool_use_id":"1","tool_name":"Read","input":{"file_path":"src/login.rs"}}}"#,
+            r#"{"ToolResult":{"tool_use_id":"1","tool_name":"Read","content":"a\n[9 lines omitted]\nz"}}"#,
+            r#"{"ToolCall":{"tool_use_id":"2","tool_name":"Bash","input":{"command":"cargo test"}}}"#,
+            r#"{"ToolResult":{"tool_use_id":"2","tool_name":"Bash","content":"Exit code 101\nx","is_error":true}}"#,
+            r#"{"ToolCall":{"tool_use_id":"3","tool_name":"Edit","input":{"file_path":"src/login.rs"}}}"#,
+            r#"{"ToolResult":{"tool_use_id":"3","tool_name":"Edit","content":"ok"}}"#,
+            r#"{"ToolCall":{"tool_use_id":"4","tool_name":"Bash","input":{"command":"cargo test"}}}"#,
+            r#"{"ToolResult":{"tool_use_id":"4","tool_name":"Bash","content":"1 passed"}}"#,
+            r#"{"ToolCall":{"tool_use_id":"5","tool_name":"Bash","input":{"command":"cargo fmt"}}}"#,
+            r#"{"ToolResult":{"tool_use_id":"5","tool_name":"Bash","content":"no such command","is_error":true}}"#,
+            r#"{"AssistantText":{"text":"I decided to hash the token. The login works."}}"#,
+            r#"{"Complete":{"success":true,"duration_ms":1,"cost_usd":0,"outcome":"done"}}"#,
+            r#"{"UserMessage":{"content":"And now the logout"}}"#,
+            r#"{"Complete":{"success":false,"duration_ms":1,"cost_usd":0,"outcome":"cancelled"}}"#,
+        ]);
+        assert_eq!(
+            text,
+            "What the user asked:\n\
+             - first: “Make the login work. You must not change main.rs. Thanks!”\n\
+             - “And now the logout”\n\n\
+             Constraints, in the user's words:\n\
+             - “You must not change main.rs.”\n\n\
+             Decisions:\n\
+             - I decided to hash the token.\n\n\
+             Files written or edited:\nsrc/login.rs\n\n\
+             Files read:\nsrc/login.rs\n\n\
+             Commands, and how they ended:\n\
+             - `cargo test`: 1 passed\n\
+             - `cargo fmt`: failed, no such command\n\n\
+             Errors still open:\n\
+             - Bash cargo fmt: no such command\n\n\
+             Where the work stands:\n\
+             - the last turn was cancelled\n\
+             - last answer: I decided to hash the token. The login works."
+        );
+    }
+
+    #[test]
+    fn it_is_bounded_and_keeps_every_section() {
+        let long = "You must never do that because it was decided instead. ".repeat(300);
+        let mut digest = Digest::after(&long);
+        for number in 0..300 {
+            digest.push(&Event::user(format!("{number} {long}")));
+            digest.push(&Event::assistant(&long));
+            for (tool, field) in [("Read", "file_path"), ("Write", "file_path"), ("Bash", "command")] {
+                let call = format!(
+                    r#"{{"ToolCall":{{"tool_use_id":"t","tool_name":"{tool}","input":{{"{field}":"{number}{}"}}}}}}"#,
+                    "x".repeat(100)
+                );
+                digest.push(&Event::from_json(&call).unwrap());
+                let result =
+                    r#"{"ToolResult":{"tool_use_id":"t","tool_name":"","content":"no","is_error":true}}"#;
+                digest.push(&Event::from_json(result).unwrap());
+            }
+        }
+        let text = digest.finish();
+        assert!(text.chars().count() <= MOST_CHARS, "{}", text.chars().count());
+        for heading in [
+            "Before that",
+            "What the user",
+            "Constraints",
+            "Decisions",
+            "Files w",
+            "Files r",
+            "Commands",
+            "Errors",
+            "Where",
+        ] {
+            assert!(text.contains(heading), "{heading} is missing: {text}");
+        }
+    }
+
+    #[test]
+    fn nothing_happened_is_an_empty_digest() {
+        assert_eq!(digest(&[]), "");
+    }
+}

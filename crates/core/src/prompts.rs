@@ -1,0 +1,182 @@
+//! The user's own words in the part of a session that a summary covers.
+//!
+//! A summary says what was done; what was asked is carried along beside it as it was typed, within bounds, so
+//! that no summariser can lose it. It is rendered from the events each time and is no part of what is stored.
+
+use std::borrow::{Borrow, Cow};
+
+use crate::context::describe;
+use crate::event::MessageEvent;
+use crate::{Block, Event, Page, Role, Seq, SessionId, SessionStore, StoreError};
+
+/// The kinds of events that can hold a prompt.
+pub const PROMPT_KINDS: [&str; 2] = ["UserMessage", "Message"];
+
+/// How much of one prompt is carried, in characters.
+const PROMPT_CHARS: usize = 500;
+/// How much is carried in all, headings and marks included.
+const ALL_CHARS: usize = 20_000;
+/// How many are read at a time: usually enough, and soon read.
+const PAGE: usize = 64;
+/// How many events are looked at: a log may be full of those that could hold a prompt and do not.
+const LOOKED_AT: usize = 2_000;
+
+/// The prompts that go along with a summary.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Those of turns that are over, newest first, as they are told; empty if there are none.
+    pub earlier: String,
+    /// That of the turn which goes on after the summary, whole.
+    pub current: Option<String>,
+}
+
+/// Returns what the user says in an event, if it is a prompt.
+pub(crate) fn prompt_text(event: &Event) -> Option<Cow<'_, str>> {
+    match event {
+        Event::UserMessage(message) => Some(Cow::Borrowed(&message.content)),
+        Event::Message(MessageEvent { role: Role::User, content }) => {
+            let texts: Vec<Cow<'_, str>> = content
+                .iter()
+                .filter_map(|block| match block {
+                    Block::Text { text } => Some(Cow::Borrowed(text.as_str())),
+                    Block::Image(image) => Some(Cow::Owned(describe(image))),
+                    Block::ToolUse { .. } | Block::ToolResult { .. } => None,
+                })
+                .collect();
+            (!texts.is_empty()).then(|| Cow::Owned(texts.join("\n\n")))
+        }
+        _ => None,
+    }
+}
+
+/// Says whether a turn begins with this event. What goes on with results of tools begins none.
+pub(crate) fn begins_turn(event: &Event) -> bool {
+    match event {
+        Event::UserMessage(message) => message.starts != Some(false),
+        other => prompt_text(other).is_some(),
+    }
+}
+
+/// Says whether events that begin like this go on with a turn that began before them.
+///
+/// Decided by the first that only an agent can have caused; it never changes once it is there.
+pub(crate) fn goes_on<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> bool {
+    let decisive = events.into_iter().find(|event| {
+        let event = event.borrow();
+        let agent = match event {
+            Event::AssistantText(said) => said.subagent.is_none(),
+            Event::ToolCall(call) => call.subagent.is_none(),
+            Event::ToolResult(result) => result.subagent.is_none(),
+            Event::Plan(_) => true,
+            Event::Message(message) => message.role == Role::Assistant,
+            _ => false,
+        };
+        agent || begins_turn(event)
+    });
+    decisive.is_some_and(|event| !begins_turn(event.borrow()))
+}
+
+/// Reads the prompts up to an event. `goes_on` says whether the newest of them belongs to a turn that is not
+/// over there.
+pub(crate) async fn read_carried<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    until: Seq,
+    goes_on: bool,
+) -> Result<Carried, StoreError> {
+    let mut carried = Carried::default();
+    let mut wants_current = goes_on;
+    let mut earlier = Earlier::default();
+    let mut until = until;
+    for _ in 0..LOOKED_AT / PAGE {
+        let page = store.read_prompts(id, until, PAGE).await?;
+        let Some(oldest) = page.last().map(|stored| stored.seq) else { break };
+        for stored in &page {
+            let Ok(event) = stored.event() else { continue };
+            let Some(text) = prompt_text(&event) else { continue };
+            if std::mem::take(&mut wants_current) {
+                carried.current = Some(text.into_owned());
+            } else if !earlier.take(stored.seq, &text) {
+                carried.earlier = earlier.text;
+                return Ok(carried);
+            }
+        }
+        until = Seq(oldest.0.saturating_sub(1));
+    }
+    carried.earlier = earlier.text;
+    Ok(carried)
+}
+
+/// Looks for the prompts of a session from `until` backwards by reading all of it: what a store does that has
+/// no index.
+pub(crate) async fn scan_prompts<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    until: Seq,
+    limit: usize,
+) -> Result<Vec<crate::StoredEvent>, StoreError> {
+    let mut found = Vec::new();
+    let mut before = Seq(until.0.saturating_add(1).min(Seq::END.0));
+    while found.len() < limit {
+        let page = store.read(id, Page::Before(before, 400)).await?;
+        let Some(first) = page.first().map(|stored| stored.seq) else { break };
+        before = first;
+        found.extend(page.into_iter().rev().filter(|stored| PROMPT_KINDS.contains(&stored.kind.as_str())));
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// Prompts as they are told, newest first, within the bound.
+#[derive(Debug, Default)]
+struct Earlier {
+    text: String,
+    chars: usize,
+}
+
+const LEFT_OUT: &str = "\n\n[earlier prompts are left out]";
+
+impl Earlier {
+    /// Adds an older one; says whether there was room for it.
+    fn take(&mut self, seq: Seq, prompt: &str) -> bool {
+        let separator = if self.text.is_empty() { "" } else { "\n\n" };
+        let entry = format!("{separator}### Prompt, event {seq}\n{}", shortened(prompt, PROMPT_CHARS));
+        let chars = entry.chars().count();
+        let room = self.chars + chars + LEFT_OUT.len() <= ALL_CHARS;
+        if room {
+            self.text.push_str(&entry);
+            self.chars += chars;
+        } else {
+            self.text.push_str(LEFT_OUT);
+        }
+        room
+    }
+}
+
+/// Returns at most `chars` characters of a text; where it was cut, a mark says how much is missing.
+pub(crate) fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => {
+            let (kept, rest) = text.split_at(end);
+            Cow::Owned(format!("{kept}… [{} more characters]", rest.chars().count()))
+        }
+        None => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_shortened_and_bounded_and_say_so() {
+        let mut earlier = Earlier::default();
+        assert!(earlier.take(Seq(9), &"ü".repeat(501)));
+        assert!(earlier.text.ends_with("ü… [1 more characters]"), "{}", earlier.text);
+        let taken = (0..100).take_while(|_| earlier.take(Seq(8), &"x".repeat(400))).count();
+        assert!((40..60).contains(&taken), "{taken}");
+        assert!(earlier.text.ends_with(LEFT_OUT));
+        let chars = earlier.text.chars().count();
+        assert!((19_000..=ALL_CHARS).contains(&chars), "{chars}");
+    }
+}

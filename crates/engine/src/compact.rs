@@ -1,0 +1,509 @@
+//! One compaction of a session: where it ends, who writes the summary, and whether it is worth keeping.
+//!
+//! The summary is written by an agent in a process of its own, without tools, from the earlier summary and
+//! the events since. An agent that fails is not asked again: the next one is, and in the end the digest,
+//! which needs no model. So it always ends, with a bounded number of calls. Nothing of these runs is kept: no
+//! spool, no event.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
+use azureal_core::event::Outcome;
+use azureal_core::{
+    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Keep, Page, SUMMARY_PROMPT, Seq,
+    SessionId, SessionStore, StoreError, Threshold, boundary, read_context, read_context_under,
+};
+use azureal_process::{Child, Marker, Patience, Spawn, Stream};
+use futures_executor::block_on;
+
+use crate::drive::{RUN_MARKER, STDERR_BYTES};
+use crate::lease::{Holder, Leased};
+use crate::spool::{SpoolError, Spools, at};
+use crate::watch::Watcher;
+
+/// How long a summary may be, in characters.
+const MOST_CHARS: usize = 4_000;
+/// What must be there to be saved, in characters, before anybody is asked for a summary.
+const LEAST_GAIN: usize = 1_000;
+/// How much an agent is told in characters; what is older is told as its digest. A model takes so much.
+const RECORD_CHARS: usize = 800_000;
+/// How much an agent may print before it is stopped.
+const MOST_OUTPUT: u64 = 16 << 20;
+/// How often a running agent is looked after.
+const PACE: Duration = Duration::from_millis(50);
+/// How many events are read at a time.
+const PAGE: usize = 400;
+
+/// What is compacted, and by whom.
+#[derive(Clone, Copy)]
+pub struct CompactSetup<'a> {
+    /// Where the session is kept.
+    pub store: &'a dyn SessionStore,
+    /// The folder for the lock, and for what agents print while they write.
+    pub spools: &'a Spools,
+    /// The session.
+    pub session: SessionId,
+    /// Who is asked for the summary, one after the other; with nobody it is the digest.
+    pub summarisers: &'a [Summariser<'a>],
+    /// The directory that agents run in.
+    pub directory: &'a Path,
+    /// Whether that belongs to a git repository.
+    pub in_git: bool,
+    /// How large a session may become.
+    pub threshold: Threshold,
+    /// What stays as it is.
+    pub keep: Keep,
+    /// How long one agent may take.
+    pub timeout: Duration,
+    /// Says whether the person wants it to stop.
+    pub is_cancelled: &'a dyn Fn() -> bool,
+}
+
+/// An agent that can be asked for a summary.
+#[derive(Clone, Copy)]
+pub struct Summariser<'a> {
+    /// The agent.
+    pub agent: &'a dyn Agent,
+    /// Its program.
+    pub program: &'a Path,
+    /// The model, if not the agent's own choice.
+    pub model: Option<&'a str>,
+}
+
+/// What is going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactNotice<'a> {
+    /// This agent is asked.
+    Asking(&'a str),
+    /// This agent gave no usable summary.
+    Failed {
+        /// The agent.
+        agent: &'a str,
+        /// Why not.
+        why: &'a str,
+    },
+}
+
+/// A summary, and what it is good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summarised {
+    /// Where it ends.
+    pub boundary: Boundary,
+    /// The summary.
+    pub summary: String,
+    /// The agent that wrote it; nothing if it is the digest.
+    pub agent: Option<String>,
+    /// The agents that were asked before and gave none, with the reason.
+    pub failed: Vec<(String, String)>,
+    /// What the next agent was told before, in characters.
+    pub chars_before: usize,
+    /// What the next agent is told with it.
+    pub chars_after: usize,
+}
+
+impl Summarised {
+    /// Says whether so little was gained that another compaction is not worth trying: less than a fifth.
+    pub fn frees_little(&self) -> bool {
+        let freed = self.chars_before.saturating_sub(self.chars_after);
+        freed.saturating_mul(5) < self.chars_before
+    }
+}
+
+/// Why a session was not compacted. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactionError {
+    /// The store cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The folder of the spools cannot be used.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// Somebody else compacts this session right now.
+    #[error("{session} is being compacted{}", who(.holder.as_ref()))]
+    Busy {
+        /// The session.
+        session: SessionId,
+        /// Who does.
+        holder: Option<Holder>,
+    },
+    /// The person did not want to wait.
+    #[error("the compaction was cancelled")]
+    Cancelled,
+}
+
+fn who(holder: Option<&Holder>) -> String {
+    holder.map_or_else(String::new, |holder| format!(" by process {} since {}", holder.pid, holder.since))
+}
+
+/// Compacts a session, and returns the summary that is now laid over it; nothing if there is nothing to gain.
+///
+/// One at a time: while another process does it, this is [`CompactionError::Busy`].
+pub fn compact(
+    setup: &CompactSetup<'_>,
+    notice: &mut dyn FnMut(CompactNotice<'_>),
+) -> Result<Option<Summarised>, CompactionError> {
+    let session = setup.session;
+    let holder = Holder {
+        pid: std::process::id(),
+        agent: setup.summarisers.first().map_or("digest", |first| first.agent.name()).to_owned(),
+        since: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    };
+    let _lease = match setup.spools.lease_compaction(session, &holder)? {
+        Leased::Ours(lease) => lease,
+        Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),
+    };
+    let summarised = summarise(setup, notice)?;
+    if let Some(Summarised { boundary, summary, .. }) = &summarised {
+        block_on(setup.store.add_compaction(session, boundary.after_seq, summary))?;
+    }
+    Ok(summarised)
+}
+
+/// Writes the summary that [`compact`] would lay over the session, and changes nothing.
+pub fn summarise(
+    setup: &CompactSetup<'_>,
+    notice: &mut dyn FnMut(CompactNotice<'_>),
+) -> Result<Option<Summarised>, CompactionError> {
+    let Some(work) = Work::find(setup)? else { return Ok(None) };
+    let mut failed = Vec::new();
+    for summariser in setup.summarisers {
+        let agent = summariser.agent.name();
+        notice(CompactNotice::Asking(agent));
+        let why = match work.ask(setup, summariser) {
+            Ok(summary) => {
+                let (before, after) = (work.chars_before, work.chars_with(setup, &summary)?);
+                if after < before {
+                    return Ok(Some(work.summarised(summary, Some(agent), failed, after)));
+                }
+                "its summary would not make the context smaller".to_owned()
+            }
+            Err(Unusable::Cancelled) => return Err(CompactionError::Cancelled),
+            Err(Unusable::Because(why)) => why,
+        };
+        notice(CompactNotice::Failed { agent, why: &why });
+        failed.push((agent.to_owned(), why));
+    }
+    let digest = within(&work.digest(), work.most);
+    let after = work.chars_with(setup, &digest)?;
+    let is_worth_it = !digest.is_empty() && after < work.chars_before;
+    Ok(is_worth_it.then(|| work.summarised(digest, None, failed, after)))
+}
+
+/// What there is to summarise.
+struct Work {
+    boundary: Boundary,
+    earlier: Option<String>,
+    covered: Vec<Event>,
+    chars_before: usize,
+    /// How long the summary may be.
+    most: usize,
+}
+
+/// Why an agent's answer is not taken.
+enum Unusable {
+    Cancelled,
+    Because(String),
+}
+
+impl Work {
+    /// Finds what a summary would cover; nothing if there is nothing to gain.
+    fn find(setup: &CompactSetup<'_>) -> Result<Option<Self>, CompactionError> {
+        let earlier = block_on(setup.store.compactions(setup.session))?.pop();
+        let after = earlier.as_ref().map_or(Seq::START, |earlier| earlier.after_seq);
+        let mut events = read_events(setup.store, setup.session, after)?;
+        let Some(boundary) = boundary(&events, setup.threshold, setup.keep) else { return Ok(None) };
+        let chars_before = block_on(read_context(setup.store, setup.session))?.chars().count();
+        events.truncate(events.partition_point(|(seq, _)| *seq <= boundary.after_seq));
+        let covered = events.into_iter().map(|(_, event)| event).collect();
+        let mut work = Self {
+            boundary,
+            earlier: earlier.map(|earlier| earlier.summary),
+            covered,
+            chars_before,
+            most: 0,
+        };
+        let gain = chars_before.saturating_sub(work.chars_with(setup, "")?);
+        work.most = (gain / 2).min(MOST_CHARS);
+        Ok((gain >= LEAST_GAIN).then_some(work))
+    }
+
+    /// Returns how much the next agent would be told with this summary.
+    fn chars_with(&self, setup: &CompactSetup<'_>, summary: &str) -> Result<usize, CompactionError> {
+        let compaction = Compaction {
+            after_seq: self.boundary.after_seq,
+            summary: summary.to_owned(),
+            created_at: String::new(),
+        };
+        let context = block_on(read_context_under(setup.store, setup.session, Some(&compaction)))?;
+        Ok(context.chars().count())
+    }
+
+    fn summarised(
+        &self,
+        summary: String,
+        agent: Option<&str>,
+        failed: Vec<(String, String)>,
+        chars_after: usize,
+    ) -> Summarised {
+        Summarised {
+            boundary: self.boundary,
+            summary,
+            agent: agent.map(str::to_owned),
+            failed,
+            chars_before: self.chars_before,
+            chars_after,
+        }
+    }
+
+    fn digest(&self) -> String {
+        digest_of(self.earlier.as_deref(), &self.covered)
+    }
+
+    /// Returns what an agent is told: the earlier summary, and the events since. Where that is more than a
+    /// model takes, the oldest are told as their digest.
+    fn record(&self) -> String {
+        let mut room = RECORD_CHARS;
+        let mut one = ContextBuilder::default();
+        let fitting = self.covered.iter().rev().take_while(|event| {
+            one = ContextBuilder::default();
+            one.push(event);
+            match room.checked_sub(one.as_str().chars().count()) {
+                Some(left) => {
+                    room = left;
+                    true
+                }
+                None => false,
+            }
+        });
+        let (older, newer) = self.covered.split_at(self.covered.len() - fitting.count());
+        let summary = if older.is_empty() {
+            self.earlier.clone()
+        } else {
+            Some(digest_of(self.earlier.as_deref(), older))
+        };
+        let mut record = ContextBuilder::new(None, summary.as_deref());
+        newer.iter().for_each(|event| record.push(event));
+        record.finish()
+    }
+
+    /// Asks one agent, once.
+    fn ask(&self, setup: &CompactSetup<'_>, summariser: &Summariser<'_>) -> Result<String, Unusable> {
+        let record = self.record();
+        let mut prompt = SUMMARY_PROMPT.to_owned();
+        if self.most < MOST_CHARS {
+            prompt.push_str(&format!(" This record is short: write at most {} characters.", self.most));
+        }
+        let request = TurnRequest {
+            frame: ContextFrame::new(&record, "", &prompt),
+            model: summariser.model.map(str::to_owned),
+            permission: Some(Permission::Answer),
+            in_git: setup.in_git,
+        };
+        let said = run(setup, summariser, &request)?;
+        judge(&said, &record)
+            .map(|summary| within(summary, MOST_CHARS))
+            .map_err(|why| Unusable::Because(why.to_owned()))
+    }
+}
+
+fn read_events(
+    store: &dyn SessionStore,
+    session: SessionId,
+    mut after: Seq,
+) -> Result<Vec<(Seq, Event)>, StoreError> {
+    let mut events = Vec::new();
+    loop {
+        let page = block_on(store.read(session, Page::After(after, PAGE)))?;
+        let Some(last) = page.last() else { return Ok(events) };
+        after = last.seq;
+        events.extend(page.into_iter().map(|stored| {
+            // As in the context: a hole is told, and does not pass for nothing.
+            let event = stored.event().unwrap_or_else(|damage| Event::error("damaged", damage.to_string()));
+            (stored.seq, event)
+        }));
+    }
+}
+
+fn digest_of(earlier: Option<&str>, events: &[Event]) -> String {
+    let mut digest = earlier.map(Digest::after).unwrap_or_default();
+    events.iter().for_each(|event| digest.push(event));
+    digest.finish()
+}
+
+/// Runs an agent and returns what it said last, which is what it was asked for.
+fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) -> Result<String, Unusable> {
+    let because = |why: String| Unusable::Because(why);
+    let command = who.agent.command(request).map_err(|error| because(error.to_string()))?;
+    let run = uuid::Uuid::new_v4().simple().to_string();
+    let marker = Marker::new(RUN_MARKER, run.clone()).map_err(|error| because(error.to_string()))?;
+    let output = Output::open(setup.spools, who.agent, &run).map_err(because)?;
+    let stdout = output.file.try_clone().map_err(|error| because(error.to_string()))?;
+    let mut spawn = Spawn::new(who.program, setup.directory, stdout, marker);
+    spawn.args = command.args.into_iter().map(Into::into).collect();
+    spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    spawn.stdin = command.stdin;
+    spawn.stderr = Stream::Keep(STDERR_BYTES);
+    let started = Instant::now();
+    let child = spawn.start().map_err(|error| because(error.to_string()))?;
+    let stopped = attend(setup, &child, &output.file, started);
+    // Also when it ended by itself: what it started ends with it.
+    child.stop(&Patience::default());
+    let exit = match child.wait() {
+        azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
+        azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
+        azureal_process::Exit::Unknown => None,
+    };
+    stopped?;
+
+    let mut answer = Answer::default();
+    let mut watcher = output.watcher;
+    let fragment =
+        watcher.read_to_end(|output| answer.take(output)).map_err(|error| because(error.to_string()))?;
+    let ending = Ending {
+        exit,
+        stderr: child.stderr().to_string(),
+        fragment,
+        duration: started.elapsed(),
+        stopped: None,
+    };
+    watcher.end(&ending).into_iter().for_each(|output| answer.take(output));
+    answer.finish().map_err(because)
+}
+
+/// Waits for an agent, and says why it must be stopped if it must.
+fn attend(setup: &CompactSetup<'_>, child: &Child, output: &File, started: Instant) -> Result<(), Unusable> {
+    while child.wait_timeout(PACE).is_none() {
+        if (setup.is_cancelled)() {
+            return Err(Unusable::Cancelled);
+        }
+        if started.elapsed() > setup.timeout {
+            let seconds = setup.timeout.as_secs_f64();
+            return Err(Unusable::Because(format!("it took longer than {seconds} seconds")));
+        }
+        if output.metadata().is_ok_and(|output| output.len() > MOST_OUTPUT) {
+            return Err(Unusable::Because(format!("it printed more than {} MiB", MOST_OUTPUT >> 20)));
+        }
+    }
+    Ok(())
+}
+
+/// What an agent said, as far as it can be a summary.
+#[derive(Default)]
+struct Answer {
+    /// What it said since it last used a tool.
+    said: Vec<String>,
+    error: Option<String>,
+    is_done: bool,
+}
+
+impl Answer {
+    fn take(&mut self, output: AgentOutput) {
+        match output {
+            AgentOutput::Event(Event::AssistantText(said)) if said.subagent.is_none() => {
+                self.said.push(said.text);
+            }
+            AgentOutput::Event(Event::ToolCall(_) | Event::ToolResult(_)) => self.said.clear(),
+            AgentOutput::Event(Event::Error(error)) => self.error = Some(error.message),
+            AgentOutput::Event(Event::Complete(complete)) => {
+                self.is_done = complete.success && matches!(complete.outcome, None | Some(Outcome::Done));
+            }
+            AgentOutput::Event(_)
+            | AgentOutput::Delta(_)
+            | AgentOutput::Usage(_)
+            | AgentOutput::Notice(_) => {}
+        }
+    }
+
+    fn finish(self) -> Result<String, String> {
+        if self.is_done {
+            return Ok(self.said.join("\n\n"));
+        }
+        Err(self.error.unwrap_or_else(|| "it did not finish".to_owned()))
+    }
+}
+
+/// Takes an answer for a summary, or says why it is none.
+fn judge<'a>(answer: &'a str, record: &str) -> Result<&'a str, &'static str> {
+    let summary = answer.trim();
+    if summary.is_empty() {
+        return Err("it said nothing");
+    }
+    if summary == record.trim() {
+        return Err("it gave the record back");
+    }
+    let (length, odd) = summary.chars().fold((0_usize, 0_usize), |(length, odd), c| {
+        let is_odd = c == char::REPLACEMENT_CHARACTER || (c.is_control() && !c.is_whitespace());
+        (length + 1, odd + usize::from(is_odd))
+    });
+    if odd * 10 > length {
+        return Err("what it said is no text");
+    }
+    if length >= record.chars().count() {
+        return Err("its summary is longer than the record");
+    }
+    Ok(summary)
+}
+
+/// Returns a text of at most `most` characters, cut where a line or a sentence ends, and saying so.
+fn within(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    const MARK: &str = "\n[the summary was longer and was cut here]";
+    let room = most.saturating_sub(MARK.len());
+    let end = text.char_indices().nth(room).map_or(text.len(), |(end, _)| end);
+    let head = text.get(..end).unwrap_or(text);
+    // Only the last part is looked at: a text without any break is cut where it must be.
+    let sentence = head.rfind(". ").map(|end| end + 1);
+    let cut = head.rfind('\n').max(sentence).filter(|cut| *cut > head.len() / 2).unwrap_or(head.len());
+    format!("{}{MARK}", head.get(..cut).unwrap_or(head).trim_end())
+}
+
+/// What an agent prints while it writes a summary: a file that has lost its name before the agent begins, so
+/// that it is gone with the two who hold it, however they end.
+struct Output {
+    file: File,
+    watcher: Watcher,
+}
+
+impl Output {
+    fn open(spools: &Spools, agent: &dyn Agent, run: &str) -> Result<Self, String> {
+        spools.make_folder().map_err(|error| error.to_string())?;
+        let path = spools.folder().join(format!("{run}.summary"));
+        let open = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let file = open.map_err(|error| at(&path)(error).to_string())?;
+        let watcher = Watcher::open(&path, agent, None).map_err(|error| error.to_string());
+        fs::remove_file(&path).map_err(|error| at(&path)(error).to_string())?;
+        Ok(Self { file, watcher: watcher? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_summary_is_refused() {
+        let record = "The record of a session, which is long enough to be summarised.";
+        let refused = |answer: &str| judge(answer, record).unwrap_err();
+        assert_eq!(refused(" \n"), "it said nothing");
+        assert_eq!(refused(&format!("\n{record} ")), "it gave the record back");
+        assert_eq!(refused(&record.repeat(2)), "its summary is longer than the record");
+        assert_eq!(refused("\u{1}\u{2}\u{fffd} x"), "what it said is no text");
+        assert_eq!(judge(" short\n", record), Ok("short"));
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_where_a_sentence_ends_and_says_so() {
+        assert_eq!(within("short", 10), "short");
+        let text = "One sentence. ".repeat(400);
+        let cut = within(&text, 4_000);
+        assert!(cut.chars().count() <= 4_000);
+        assert!(cut.ends_with("One sentence.\n[the summary was longer and was cut here]"), "{cut}");
+        assert_eq!(within(&"ü".repeat(5_000), 4_000).chars().count(), 4_000);
+        assert!(within(&"ü".repeat(5_000), 10).chars().count() <= 45, "the mark is there in any case");
+    }
+}

@@ -1,0 +1,369 @@
+//! Sessions that become too long by themselves: compacted before a turn, and in the middle of one.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use azureal_agents::offline::Offline;
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
+use azureal_core::event::{Complete, Outcome, SystemMessage};
+use azureal_core::{
+    Event, NewSession, Page, Role, SessionId, SessionStore, Threshold, Turn, read_context, read_history,
+};
+use azureal_engine::{
+    AutoCompaction, Briefing, Controls, Driver, Ingested, Notice, Setup, Spools, Summariser,
+};
+use azureal_store::MemoryStore;
+use futures_executor::block_on;
+use tempfile::TempDir;
+
+/// What the agent is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Prompt,
+    Summary,
+    GoOn,
+}
+
+/// What a program does when it is asked for something.
+type Script = fn(Asked) -> String;
+
+/// An agent whose program is a script, chosen by what it is asked for.
+struct StandIn {
+    name: &'static str,
+    script: Script,
+    requests: Mutex<Vec<(Asked, String)>>,
+}
+
+impl StandIn {
+    fn new(name: &'static str, script: Script) -> Self {
+        Self { name, script, requests: Mutex::default() }
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        self.requests.lock().unwrap().iter().map(|(asked, _)| *asked).collect()
+    }
+
+    fn request(&self, index: usize) -> String {
+        self.requests.lock().unwrap()[index].1.clone()
+    }
+}
+
+impl Agent for StandIn {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn program(&self) -> Program {
+        Program::Named("sh")
+    }
+    fn answers_for(&self, _: &str) -> bool {
+        false
+    }
+    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+        let asked = match turn.permission {
+            Some(Permission::Answer) => Asked::Summary,
+            _ if turn.frame.prompt.starts_with("Go on with the work") => Asked::GoOn,
+            _ => Asked::Prompt,
+        };
+        let text = turn.frame.clone().into_text();
+        self.requests.lock().unwrap().push((asked, text.clone()));
+        Ok(AgentCommand {
+            args: vec!["-c".into(), (self.script)(asked)],
+            stdin: text.into_bytes(),
+            ..AgentCommand::default()
+        })
+    }
+    fn parser(&self) -> Box<dyn AgentParser> {
+        Offline.parser()
+    }
+}
+
+fn prints(event: &Event) -> String {
+    format!("printf '%s\\n' '{}'\n", event.to_json())
+}
+
+fn says(text: &str) -> String {
+    prints(&Event::assistant(text))
+}
+
+fn done() -> String {
+    prints(&Event::Complete(Complete { success: true, ..Complete::default() }))
+}
+
+/// Says so much that the session becomes too long, in pieces, with a tool at work in between.
+fn floods() -> String {
+    let tool = r#"printf '%s\n' '{"ToolCall":{"tool_use_id":"t","tool_name":"Bash","input":{"command":"ls"}}}' '{"ToolResult":{"tool_use_id":"t","tool_name":"Bash","content":"x","is_error":false}}'
+"#;
+    (1..=30)
+        .map(|number| says(&format!("Step {number}: {}", "looked at it from all sides, ".repeat(20))) + tool)
+        .collect()
+}
+
+const SUMMARY: &str = "The login was fixed and the tests pass.";
+
+/// Floods and then works without end, until it is stopped; goes on to the end when it is told to.
+fn floods_and_goes_on(asked: Asked) -> String {
+    match asked {
+        Asked::Prompt => floods() + "sleep 1000",
+        Asked::Summary => says(SUMMARY) + &done(),
+        Asked::GoOn => says("All is done.") + &done(),
+    }
+}
+
+struct World {
+    folder: TempDir,
+    store: MemoryStore,
+    spools: Spools,
+    session: SessionId,
+    briefing: Briefing,
+}
+
+/// What came of a turn.
+struct Ran {
+    ingested: Ingested,
+    told: Vec<String>,
+}
+
+impl World {
+    fn new(events: impl IntoIterator<Item = Event>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = MemoryStore::default();
+        let session = block_on(store.create(NewSession::default())).unwrap();
+        block_on(store.append(session, Turn::verbatim(events))).unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        Self { folder, store, spools, session, briefing: Briefing::default() }
+    }
+
+    /// A session of so many turns of about three thousand characters.
+    fn of_turns(count: usize) -> Self {
+        let turn = |number: usize| {
+            [
+                Event::user(format!("Prompt {number}: never touch the tests.")),
+                Event::assistant(format!(
+                    "Answer {number}. {}",
+                    "I looked at it from all sides. ".repeat(100)
+                )),
+            ]
+        };
+        Self::new((1..=count).flat_map(turn))
+    }
+
+    fn run(&self, agent: &StandIn, others: &[&StandIn], prompt: &str) -> Ran {
+        self.run_while(agent, others, prompt, |_| {})
+    }
+
+    fn run_while(
+        &self,
+        agent: &StandIn,
+        others: &[&StandIn],
+        prompt: &str,
+        mut at_notice: impl FnMut(&Controls),
+    ) -> Ran {
+        let program = Path::new("/bin/sh");
+        let writers = std::iter::once(agent).chain(others.iter().copied());
+        let summarisers: Vec<Summariser<'_>> =
+            writers.map(|writer| Summariser { agent: writer, program, model: None }).collect();
+        let compaction = AutoCompaction {
+            threshold: Threshold::Chars(10_000),
+            summarisers: &summarisers,
+            timeout: Duration::from_secs(2),
+        };
+        let (driver, controls) = Driver::new(Setup {
+            store: &self.store,
+            spools: &self.spools,
+            agent,
+            program,
+            session: self.session,
+            model: None,
+            permission: None,
+            directory: self.folder.path(),
+            in_git: false,
+            timeout: Some(Duration::from_secs(60)),
+            briefing: &self.briefing,
+            compaction: Some(&compaction),
+        });
+        let mut told = Vec::new();
+        let ingested = driver.run(prompt, &mut |notice| match notice {
+            Notice::Tell(text) => told.push(text.to_owned()),
+            Notice::Summary(_) => at_notice(&controls),
+            _ => {}
+        });
+        Ran { ingested: ingested.unwrap().unwrap(), told }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let page = block_on(self.store.read(self.session, Page::last(10_000))).unwrap();
+        page.iter().map(|stored| stored.event().unwrap()).collect()
+    }
+
+    /// The kinds of the events without the tools, and what comes again but once.
+    fn kinds(&self) -> Vec<String> {
+        let mut kinds: Vec<String> = self.events().iter().map(|event| event.kind().to_owned()).collect();
+        kinds.retain(|kind| !kind.starts_with("Tool"));
+        kinds.dedup();
+        kinds
+    }
+
+    fn compactions(&self) -> usize {
+        block_on(self.store.compactions(self.session)).unwrap().len()
+    }
+}
+
+#[test]
+fn a_session_that_is_too_long_is_compacted_before_its_next_turn() {
+    let world = World::of_turns(6);
+    let agent = StandIn::new("ann", |asked| match asked {
+        Asked::Summary => says(SUMMARY) + &done(),
+        _ => says("Short.") + &done(),
+    });
+    let before = world.events();
+    let ran = world.run(&agent, &[], "And now?");
+    assert_eq!(agent.asked(), [Asked::Summary, Asked::Prompt]);
+    let sent = agent.request(1);
+    assert!(sent.contains(SUMMARY) && sent.contains("Prompt 1: never touch the tests."), "{sent}");
+    assert!(!sent.contains("Answer 1."), "{sent}");
+    assert!(sent.contains("Answer 6."), "{sent}");
+    assert_eq!(ran.told.len(), 1, "{:?}", ran.told);
+    assert!(
+        ran.told[0].starts_with("compacted S1: ") && ran.told[0].ends_with("summary by ann"),
+        "{:?}",
+        ran.told
+    );
+    assert_eq!(world.events()[..before.len()], before, "what happened stays as it is");
+
+    // It fits now, so that the next turn asks nobody for a summary.
+    world.run(&agent, &[], "And then?");
+    assert_eq!(agent.asked()[2..], [Asked::Prompt]);
+}
+
+#[test]
+fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itself() {
+    let world = World::of_turns(1);
+    let agent = StandIn::new("ann", floods_and_goes_on);
+    let ran = world.run(&agent, &[], "Do it all, and keep the names");
+    assert_eq!(agent.asked(), [Asked::Prompt, Asked::Summary, Asked::GoOn]);
+    assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done));
+    assert_eq!(
+        world.kinds(),
+        [
+            "UserMessage",
+            "AssistantText",
+            "UserMessage",
+            "AssistantText",
+            "Compacting",
+            "Complete",
+            "Compacted",
+            "AssistantText",
+            "Complete"
+        ]
+    );
+    let outcomes = world.events().into_iter().filter_map(|event| match event {
+        Event::Complete(complete) => complete.outcome,
+        _ => None,
+    });
+    let outcomes: Vec<_> = outcomes.collect();
+    assert_eq!(outcomes, [Outcome::Interrupted, Outcome::Done]);
+
+    let sent = agent.request(2);
+    assert!(sent.contains(SUMMARY), "{sent}");
+    assert!(
+        sent.contains("Do it all, and keep the names"),
+        "the prompt of the turn is carried along: {sent}"
+    );
+    let history = block_on(read_history(&world.store, world.session)).unwrap();
+    let said =
+        history.iter().filter(|message| message.role == Role::User).map(|message| format!("{message:?}"));
+    assert!(!said.collect::<String>().contains("Go on with the work"), "nobody said that");
+    let context = block_on(read_context(&world.store, world.session)).unwrap();
+    assert!(!context.contains("Go on with the work") && context.contains("All is done."), "{context}");
+    assert_eq!(ran.told.len(), 1, "{:?}", ran.told);
+}
+
+#[test]
+fn an_agent_that_is_at_its_end_is_not_stopped_however_much_it_says() {
+    let world = World::of_turns(1);
+    let agent = StandIn::new("ann", |_| says(&"A long answer. ".repeat(2_000)) + &done());
+    let ran = world.run(&agent, &[], "Tell me all");
+    assert_eq!((agent.asked(), ran.ingested.complete.outcome), (vec![Asked::Prompt], Some(Outcome::Done)));
+    assert_eq!(world.compactions(), 0);
+    assert!(!world.kinds().contains(&"Compacting".to_owned()));
+}
+
+#[test]
+fn a_turn_is_compacted_once_however_long_it_becomes() {
+    let world = World::of_turns(1);
+    let agent = StandIn::new("ann", |asked| match asked {
+        Asked::Summary => says(SUMMARY) + &done(),
+        Asked::Prompt => floods() + "sleep 1000",
+        Asked::GoOn => floods() + &floods() + &done(),
+    });
+    let ran = world.run(&agent, &[], "Do it");
+    assert_eq!(agent.asked(), [Asked::Prompt, Asked::Summary, Asked::GoOn]);
+    assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done));
+    assert_eq!(world.compactions(), 1);
+}
+
+#[test]
+fn whatever_the_summariser_does_the_turn_still_runs() {
+    let scripts: [(&str, Script); 6] = [
+        ("nothing", |_| done()),
+        ("the same text", |_| "cat".to_owned()),
+        ("more than there was", |_| says(&"more and more ".repeat(5_000)) + &done()),
+        ("garbage", |_| "head -c 100000 /dev/urandom".to_owned()),
+        ("an error", |_| "echo no >&2; exit 3".to_owned()),
+        ("no end", |_| "sleep 1000".to_owned()),
+    ];
+    for (what, script) in scripts {
+        let world = World::of_turns(6);
+        let agent = StandIn::new("ann", |asked| match asked {
+            Asked::Summary => "exit 1".to_owned(),
+            _ => says("Short.") + &done(),
+        });
+        let bad = StandIn::new("bob", script);
+        let began = Instant::now();
+        let ran = world.run(&agent, &[&bad], "And now?");
+        assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done), "{what}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        assert_eq!(
+            (agent.asked(), bad.asked()),
+            (vec![Asked::Summary, Asked::Prompt], vec![Asked::Summary]),
+            "{what}"
+        );
+        assert_eq!(ran.told.len(), 1, "{what}: {:?}", ran.told);
+        let line = &ran.told[0];
+        assert!(line.contains("azureal's own digest") && line.contains("ann wrote none"), "{what}: {line}");
+        assert_eq!(world.compactions(), 1, "{what}");
+    }
+}
+
+#[test]
+fn what_cannot_be_made_smaller_is_told_as_it_is_and_nobody_is_asked() {
+    let system = SystemMessage { content: "rule ".repeat(4_000), ..SystemMessage::default() };
+    let world = World::new([Event::SystemMessage(system), Event::user("a"), Event::assistant("b")]);
+    let agent = StandIn::new("ann", |asked| match asked {
+        Asked::Prompt => floods() + &done(),
+        _ => panic!("nobody is to be asked for that"),
+    });
+    let ran = world.run(&agent, &[], "c");
+    assert_eq!((agent.asked(), ran.ingested.complete.outcome), (vec![Asked::Prompt], Some(Outcome::Done)));
+    assert_eq!(ran.told.len(), 1);
+    assert!(ran.told[0].ends_with("a summary would gain nothing"), "{:?}", ran.told);
+}
+
+#[test]
+fn a_cancel_while_the_summary_is_written_ends_the_turn() {
+    let world = World::of_turns(6);
+    let agent = StandIn::new("ann", |_| "sleep 1000".to_owned());
+    let began = Instant::now();
+    let ran = world.run_while(&agent, &[], "And now?", Controls::cancel);
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Cancelled));
+    assert_eq!((world.compactions(), agent.asked()), (0, vec![Asked::Summary]));
+}

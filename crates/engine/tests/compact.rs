@@ -1,0 +1,417 @@
+//! Compactions: who writes the summary, what is kept, and what never changes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use azureal_agents::offline::Offline;
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
+use azureal_core::event::{Complete, SystemMessage, ToolCall, ToolResult};
+use azureal_core::{
+    Event, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn, read_context,
+};
+use azureal_engine::{
+    CompactNotice, CompactSetup, CompactionError, Holder, Leased, Spools, Summarised, Summariser, compact,
+    summarise,
+};
+use azureal_store::MemoryStore;
+use futures_executor::block_on;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+/// An agent whose program prints what the test says, or runs a script.
+struct StandIn {
+    name: &'static str,
+    script: &'static str,
+    /// What is printed, given the record that is to be summarised.
+    answer: fn(&str) -> String,
+    asked: AtomicUsize,
+}
+
+impl StandIn {
+    fn new(name: &'static str, answer: fn(&str) -> String) -> Self {
+        Self { name, script: "cat", answer, asked: AtomicUsize::new(0) }
+    }
+
+    fn script(name: &'static str, script: &'static str) -> Self {
+        Self { script, ..Self::new(name, |_| String::new()) }
+    }
+
+    fn times_asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Agent for StandIn {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn program(&self) -> Program {
+        Program::Named("sh")
+    }
+    fn answers_for(&self, _: &str) -> bool {
+        false
+    }
+    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+        assert_eq!(turn.permission, Some(Permission::Answer), "who summarises has no tools");
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let record = turn.frame.session.trim();
+        let record = record.strip_prefix("<azureal-session-context>\n").unwrap();
+        let record = record.strip_suffix("\n</azureal-session-context>").unwrap();
+        Ok(AgentCommand {
+            args: vec!["-c".into(), self.script.into()],
+            stdin: (self.answer)(record).into_bytes(),
+            ..AgentCommand::default()
+        })
+    }
+    fn parser(&self) -> Box<dyn AgentParser> {
+        Offline.parser()
+    }
+}
+
+/// Returns what an agent prints that says this and is done.
+fn says(text: &str) -> String {
+    let complete = Event::Complete(Complete { success: true, ..Complete::default() });
+    format!("{}\n{}\n", Event::assistant(text).to_json(), complete.to_json())
+}
+
+const GOOD: &str = "They fixed the login, and the tests pass.";
+
+fn good(_: &str) -> String {
+    says(GOOD)
+}
+
+struct World {
+    folder: TempDir,
+    store: MemoryStore,
+    spools: Spools,
+    session: SessionId,
+}
+
+impl World {
+    fn new(events: impl IntoIterator<Item = Event>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = MemoryStore::default();
+        let session = block_on(store.create(NewSession::default())).unwrap();
+        block_on(store.append(session, Turn::verbatim(events))).unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        Self { folder, store, spools, session }
+    }
+
+    /// A session with five prompts of a few thousand characters.
+    fn long() -> Self {
+        let turn = |number: usize| {
+            [
+                Event::user(format!("Prompt {number}: fix the login, and never touch the tests.")),
+                Event::assistant(format!(
+                    "Answer {number}. {}",
+                    "I looked at it from all sides. ".repeat(100)
+                )),
+                Event::Complete(Complete { success: true, ..Complete::default() }),
+            ]
+        };
+        Self::new((1..=5).flat_map(turn))
+    }
+
+    fn events(&self) -> Vec<String> {
+        let page = block_on(self.store.read(self.session, Page::last(10_000))).unwrap();
+        page.into_iter().map(|stored| stored.json.unwrap()).collect()
+    }
+
+    fn context(&self) -> String {
+        block_on(read_context(&self.store, self.session)).unwrap()
+    }
+
+    fn files(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.folder.path().join("spool")) else { return vec![] };
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    fn setup<'a>(&'a self, summarisers: &'a [Summariser<'a>]) -> CompactSetup<'a> {
+        CompactSetup {
+            store: &self.store,
+            spools: &self.spools,
+            session: self.session,
+            summarisers,
+            directory: self.folder.path(),
+            in_git: false,
+            threshold: Threshold::default(),
+            keep: Keep::Usual,
+            timeout: Duration::from_secs(20),
+            is_cancelled: &|| false,
+        }
+    }
+
+    fn compact(&self, agents: &[&StandIn], timeout: Duration) -> (Summarised, Vec<String>) {
+        let summarisers = asked(agents);
+        let setup = CompactSetup { timeout, ..self.setup(&summarisers) };
+        let mut told = Vec::new();
+        let report = compact(&setup, &mut |notice| match notice {
+            CompactNotice::Asking(agent) => told.push(format!("{agent}?")),
+            CompactNotice::Failed { agent, why } => told.push(format!("{agent}: {why}")),
+        });
+        (report.unwrap().unwrap(), told)
+    }
+}
+
+fn asked<'a>(agents: &[&'a StandIn]) -> Vec<Summariser<'a>> {
+    agents
+        .iter()
+        .map(|agent| Summariser { agent: *agent, program: Path::new("/bin/sh"), model: None })
+        .collect()
+}
+
+#[test]
+fn the_first_agent_that_can_writes_the_summary() {
+    let world = World::long();
+    let (before, events) = (world.context(), world.events());
+    let [first, second] = ["first", "second"].map(|name| StandIn::new(name, good));
+    let (report, told) = world.compact(&[&first, &second], Duration::from_secs(20));
+    assert_eq!(
+        (report.agent.as_deref(), report.summary.as_str(), told),
+        (Some("first"), GOOD, vec!["first?".to_owned()])
+    );
+    assert_eq!(
+        (report.boundary.after_seq, report.boundary.inside_turn),
+        (Seq(6), false),
+        "three prompts stay"
+    );
+    assert_eq!((first.times_asked(), second.times_asked()), (1, 0));
+    let after = world.context();
+    assert_eq!((report.chars_before, report.chars_after), (before.chars().count(), after.chars().count()));
+    assert!(
+        after.contains(GOOD)
+            && after.contains("### Prompt, event 1\nPrompt 1:")
+            && !after.contains("Answer 1.")
+    );
+    assert!(!report.frees_little());
+    assert_eq!(world.events(), events, "no event is touched");
+    assert_eq!(world.files(), ["S1.compaction"], "nothing but the lock is left");
+    assert!(block_on(world.store.remove_compaction(world.session, Seq(6))).unwrap());
+    assert_eq!(world.context(), before, "undone, byte for byte");
+}
+
+#[test]
+fn whoever_fails_is_asked_once_and_the_next_one_is() {
+    let bad: [(StandIn, &str); 7] = [
+        (StandIn::new("bad", |_| says(" \n ")), "it said nothing"),
+        (StandIn::new("bad", says), "it gave the record back"),
+        (StandIn::new("bad", |record| says(&record.repeat(2))), "its summary is longer than the record"),
+        (StandIn::new("bad", |_| says(&"\u{1}\u{fffd}".repeat(400))), "what it said is no text"),
+        (StandIn::new("bad", |_| "no JSON at all\n{\"half\":".repeat(50)), ""),
+        (StandIn::script("bad", "echo 'out of order' >&2; exit 1"), ""),
+        (StandIn::script("bad", "setsid sleep 1000 & sleep 1000"), "it took longer than 0.5 seconds"),
+    ];
+    for (bad, expected) in bad {
+        let world = World::long();
+        let started = Instant::now();
+        let next = StandIn::new("next", good);
+        let (report, told) = world.compact(&[&bad, &next], Duration::from_millis(500));
+        assert!(started.elapsed() < Duration::from_secs(15), "{told:?}");
+        assert_eq!((report.agent.as_deref(), report.summary.as_str()), (Some("next"), GOOD), "{told:?}");
+        assert_eq!((bad.times_asked(), next.times_asked()), (1, 1));
+        assert!(told[1].starts_with("bad: ") && told[1].contains(expected), "{told:?}");
+        assert_eq!(report.failed.len(), 1);
+        assert_eq!(world.files(), ["S1.compaction"]);
+    }
+}
+
+#[test]
+fn without_any_agent_the_digest_is_written() {
+    let world = World::long();
+    let bad = StandIn::script("bad", "exit 1");
+    let (report, _) = world.compact(&[&bad], Duration::from_secs(20));
+    assert_eq!((report.agent, report.failed.len()), (None, 1));
+    assert!(report.summary.contains("never touch the tests"), "{}", report.summary);
+    assert!(world.context().contains(&report.summary));
+    assert!(world.compact_again().is_none(), "nothing was added, so there is nothing to gain");
+}
+
+impl World {
+    fn compact_again(&self) -> Option<Summarised> {
+        let setup = CompactSetup { keep: Keep::Prompts(3), ..self.setup(&[]) };
+        compact(&setup, &mut |_| {}).unwrap()
+    }
+}
+
+#[test]
+fn an_endless_talker_is_stopped_and_a_long_summary_is_cut() {
+    let world = World::long();
+    let endless =
+        StandIn::script("endless", "yes '{\"delta\":\"and on and on and on and on and on and on\"}'");
+    let long = StandIn::new("long", |_| says(&"A sentence of the summary. ".repeat(200)));
+    let (report, told) = world.compact(&[&endless, &long], Duration::from_secs(60));
+    assert!(told[1].contains("16 MiB"), "{told:?}");
+    assert_eq!(report.agent.as_deref(), Some("long"));
+    assert!(report.summary.chars().count() <= 4_000);
+    assert!(
+        report.summary.ends_with("A sentence of the summary.\n[the summary was longer and was cut here]")
+    );
+}
+
+#[test]
+fn a_later_summary_is_made_of_the_earlier_one_and_the_events_since() {
+    let world = World::long();
+    world.compact(&[&StandIn::new("first", good)], Duration::from_secs(20));
+    let more = (6..=9)
+        .flat_map(|number| [Event::user(format!("Prompt {number}")), Event::assistant("y".repeat(3_000))]);
+    block_on(world.store.append(world.session, Turn::verbatim(more))).unwrap();
+    let echo = StandIn::new("echo", |record| {
+        assert!(
+            record.contains(GOOD) && record.contains("Answer 3.") && !record.contains("Answer 2."),
+            "{record}"
+        );
+        says("All of it.")
+    });
+    let (report, _) = world.compact(&[&echo], Duration::from_secs(20));
+    assert_eq!(report.summary, "All of it.");
+    let context = world.context();
+    assert!(context.contains("All of it.") && !context.contains(GOOD));
+    assert!(context.contains("Prompt 1:"), "the user's words of every part stay: {context}");
+}
+
+#[test]
+fn a_system_message_is_told_exactly_once_however_often_it_is_compacted() {
+    let system =
+        Event::SystemMessage(SystemMessage { content: "Be kind.".into(), ..SystemMessage::default() });
+    let turn = |number: usize| [Event::user(format!("Prompt {number}")), Event::assistant("z".repeat(3_000))];
+    let world = World::new(std::iter::once(system).chain((1..=5).flat_map(turn)));
+    for round in 1..=2 {
+        world.compact(&[&StandIn::new("agent", good)], Duration::from_secs(20));
+        let context = world.context();
+        assert_eq!(context.matches("Be kind.").count(), 1, "round {round}: {context}");
+        assert!(context.starts_with("## System message\nBe kind.\n"), "round {round}: {context}");
+        block_on(world.store.append(world.session, Turn::verbatim((6..=9).flat_map(turn)))).unwrap();
+    }
+}
+
+#[test]
+fn a_preview_changes_nothing() {
+    let world = World::long();
+    let before = world.context();
+    let agent = StandIn::new("first", good);
+    let summarisers = asked(&[&agent]);
+    let report = summarise(&world.setup(&summarisers), &mut |_| {}).unwrap().unwrap();
+    assert!(report.summary == GOOD && report.chars_after < report.chars_before);
+    assert_eq!(world.context(), before);
+    assert_eq!(block_on(world.store.compactions(world.session)).unwrap(), []);
+}
+
+#[test]
+fn nobody_is_asked_where_there_is_nothing_to_gain() {
+    let agent = StandIn::new("agent", good);
+    let summarisers = asked(&[&agent]);
+    for events in
+        [vec![], vec![Event::user("Hello")], vec![Event::user("a"), Event::assistant("b"), Event::user("c")]]
+    {
+        let world = World::new(events);
+        assert_eq!(compact(&world.setup(&summarisers), &mut |_| {}).unwrap(), None);
+    }
+    assert_eq!(agent.times_asked(), 0);
+}
+
+#[test]
+fn one_compaction_at_a_time() {
+    let world = World::long();
+    let holder = Holder { pid: 7, agent: "claude".into(), since: "now".into() };
+    let Leased::Ours(lease) = world.spools.lease_compaction(world.session, &holder).unwrap() else {
+        panic!()
+    };
+    let busy = compact(&world.setup(&[]), &mut |_| {});
+    assert!(
+        matches!(&busy, Err(CompactionError::Busy { holder: Some(found), .. }) if *found == holder),
+        "{busy:?}"
+    );
+    assert_eq!(busy.unwrap_err().to_string(), "S1 is being compacted by process 7 since now");
+    drop(lease);
+    assert!(compact(&world.setup(&[]), &mut |_| {}).unwrap().is_some());
+}
+
+#[test]
+fn whoever_does_not_want_to_wait_stops_it() {
+    let world = World::long();
+    let before = world.context();
+    let agent = StandIn::script("slow", "sleep 1000");
+    let summarisers = asked(&[&agent]);
+    let setup = CompactSetup { is_cancelled: &|| true, ..world.setup(&summarisers) };
+    assert!(matches!(compact(&setup, &mut |_| {}), Err(CompactionError::Cancelled)));
+    assert_eq!((world.context(), world.files()), (before, vec!["S1.compaction".to_owned()]));
+}
+
+/// Any history: prompts, texts, calls and results in any order, with ids that are used again, and turns that end or not.
+fn history() -> impl Strategy<Value = Vec<Event>> {
+    let text = || (0..1_500_usize).prop_map(|length| "word ".repeat(length / 5));
+    let id = || (0..4_u8).prop_map(|id| id.to_string());
+    let event = prop_oneof![
+        3 => text().prop_map(Event::user),
+        3 => text().prop_map(Event::assistant),
+        4 => id().prop_map(|tool_use_id| Event::ToolCall(ToolCall {
+            tool_use_id,
+            tool_name: "Bash".into(),
+            file_path: None,
+            input: Json::empty_object(),
+            omitted: None,
+            starts: None,
+            subagent: None,
+        })),
+        4 => (id(), text()).prop_map(|(tool_use_id, content)| {
+            Event::ToolResult(ToolResult { tool_use_id, content, ..ToolResult::default() })
+        }),
+        2 => Just(Event::Complete(Complete { success: true, ..Complete::default() })),
+    ];
+    vec(event, 0..40)
+}
+
+/// Says whether a result after the cut answers a call before it.
+fn parts_a_pair(events: &[Event], cut: usize) -> bool {
+    let mut newest = std::collections::HashMap::new();
+    events.iter().enumerate().any(|(index, event)| match event {
+        Event::ToolCall(call) => {
+            newest.insert(call.tool_use_id.as_str(), index);
+            false
+        }
+        Event::ToolResult(result) if index >= cut => {
+            newest.get(result.tool_use_id.as_str()).is_some_and(|call| *call < cut)
+        }
+        _ => false,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_compaction_makes_the_context_smaller_and_can_be_undone(
+        events in history(),
+        threshold in 200..20_000_u64,
+        keep in prop_oneof![3 => Just(Keep::Usual), 1 => (0..5_usize).prop_map(Keep::Prompts)],
+    ) {
+        let world = World::new(events.clone());
+        let (before, stored) = (world.context(), world.events());
+        let setup = CompactSetup { threshold: Threshold::Chars(threshold), keep, ..world.setup(&[]) };
+        let report = compact(&setup, &mut |_| {}).unwrap();
+        prop_assert_eq!(world.events(), stored);
+        let after = world.context();
+        let compactions = block_on(world.store.compactions(world.session)).unwrap();
+        let Some(report) = report else {
+            prop_assert_eq!((after, compactions.len()), (before, 0));
+            return Ok(());
+        };
+        prop_assert!(after.chars().count() < before.chars().count());
+        prop_assert!(!parts_a_pair(&events, usize::try_from(report.boundary.after_seq.0).unwrap()));
+        prop_assert!(block_on(world.store.remove_compaction(world.session, report.boundary.after_seq)).unwrap());
+        prop_assert_eq!(world.context(), before, "undone, byte for byte");
+        // However the session goes on, what was told is how the next context begins.
+        block_on(world.store.add_compaction(world.session, report.boundary.after_seq, &report.summary)).unwrap();
+        block_on(world.store.append(world.session, Turn::verbatim([Event::user("more")]))).unwrap();
+        prop_assert!(world.context().starts_with(&after));
+    }
+}
