@@ -49,11 +49,20 @@ impl Keys {
         format!("{}:session:{}", self.prefix, id.number())
     }
 
-    /// What belongs to a session: itself, its events and its summaries.
-    pub(super) fn of_session(&self, id: SessionId) -> [String; 3] {
-        let number = id.number();
-        let events = format!("{}:events:{number}", self.prefix);
-        [self.session(id), events, format!("{}:compactions:{number}", self.prefix)]
+    /// The events of a session.
+    pub(super) fn events(&self, id: SessionId) -> String {
+        format!("{}:events:{}", self.prefix, id.number())
+    }
+
+    /// Which of its events can hold a prompt.
+    pub(super) fn prompts(&self, id: SessionId) -> String {
+        format!("{}:prompts:{}", self.prefix, id.number())
+    }
+
+    /// All that belongs to a session: itself, its events, its summaries and where its prompts are.
+    pub(super) fn of_session(&self, id: SessionId) -> [String; 4] {
+        let compactions = format!("{}:compactions:{}", self.prefix, id.number());
+        [self.session(id), self.events(id), compactions, self.prompts(id)]
     }
 
     /// Returns the keys that every script is given, in the order in which `keys.lua` takes them. Where there is no
@@ -65,7 +74,7 @@ impl Keys {
         };
         let of_session = match session {
             Some(id) => self.of_session(id),
-            None => [self.project(), self.project(), self.project()],
+            None => [(); 4].map(|()| self.project()),
         };
         let names = format!("{}:names", self.prefix);
         let marks = format!("{}:marks", self.prefix);
@@ -92,7 +101,7 @@ mod tests {
             assert_eq!(keys.project(), prefix);
             let all = keys.of_script(Some(Uuid::nil()), SessionId::new(3));
             assert!(all.iter().all(|key| key.starts_with(prefix)), "{all:?}");
-            assert_eq!(all.len(), 10);
+            assert_eq!(all.len(), 11);
         }
     }
 }

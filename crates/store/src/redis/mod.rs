@@ -46,6 +46,8 @@ const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// How many events are read at once when a part of a session is counted.
 const COUNTED_AT_ONCE: usize = 1000;
+/// How many prompts are read in one round trip.
+const PROMPTS_AT_ONCE: usize = 1000;
 /// How many sessions are looked at in one round trip.
 const LISTED_AT_ONCE: usize = 1000;
 
@@ -308,37 +310,45 @@ impl RedisStore {
     }
 
     /// Reads a page, without a script: a script would copy every text twice, and the server does nothing else meanwhile.
-    ///
-    /// How large an event is is known only once it is read, but how large one can be is known before: no more are read
-    /// than fit on a page.
     async fn read_page(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
-        let [session, events, _] = self.keys.of_session(id);
-        let [found, largest] = self.fields(&session, ["name", "largest"]).await?;
-        found.ok_or(StoreError::NoSuchSession(id))?;
-        let largest = self.read(largest.map_or(Ok(0), |largest| replies::number(&largest)))?;
-        let fitting = LARGEST_PAGE / usize::try_from(largest).unwrap_or(usize::MAX).max(1);
+        let fitting = self.fitting(id).await?;
         let mut look = Pipeline::new();
         match page {
-            Page::After(after, _) => look.cmd("XRANGE").arg(events).arg(after.next().0).arg("+"),
+            Page::After(after, _) => {
+                look.cmd("XRANGE").arg(self.keys.events(id)).arg(after.next().0).arg("+")
+            }
             Page::Before(before, _) => {
-                look.cmd("XREVRANGE").arg(events).arg(before.0.saturating_sub(1)).arg("-")
+                look.cmd("XREVRANGE").arg(self.keys.events(id)).arg(before.0.saturating_sub(1)).arg("-")
             }
         };
         let (Page::After(_, limit) | Page::Before(_, limit)) = page;
-        look.arg("COUNT").arg(limit.min(fitting.max(1)));
-        // Looked at after the events: where the session is still there, they were its own.
-        look.cmd("EXISTS").arg(session);
-        let mut answers = self.answers(look).await?.into_iter();
-        let (entries, is_there) = (answers.next().unwrap_or_default(), answers.next());
-        if is_there != Some(Value::Int(1)) {
-            return Err(StoreError::NoSuchSession(id));
-        }
-        let entries = self.read(replies::list(entries))?.into_iter();
-        let mut events: Vec<StoredEvent> = self.read(entries.map(replies::event).collect())?;
+        look.arg("COUNT").arg(limit.min(fitting));
+        let mut events = self.events(id, look).await?;
         if matches!(page, Page::Before(..)) {
             events.reverse();
         }
         Ok(events)
+    }
+
+    /// Returns how many events of a session fit on a page. How large an event is is known only once it is read, but how
+    /// large one can be is known before.
+    async fn fitting(&self, id: SessionId) -> Result<usize, StoreError> {
+        let [found, largest] = self.fields(&self.keys.session(id), ["name", "largest"]).await?;
+        found.ok_or(StoreError::NoSuchSession(id))?;
+        let largest = self.read(largest.map_or(Ok(0), |largest| replies::number(&largest)))?;
+        Ok((LARGEST_PAGE / usize::try_from(largest).unwrap_or(usize::MAX).max(1)).max(1))
+    }
+
+    /// Runs commands that answer with events of a session.
+    async fn events(&self, id: SessionId, mut look: Pipeline) -> Result<Vec<StoredEvent>, StoreError> {
+        // Looked at after the events: where the session is still there, they were its own.
+        look.cmd("EXISTS").arg(self.keys.session(id));
+        let mut answers = self.answers(look).await?;
+        if answers.pop() != Some(Value::Int(1)) {
+            return Err(StoreError::NoSuchSession(id));
+        }
+        let entries: Vec<Vec<Value>> = self.read(answers.into_iter().map(replies::list).collect())?;
+        self.read(entries.into_iter().flatten().map(replies::event).collect())
     }
 }
 
@@ -513,6 +523,22 @@ impl SessionStore for RedisStore {
         self.read_page(id, page).await
     }
 
+    async fn read_prompts(
+        &self,
+        id: SessionId,
+        until: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let limit = limit.min(self.fitting(id).await?).min(PROMPTS_AT_ONCE);
+        let mut command = redis::cmd("ZREVRANGEBYSCORE");
+        command.arg(self.keys.prompts(id)).arg(until.0).arg("-inf").arg("LIMIT").arg(0).arg(limit);
+        let mut look = Pipeline::new();
+        for place in self.texts(command).await?.into_iter().flatten() {
+            look.cmd("XRANGE").arg(self.keys.events(id)).arg(&place).arg(&place);
+        }
+        self.events(id, look).await
+    }
+
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
         self.change(id, self.operation(&scripts::CLEAR, Some(id))).await
     }
@@ -638,4 +664,12 @@ impl SessionStore for RedisStore {
 /// Reads a mark from its session and its note.
 fn mark(answer: &mut Answer) -> Result<Mark, Fault> {
     Ok(Mark { session: answer.next_session()?, note: answer.next_text()? })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_kinds_in_the_index_of_prompts_are_all_that_can_hold_one() {
+        assert_eq!(azureal_core::PROMPT_KINDS, ["UserMessage", "Message"], "as in turn.lua");
+    }
 }

@@ -2,5 +2,5 @@
 if not is_there(session) then return {'absent'} end
 redis.call('HDEL', session, 'last_seq', 'largest', 'messages', 'open_message', 'preview', 'agent', 'model', 'completed')
 redis.call('HINCRBY', session, 'generation', 1)
-redis.call('UNLINK', events, compactions)
+redis.call('UNLINK', events, compactions, prompts)
 return finish()

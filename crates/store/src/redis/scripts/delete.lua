@@ -9,5 +9,5 @@ for _, mark in ipairs(redis.call('ZRANGEBYSCORE', marks_by_session, session_numb
   redis.call('HDEL', marks, mark)
 end
 redis.call('ZREMRANGEBYSCORE', marks_by_session, session_number, session_number)
-redis.call('UNLINK', session, events, compactions)
+redis.call('UNLINK', session, events, compactions, prompts)
 return finish()

@@ -18,7 +18,9 @@ local function add_events(found, session_number, count)
   local last, largest = tonumber(found.last_seq or '0'), tonumber(found.largest or '0')
   for index = 1, count do
     local kind, json = take(), take()
-    redis.call('XADD', events, text(last + index) .. '-0', 'kind', kind, 'json', json)
+    local seq = text(last + index)
+    redis.call('XADD', events, seq .. '-0', 'kind', kind, 'json', json)
+    if kind == 'UserMessage' or kind == 'Message' then redis.call('ZADD', prompts, seq, seq) end
     largest = math.max(largest, #json)
   end
   local changes = {'last_seq', text(last + count), 'largest', text(largest)}
