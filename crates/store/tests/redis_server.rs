@@ -223,6 +223,18 @@ fn a_server_that_is_gone_is_an_error_once_patience_ends() {
 }
 
 #[test]
+fn a_server_that_lost_its_memory_begins_again() {
+    let Some(mut server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let store = open(&server.url()).unwrap();
+    let ids = [new_session(&store), new_session(&store)];
+    server.kill();
+    server.start_again();
+    assert!(matches!(append(&store, ids[1], "x"), Err(StoreError::NoSuchSession(_))));
+    assert_eq!(new_session(&store), ids[0]);
+    append(&store, ids[0], "x").unwrap();
+}
+
+#[test]
 fn a_failure_to_make_a_copy_leaves_nothing_of_it() {
     // As a server that is too old for it, which does not know the command.
     let Some(server) = RedisServer::start_with(&[("appendonly", "no"), ("rename-command", "COPY \"\"")], &[])

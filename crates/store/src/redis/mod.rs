@@ -162,14 +162,20 @@ impl RedisStore {
 
     /// Begins a call that the server does once, however often it is asked.
     fn operation(&self, script: &'static Script, session: Option<SessionId>) -> Call {
-        self.finish_operation(script, &self.keys.of_script(Some(Uuid::now_v7()), session))
+        self.once(script, &self.keys.of_script(Some(Uuid::now_v7()), session))
     }
 
-    fn finish_operation(&self, script: &'static Script, keys: &[String]) -> Call {
+    /// The same with keys that name the operation already.
+    fn once(&self, script: &'static Script, keys: &[String]) -> Call {
         Call::new(script, keys).with(FORMAT).with(self.remembered.to_string())
     }
 
     async fn run(&self, call: Call) -> Result<Answer, StoreError> {
+        if call.size > LARGEST_TURN {
+            let (bytes, most) = (call.size, LARGEST_TURN >> 20);
+            return Err(self
+                .other(&format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have")));
+        }
         let answer = self.connections.ask(Request::Script(call)).await?;
         let mut answer = self.read(Answer::of(answer))?;
         match answer.outcome.as_str() {
@@ -198,17 +204,20 @@ impl RedisStore {
             if answer.outcome != "taken" {
                 return Ok(answer);
             }
+            // It may also be a lower one: a server that lost its memory begins again.
             let next = self.read(answer.next_session())?;
-            self.last_number.fetch_max(next.number() - 1, Ordering::Relaxed);
+            self.last_number.store(next.number() - 1, Ordering::Relaxed);
         }
     }
 
+    /// Reads the number of a session that was made, or found.
     fn made(&self, answer: &mut Answer) -> Result<SessionId, StoreError> {
         let made = self.read(answer.next_session())?;
         self.last_number.fetch_max(made.number(), Ordering::Relaxed);
         Ok(made)
     }
 
+    /// Names the store where an answer cannot be read.
     fn read<R>(&self, answer: Result<R, Fault>) -> Result<R, StoreError> {
         answer.map_err(|fault| fault.at(self.connections.place(), Duration::ZERO))
     }
@@ -225,17 +234,6 @@ impl RedisStore {
 
     fn other(&self, why: &str) -> StoreError {
         StoreError::Other { place: self.connections.place().to_owned(), source: why.into() }
-    }
-
-    fn check_turn(&self, turn: &Turn) -> Result<(), StoreError> {
-        turn.check_sizes()?;
-        let bytes: usize = turn.events.iter().map(|new| new.json().len()).sum();
-        if bytes <= LARGEST_TURN {
-            return Ok(());
-        }
-        let largest = LARGEST_TURN >> 20;
-        Err(self
-            .other(&format!("a turn of {bytes} bytes is larger than the {largest} MiB that one may have")))
     }
 
     /// Runs commands that read, and returns their answers.
@@ -413,7 +411,7 @@ impl SessionStore for RedisStore {
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        self.check_turn(&turn)?;
+        turn.check_sizes()?;
         let last = Seq(turn.events.len() as u64);
         if let Some(wrong) =
             compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
@@ -501,7 +499,7 @@ impl SessionStore for RedisStore {
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        self.check_turn(&turn)?;
+        turn.check_sizes()?;
         let call = self.operation(&scripts::APPEND, Some(id)).with(id.number());
         let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn);
         let mut answer = self.run(call).await?;
@@ -553,7 +551,7 @@ impl SessionStore for RedisStore {
             let call = |made: SessionId| {
                 let mut keys = self.keys.of_script(Some(Uuid::now_v7()), Some(made));
                 keys.extend(self.keys.of_session(id));
-                let call = self.finish_operation(&scripts::FORK, &keys).with(made.number()).with(at.0);
+                let call = self.once(&scripts::FORK, &keys).with(made.number()).with(at.0);
                 let call = call
                     .with_optional(generation)
                     .with(tally.counts.messages)
