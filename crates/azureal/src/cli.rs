@@ -135,6 +135,12 @@ impl Cli {
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
         }
+        if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
+            && let Ok(place) = Place::open(global.store.as_deref().map(Path::new))
+        {
+            // They need no store, and work where there is none that can be opened.
+            futures_executor::block_on(recover(&place));
+        }
         match &command {
             Command::Agents(args) => return agents::run(args, &mut out).and_then(|()| out.flush()),
             Command::Demo(args) => return demo::run(args, &mut out),

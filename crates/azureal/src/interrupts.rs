@@ -30,7 +30,9 @@ impl Interrupted {
 impl Interrupts {
     /// Begins to listen.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        // Whoever ignores a signal, as `nohup` does, wants us to as well.
+        let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+        let mut signals = Signals::new(heard)
             .map_err(|error| Failure::new("signals", format!("signals cannot be heard: {error}")))?;
         let reaction: Arc<Mutex<Option<Reaction>>> = Arc::default();
         let heard = Arc::clone(&reaction);
@@ -63,6 +65,14 @@ impl Interrupts {
     pub(crate) fn rest(&self) {
         *lock(&self.reaction) = None;
     }
+}
+
+/// Says whether a signal is ignored. Where the system does not tell, none is.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask.checked_shr(u32::try_from(signal - 1).unwrap_or(u32::MAX)).is_some_and(|rest| rest & 1 == 1)
 }
 
 fn lock(reaction: &Mutex<Option<Reaction>>) -> MutexGuard<'_, Option<Reaction>> {

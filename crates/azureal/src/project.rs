@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use azureal_core::WorktreeFilter;
@@ -274,9 +275,17 @@ fn read_start(file: &Path, limit: u64) -> Option<String> {
     Some(text)
 }
 
-/// Outside git the store that is nearest above counts, and else a new one here.
+/// Outside git the store that is nearest above counts, and else a new one here. Only one of our own: somebody else's
+/// would get to know what is said here.
 fn outside_git(directory: &Path) -> Project {
-    let root = directory.ancestors().find(|folder| folder.join(STORE).is_file()).unwrap_or(directory);
+    let is_ours = |path: &Path| {
+        fs::symlink_metadata(path).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
+    };
+    let has_store = |folder: &&Path| {
+        let store = folder.join(STORE);
+        store.is_file() && is_ours(&store) && store.parent().is_some_and(is_ours)
+    };
+    let root = directory.ancestors().find(has_store).unwrap_or(directory);
     Project { root: root.to_owned(), worktree: root.to_owned(), branch: None, warning: None }
 }
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use azureal_agents::registry;
-use azureal_core::SessionId;
 use azureal_core::event::Outcome;
-use azureal_engine::{Homes, Noted, Recovered, SpooledTurn, Spools};
+use azureal_core::{SessionId, StoreError};
+use azureal_engine::{Homes, IngestError, Noted, Recovered, SpooledTurn, Spools};
 use azureal_process::ProcessIdentity;
 
 use crate::output::{tell, warn};
@@ -19,6 +19,20 @@ pub(crate) async fn recover(place: &Place) -> Vec<Recovered> {
     let Some(spools) = place.spools() else { return Vec::new() };
     let found = look(place, &spools).await;
     found.iter().for_each(report);
+    found
+}
+
+/// Looks again, now that the session is ours: what was found before may be over, or have begun since. Only what is new
+/// is told.
+pub(crate) async fn recover_again(place: &Place, before: &[Recovered]) -> Vec<Recovered> {
+    let Some(spools) = place.spools() else { return Vec::new() };
+    let found = look(place, &spools).await;
+    let is_told = |found: &Recovered| {
+        let is_alike = |before: &&Recovered| std::mem::discriminant(*before) == std::mem::discriminant(found);
+        let run = |found: &Recovered| found.turn().map(|turn| turn.run.clone());
+        before.iter().filter(is_alike).any(|before| run(before) == run(found))
+    };
+    found.iter().filter(|found| !is_told(found)).for_each(report);
     found
 }
 
@@ -57,6 +71,12 @@ fn report(found: &Recovered) {
             process.pid
         )),
         Recovered::Running(..) => {}
+        Recovered::Failed(turn, IngestError::Store(StoreError::NoSuchSession(_))) => warn(&format!(
+            "the interrupted turn of {} is kept, though that session is not in this store any more; the files {}.* in the \
+             folder of spools are all there is of it, and can be removed",
+            name(turn),
+            turn.run
+        )),
         Recovered::Failed(turn, error) => {
             warn(&format!("the interrupted turn of {} could not be stored and is kept: {error}", name(turn)));
         }

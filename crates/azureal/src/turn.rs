@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use azureal_core::agent::{AgentOutput, Permission};
 use azureal_core::event::Outcome;
-use azureal_core::{Event, Page, Seq, SessionId, SessionStore, read_context, wrap_context};
+use azureal_core::{Event, Page, Seq, SessionId, SessionStore, read_context};
 use azureal_engine::{
-    AutoCompaction, Briefing, CommandProgress, Driver, Ingested, Notice, Setup, Spools, Watcher,
+    AutoCompaction, Briefing, CommandProgress, Driver, IngestError, Ingested, Notice, Setup, Spools, Watcher,
 };
 use futures_executor::block_on;
 
@@ -131,6 +131,12 @@ pub(crate) fn take_turn(
     interrupts.rest();
     let ingested = match driven {
         Ok(Some(Ok(ingested))) => ingested,
+        Ok(Some(Err(IngestError::NotBegun(why)))) => {
+            take_back(place, ask);
+            return Err(Failure::new("not_begun", format!("the turn could not be begun: {why}")).with_hint(
+                "your prompt was not sent and is not kept; free some room, or see to the file's rights",
+            ));
+        }
         Ok(Some(Err(error))) => {
             return Err(Failure::new("not_stored", format!("the turn could not be stored: {error}"))
                 .with_hint("what the agent printed is kept, and the next azureal tries again"));
@@ -162,7 +168,8 @@ pub(crate) fn kept(path: &Path) -> String {
 fn meter(place: &Place, ask: &Ask<'_>) -> Result<Option<Meter>, Failure> {
     let Some(auto) = ask.compaction else { return Ok(None) };
     let context = block_on(read_context(&*place.store, ask.session))?;
-    Ok(Some(Meter::of(&wrap_context(&context), auto.threshold)))
+    // Without its tags, for which it would have to be copied: it can be large.
+    Ok(Some(Meter::of(&context, auto.threshold)))
 }
 
 /// Shows what a run prints until it has ended.
@@ -216,17 +223,22 @@ fn show_rest(store: &dyn SessionStore, ingested: &Ingested, live: &mut Live<'_>)
 
 /// Says why a turn did not begin, and takes back the session that was made for it.
 fn not_begun(place: &Place, ask: &Ask<'_>, ingested: &Ingested, why: &str) -> Failure {
-    if ask.keep == Keep::NewSession
-        && let Err(error) = block_on(place.store.delete(ask.session))
-    {
-        warn(&format!("{} was made for this turn and could not be deleted: {error}", ask.session));
-    }
+    take_back(place, ask);
     let failure = match ingested.complete.outcome {
         Some(Outcome::Cancelled) => Failure::cancelled("cancelled while the context commands ran"),
         Some(Outcome::Timeout) => Failure::new("timeout", "the context commands took too long"),
         _ => Failure::new("context", why),
     };
     failure.with_hint("the agent was not asked, and nothing was stored")
+}
+
+/// Deletes the session that was made for a turn which does not take place.
+fn take_back(place: &Place, ask: &Ask<'_>) {
+    if ask.keep == Keep::NewSession
+        && let Err(error) = block_on(place.store.delete(ask.session))
+    {
+        warn(&format!("{} was made for this turn and could not be deleted: {error}", ask.session));
+    }
 }
 
 fn failure_of(ingested: &Ingested, ask: &Ask<'_>, live: &Live<'_>) -> Option<Failure> {

@@ -118,7 +118,7 @@ impl Beginning {
         // An agent's start or the like may stand before the first message.
         match log.iter().find(|event| is_message(event)) {
             Some(event @ Event::SystemMessage(system)) => {
-                Self::SystemMessage { has_context: has_record(system) || has_markers(event) }
+                Self::SystemMessage { has_context: record(system).unwrap_or_else(|| has_markers(event)) }
             }
             Some(event @ Event::Message(message)) if message.role == Role::System => {
                 Self::SystemMessage { has_context: has_markers(event) }
@@ -136,9 +136,13 @@ pub fn has_context(log: &[Event]) -> bool {
     matches!(Beginning::of(log), Beginning::SystemMessage { has_context: true })
 }
 
-fn has_record(system: &SystemMessage) -> bool {
-    system.context_executed_at.is_some()
-        || system.context_commands.as_ref().is_some_and(|commands| !commands.is_empty())
+/// Returns what the record says: whether commands ran. Nothing if there is none; an empty one is one.
+fn record(system: &SystemMessage) -> Option<bool> {
+    let commands = system.context_commands.as_ref();
+    match (&system.context_executed_at, commands) {
+        (Some(_), _) => Some(true),
+        (None, commands) => commands.map(|commands| !commands.is_empty()),
+    }
 }
 
 fn has_markers(event: &Event) -> bool {

@@ -251,7 +251,13 @@ impl Gather<'_> {
 fn beginning(prompt: Option<&str>, ran: &[CommandRun]) -> Option<SystemMessage> {
     let content = system_message(prompt, blocks(ran));
     if ran.is_empty() {
-        return content.map(|content| SystemMessage { content, ..SystemMessage::default() });
+        // An empty record: whatever the text looks like, no command has printed it.
+        let record = Some(Vec::new());
+        return content.map(|content| SystemMessage {
+            content,
+            context_commands: record,
+            ..SystemMessage::default()
+        });
     }
     Some(SystemMessage {
         // Commands that left nothing have run all the same.

@@ -264,6 +264,21 @@ impl Spools {
         Marker::new(SESSION_MARKER, format!("{session}@{}-{}", folder.dev(), folder.ino())).ok()
     }
 
+    /// Says whether there is a folder to look into.
+    pub fn exist(&self) -> bool {
+        self.folder.is_dir()
+    }
+
+    /// Says whether there is a spool of a session.
+    pub fn are_of(&self, session: SessionId) -> Result<bool, SpoolError> {
+        let is_of = |found: &Found| match found {
+            Found::Orphan(spool) => spool.turn().session_id() == Some(session),
+            Found::Owned(turn, _) => turn.session_id() == Some(session),
+            Found::Unreadable(_) => false,
+        };
+        Ok(self.find()?.iter().any(is_of))
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

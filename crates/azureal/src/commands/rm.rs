@@ -1,4 +1,5 @@
 use azureal_core::{SessionId, SessionRecord, visible_line};
+use azureal_engine::{Holder, Lease, Leased, SpoolError, Spools};
 use serde_json::json;
 
 use crate::confirm::{Answer, ask};
@@ -51,7 +52,16 @@ pub(crate) async fn run(
     }
     let mut deleted = Vec::new();
     let mut done = Ok(());
+    let mut busy = Ok(());
     for record in &records {
+        // Held until it is gone: a turn may have begun while the person was asked.
+        let _lease = match idle(place, record) {
+            Ok(lease) => lease,
+            Err(failure) => {
+                busy = Err(failure);
+                break;
+            }
+        };
         done = place.store.delete(record.id).await;
         if done.is_err() {
             break;
@@ -66,7 +76,23 @@ pub(crate) async fn run(
         out.json(&json!({ "deleted": deleted }))?;
     }
     out.flush()?;
-    Ok(done?)
+    done?;
+    busy
+}
+
+/// Makes sure that no turn runs in a session, nor begins as long as what is returned is held.
+fn idle(place: &Place, record: &SessionRecord) -> Result<Option<Lease>, Failure> {
+    let Some(spools) = place.spools().filter(Spools::exist) else { return Ok(None) };
+    let busy = || {
+        Failure::new("busy", format!("a turn of {} is running", called(record)))
+            .with_hint(format!("wait for it, or end it with `azureal cancel {}`", record.id))
+    };
+    let at = |error: SpoolError| Failure::file(&error.path, &error.source);
+    let Leased::Ours(lease) = spools.lease(record.id, &Holder::of_this_process("rm")).map_err(at)? else {
+        return Err(busy());
+    };
+    // One whose azureal has gone holds no lease.
+    if spools.are_of(record.id).map_err(at)? { Err(busy()) } else { Ok(Some(lease)) }
 }
 
 /// Asks whether these may go; an error is a no.

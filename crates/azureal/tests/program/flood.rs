@@ -21,7 +21,10 @@ fn run_flooded(world: &World, flood: &str) -> (Ran, u64) {
     let init = json!({"type": "system", "subtype": "init", "cwd": "/", "model": "m", "session_id": "u"});
     let end = json!({"type": "result", "subtype": "success", "is_error": false, "result": "Done."});
     world.program("claude", &format!("cat > /dev/null\necho '{init}'\n{flood}\necho '{end}'"));
+    // So that it is not stopped to compact the session: this is about what a turn can hold.
+    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000000000\n");
     let mut run = world.with_programs(&["run", "Go"]);
+    run.env("XDG_CONFIG_HOME", world.path("config"));
     let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {

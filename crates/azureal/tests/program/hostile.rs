@@ -1,5 +1,8 @@
 //! Text from outside must not act on the terminal, wherever it is printed.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::json;
 
 use crate::world::{World, assistant, user};
@@ -141,5 +144,38 @@ fn the_name_of_a_file_is_not_a_message() {
         assert!(!ran.stderr.is_empty(), "{arguments:?}");
         assert!(!ran.stderr.contains("\nerror: all"), "{arguments:?}: {ran}");
         assert!(!ran.stderr.contains("\nhint: run this"), "{arguments:?}: {ran}");
+    }
+}
+
+#[test]
+fn what_a_repository_lays_beside_its_store_is_neither_read_nor_written() {
+    let world = World::new();
+    world.session("old", &[user("Hello"), assistant("Hi!")]);
+    let store = rusqlite::Connection::open(world.store()).unwrap();
+    store
+        .execute("UPDATE sessions SET last_claude_uuid = '11111111-1111-1111-1111-111111111111'", [])
+        .unwrap();
+    drop(store);
+    let precious = world.file("precious", "keep me\n");
+    let spool = world.path("p/.azureal/spool");
+    fs::remove_dir_all(&spool).ok();
+    fs::create_dir(&spool).unwrap();
+    let turn = r#"{"turn":{"run":"abc","session":1,"prompt":"p","agent":"claude","model":null,"directory":"/x","started_at":"2026-01-31T09:30:00Z"}}
+{"process":{"pid":999999,"began":"1"}}
+"#;
+    fs::write(spool.join("abc.turn"), turn).unwrap();
+    std::os::unix::fs::symlink(&precious, spool.join("abc.err")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", spool.join("abc.jsonl")).unwrap();
+    std::os::unix::fs::symlink(&precious, spool.join("S1.lease")).unwrap();
+    // As git checks it out, and as an archive can unpack it.
+    for mode in [0o755, 0o700] {
+        fs::set_permissions(&spool, fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(spool.join("abc.turn"), fs::Permissions::from_mode(mode & 0o666)).unwrap();
+        for arguments in [&["list"][..], &["show", "old"], &["run", "-s", "old", "-a", "offline", "hi"]] {
+            let ran = world.run(arguments);
+            assert!(!ran.stdout.contains("keep me") && ran.stderr.contains("warning"), "{ran}");
+        }
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "keep me\n");
+        assert_eq!(world.run(&["show", "old", "--json"]).json_lines().len(), 2, "nothing was stored");
     }
 }
