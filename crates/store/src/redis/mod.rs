@@ -1,7 +1,8 @@
 //! Sessions on a Redis server, for several people and machines.
 //!
 //! `docs/redis.md` describes the keys, and what a server keeps under which settings. Every change is one call of a
-//! script on the server: one round trip, whole or not at all. The scripts are in `scripts/`. Here is what calls them.
+//! script on the server: one round trip, whole or not at all. The scripts are in `scripts/`
+//! (`docs/decisions/0006-redis-scripts.md` says why). Here is what calls them.
 
 mod address;
 mod connection;
