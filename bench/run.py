@@ -126,6 +126,7 @@ def jobs():
         add("pg", "limit_pg_sync_off", LIM, "--sync", "off")
     if "BENCH_REDIS" in E:
         add("redis", "limit_redis", LIM)
+        add("redis", "azureal_redis", AZ)
     return J
 
 

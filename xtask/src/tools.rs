@@ -90,6 +90,13 @@ const POSTGRESQL: Tool = Tool {
     lost: "the tests of the PostgreSQL store are skipped",
 };
 
+const REDIS: Tool = Tool {
+    name: "redis",
+    probe: &["redis-server", "--version"],
+    source: Source::Apt("redis-server"),
+    lost: "the tests of the Redis store are skipped",
+};
+
 /// What there is to run the checks with.
 pub(crate) struct Present {
     pub(crate) rustfmt: bool,
@@ -104,7 +111,7 @@ pub(crate) struct Present {
 /// What is missing on a machine of the continuous integration is an error: there nobody reads notices.
 pub(crate) fn ensure(installing: Installing) -> Result<Present> {
     let is_missing = |tool: &&Tool| !tool.is_present();
-    let mut missing: Vec<&Tool> = [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM, &POSTGRESQL]
+    let mut missing: Vec<&Tool> = [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM, &POSTGRESQL, &REDIS]
         .into_iter()
         .filter(is_missing)
         .collect();
@@ -117,7 +124,7 @@ pub(crate) fn ensure(installing: Installing) -> Result<Present> {
         missing.retain(is_missing);
     }
     if missing.is_empty() {
-        println!("rustfmt, clippy, strace, sqlite3, git, npm and postgresql are there");
+        println!("rustfmt, clippy, strace, sqlite3, git, npm, postgresql and redis are there");
     }
     let mut notices = Vec::new();
     for tool in &missing {

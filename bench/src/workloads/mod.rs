@@ -8,6 +8,8 @@ pub(crate) mod fork;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod postgres;
+pub(crate) mod redis;
+mod server;
 
 use anyhow::{Result, ensure};
 use azureal_core::{Page, Seq, SessionId, SessionStore};

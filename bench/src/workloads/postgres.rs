@@ -1,45 +1,17 @@
-//! PostgreSQL: appending turns and loading them, on the server that `BENCH_PG` names.
+//! PostgreSQL, on the server that `BENCH_PG` names.
 
-use anyhow::{Context, Result, ensure};
-use azureal_core::{SessionStore, read_history};
+use anyhow::{Context, Result};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use futures_executor::block_on;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{EVENTS_PER_TURN, MESSAGES, count_events};
-use crate::measure::{Appending, repeated};
-use crate::{Options, data, scratch};
-
-const REPETITIONS: usize = 5;
+use super::server;
+use crate::Options;
 
 pub(crate) fn run(options: &Options) -> Result<Value> {
     let url = std::env::var("BENCH_PG").context("BENCH_PG is not set")?;
     let mut address: PostgresAddress = url.parse()?;
     address.set_project("bench")?;
     let store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
-    let turns = data::turns(options.turns.unwrap_or(2000))?;
-    let count = turns.len() as u64;
-    let id = block_on(store.create(scratch::session()))?;
-
-    let mut appending = Appending::start();
-    for messages in turns {
-        appending.turn(|| Ok(block_on(store.append(id, scratch::turn(messages)))?))?;
-    }
-    let mut report = appending.report();
-    let found = count_events(&store, id)?;
-    ensure!(found == count * EVENTS_PER_TURN, "{count} turns became {found} events");
-
-    let long = block_on(store.create(scratch::session()))?;
-    for messages in data::turns_of_messages(MESSAGES)? {
-        block_on(store.append(long, scratch::turn(messages)))?;
-    }
-    let (ms, messages) = repeated(REPETITIONS, || Ok(block_on(read_history(&store, long))?.len()))?;
-    ensure!(messages == MESSAGES, "{messages} messages were loaded");
-    for session in [id, long] {
-        block_on(store.delete(session))?;
-    }
-    if let Some(fields) = report.as_object_mut() {
-        fields.insert("w2_ms".into(), json!(ms));
-    }
-    Ok(report)
+    server::measure(&store, options)
 }

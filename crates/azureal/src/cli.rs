@@ -55,8 +55,8 @@ pub(crate) struct Cli {
 struct Global {
     /// Use this store instead of the project's own
     ///
-    /// A file, `postgres://user@host/database?project=name` for one that is shared, or `memory:` for an empty one
-    /// that is gone afterwards.
+    /// A file, `postgres://user@host/database?project=name` or `redis://user@host?project=name` for one that is shared,
+    /// or `memory:` for an empty one that is gone afterwards.
     #[arg(
         long,
         global = true,

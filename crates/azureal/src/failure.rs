@@ -169,7 +169,7 @@ impl From<StoreError> for Failure {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             exit: match error {
-                StoreError::Unsafe { .. } => Exit::Refused,
+                StoreError::Unsafe { .. } | StoreError::Forgetful { .. } => Exit::Refused,
                 _ => Exit::Failed,
             },
         }

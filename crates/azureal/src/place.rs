@@ -8,8 +8,9 @@ use std::sync::Arc;
 use azureal_core::SessionStore;
 use azureal_engine::Spools;
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
+use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{SqliteOptions, Work};
-use azureal_store::{MemoryStore, PostgresStore, SqliteStore};
+use azureal_store::{MemoryStore, PostgresStore, RedisStore, SqliteStore};
 use futures_executor::block_on;
 
 use crate::failure::{Failure, quoted};
@@ -45,9 +46,18 @@ impl Place {
             Some(StoreChoice::Memory) => (memory(), Lies::InMemory),
             Some(StoreChoice::File(path)) => (in_file(&path)?, Lies::InFile(path)),
             Some(StoreChoice::Postgres(mut address)) => {
-                server_store::complete(&mut address, &project)?;
-                let folder = server_store::folder(&address, &project);
+                server_store::complete(&mut *address, &project)?;
+                let folder = server_store::folder(&*address, &project);
                 let store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
+                (Arc::new(store) as Arc<dyn SessionStore>, Lies::OnServer(folder))
+            }
+            Some(StoreChoice::Redis(mut address)) => {
+                server_store::complete(&mut *address, &project)?;
+                let folder = server_store::folder(&*address, &project);
+                let store = block_on(RedisStore::open(&address, RedisOptions::default()))?;
+                if let Some(warning) = store.durability().warning().filter(|_| !address.accepts_loss()) {
+                    warn(&format!("{address} {warning}; `loss=accepted` in its URL says that this is known"));
+                }
                 (Arc::new(store) as Arc<dyn SessionStore>, Lies::OnServer(folder))
             }
             None => {
@@ -151,6 +161,7 @@ enum StoreChoice {
     Memory,
     File(PathBuf),
     Postgres(Box<PostgresAddress>),
+    Redis(Box<RedisAddress>),
 }
 
 impl StoreChoice {
@@ -165,16 +176,15 @@ impl StoreChoice {
         match text.split_once("://") {
             Some(("postgres" | "postgresql", _)) => match text.parse() {
                 Ok(address) => Ok(Self::Postgres(Box::new(address))),
-                Err(error) => Err(server_store::misread(&error)),
+                Err(error) => Err(server_store::misread(&error, error.hint())),
             },
-            Some((scheme @ ("redis" | "rediss"), _)) => Err(Failure::new(
-                "not_supported",
-                format!("stores at {scheme}:// are not supported by this build yet"),
-            )
-            .with_hint("name a file, or leave `--store` and AZUREAL_STORE out for the project's own")),
+            Some(("redis" | "rediss", _)) => match text.parse() {
+                Ok(address) => Ok(Self::Redis(Box::new(address))),
+                Err(error) => Err(server_store::misread(&error, error.hint())),
+            },
             Some((scheme, _)) if !scheme.contains('/') => {
                 Err(Failure::usage(format!("{} is not a kind of store", quoted(format_args!("{scheme}://"))))
-                    .with_hint("a store is a file, `postgres://…` or `memory:`"))
+                    .with_hint("a store is a file, `postgres://…`, `redis://…` or `memory:`"))
             }
             _ => Ok(Self::File(choice.to_owned())),
         }
@@ -193,11 +203,13 @@ mod tests {
             ("memory", "file memory"),
             ("./x://y", "file ./x://y"),
             ("postgres://u:secret@h/d", "postgres://h:5432/d"),
+            ("rediss://:secret@h", "rediss://h:6379/0"),
         ] {
             let choice = match StoreChoice::of(Path::new(text)).unwrap() {
                 StoreChoice::Memory => "memory".to_owned(),
                 StoreChoice::File(path) => format!("file {}", path.display()),
                 StoreChoice::Postgres(address) => address.to_string(),
+                StoreChoice::Redis(address) => address.to_string(),
             };
             assert_eq!(choice, expected);
         }
@@ -205,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_repeated() {
-        for url in ["postgres://u:secret@h:x/d", "redis://:secret@h", "mysql://u:secret@h"] {
+        for url in ["postgres://u:secret@h:x/d", "redis://:secret@h:x", "mysql://u:secret@h"] {
             let failure = StoreChoice::of(Path::new(url)).unwrap_err();
             assert!(!failure.message().contains("secret"), "{}", failure.message());
         }

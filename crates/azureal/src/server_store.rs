@@ -1,39 +1,126 @@
 //! Stores on a server: which project of it is meant, with which password, and what this machine keeps for it.
 
+use std::fmt::Display;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use azureal_store::postgres::{AddressError, PostgresAddress};
+use azureal_store::postgres::PostgresAddress;
+use azureal_store::redis::RedisAddress;
 use azureal_store::sqlite::make_folder_of;
 
 use crate::failure::Failure;
 use crate::output::{shown, warn};
 use crate::project::Project;
 
-/// Says what is wrong with an address, without repeating any of it.
-pub(crate) fn misread(error: &AddressError) -> Failure {
-    Failure::usage(error.to_string()).with_hint(error.hint())
+/// The address of a store on a server, whichever server that is.
+pub(crate) trait Address: Display {
+    /// What its kind is called in the name of a folder.
+    const KIND: &str;
+
+    /// Returns the project that the sessions belong to, if it has been said.
+    fn project(&self) -> Option<&str>;
+
+    /// Says which project that is.
+    fn set_project(&mut self, project: &str) -> Result<(), Failure>;
+
+    /// Says whether it holds a password.
+    fn has_password(&self) -> bool;
+
+    /// Gives it the password.
+    fn set_password(&mut self, password: &str);
+
+    /// Finds the password where it lies for programs that have none: in the environment, or in a file.
+    fn find_password(&self) -> Option<String>;
+
+    /// Returns what else tells this store from others on its server.
+    fn part(&self) -> &str {
+        ""
+    }
 }
 
-/// Adds to an address what its URL does not say: the project, and the password as PostgreSQL's own programs find it.
-pub(crate) fn complete(address: &mut PostgresAddress, project: &Project) -> Result<(), Failure> {
+impl Address for PostgresAddress {
+    const KIND: &str = "postgres";
+
+    fn project(&self) -> Option<&str> {
+        self.project()
+    }
+
+    fn set_project(&mut self, project: &str) -> Result<(), Failure> {
+        self.set_project(project).map_err(|error| misread(&error, error.hint()))
+    }
+
+    fn has_password(&self) -> bool {
+        self.has_password()
+    }
+
+    fn set_password(&mut self, password: &str) {
+        self.set_password(password);
+    }
+
+    /// As PostgreSQL's own programs find it.
+    fn find_password(&self) -> Option<String> {
+        variable("PGPASSWORD").or_else(|| {
+            let passfile = match std::env::var_os("PGPASSFILE") {
+                Some(path) => PathBuf::from(path),
+                None => std::env::home_dir()?.join(".pgpass"),
+            };
+            self.password_in(&read_private(&passfile)?)
+        })
+    }
+
+    fn part(&self) -> &str {
+        self.schema()
+    }
+}
+
+impl Address for RedisAddress {
+    const KIND: &str = "redis";
+
+    fn project(&self) -> Option<&str> {
+        self.project()
+    }
+
+    fn set_project(&mut self, project: &str) -> Result<(), Failure> {
+        self.set_project(project).map_err(|error| misread(&error, error.hint()))
+    }
+
+    fn has_password(&self) -> bool {
+        self.has_password()
+    }
+
+    fn set_password(&mut self, password: &str) {
+        self.set_password(password);
+    }
+
+    /// There is no file that all programs for Redis know, so ours is named.
+    fn find_password(&self) -> Option<String> {
+        variable("AZUREAL_REDIS_PASSWORD").or_else(|| {
+            let file = std::env::var_os("AZUREAL_REDIS_PASSWORD_FILE")?;
+            let text = read_private(Path::new(&file))?;
+            Some(text.lines().next().unwrap_or_default().to_owned())
+        })
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Says what is wrong with an address, without repeating any of it.
+pub(crate) fn misread(error: &impl Display, hint: String) -> Failure {
+    Failure::usage(error.to_string()).with_hint(hint)
+}
+
+/// Adds to an address what its URL does not say: the project and the password.
+pub(crate) fn complete(address: &mut impl Address, project: &Project) -> Result<(), Failure> {
     if address.project().is_none() {
-        address.set_project(&project.shared_name()).map_err(|error| misread(&error))?;
+        address.set_project(&project.shared_name())?;
     }
-    if address.has_password() {
-        return Ok(());
-    }
-    if let Some(password) = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty()) {
-        address.set_password(&password);
-        return Ok(());
-    }
-    let passfile = match std::env::var_os("PGPASSFILE") {
-        Some(path) => Some(PathBuf::from(path)),
-        None => std::env::home_dir().map(|home| home.join(".pgpass")),
-    };
-    if let Some(password) = passfile.and_then(|path| address.password_in(&read_private(&path)?)) {
+    if !address.has_password()
+        && let Some(password) = address.find_password()
+    {
         address.set_password(&password);
     }
     Ok(())
@@ -61,10 +148,10 @@ fn read_private(path: &Path) -> Option<String> {
 /// Returns the folder in which this machine keeps what belongs to a store elsewhere.
 ///
 /// It has one of its own in the project, since sessions of every store have the same numbers.
-pub(crate) fn folder(address: &PostgresAddress, project: &Project) -> PathBuf {
-    let store = format!("{address} {} {}", address.schema(), address.project().unwrap_or_default());
+pub(crate) fn folder<A: Address>(address: &A, project: &Project) -> PathBuf {
+    let store = format!("{address} {} {}", address.part(), address.project().unwrap_or_default());
     let hash = blake3::hash(store.as_bytes()).to_hex();
-    let name = format!("postgres-{}", hash.get(..16).unwrap_or(&hash));
+    let name = format!("{}-{}", A::KIND, hash.get(..16).unwrap_or(&hash));
     project.store_path().with_file_name(name)
 }
 

@@ -432,6 +432,14 @@ pub enum StoreError {
         /// What it said.
         why: String,
     },
+    /// The server of the store throws things away when it has no room for more.
+    #[error("{place} may throw history away: {why}")]
+    Forgetful {
+        /// The store.
+        place: String,
+        /// By which of its settings.
+        why: String,
+    },
     /// Others have held the store for longer than it is sensible to wait.
     #[error("{place} has been in use by another program for {seconds} seconds")]
     Busy {
@@ -488,7 +496,7 @@ impl StoreError {
             Self::Corrupt { .. } => "damaged",
             Self::Newer { .. } => "newer",
             Self::NotAStore { .. } => "not_a_store",
-            Self::Unsafe { .. } => "unsafe",
+            Self::Unsafe { .. } | Self::Forgetful { .. } => "unsafe",
             Self::Unreachable { .. } => "unreachable",
             Self::Denied { .. } => "denied",
             Self::Busy { .. } => "busy",
@@ -520,6 +528,10 @@ impl StoreError {
                 Some("see that the server runs and that its address is right, then do it again")
             }
             Self::Denied { .. } => Some("check the user, the password and the name of the database"),
+            Self::Forgetful { .. } => Some(
+                "`CONFIG SET maxmemory-policy noeviction` on the server makes it keep what it has, and `loss=accepted` \
+                 in the URL takes it as it is; nothing was changed",
+            ),
             Self::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
             Self::Full { .. } => Some("make room and do it again; nothing that was stored is lost"),
             Self::ReadOnly { .. } => {

@@ -2,102 +2,33 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
 
 use azureal_testkit::servers::PostgresServer;
 use serde_json::json;
 
-use crate::run::{fake_claude, signal, wait_until};
-use crate::world::{Ran, World, assistant, exported, user};
-
-/// Runs the program with a store that its environment names.
-fn run_on(world: &World, store: &str, arguments: &[&str]) -> Ran {
-    world.ran(world.with_programs(arguments).env("AZUREAL_STORE", store).output().unwrap())
-}
+use crate::servers::{answers_as_a_file_does, recovers_a_turn, run_on};
+use crate::world::World;
 
 fn url(server: &PostgresServer, project: &str) -> String {
     format!("{}?project={project}", server.url())
 }
 
 #[test]
-fn a_store_on_a_server_answers_as_a_file_does() {
+fn postgres_answers_as_a_file_does() {
     let Some(server) = PostgresServer::shared() else { return };
-    let world = World::new();
-    let talk = [user("Hello\0there"), assistant("Hi"), json!({"Telemetry": {"cpu": 0.5}})];
-    let file = world.file("in/talk.json", &exported("talk", &talk).to_string());
-    let import = ["import", file.to_str().unwrap()];
-    let steps: [&[&str]; 21] = [
-        &["list"],
-        &import,
-        &import,
-        &["list", "--json"],
-        &["show", "talk", "--json"],
-        &["show", "S1", "--last", "1"],
-        &["context", "S1"],
-        &["fork", "S1", "--at", "2", "--name", "branch"],
-        &["rename", "S1", "conversation"],
-        &["run", "-s", "branch", "-a", "offline", "What was said?"],
-        &["run", "-c", "-a", "offline", "--json", "And then?"],
-        &["run", "-s", "new", "-a", "offline", "A prompt"],
-        &["list", "-n", "2", "--json"],
-        &["show", "branch"],
-        &["export", "conversation", "--format", "json"],
-        &["export", "branch", "--format", "markdown"],
-        &["ps"],
-        &["cancel", "S2"],
-        &["rm", "S2", "--yes"],
-        &["show", "S2"],
-        &["list", "--all", "--json"],
-    ];
-    let on_server = url(server, "answers");
-    for step in steps {
-        let expected = run_on(&world, "other.azs", step);
-        let ran = run_on(&world, &on_server, step);
-        assert_eq!(without_durations(&ran), without_durations(&expected), "{step:?}");
-    }
+    let (world, store) = (World::new(), url(server, "answers"));
+    answers_as_a_file_does(&world, &store);
     // Who has the same database with another project sees nothing of it.
     assert_eq!(run_on(&world, &url(server, "elsewhere"), &["list", "--all", "--json"]).json(), json!([]));
     // Nor does one schema of another.
-    let other = format!("{on_server}&schema=team_2");
+    let other = format!("{store}&schema=team_2");
     assert_eq!(run_on(&world, &other, &["list", "--all", "--json"]).json(), json!([]));
 }
 
-/// What two runs have in common: how long each took is its own.
-fn without_durations(ran: &Ran) -> String {
-    let text = ran.to_string();
-    let mut words = text.split("\"duration_ms\":");
-    let first = words.next().unwrap_or_default().to_owned();
-    words
-        .fold(first, |text, word| text + "[duration]" + word.trim_start_matches(|c: char| c.is_ascii_digit()))
-}
-
 #[test]
-fn a_turn_whose_azureal_was_killed_is_recovered_into_a_store_on_a_server() {
+fn a_turn_whose_azureal_was_killed_is_recovered_into_postgres() {
     let Some(server) = PostgresServer::shared() else { return };
-    let world = World::new();
-    let go_on = world.path("go on");
-    fake_claude(&world, &format!("while [ ! -e '{}' ]; do sleep 0.05; done", go_on.display()));
-    let store = url(server, "recovery");
-    let mut command = world.with_programs(&["run", "Do it"]);
-    command.env("AZUREAL_STORE", &store).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut azureal = command.spawn().unwrap();
-    wait_until("a running turn", || run_on(&world, &store, &["ps", "--json"]).json()[0]["pid"].is_u64());
-    // Another store of the same project has nothing to do with it.
-    assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
-    signal(&azureal, "-KILL");
-    azureal.wait().unwrap();
-    fs::write(&go_on, "").unwrap();
-    wait_until("the recovery", || {
-        run_on(&world, &store, &["list"]).stderr.contains("recovered the turn of S1")
-    });
-    let shown = run_on(&world, &store, &["show", "S1", "--json"]).json_lines();
-    assert_eq!(shown.last().unwrap()["data"]["outcome"], "done");
-    assert_eq!(run_on(&world, &store, &["list"]).stderr, "", "recovered twice");
-    // What lay on this machine meanwhile was private, and is hidden from git.
-    let hidden = fs::read_to_string(world.path("p/.azureal/.gitignore")).unwrap();
-    assert!(hidden.contains('*'), "{hidden}");
-    assert_eq!(fs::metadata(world.path("p/.azureal")).unwrap().permissions().mode() & 0o777, 0o700);
-    assert!(!world.store().exists());
+    recovers_a_turn(&World::new(), &url(server, "recovery"));
 }
 
 #[test]

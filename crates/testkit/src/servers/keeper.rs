@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Takes orders on its standard input, a line each. When there are no more the server is killed and the folder,
-/// which is the first argument, removed. The others are the server's command.
+/// which is the first argument, removed. The second is the signal that kills it, the others are its command.
 const SCRIPT: &str = r#"
-folder=$1; shift
+folder=$1; signal=$2; shift 2
 cd "$folder" || exit 1
 server=
-finish() { [ -z "$server" ] || { kill -QUIT "$server" 2>/dev/null; wait "$server"; server=; }; }
+finish() { [ -z "$server" ] || { kill -"$signal" "$server"; wait "$server"; server=; } 2>/dev/null; }
 while read -r order; do
   case $order in
     start) "$@" >>"$folder/log" 2>&1 & server=$! ;;
@@ -34,10 +34,15 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Takes over a folder, in which `command` will run the server.
+    /// Takes over a folder, in which `command` will run a server that ends at once at a `SIGQUIT`.
     pub(super) fn new(folder: PathBuf, command: &[String]) -> Self {
+        Self::killing_with("QUIT", folder, command)
+    }
+
+    /// The same, for a server that another signal ends at once.
+    pub(super) fn killing_with(signal: &str, folder: PathBuf, command: &[String]) -> Self {
         let mut script = as_servant(&folder, "/bin/sh");
-        script.args(["-c", SCRIPT, "keeper"]).arg(&folder).args(command);
+        script.args(["-c", SCRIPT, "keeper"]).arg(&folder).arg(signal).args(command);
         let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let answers = BufReader::new(script.stdout.take().unwrap());
         Self { folder, orders: script.stdin.take(), script, answers }

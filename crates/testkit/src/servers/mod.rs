@@ -6,9 +6,11 @@
 mod keeper;
 mod postgres;
 mod proxy;
+mod redis;
 
 pub use postgres::PostgresServer;
 pub use proxy::{Cut, CuttingProxy, Direction};
+pub use redis::RedisServer;
 
 use std::net::{Ipv4Addr, TcpListener};
 

@@ -1,0 +1,111 @@
+//! What a turn does to the counts of its session, for every state that the session may be in.
+//!
+//! How many messages a turn adds depends on the message that is open at the end of the session, and its preview
+//! on whether there is one yet. To ask a server first would be another round trip, and a conflict whenever somebody
+//! else appends in between. There are four states, with and without a preview: so all eight outcomes are sent along,
+//! and the server takes the one that holds.
+
+use azureal_core::fold::Open;
+use azureal_core::{Counts, Seq, Tally, Turn};
+
+/// The eight outcomes, and what depends on no state.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcomes {
+    /// In the order of [`Open::ALL`] and in pairs: without a preview so far, and with one.
+    pub(crate) cases: Vec<Outcome>,
+    /// The agent, if the turn names one.
+    pub(crate) agent: Option<String>,
+    /// The model, if the turn names one.
+    pub(crate) model: Option<String>,
+}
+
+/// What a turn does in one state.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// How many messages are added.
+    pub(crate) added: u64,
+    /// Which message is open afterwards.
+    pub(crate) opens: Open,
+    /// The preview, where this turn brings it.
+    pub(crate) preview: Option<String>,
+}
+
+impl Outcomes {
+    pub(crate) fn of(turn: &Turn) -> Self {
+        let mut outcomes = Self::default();
+        for open in Open::ALL {
+            for preview in [None, Some(String::new())] {
+                let had_preview = preview.is_some();
+                let counts = Counts { preview, ..Counts::default() };
+                let mut tally = Tally { open, counts, ..Tally::default() };
+                turn.count_into(&mut tally, Seq::START);
+                let Counts { messages, preview, agent, model, .. } = tally.counts;
+                outcomes.cases.push(Outcome {
+                    added: messages,
+                    opens: tally.open,
+                    preview: preview.filter(|_| !had_preview),
+                });
+                (outcomes.agent, outcomes.model) = (agent, model);
+            }
+        }
+        outcomes
+    }
+}
+
+/// Returns the number that stands for an open message: its place in [`Open::ALL`], from 1.
+pub(crate) fn number_of(open: Open) -> u8 {
+    match open {
+        Open::Nothing => 1,
+        Open::Prompt => 2,
+        Open::Results => 3,
+        Open::Assistant => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use azureal_core::Event;
+    use azureal_core::event::{ToolResult, UserMessage};
+
+    /// Counts in two turns what [`Tally`] counts in one, by taking the outcome that holds.
+    fn counted_by_outcomes(first: &[Event], second: &[Event]) -> (u64, Open, Option<String>) {
+        let mut state = (0, Open::Nothing, None);
+        for events in [first, second] {
+            let outcomes = Outcomes::of(&Turn::verbatim(events.to_vec()));
+            let chosen = 2 * usize::from(number_of(state.1) - 1) + usize::from(state.2.is_some());
+            let Outcome { added, opens, preview } = &outcomes.cases[chosen];
+            state = (state.0 + added, *opens, preview.clone().or(state.2));
+        }
+        state
+    }
+
+    #[test]
+    fn the_outcome_that_holds_is_what_counting_on_gives() {
+        let goes_on = |content: &str| {
+            Event::UserMessage(UserMessage { content: content.to_owned(), starts: Some(false) })
+        };
+        let result = Event::ToolResult(ToolResult::default());
+        let events = [
+            Event::Compacting,
+            result.clone(),
+            goes_on("same"),
+            Event::user("hello"),
+            goes_on("more"),
+            Event::assistant("hi"),
+            Event::assistant("ho"),
+            result,
+            Event::user("again"),
+        ];
+        for from in 0..events.len() {
+            for cut in from..=events.len() {
+                let mut tally = Tally::default();
+                for (event, number) in events[from..].iter().zip(1..) {
+                    tally.add(Seq(number), Some(event));
+                }
+                let expected = (tally.counts.messages, tally.open, tally.counts.preview);
+                assert_eq!(counted_by_outcomes(&events[from..cut], &events[cut..]), expected, "{from} {cut}");
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Where a Redis store is: what its URL says.
+//!
+//! An address may hold a password. So it is never shown as it was typed: neither by `Debug`, nor in an error,
+//! not even in part, since a URL that cannot be read may have been cut in the middle of the password.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
+
+/// How long the name of a project may be, in bytes. It stands in every key.
+const LONGEST_PROJECT: usize = 200;
+/// The port of a URL that names none.
+const DEFAULT_PORT: u16 = 6379;
+
+/// Where a Redis store is.
+///
+/// ```
+/// use azureal_store::redis::RedisAddress;
+///
+/// let address: RedisAddress = "rediss://ada:secret@cache.example/2?project=engine".parse()?;
+/// assert_eq!(address.project(), Some("engine"));
+/// assert_eq!(address.to_string(), "rediss://cache.example:6379/2");
+/// assert!(!format!("{address:?}").contains("secret"));
+/// # Ok::<(), azureal_store::redis::AddressError>(())
+/// ```
+#[derive(Clone)]
+pub struct RedisAddress {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) database: u32,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    /// How the connection is encrypted; not at all without.
+    pub(super) tls: Option<TlsFiles>,
+    pub(super) accepts_loss: bool,
+    project: Option<String>,
+}
+
+/// The files that an encrypted connection needs; without them the system's authorities vouch for the server.
+#[derive(Clone, Default)]
+pub(super) struct TlsFiles {
+    /// The certificates to trust.
+    pub(super) root_certificates: Option<PathBuf>,
+    /// Who we are, where the server asks for it.
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+}
+
+/// Why a URL is not the address of a Redis store. It repeats nothing of the URL.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// It is not of the form that it should have.
+    #[error("the store's URL cannot be read")]
+    Unreadable,
+    /// It names no host.
+    #[error("the store's URL names no host")]
+    NoHost,
+    /// One of its options is none that is known.
+    #[error("the store's URL has an option that is not known")]
+    UnknownOption,
+    /// The value of an option cannot be one.
+    #[error("the store's URL has a value for `{0}` that cannot be one")]
+    UnusableValue(&'static str),
+}
+
+impl AddressError {
+    /// Returns what a person can do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Unreadable | Self::NoHost => {
+                "it looks like redis://user@host:6379/0?project=name, with rediss:// where it is encrypted; in a \
+                 password, write characters such as @ : / ? # as %40 %3A %2F %3F %23"
+                    .to_owned()
+            }
+            Self::UnknownOption => "known are project and loss, and for rediss:// also sslrootcert, sslcert and \
+                                    sslkey"
+                .to_owned(),
+            Self::UnusableValue("project") => {
+                format!("a project is a name of at most {LONGEST_PROJECT} bytes without control characters")
+            }
+            Self::UnusableValue("loss") => {
+                "`loss=accepted` says that the server may lose what it was given".to_owned()
+            }
+            Self::UnusableValue(_) => "see docs/redis.md".to_owned(),
+        }
+    }
+}
+
+impl RedisAddress {
+    /// Returns the project that the sessions belong to, if it has been said.
+    pub fn project(&self) -> Option<&str> {
+        self.project.as_deref()
+    }
+
+    /// Says which project the sessions belong to.
+    pub fn set_project(&mut self, project: &str) -> Result<(), AddressError> {
+        if project.trim().is_empty()
+            || project.len() > LONGEST_PROJECT
+            || project.contains(|c: char| c.is_control())
+        {
+            return Err(AddressError::UnusableValue("project"));
+        }
+        self.project = Some(project.to_owned());
+        Ok(())
+    }
+
+    /// Says whether it is known and accepted that the server may lose what it was given.
+    pub fn accepts_loss(&self) -> bool {
+        self.accepts_loss
+    }
+
+    /// Says whether the URL holds a password.
+    pub fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// Gives the password, where it comes from elsewhere.
+    pub fn set_password(&mut self, password: &str) {
+        self.password = Some(password.to_owned());
+    }
+}
+
+impl FromStr for RedisAddress {
+    type Err = AddressError;
+
+    fn from_str(url: &str) -> Result<Self, AddressError> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (tls, rest) = match (base.strip_prefix("redis://"), base.strip_prefix("rediss://")) {
+            (Some(rest), _) => (None, rest),
+            (None, Some(rest)) => (Some(TlsFiles::default()), rest),
+            (None, None) => return Err(AddressError::Unreadable),
+        };
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        // A second @, or a #, means that the password has one, and what is left of it would be taken for the host.
+        if rest.matches('@').count() > 1 || rest.contains('#') || database.contains('@') {
+            return Err(AddressError::Unreadable);
+        }
+        let (credentials, server) = match authority.split_once('@') {
+            Some((credentials, server)) => (Some(credentials), server),
+            None => (None, authority),
+        };
+        let (user, password) = match credentials.map(|both| both.split_once(':').unwrap_or((both, ""))) {
+            Some((user, password)) => (decoded(user)?, decoded(password)?),
+            None => (String::new(), String::new()),
+        };
+        let (host, port) = host_and_port(server)?;
+        let database = match database {
+            "" => 0,
+            number => number.parse().map_err(|_| AddressError::Unreadable)?,
+        };
+        let given = |text: String| Some(text).filter(|text| !text.is_empty());
+        let mut address = Self {
+            host,
+            port,
+            database,
+            user: given(user),
+            password: given(password),
+            tls,
+            accepts_loss: false,
+            project: None,
+        };
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').ok_or(AddressError::UnknownOption)?;
+            address.set(name, decoded(value)?)?;
+        }
+        Ok(address)
+    }
+}
+
+impl RedisAddress {
+    fn set(&mut self, option: &str, value: String) -> Result<(), AddressError> {
+        match (option, &mut self.tls) {
+            ("project", _) => self.set_project(&value)?,
+            ("loss", _) if value == "accepted" => self.accepts_loss = true,
+            ("loss", _) => return Err(AddressError::UnusableValue("loss")),
+            ("sslrootcert", Some(tls)) => tls.root_certificates = Some(value.into()),
+            ("sslcert", Some(tls)) => tls.certificate = Some(value.into()),
+            ("sslkey", Some(tls)) => tls.key = Some(value.into()),
+            (_, _) => return Err(AddressError::UnknownOption),
+        }
+        Ok(())
+    }
+}
+
+/// Takes a host apart from its port. The address of a host may hold colons and then stands in brackets.
+fn host_and_port(server: &str) -> Result<(String, u16), AddressError> {
+    let (host, port) = match server.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').ok_or(AddressError::Unreadable)?,
+        None => server.split_at(server.find(':').unwrap_or(server.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse().map_err(|_| AddressError::Unreadable)?,
+        None if port.is_empty() => DEFAULT_PORT,
+        None => return Err(AddressError::Unreadable),
+    };
+    match decoded(host)? {
+        host if host.is_empty() => Err(AddressError::NoHost),
+        host => Ok((host, port)),
+    }
+}
+
+fn decoded(text: &str) -> Result<String, AddressError> {
+    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| AddressError::Unreadable)?;
+    Ok(decoded.into_owned())
+}
+
+/// Shows the server and the database: enough to know which one it is, and nothing that is secret.
+impl fmt::Display for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{scheme}://{open}{}{close}:{}/{}", self.host, self.port, self.database)
+    }
+}
+
+impl fmt::Debug for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisAddress")
+            .field("server", &self.to_string())
+            .field("project", &self.project)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> Result<RedisAddress, AddressError> {
+        url.parse()
+    }
+
+    #[test]
+    fn a_url_says_where_the_store_is() {
+        let rows = [
+            ("redis://h", "redis://h:6379/0", None, None),
+            ("redis://h/", "redis://h:6379/0", None, None),
+            ("redis://:p%40ss@h:1/3", "redis://h:1/3", None, Some("p@ss")),
+            ("rediss://u:p@h", "rediss://h:6379/0", Some("u"), Some("p")),
+            ("redis://u@h", "redis://h:6379/0", Some("u"), None),
+            ("redis://[::1]:7/1", "redis://[::1]:7/1", None, None),
+            ("redis://[::1]", "redis://[::1]:6379/0", None, None),
+        ];
+        for (url, shown, user, password) in rows {
+            let address = parsed(url).unwrap();
+            assert_eq!(address.to_string(), shown, "{url}");
+            assert_eq!((address.user.as_deref(), address.password.as_deref()), (user, password), "{url}");
+        }
+        let full = parsed("rediss://h?project=team%2Fengine&loss=accepted&sslrootcert=%2Fca.pem").unwrap();
+        assert_eq!((full.project(), full.accepts_loss), (Some("team/engine"), true));
+        assert_eq!(full.tls.unwrap().root_certificates.unwrap().to_str(), Some("/ca.pem"));
+    }
+
+    #[test]
+    fn what_cannot_be_an_address_is_refused() {
+        use AddressError as Error;
+        let rows = [
+            ("mysql://h", Error::Unreadable),
+            ("redis://u:p@ss@h", Error::Unreadable),
+            ("redis://u:p/ss@h", Error::Unreadable),
+            ("redis://h:port", Error::Unreadable),
+            ("redis://h/zero", Error::Unreadable),
+            ("redis://[::1", Error::Unreadable),
+            ("redis://[::1]7", Error::Unreadable),
+            ("redis://", Error::NoHost),
+            ("redis://u:p@/1", Error::NoHost),
+            ("redis://h?colour=red", Error::UnknownOption),
+            ("redis://h?project", Error::UnknownOption),
+            ("redis://h?sslcert=x", Error::UnknownOption),
+            ("redis://h?project=", Error::UnusableValue("project")),
+            ("redis://h?project=a%00b", Error::UnusableValue("project")),
+            ("redis://h?loss=maybe", Error::UnusableValue("loss")),
+        ];
+        for (url, error) in rows {
+            assert_eq!(parsed(url).unwrap_err(), error, "{url}");
+            assert!(!error.hint().is_empty());
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_password_is_ever_shown() {
+        // However a password breaks a URL, and whatever is left of it.
+        for password in ["hunter2", "hun@ter2", "hun/ter2", "hun?ter2", "hun:ter2", "hun#ter2", "hun%ter2"] {
+            for url in [
+                format!("redis://u:{password}@h/1"),
+                format!("rediss://:{password}@h?project=p"),
+                format!("redis://u:{password}@[::1]:7"),
+            ] {
+                let told = match parsed(&url) {
+                    Ok(address) => format!("{address} {address:?}"),
+                    Err(error) => format!("{error} {error:?} {}", error.hint()),
+                };
+                assert!(!told.contains("ter2"), "{url}: {told}");
+                assert!(!told.contains("hun"), "{url}: {told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The connection to the server, on a thread of its own, and going on when it breaks.
+//!
+//! One connection serves all calls: requests follow each other on it without waiting for answers, and the server does
+//! one thing at a time anyway. The driver's own manager of connections is not used, because it goes back to the address
+//! that it was given: in a cluster another server may have the project, and says which.
+//!
+//! A call is tried again while the reason why it did not work may pass. That is safe because every call reads, or
+//! carries the name of an operation that the server does once.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azureal_core::StoreError;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
+    RedisConnectionInfo, ServerErrorKind, TlsCertificates, Value,
+};
+use tokio::sync::Mutex;
+
+use super::RedisOptions;
+use super::address::{RedisAddress, TlsFiles};
+use super::error::Fault;
+use super::scripts::Call;
+use crate::own_thread::OwnThread;
+use crate::patience::{MayPass, again_and_again};
+
+/// How long one attempt to connect may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server may take to answer, and how much longer for each MiB that is sent.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT_PER_MIB: Duration = Duration::from_secs(1);
+/// How much of a file of certificates is read.
+const LARGEST_CERTIFICATES: u64 = 16 << 20;
+
+/// What is asked of the server. It may be asked more than once.
+pub(super) enum Request {
+    /// A script, which changes something or reads several things at one time.
+    Script(Call),
+    /// Commands that read. The answer is the list of theirs.
+    Commands(Pipeline),
+}
+
+/// The connection of a store.
+pub(super) struct Connections {
+    place: String,
+    patience: Duration,
+    line: Arc<Line>,
+    thread: OwnThread,
+}
+
+impl Connections {
+    /// Starts the thread. Nothing is connected by that.
+    pub(super) fn start(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
+        let place = address.to_string();
+        let certificates = address.tls.as_ref().map(certificates).transpose();
+        let certificates = certificates.map_err(|fault| fault.at(&place, Duration::ZERO))?;
+        let line = Line { address: address.clone(), certificates, state: Mutex::default() };
+        let thread = OwnThread::start("azureal-redis")
+            .map_err(|error| StoreError::Other { place: place.clone(), source: error.into() })?;
+        Ok(Self { place, patience: options.patience, line: Arc::new(line), thread })
+    }
+
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Closes the connection; says whether it was open.
+    pub(super) async fn close(&self) -> bool {
+        let line = Arc::clone(&self.line);
+        let was_open = self.thread.run(async move { line.hang_up().await }).await.is_some();
+        self.thread.close() && was_open
+    }
+
+    /// Asks the server, again and again while that may help.
+    pub(super) async fn ask(&self, request: Request) -> Result<Value, StoreError> {
+        self.ask_for(request, self.patience).await
+    }
+
+    /// The same for a time that is given.
+    pub(super) async fn ask_for(&self, request: Request, patience: Duration) -> Result<Value, StoreError> {
+        let line = Arc::clone(&self.line);
+        let answer = self
+            .thread
+            .run(async move { again_and_again(patience, || line.attempt(&request)).await })
+            .await
+            .unwrap_or(Err((Fault::Closed, Duration::ZERO)));
+        answer.map_err(|(fault, waited)| fault.at(&self.place, waited))
+    }
+}
+
+/// The one connection, whether it is there or not.
+struct Line {
+    address: RedisAddress,
+    certificates: Option<TlsCertificates>,
+    /// Held while connecting, so that all who miss the connection wait for the same one.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<MultiplexedConnection>,
+    /// Counts connections, so that only the one that broke is thrown away.
+    number: u64,
+    /// The server of a cluster that has the project, if it is not the one of the address.
+    moved_to: Option<(String, u16)>,
+}
+
+impl Line {
+    async fn attempt(&self, request: &Request) -> Result<Value, Fault> {
+        let (connection, number) = self.connection().await?;
+        match run(connection, request).await {
+            Err(fault) if fault.is_passing() => {
+                let mut state = self.state.lock().await;
+                if state.number == number {
+                    state.open = None;
+                    // Whatever is wrong here, the address was right once.
+                    state.moved_to = fault.moved_to().map(|to| self.address_of(to));
+                }
+                Err(fault)
+            }
+            other => other,
+        }
+    }
+
+    /// A server that does not know its own name leaves the host out.
+    fn address_of(&self, (host, port): (String, u16)) -> (String, u16) {
+        if host.is_empty() { (self.address.host.clone(), port) } else { (host, port) }
+    }
+
+    async fn connection(&self) -> Result<(MultiplexedConnection, u64), Fault> {
+        let mut state = self.state.lock().await;
+        if let Some(open) = &state.open {
+            return Ok((open.clone(), state.number));
+        }
+        let here = || (self.address.host.clone(), self.address.port);
+        let (host, port) = state.moved_to.take().unwrap_or_else(here);
+        let made = self.connect(host, port).await?;
+        state.number += 1;
+        state.open = Some(made.clone());
+        Ok((made, state.number))
+    }
+
+    async fn connect(&self, host: String, port: u16) -> Result<MultiplexedConnection, Fault> {
+        let address = match &self.certificates {
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            None => ConnectionAddr::Tcp(host, port),
+        };
+        let mut login =
+            RedisConnectionInfo::default().set_db(self.address.database.into()).set_skip_set_lib_name();
+        if let Some(user) = &self.address.user {
+            login = login.set_username(user);
+        }
+        if let Some(password) = &self.address.password {
+            login = login.set_password(password);
+        }
+        let info = address.into_connection_info()?.set_redis_settings(login);
+        let client = match &self.certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates.clone())?,
+            None => Client::open(info)?,
+        };
+        // The driver waits half a second for an answer, which is less than a disk may take. We count ourselves.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(None);
+        Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+    }
+
+    async fn hang_up(&self) {
+        self.state.lock().await.open = None;
+    }
+}
+
+async fn run(mut connection: MultiplexedConnection, request: &Request) -> Result<Value, Fault> {
+    let size = match request {
+        Request::Script(call) => call.size,
+        Request::Commands(_) => 0,
+    };
+    let limit = ANSWER_TIMEOUT + TIMEOUT_PER_MIB * u32::try_from(size >> 20).unwrap_or(u32::MAX);
+    let answer = tokio::time::timeout(limit, async {
+        match request {
+            Request::Commands(commands) => commands.query_async(&mut connection).await,
+            Request::Script(call) => match call.command.query_async(&mut connection).await {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    call.script.load_async(&mut connection).await?;
+                    call.command.query_async(&mut connection).await
+                }
+                other => other,
+            },
+        }
+    });
+    Ok(answer.await.map_err(|_| Fault::Silent(limit))??)
+}
+
+/// Reads the files that an encrypted connection needs.
+fn certificates(files: &TlsFiles) -> Result<TlsCertificates, Fault> {
+    // The first to encrypt decides for the whole program which library does it. Somebody else may have been faster.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let client_tls = match (&files.certificate, &files.key) {
+        (Some(certificate), Some(key)) => {
+            Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
+        }
+        (None, None) => None,
+        (_, _) => return Err(Fault::Tls("sslcert and sslkey belong together".to_owned())),
+    };
+    let root_cert = files.root_certificates.as_deref().map(read).transpose()?;
+    Ok(TlsCertificates { client_tls, root_cert })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Fault> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(LARGEST_CERTIFICATES).read_to_end(&mut bytes))
+        .map_err(|error| Fault::Tls(format!("{}: {error}", path.display())))?;
+    Ok(bytes)
+}

@@ -1,0 +1,130 @@
+//! What the server, the driver and the network say, in the words of a store.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azureal_core::StoreError;
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::patience::MayPass;
+
+/// What can go wrong with one attempt.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Driver(RedisError),
+    /// The server took a connection and then said nothing.
+    Silent(Duration),
+    /// The store has been closed meanwhile.
+    Closed,
+    /// A file that the connection needs cannot be used.
+    Tls(String),
+    /// An answer of another form than the scripts have: somebody else writes to our keys.
+    Answer(String),
+}
+
+impl From<RedisError> for Fault {
+    fn from(error: RedisError) -> Self {
+        // Of what was said to several commands, the first counts.
+        let said = error.clone().into_server_errors().and_then(|said| Some(said.first()?.1.clone()));
+        Self::Driver(said.map_or(error, RedisError::from))
+    }
+}
+
+impl MayPass for Fault {
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Silent(_) => true,
+            Self::Closed | Self::Tls(_) | Self::Answer(_) => false,
+            Self::Driver(error) => match error.kind() {
+                ErrorKind::Io => !is_about_tls(error),
+                // An answer that was cut off in the middle.
+                ErrorKind::Parse => true,
+                ErrorKind::Server(kind) => is_passing_kind(kind, error),
+                // A server that takes no more clients says so instead of an answer to the first command.
+                _ => matches!(error.code(), Some("BUSY")) || is_full_of_clients(error),
+            },
+        }
+    }
+}
+
+impl Fault {
+    /// Returns the server that has what was asked for, where this one of a cluster has not.
+    pub(super) fn moved_to(&self) -> Option<(String, u16)> {
+        let Self::Driver(error) = self else { return None };
+        if error.kind() != ErrorKind::Server(ServerErrorKind::Moved) {
+            return None;
+        }
+        let (host, port) = error.redirect_node()?.0.rsplit_once(':')?;
+        Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
+    }
+
+    /// Names the store. `waited` is how long it was tried.
+    pub(super) fn at(self, place: &str, waited: Duration) -> StoreError {
+        let (place, seconds) = (place.to_owned(), waited.as_secs());
+        let is_passing = self.is_passing();
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Closed => return StoreError::Closed,
+            Self::Silent(limit) => {
+                let why = format!("it has said nothing for {} s", limit.as_secs());
+                return StoreError::Unreachable { place, why, seconds };
+            }
+            Self::Tls(why) | Self::Answer(why) => return StoreError::Other { place, source: why.into() },
+        };
+        let why = said(&error);
+        match (error.kind(), error.code()) {
+            (ErrorKind::AuthenticationFailed, _)
+            | (ErrorKind::Server(ServerErrorKind::NoPerm), _)
+            | (_, Some("NOAUTH" | "WRONGPASS" | "DENIED")) => StoreError::Denied { place, why },
+            (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => StoreError::ReadOnly { place },
+            (_, Some("MISCONF")) if why.contains("No space left") => StoreError::Full { place },
+            (_, Some("OOM")) => {
+                let why = "its memory is full (`maxmemory`); nothing was changed";
+                StoreError::Other { place, source: why.into() }
+            }
+            (_, _) if is_passing => StoreError::Unreachable { place, why, seconds },
+            (_, _) => StoreError::Other { place, source: why.into() },
+        }
+    }
+}
+
+fn is_passing_kind(kind: ServerErrorKind, error: &RedisError) -> bool {
+    match kind {
+        ServerErrorKind::BusyLoading
+        | ServerErrorKind::Moved
+        | ServerErrorKind::Ask
+        | ServerErrorKind::TryAgain
+        | ServerErrorKind::ClusterDown
+        | ServerErrorKind::MasterDown
+        // A server that was the primary until now: soon it is known which one is.
+        | ServerErrorKind::ReadOnly => true,
+        _ => is_full_of_clients(error),
+    }
+}
+
+fn is_full_of_clients(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("max number of clients"))
+}
+
+/// Says whether the two sides did not agree on how to encrypt, which does not go away.
+fn is_about_tls(error: &RedisError) -> bool {
+    matches!(io_error(error).and_then(io::Error::get_ref), Some(inner) if inner.is::<rustls::Error>())
+}
+
+/// Returns what the system said, where that is the reason. The driver shares its causes.
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    let shared: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
+    shared.downcast_ref()
+}
+
+/// Returns what was said, without the driver's own words around it.
+fn said(error: &RedisError) -> String {
+    match (io_error(error), error.code(), error.detail()) {
+        (Some(io), _, _) => io.to_string(),
+        (None, _, _) if error.kind() == ErrorKind::Parse => "its answer cannot be read".to_owned(),
+        (None, Some(code), Some(detail)) => format!("{code} {detail}"),
+        (None, _, _) => error.to_string(),
+    }
+}

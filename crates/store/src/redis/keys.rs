@@ -1,0 +1,107 @@
+//! What the keys of a store are called. `docs/redis.md` says what they hold.
+//!
+//! All keys of a project have its name in braces: a cluster then keeps them on one of its servers, and a script can
+//! touch them all.
+
+use std::fmt::Write;
+
+use azureal_core::SessionId;
+use uuid::Uuid;
+
+/// The keys of one project.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    /// What all of them begin with.
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn of(project: &str) -> Self {
+        let mut prefix = "azureal:{".to_owned();
+        for char in project.chars() {
+            match char {
+                // A brace would end the part that decides where the keys lie.
+                '{' | '}' | '%' => drop(write!(prefix, "%{:02X}", u32::from(char))),
+                plain => prefix.push(plain),
+            }
+        }
+        prefix.push('}');
+        Self { prefix }
+    }
+
+    /// The format of the project, the number that was given last, and a counter of activity.
+    pub(super) fn project(&self) -> String {
+        self.prefix.clone()
+    }
+
+    /// The sessions in the order in which they were active.
+    pub(super) fn active(&self) -> String {
+        format!("{}:active", self.prefix)
+    }
+
+    /// The notes of runs whose events are not in the store yet.
+    pub(super) fn runs(&self) -> String {
+        format!("{}:runs", self.prefix)
+    }
+
+    /// A session: all but its events and summaries.
+    pub(super) fn session(&self, id: SessionId) -> String {
+        format!("{}:session:{}", self.prefix, id.number())
+    }
+
+    /// The events of a session.
+    pub(super) fn events(&self, id: SessionId) -> String {
+        format!("{}:events:{}", self.prefix, id.number())
+    }
+
+    /// Which of its events can hold a prompt.
+    pub(super) fn prompts(&self, id: SessionId) -> String {
+        format!("{}:prompts:{}", self.prefix, id.number())
+    }
+
+    /// All that belongs to a session: itself, its events, its summaries and where its prompts are.
+    pub(super) fn of_session(&self, id: SessionId) -> [String; 4] {
+        let compactions = format!("{}:compactions:{}", self.prefix, id.number());
+        [self.session(id), self.events(id), compactions, self.prompts(id)]
+    }
+
+    /// Returns the keys that every script is given, in the order in which `keys.lua` takes them. Where there is no
+    /// operation and no session, a script has no use for their keys: the project's stand in their place.
+    pub(super) fn of_script(&self, operation: Option<Uuid>, session: Option<SessionId>) -> Vec<String> {
+        let done = match operation {
+            Some(operation) => format!("{}:done:{operation}", self.prefix),
+            None => self.project(),
+        };
+        let of_session = match session {
+            Some(id) => self.of_session(id),
+            None => [(); 4].map(|()| self.project()),
+        };
+        let names = format!("{}:names", self.prefix);
+        let marks = format!("{}:marks", self.prefix);
+        let marks_by_session = format!("{}:marks-by-session", self.prefix);
+        [self.project(), self.active(), names, marks, marks_by_session, self.runs(), done]
+            .into_iter()
+            .chain(of_session)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_in_braces_is_the_whole_project() {
+        for (project, prefix) in [
+            ("team/engine", "azureal:{team/engine}"),
+            ("}a{b}", "azureal:{%7Da%7Bb%7D}"),
+            ("100%", "azureal:{100%25}"),
+        ] {
+            let keys = Keys::of(project);
+            assert_eq!(keys.project(), prefix);
+            let all = keys.of_script(Some(Uuid::nil()), SessionId::new(3));
+            assert!(all.iter().all(|key| key.starts_with(prefix)), "{all:?}");
+            assert_eq!(all.len(), 11);
+        }
+    }
+}

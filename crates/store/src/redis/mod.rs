@@ -1,0 +1,674 @@
+//! Sessions on a Redis server, for several people and machines.
+//!
+//! `docs/redis.md` describes the keys, and what a server keeps under which settings. Every change is one call of a
+//! script on the server: one round trip, whole or not at all. The scripts are in `scripts/`
+//! (`docs/decisions/0006-redis-scripts.md` says why). Here is what calls them.
+
+mod address;
+mod connection;
+mod durability;
+mod error;
+mod keys;
+mod replies;
+mod scripts;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use azureal_core::{
+    Appended, Compaction, LARGEST_EVENT, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
+};
+use redis::{Cmd, Pipeline, Script, Value};
+use uuid::Uuid;
+
+pub use address::{AddressError, RedisAddress};
+use connection::{Connections, Request};
+pub use durability::Durability;
+use error::Fault;
+use keys::Keys;
+use replies::Answer;
+use scripts::Call;
+
+use crate::outcomes::{Outcomes, number_of};
+use crate::timestamp::now;
+
+/// The format that this build writes.
+const FORMAT: u32 = 1;
+/// The project of an address that names none.
+const DEFAULT_PROJECT: &str = "default";
+/// The most that one page holds, so that a page of large events does not fill the memory.
+const LARGEST_PAGE: usize = LARGEST_EVENT;
+/// The most that one turn may hold. A server takes no request of a gigabyte.
+const LARGEST_TURN: usize = 512 << 20;
+/// How long opening waits for a server that is not there. Somebody may have mistyped its name.
+const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
+/// How long the server remembers that an operation is done, beyond the time for which it may be asked again.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// How many events are read at once when a part of a session is counted.
+const COUNTED_AT_ONCE: usize = 1000;
+/// How many prompts are read in one round trip.
+const PROMPTS_AT_ONCE: usize = 1000;
+/// How many sessions are looked at in one round trip.
+const LISTED_AT_ONCE: usize = 1000;
+
+/// How a store uses its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// How long it tries to get on when the server is gone, before that is an error.
+    pub patience: Duration,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self { patience: Duration::from_secs(30) }
+    }
+}
+
+/// Keeps the sessions of one project on a Redis server.
+///
+/// Whoever calls it needs no runtime: it has its own.
+///
+/// ```no_run
+/// # futures_executor::block_on(async {
+/// use azureal_store::core::{Event, NewSession, SessionStore, Turn};
+/// use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
+///
+/// let address: RedisAddress = "rediss://ada@cache.example?project=engine".parse()?;
+/// let store = RedisStore::open(&address, RedisOptions::default()).await?;
+/// if let Some(warning) = store.durability().warning() {
+///     eprintln!("{address} {warning}");
+/// }
+/// let id = store.create(NewSession::default()).await?;
+/// store.append(id, Turn::verbatim([Event::user("Hello")])).await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub struct RedisStore {
+    connections: Connections,
+    keys: Keys,
+    /// How long an operation is remembered, in milliseconds.
+    remembered: u128,
+    durability: Durability,
+    /// The number that was given last, for all that is known here.
+    last_number: AtomicU32,
+}
+
+impl RedisStore {
+    /// Opens the store. Nothing is written by that.
+    ///
+    /// A server that throws keys away when its memory is full is [`StoreError::Forgetful`], unless the address says that
+    /// loss is accepted.
+    pub async fn open(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
+        let connections = Connections::start(address, options)?;
+        let keys = Keys::of(address.project().unwrap_or(DEFAULT_PROJECT));
+        let mut store = Self {
+            connections,
+            keys,
+            remembered: (options.patience + REMEMBERED).as_millis(),
+            durability: Durability::Unknown,
+            last_number: AtomicU32::new(0),
+        };
+        let mut greeting = Pipeline::new();
+        greeting.cmd("PING");
+        let patience = options.patience.min(PATIENCE_TO_OPEN);
+        store.connections.ask_for(Request::Commands(greeting), patience).await?;
+        store.look_at_project().await?;
+        store.look_at_settings(address.accepts_loss).await?;
+        Ok(store)
+    }
+
+    /// Returns what the server keeps when it crashes, as it was set up when the store was opened.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Checks the format of the project, and remembers which number was given last.
+    async fn look_at_project(&self) -> Result<(), StoreError> {
+        let [format, last] = self.fields(&self.keys.project(), ["format", "last_session"]).await?;
+        let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
+        let (format, last) = (number(format)?, number(last)?);
+        if format > FORMAT.into() {
+            return Err(self.newer(format.to_string()));
+        }
+        self.last_number.store(u32::try_from(last).unwrap_or(u32::MAX), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Looks at what the server keeps. Some do not say: that is a warning, not an error.
+    async fn look_at_settings(&mut self, accepts_loss: bool) -> Result<(), StoreError> {
+        let mut look = Pipeline::new();
+        look.cmd("INFO").arg("memory").cmd("INFO").arg("persistence");
+        look.cmd("CONFIG").arg(&["GET", "appendfsync"]).ignore_errors();
+        let answer = self.connections.ask(Request::Commands(look)).await?;
+        let mut answers = self.read(replies::list(answer))?.into_iter();
+        let mut info = || answers.next().and_then(|answer| replies::text(answer).ok());
+        let (memory, persistence) = (info(), info());
+        let setting = answers.next().and_then(|answer| replies::list(answer).ok());
+        let appendfsync = setting.into_iter().flatten().nth(1).and_then(|value| replies::text(value).ok());
+        self.durability = Durability::of(persistence.as_deref(), appendfsync.as_deref());
+        match memory.as_deref().and_then(durability::eviction) {
+            Some(policy) if !accepts_loss => Err(StoreError::Forgetful {
+                place: self.connections.place().to_owned(),
+                why: format!("its maxmemory-policy is {policy}"),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Begins a call that reads.
+    fn look(&self, script: &'static Script, session: Option<SessionId>) -> Call {
+        Call::new(script, &self.keys.of_script(None, session))
+    }
+
+    /// Begins a call that the server does once, however often it is asked.
+    fn operation(&self, script: &'static Script, session: Option<SessionId>) -> Call {
+        self.once(script, &self.keys.of_script(Some(Uuid::now_v7()), session))
+    }
+
+    /// The same with keys that name the operation already.
+    fn once(&self, script: &'static Script, keys: &[String]) -> Call {
+        Call::new(script, keys).with(FORMAT).with(self.remembered.to_string())
+    }
+
+    async fn run(&self, call: Call) -> Result<Answer, StoreError> {
+        if call.size > LARGEST_TURN {
+            let (bytes, most) = (call.size, LARGEST_TURN >> 20);
+            return Err(self
+                .other(&format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have")));
+        }
+        let answer = self.connections.ask(Request::Script(call)).await?;
+        let mut answer = self.read(Answer::of(answer))?;
+        match answer.outcome.as_str() {
+            "newer" => Err(self.newer(self.read(answer.next_text())?)),
+            _ => Ok(answer),
+        }
+    }
+
+    /// Runs a call about a session that has nothing to answer but that it is done.
+    async fn change(&self, id: SessionId, call: Call) -> Result<(), StoreError> {
+        let answer = self.run(call).await?;
+        match answer.outcome.as_str() {
+            "done" => Ok(()),
+            "absent" => Err(StoreError::NoSuchSession(id)),
+            _ => Err(self.unknown(&answer)),
+        }
+    }
+
+    /// Runs a call that makes a session, for the number that the session will have. Where somebody else was faster the
+    /// call is made anew, for the next one.
+    async fn make(&self, call: impl Fn(SessionId) -> Call + Send + Sync) -> Result<Answer, StoreError> {
+        loop {
+            let next = self.last_number.load(Ordering::Relaxed).checked_add(1).and_then(SessionId::new);
+            let next = next.ok_or_else(|| self.other("every session number has been used"))?;
+            let mut answer = self.run(call(next)).await?;
+            if answer.outcome != "taken" {
+                return Ok(answer);
+            }
+            // It may also be a lower one: a server that lost its memory begins again.
+            let next = self.read(answer.next_session())?;
+            self.last_number.store(next.number() - 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads the number of a session that was made, or found.
+    fn made(&self, answer: &mut Answer) -> Result<SessionId, StoreError> {
+        let made = self.read(answer.next_session())?;
+        self.last_number.fetch_max(made.number(), Ordering::Relaxed);
+        Ok(made)
+    }
+
+    /// Names the store where an answer cannot be read.
+    fn read<R>(&self, answer: Result<R, Fault>) -> Result<R, StoreError> {
+        answer.map_err(|fault| fault.at(self.connections.place(), Duration::ZERO))
+    }
+
+    fn newer(&self, found: String) -> StoreError {
+        let place = self.connections.place().to_owned();
+        StoreError::Newer { place, what: "format", found, known: FORMAT }
+    }
+
+    /// An outcome that no version of the scripts has.
+    fn unknown(&self, answer: &Answer) -> StoreError {
+        self.other(&format!("a script answered {:?}", answer.outcome))
+    }
+
+    fn other(&self, why: &str) -> StoreError {
+        StoreError::Other { place: self.connections.place().to_owned(), source: why.into() }
+    }
+
+    /// Runs commands that read, and returns their answers.
+    async fn answers(&self, commands: Pipeline) -> Result<Vec<Value>, StoreError> {
+        self.read(replies::list(self.connections.ask(Request::Commands(commands)).await?))
+    }
+
+    /// Runs a command that reads a list of texts.
+    async fn texts(&self, command: Cmd) -> Result<Vec<Option<String>>, StoreError> {
+        let mut commands = Pipeline::new();
+        commands.add_command(command);
+        let answer = self.answers(commands).await?.into_iter().next().unwrap_or_default();
+        self.read(
+            replies::list(answer).and_then(|list| list.into_iter().map(replies::optional_text).collect()),
+        )
+    }
+
+    /// Reads fields of a hash, in their order.
+    async fn fields<const N: usize>(
+        &self,
+        key: &str,
+        names: [&str; N],
+    ) -> Result<[Option<String>; N], StoreError> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(key).arg(&names);
+        let values = self.texts(command).await?;
+        values.try_into().map_err(|_| self.other("a field is missing in an answer"))
+    }
+
+    /// Reads sessions; nothing stands for one that is not there.
+    async fn records(&self, ids: &[SessionId]) -> Result<Vec<Option<SessionRecord>>, StoreError> {
+        let mut look = Pipeline::with_capacity(ids.len());
+        for id in ids {
+            look.cmd("HMGET").arg(self.keys.session(*id)).arg(&replies::SESSION);
+        }
+        let answers = self.answers(look).await?;
+        let records = ids.iter().zip(answers).map(|(id, answer)| replies::session(*id, answer));
+        self.read(records.collect())
+    }
+
+    /// Returns sessions in the order in which they were active, at most so many.
+    async fn by_activity(&self, limit: Option<usize>) -> Result<Vec<SessionId>, StoreError> {
+        let last = limit.and_then(|limit| i64::try_from(limit).ok()).map_or(-1, |limit| limit - 1);
+        let mut command = redis::cmd("ZREVRANGE");
+        command.arg(self.keys.active()).arg(0).arg(last);
+        let numbers = self.texts(command).await?.into_iter().flatten();
+        self.read(numbers.map(|number| replies::session_id(&number)).collect())
+    }
+
+    /// Counts the events up to `at` from the beginning; says in which generation of the session that was.
+    async fn count(&self, id: SessionId, at: Seq) -> Result<(u64, Tally), StoreError> {
+        let fields = ["name", "generation", "last_seq"];
+        let [found, generation, last] = self.fields(&self.keys.session(id), fields).await?;
+        found.ok_or(StoreError::NoSuchSession(id))?;
+        let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
+        let (generation, last) = (number(generation)?, Seq(number(last)?));
+        if at > last {
+            return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
+        }
+        let mut tally = Tally::default();
+        while tally.through < at {
+            let left = usize::try_from(at.0 - tally.through.0).unwrap_or(usize::MAX);
+            let page = self.read_page(id, Page::After(tally.through, left.min(COUNTED_AT_ONCE))).await?;
+            if page.is_empty() {
+                break; // cleared meanwhile, which the generation will show
+            }
+            for event in page {
+                tally.add(event.seq, event.event().ok().as_ref());
+            }
+        }
+        Ok((generation, tally))
+    }
+
+    /// Reads a page, without a script: a script would copy every text twice, and the server does nothing else meanwhile.
+    async fn read_page(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        let fitting = self.fitting(id).await?;
+        let mut look = Pipeline::new();
+        match page {
+            Page::After(after, _) => {
+                look.cmd("XRANGE").arg(self.keys.events(id)).arg(after.next().0).arg("+")
+            }
+            Page::Before(before, _) => {
+                look.cmd("XREVRANGE").arg(self.keys.events(id)).arg(before.0.saturating_sub(1)).arg("-")
+            }
+        };
+        let (Page::After(_, limit) | Page::Before(_, limit)) = page;
+        look.arg("COUNT").arg(limit.min(fitting));
+        let mut events = self.events(id, look).await?;
+        if matches!(page, Page::Before(..)) {
+            events.reverse();
+        }
+        Ok(events)
+    }
+
+    /// Returns how many events of a session fit on a page. How large an event is is known only once it is read, but how
+    /// large one can be is known before.
+    async fn fitting(&self, id: SessionId) -> Result<usize, StoreError> {
+        let [found, largest] = self.fields(&self.keys.session(id), ["name", "largest"]).await?;
+        found.ok_or(StoreError::NoSuchSession(id))?;
+        let largest = self.read(largest.map_or(Ok(0), |largest| replies::number(&largest)))?;
+        Ok((LARGEST_PAGE / usize::try_from(largest).unwrap_or(usize::MAX).max(1)).max(1))
+    }
+
+    /// Runs commands that answer with events of a session.
+    async fn events(&self, id: SessionId, mut look: Pipeline) -> Result<Vec<StoredEvent>, StoreError> {
+        // Looked at after the events: where the session is still there, they were its own.
+        look.cmd("EXISTS").arg(self.keys.session(id));
+        let mut answers = self.answers(look).await?;
+        if answers.pop() != Some(Value::Int(1)) {
+            return Err(StoreError::NoSuchSession(id));
+        }
+        let entries: Vec<Vec<Value>> = self.read(answers.into_iter().map(replies::list).collect())?;
+        self.read(entries.into_iter().flatten().map(replies::event).collect())
+    }
+}
+
+/// Adds what a turn is made of to a call, in the order in which `turn.lua` takes it.
+fn with_turn(call: Call, turn: &Turn) -> Call {
+    let mut call = call.with(turn.events.len());
+    if !turn.events.is_empty() {
+        for new in &turn.events {
+            call = call.with(new.event().kind()).with_text(&new.json());
+        }
+        let outcomes = Outcomes::of(turn);
+        for outcome in outcomes.cases {
+            call = call.with(outcome.added).with(number_of(outcome.opens)).with_optional(outcome.preview);
+        }
+        let totals = turn.totals();
+        // Sums of these stay numbers.
+        let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
+        call = call
+            .with_optional(outcomes.agent)
+            .with_optional(outcomes.model)
+            .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
+            .with(countable(totals.duration_ms))
+            .with(format!("{cost:?}"));
+    }
+    call = call.with(countable(turn.tokens.input)).with(countable(turn.tokens.output));
+    match &turn.mark {
+        Some(mark) => call.with_optional(Some(&mark.name)).with(mark.note.as_str()),
+        None => call.with_optional(None::<&str>),
+    }
+}
+
+/// Adds what a session is made with to a call.
+fn with_session(call: Call, new: &NewSession) -> Call {
+    call.with_optional(new.name.as_deref())
+        .with(new.worktree.as_str())
+        .with(new.created_at.clone().unwrap_or_else(now))
+}
+
+/// Scripts count with floating point numbers, which are exact up to here; totals that large do not occur.
+fn countable(number: u64) -> u64 {
+    number.min(1 << 53)
+}
+
+fn check_new(new: &NewSession) -> Result<(), StoreError> {
+    new.name.as_deref().map_or(Ok(()), check_name)
+}
+
+#[async_trait]
+impl SessionStore for RedisStore {
+    async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
+        check_new(&new)?;
+        let call =
+            |id: SessionId| with_session(self.operation(&scripts::CREATE, Some(id)).with(id.number()), &new);
+        let mut answer = self.make(call).await?;
+        self.made(&mut answer)
+    }
+
+    async fn create_with(
+        &self,
+        new: NewSession,
+        turn: Turn,
+        compactions: Vec<Compaction>,
+    ) -> Result<SessionId, StoreError> {
+        check_new(&new)?;
+        turn.check_sizes()?;
+        let last = Seq(turn.events.len() as u64);
+        if let Some(wrong) =
+            compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
+        {
+            // It would have had the next number.
+            self.look_at_project().await?;
+            let next = self.last_number.load(Ordering::Relaxed).saturating_add(1);
+            let session = self.read(replies::session_id(&next.to_string()))?;
+            return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
+        }
+        let call = |id: SessionId| {
+            let call = self.operation(&scripts::CREATE_WITH, Some(id)).with(id.number());
+            let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
+            let mut call = with_turn(with_session(call, &new), &turn).with(compactions.len());
+            for Compaction { after_seq, summary, created_at } in &compactions {
+                let time = if created_at.is_empty() { now() } else { created_at.clone() };
+                call = call.with(after_seq.0).with_text(summary).with(time);
+            }
+            call
+        };
+        let mut answer = self.make(call).await?;
+        match answer.outcome.as_str() {
+            "done" => self.made(&mut answer),
+            "marked" => Err(StoreError::Marked(self.read(mark(&mut answer))?)),
+            _ => Err(self.unknown(&answer)),
+        }
+    }
+
+    async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
+        let name = new.name.as_deref().unwrap_or("");
+        check_name(name)?;
+        let call = |id: SessionId| {
+            let call = self.operation(&scripts::FIND_OR_CREATE, Some(id)).with(id.number()).with(name);
+            with_session(call, &new)
+        };
+        let mut answer = self.make(call).await?;
+        self.made(&mut answer)
+    }
+
+    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
+        let answer = self.run(self.look(&scripts::FIND, None).with(name)).await?;
+        let ids = answer.rest().map(|number| replies::session_id(&replies::text(number)?));
+        self.read(ids.collect())
+    }
+
+    async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
+        let found = self.records(&[id]).await?.into_iter().next().flatten();
+        found.ok_or(StoreError::NoSuchSession(id))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
+        let limit = query.limit.unwrap_or(usize::MAX);
+        if limit == 0 {
+            // Asked all the same: a store that is closed says so.
+            return self.by_activity(Some(1)).await.map(|_| Vec::new());
+        }
+        'again: loop {
+            // The order is that of one moment. How many will be looked at is known only where all are wanted.
+            let ids = self.by_activity(if query.worktree.is_some() { None } else { query.limit }).await?;
+            let mut listed = Vec::new();
+            for ids in ids.chunks(LISTED_AT_ONCE) {
+                for record in self.records(ids).await? {
+                    // One that has been deleted meanwhile leaves a gap, which another should fill.
+                    let Some(record) = record else { continue 'again };
+                    if query.worktree.as_ref().is_none_or(|filter| filter.matches(&record.worktree)) {
+                        listed.push(record);
+                    }
+                    if listed.len() == limit {
+                        return Ok(listed);
+                    }
+                }
+            }
+            return Ok(listed);
+        }
+    }
+
+    async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
+        check_name(name)?;
+        let call = self.operation(&scripts::RENAME, Some(id)).with(id.number()).with(name);
+        self.change(id, call).await
+    }
+
+    async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
+        self.change(id, self.operation(&scripts::DELETE, Some(id)).with(id.number())).await
+    }
+
+    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
+        turn.check_sizes()?;
+        let call = self.operation(&scripts::APPEND, Some(id)).with(id.number());
+        let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn);
+        let mut answer = self.run(call).await?;
+        match (answer.outcome.as_str(), turn.after) {
+            ("done", _) => {
+                let (first, last) = (self.read(answer.next_seq())?, self.read(answer.next_seq())?);
+                Ok(Appended { first, last })
+            }
+            ("absent", _) => Err(StoreError::NoSuchSession(id)),
+            ("moved", Some(expected)) => {
+                let last = self.read(answer.next_seq())?;
+                Err(StoreError::Moved { session: id, expected, last })
+            }
+            (_, _) => Err(self.unknown(&answer)),
+        }
+    }
+
+    async fn read(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        self.read_page(id, page).await
+    }
+
+    async fn read_prompts(
+        &self,
+        id: SessionId,
+        until: Seq,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let limit = limit.min(self.fitting(id).await?).min(PROMPTS_AT_ONCE);
+        let mut command = redis::cmd("ZREVRANGEBYSCORE");
+        command.arg(self.keys.prompts(id)).arg(until.0).arg("-inf").arg("LIMIT").arg(0).arg(limit);
+        let mut look = Pipeline::new();
+        for place in self.texts(command).await?.into_iter().flatten() {
+            look.cmd("XRANGE").arg(self.keys.events(id)).arg(&place).arg(&place);
+        }
+        self.events(id, look).await
+    }
+
+    async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
+        self.change(id, self.operation(&scripts::CLEAR, Some(id))).await
+    }
+
+    async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
+        check_new(&new)?;
+        loop {
+            // The counts of the whole session are in it. Those of a part have to be counted.
+            let counted = if at == Seq::END { None } else { Some(self.count(id, at).await?) };
+            let generation = counted.as_ref().map(|(generation, _)| *generation);
+            let tally = counted.map(|(_, tally)| tally).unwrap_or_default();
+            let call = |made: SessionId| {
+                let mut keys = self.keys.of_script(Some(Uuid::now_v7()), Some(made));
+                keys.extend(self.keys.of_session(id));
+                let call = self.once(&scripts::FORK, &keys).with(made.number()).with(at.0);
+                let call = call
+                    .with_optional(generation)
+                    .with(tally.counts.messages)
+                    .with(number_of(tally.open))
+                    .with_optional(tally.counts.preview.as_deref())
+                    .with_optional(tally.counts.agent.as_deref())
+                    .with_optional(tally.counts.model.as_deref());
+                with_session(call, &new)
+            };
+            let mut answer = self.make(call).await?;
+            match answer.outcome.as_str() {
+                "done" => return self.made(&mut answer),
+                "absent" => return Err(StoreError::NoSuchSession(id)),
+                "no_event" => {
+                    let last = self.read(answer.next_seq())?;
+                    return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
+                }
+                "changed" => {}
+                _ => return Err(self.unknown(&answer)),
+            }
+        }
+    }
+
+    async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
+        let call = self.operation(&scripts::SET_TOKENS, Some(id));
+        self.change(id, call.with(countable(tokens.input)).with(countable(tokens.output))).await
+    }
+
+    async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
+        let call = self.operation(&scripts::ADD_TOKENS, Some(id));
+        self.change(id, call.with(countable(tokens.input)).with(countable(tokens.output))).await
+    }
+
+    async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
+        let mut answer = self.run(self.look(&scripts::COMPACTIONS, Some(id))).await?;
+        match answer.outcome.as_str() {
+            "done" => self.read(answer.next().and_then(replies::compactions)),
+            "absent" => Err(StoreError::NoSuchSession(id)),
+            _ => Err(self.unknown(&answer)),
+        }
+    }
+
+    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+        let call = self.operation(&scripts::ADD_COMPACTION, Some(id));
+        let mut answer = self.run(call.with(after_seq.0).with_text(summary).with(now())).await?;
+        match answer.outcome.as_str() {
+            "done" => Ok(()),
+            "absent" => Err(StoreError::NoSuchSession(id)),
+            "no_event" => {
+                let last = self.read(answer.next_seq())?;
+                Err(StoreError::NoSuchEvent { session: id, seq: after_seq, last })
+            }
+            _ => Err(self.unknown(&answer)),
+        }
+    }
+
+    async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
+        let answer =
+            self.run(self.operation(&scripts::REMOVE_COMPACTION, Some(id)).with(after_seq.0)).await?;
+        match answer.outcome.as_str() {
+            "done" => Ok(true),
+            "none" => Ok(false),
+            "absent" => Err(StoreError::NoSuchSession(id)),
+            _ => Err(self.unknown(&answer)),
+        }
+    }
+
+    async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
+        let mut answer = self.run(self.look(&scripts::MARK, None).with(name)).await?;
+        match answer.outcome.as_str() {
+            "done" => self.read(mark(&mut answer).map(Some)),
+            "none" => Ok(None),
+            _ => Err(self.unknown(&answer)),
+        }
+    }
+
+    async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
+        let answer = self.run(self.operation(&scripts::REMOVE_MARK, None).with(name)).await?;
+        match answer.outcome.as_str() {
+            "done" => Ok(true),
+            "none" => Ok(false),
+            _ => Err(self.unknown(&answer)),
+        }
+    }
+
+    async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
+        let call = self.operation(&scripts::NOTE_RUN, Some(id)).with(id.number());
+        self.change(id, call.with_optional(run.filter(|run| !run.is_empty()))).await
+    }
+
+    async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
+        let mut command = redis::cmd("HGETALL");
+        command.arg(self.keys.runs());
+        let mut texts = self.texts(command).await?.into_iter().flatten();
+        let mut noted = Vec::new();
+        while let (Some(number), Some(run)) = (texts.next(), texts.next()) {
+            noted.push((self.read(replies::session_id(&number))?, run));
+        }
+        noted.sort();
+        Ok(noted)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        if self.connections.close().await { Ok(()) } else { Err(StoreError::Closed) }
+    }
+}
+
+/// Reads a mark from its session and its note.
+fn mark(answer: &mut Answer) -> Result<Mark, Fault> {
+    Ok(Mark { session: answer.next_session()?, note: answer.next_text()? })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_kinds_in_the_index_of_prompts_are_all_that_can_hold_one() {
+        assert_eq!(azureal_core::PROMPT_KINDS, ["UserMessage", "Message"], "as in turn.lua");
+    }
+}

@@ -1,0 +1,175 @@
+//! What the server answers, as the values of a store.
+//!
+//! What stands in the keys was written by our scripts. Somebody else may have written to them all the same: then that is
+//! an error, or a damaged event, and no panic.
+
+use std::vec::IntoIter;
+
+use azureal_core::{
+    Compaction, Counts, Damage, Seq, SessionId, SessionRecord, StoredEvent, Tokens, normal_timestamp,
+};
+use redis::Value;
+
+use super::error::Fault;
+
+/// The fields of a session, in the order in which [`session`] reads them.
+pub(super) const SESSION: [&str; 13] = [
+    "name",
+    "worktree",
+    "created_at",
+    "completed",
+    "duration_ms",
+    "cost_usd",
+    "tokens_in",
+    "tokens_out",
+    "last_seq",
+    "messages",
+    "preview",
+    "agent",
+    "model",
+];
+
+/// The answer of a script: how it went, and values.
+pub(super) struct Answer {
+    pub(super) outcome: String,
+    values: IntoIter<Value>,
+}
+
+impl Answer {
+    pub(super) fn of(answer: Value) -> Result<Self, Fault> {
+        let mut values = list(answer)?.into_iter();
+        let outcome = values.next().ok_or_else(|| missing("an answer"))?;
+        Ok(Self { outcome: text(outcome)?, values })
+    }
+
+    pub(super) fn next(&mut self) -> Result<Value, Fault> {
+        self.values.next().ok_or_else(|| missing("a value"))
+    }
+
+    pub(super) fn next_text(&mut self) -> Result<String, Fault> {
+        text(self.next()?)
+    }
+
+    pub(super) fn next_seq(&mut self) -> Result<Seq, Fault> {
+        Ok(Seq(number(&self.next_text()?)?))
+    }
+
+    pub(super) fn next_session(&mut self) -> Result<SessionId, Fault> {
+        session_id(&self.next_text()?)
+    }
+
+    /// Returns the values that are left.
+    pub(super) fn rest(self) -> IntoIter<Value> {
+        self.values
+    }
+}
+
+/// Reads a session from the values of [`SESSION`]; nothing where there is none.
+pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionRecord>, Fault> {
+    let mut values = list(values)?.into_iter().map(optional_text);
+    let mut next = move || values.next().unwrap_or(Ok(None));
+    let Some(name) = next()? else { return Ok(None) };
+    let mut record = SessionRecord {
+        id,
+        name,
+        worktree: next()?.unwrap_or_default(),
+        created_at: normal_timestamp(&next()?.unwrap_or_default()),
+        completed: match next()?.as_deref() {
+            Some("1") => Some(true),
+            Some("0") => Some(false),
+            Some(_) | None => None,
+        },
+        duration_ms: 0,
+        cost_usd: 0.0,
+        counts: Counts::default(),
+        tokens: Tokens::default(),
+    };
+    let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
+    record.duration_ms = next_number()?;
+    let cost = next()?;
+    record.cost_usd = cost.map_or(Some(0.0), |cost| cost.parse().ok()).ok_or_else(|| missing("a cost"))?;
+    let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
+    record.tokens = Tokens { input: next_number()?, output: next_number()? };
+    (record.counts.events, record.counts.messages) = (next_number()?, next_number()?);
+    (record.counts.preview, record.counts.agent, record.counts.model) = (next()?, next()?, next()?);
+    Ok(Some(record))
+}
+
+/// Reads an event from an entry of a stream: its place, and fields with their values.
+pub(super) fn event(entry: Value) -> Result<StoredEvent, Fault> {
+    let mut entry = list(entry)?.into_iter();
+    let (Some(place), Some(fields)) = (entry.next(), entry.next()) else { return Err(missing("an event")) };
+    let place = text(place)?;
+    let seq = Seq(number(place.split('-').next().unwrap_or_default())?);
+    let mut fields = list(fields)?.into_iter();
+    let (mut kind, mut json) = (String::new(), Err(Damage("its text is missing".to_owned())));
+    while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
+        match name {
+            Value::BulkString(name) if name == b"kind" => kind = text(value)?,
+            Value::BulkString(name) if name == b"json" => {
+                json = text(value).map_err(|_| Damage("its text is not UTF-8".to_owned()));
+            }
+            _ => {}
+        }
+    }
+    Ok(StoredEvent { seq, kind, json })
+}
+
+/// Reads summaries from fields with their values: a summary stands at its place, and its time at `PLACE:at`.
+pub(super) fn compactions(fields: Value) -> Result<Vec<Compaction>, Fault> {
+    let mut compactions: Vec<Compaction> = Vec::new();
+    let mut fields = list(fields)?.into_iter();
+    while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
+        let (field, value) = (text(field)?, text(value)?);
+        let (place, is_time) =
+            field.strip_suffix(":at").map_or((field.as_str(), false), |place| (place, true));
+        let after_seq = Seq(number(place)?);
+        let known = compactions.iter().position(|one| one.after_seq == after_seq).unwrap_or_else(|| {
+            compactions.push(Compaction { after_seq, summary: String::new(), created_at: String::new() });
+            compactions.len() - 1
+        });
+        if let Some(compaction) = compactions.get_mut(known) {
+            if is_time { compaction.created_at = value } else { compaction.summary = value }
+        }
+    }
+    compactions.sort_by_key(|compaction| compaction.after_seq);
+    Ok(compactions)
+}
+
+pub(super) fn list(value: Value) -> Result<Vec<Value>, Fault> {
+    match value {
+        Value::Array(values) => Ok(values),
+        Value::Nil => Ok(Vec::new()),
+        _ => Err(missing("a list")),
+    }
+}
+
+pub(super) fn text(value: Value) -> Result<String, Fault> {
+    optional_text(value)?.ok_or_else(|| missing("a text"))
+}
+
+pub(super) fn optional_text(value: Value) -> Result<Option<String>, Fault> {
+    match value {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => {
+            let text = String::from_utf8(bytes);
+            text.map(Some).map_err(|_| Fault::Answer("a text in it is not UTF-8".to_owned()))
+        }
+        Value::SimpleString(text) => Ok(Some(text)),
+        Value::Int(number) => Ok(Some(number.to_string())),
+        _ => Err(missing("a text")),
+    }
+}
+
+pub(super) fn number(text: &str) -> Result<u64, Fault> {
+    text.parse().map_err(|_| Fault::Answer("there is something else where a number should be".to_owned()))
+}
+
+pub(super) fn session_id(text: &str) -> Result<SessionId, Fault> {
+    let id = text.parse().ok().and_then(SessionId::new);
+    id.ok_or_else(|| missing("the number of a session"))
+}
+
+fn missing(what: &str) -> Fault {
+    Fault::Answer(format!("{what} is missing where it should be"))
+}

@@ -1,0 +1,13 @@
+-- Makes a session with its first turn and the summaries over it. Answers: done, its number; taken, the number to try;
+-- marked, the session that set the mark, the note.
+local mark = take_optional()
+local marked_by = mark and redis.call('ZSCORE', marks_by_session, mark)
+if marked_by then return {'marked', marked_by, redis.call('HGET', marks, mark)} end
+if number ~= next_number then return {'taken', next_number} end
+make_session()
+add_turn(look_up(), number)
+for _ = 1, tonumber(take()) do
+  local after = take()
+  redis.call('HSET', compactions, after, take(), after .. ':at', take())
+end
+return finish(number)

@@ -1,0 +1,46 @@
+-- Makes a session of what another one holds up to a place. Answers: done, its number; taken, the number to try; absent;
+-- no_event, the last event there is; changed, where the session was cleared since its events were counted.
+local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 12, 15)
+local at, generation = tonumber(take()), take_optional()
+local messages, open, preview, agent, model = take(), take(), take_optional(), take_optional(), take_optional()
+if not is_there(origin) then return {'absent'} end
+
+local fields = {'last_seq', 'largest', 'generation', 'messages', 'open_message', 'preview', 'agent', 'model'}
+local found = redis.call('HMGET', origin, unpack(fields))
+local last = tonumber(found[1] or '0')
+if not generation then
+  -- All of it: its counts are those of the origin.
+  at, messages, open = last, found[4] or '0', found[5] or '1'
+  preview, agent, model = found[6], found[7], found[8]
+elseif at > last then
+  return {'no_event', text(last)}
+elseif generation ~= (found[3] or '0') then
+  return {'changed'}
+end
+if number ~= next_number then return {'taken', next_number} end
+
+-- Copied as a whole, which is quick, and then cut off; its next event follows the last that stays. A server that is too
+-- old for that says so here, before anything is made.
+if at > 0 then
+  redis.call('COPY', origin_events, events, 'REPLACE')
+  for from = at + 1, last, 1000 do
+    local cut = {}
+    for seq = from, math.min(from + 999, last) do cut[#cut + 1] = text(seq) .. '-0' end
+    redis.call('XDEL', events, unpack(cut))
+  end
+  if at < last then redis.call('XSETID', events, text(at) .. '-0') end
+  redis.call('COPY', origin_prompts, prompts, 'REPLACE')
+  redis.call('ZREMRANGEBYSCORE', prompts, '(' .. text(at), '+inf')
+end
+make_session()
+local summaries = redis.call('HGETALL', origin_compactions)
+for index = 1, #summaries, 2 do
+  if tonumber(string.match(summaries[index], '^%d+')) <= at then
+    redis.call('HSET', compactions, summaries[index], summaries[index + 1])
+  end
+end
+redis.call('HSET', session, 'last_seq', text(at), 'largest', found[2] or '0', 'messages', messages, 'open_message', open)
+for field, value in pairs({preview = preview or nil, agent = agent or nil, model = model or nil}) do
+  redis.call('HSET', session, field, value)
+end
+return finish(number)
