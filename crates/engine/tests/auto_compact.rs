@@ -367,3 +367,21 @@ fn a_cancel_while_the_summary_is_written_ends_the_turn() {
     assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Cancelled));
     assert_eq!((world.compactions(), agent.asked()), (0, vec![Asked::Summary]));
 }
+
+#[test]
+fn a_system_message_is_told_exactly_once_however_often_its_session_is_compacted() {
+    let system = SystemMessage { content: "Never touch the tests.".into(), ..SystemMessage::default() };
+    let world = World::new([Event::SystemMessage(system)]);
+    let agent = StandIn::new("ann", |asked| match asked {
+        Asked::Summary => says(SUMMARY) + &done(),
+        _ => says(&"I looked at it from all sides. ".repeat(120)) + &done(),
+    });
+    for number in 1..=10 {
+        world.run(&agent, &[], &format!("Prompt {number}"));
+    }
+    assert!(world.compactions() >= 2, "{}", world.compactions());
+    let requests = agent.requests.lock().unwrap();
+    for (asked, request) in requests.iter().filter(|(asked, _)| *asked == Asked::Prompt) {
+        assert_eq!(request.matches("Never touch the tests.").count(), 1, "{asked:?}: {request}");
+    }
+}
