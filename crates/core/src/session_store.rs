@@ -25,7 +25,7 @@ use crate::{
 /// [`StoreError::Closed`]. And one that answers an error has changed nothing.
 ///
 /// Sessions are ordered by when they were active: a session is active when it is made, be it by a fork, and
-/// when a turn is appended to it, be it an empty one. Nothing else is activity: not a rename, not a clear, not
+/// when a turn is appended to it, unless it is an empty one. Nothing else is activity: not a rename, not a clear, not
 /// tokens, not being forked from.
 ///
 /// A future that is dropped before it is done may or may not have had its effect, but never half of it.
