@@ -13,6 +13,7 @@ mod context_savings;
 mod docs;
 mod export;
 mod flood;
+mod follow;
 mod hostile;
 mod import;
 mod lost_spool;
