@@ -83,6 +83,10 @@ fn nothing_that_acts_reaches_the_terminal() {
         &["--store", &name, "list", "--bad"],
         &["-C", &name, "list"],
         &["export", "S1", "-o", &format!("/nonexistent/{name}")],
+        &["copy", "--to", "copied.azs"],
+        &["copy", "--to", "copied.azs", "--json"],
+        &["copy", "--from", &name, "--to", "copied.azs"],
+        &["copy", "--to", "copied.azs", "--session", &name],
         &["rm", "S1", "--yes"],
     ] {
         check(&world, arguments);

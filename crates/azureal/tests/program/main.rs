@@ -10,6 +10,7 @@ mod compact;
 mod config;
 mod context_commands;
 mod context_savings;
+mod copy;
 mod docs;
 mod export;
 mod flood;
