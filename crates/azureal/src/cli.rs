@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    agents, cancel, compact, completions, config, context, demo, export, fork, import, list, offline, ps,
-    rename, rm, run, show, tokens, trust,
+    agents, cancel, compact, completions, config, context, copy, demo, export, fork, import, list, offline,
+    ps, rename, rm, run, show, tokens, trust,
 };
 use crate::failure::Failure;
 use crate::output::{Format, Output};
@@ -91,6 +91,7 @@ enum Command {
     Fork(fork::Args),
     Import(import::Args),
     Export(export::Args),
+    Copy(copy::Args),
     Ps(ps::Args),
     Cancel(cancel::Args),
     Agents(agents::Args),
@@ -144,6 +145,11 @@ impl Cli {
         match &command {
             Command::Agents(args) => return agents::run(args, &mut out).and_then(|()| out.flush()),
             Command::Demo(args) => return demo::run(args, &mut out),
+            // It has two stores, and changes nothing about the one that it copies from.
+            Command::Copy(args) => {
+                let usual = global.store.as_deref().map(Path::new);
+                return copy::run(args, usual, &mut out);
+            }
             // What is configured and trusted does not depend on a store.
             Command::Config(args) => {
                 return config::run(args, &Project::around(Path::new(".")), &mut out)
@@ -180,6 +186,7 @@ impl Cli {
                 // Done above.
                 Command::Run(_)
                 | Command::Compact(_)
+                | Command::Copy(_)
                 | Command::Agents(_)
                 | Command::Config(_)
                 | Command::Trust(_)

@@ -9,6 +9,7 @@ mod context_settings;
 mod event_line;
 mod export;
 mod failure;
+mod follow;
 mod import;
 mod interrupts;
 mod live;

@@ -8,7 +8,7 @@ use azureal_core::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
 use crate::output;
 
 /// How many events are read at a time.
-const PAGE: usize = 512;
+pub(crate) const PAGE: usize = 512;
 
 /// Which events are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

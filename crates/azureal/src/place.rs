@@ -133,6 +133,13 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Says whether both are the same store of a server, as far as its address tells.
+    pub(crate) fn is_same_server_store(&self, other: &Self) -> bool {
+        matches!((&self.lies, &other.lies), (Lies::OnServer(one), Lies::OnServer(other)) if one == other)
+    }
+}
+
 /// Says whether two paths lead to one file, or would if it were there.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let is_same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
@@ -157,7 +164,7 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
 
 /// What `--store` can name.
 #[derive(Debug)]
-enum StoreChoice {
+pub(crate) enum StoreChoice {
     Memory,
     File(PathBuf),
     Postgres(Box<PostgresAddress>),
@@ -165,7 +172,7 @@ enum StoreChoice {
 }
 
 impl StoreChoice {
-    fn of(choice: &Path) -> Result<Self, Failure> {
+    pub(crate) fn of(choice: &Path) -> Result<Self, Failure> {
         let Some(text) = choice.to_str() else {
             return Ok(Self::File(choice.to_owned()));
         };

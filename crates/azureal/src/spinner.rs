@@ -124,8 +124,40 @@ impl State {
     }
 }
 
+/// How many characters a bar has.
+const BAR: u64 = 20;
+
+/// Returns a bar that shows how much of something is done, and how many hundredths that is.
+pub(crate) fn bar(done: u64, total: u64) -> String {
+    // Of nothing, all is done; and what is counted anew may be more than was known before.
+    let (done, total) = (done.min(total).max(u64::from(total == 0)), total.max(1));
+    let part = |of: u64| usize::try_from(u128::from(done) * u128::from(of) / u128::from(total)).unwrap_or(0);
+    let full = part(BAR);
+    format!("{}{} {:3} %", "█".repeat(full), "░".repeat(BAR as usize - full), part(100))
+}
+
 fn write_error(text: &str) {
     let mut stderr = io::stderr();
     // It is an ornament: where it cannot be written, it is not missed.
     drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_grows_with_what_is_done() {
+        for (done, total, expected) in [
+            (0, 7, "░░░░░░░░░░░░░░░░░░░░   0 %"),
+            (1, 2, "██████████░░░░░░░░░░  50 %"),
+            (99, 100, "███████████████████░  99 %"),
+            (7, 7, "████████████████████ 100 %"),
+            (8, 7, "████████████████████ 100 %"),
+            (0, 0, "████████████████████ 100 %"),
+            (u64::MAX, u64::MAX, "████████████████████ 100 %"),
+        ] {
+            assert_eq!(bar(done, total), expected);
+        }
+    }
 }

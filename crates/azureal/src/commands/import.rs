@@ -160,7 +160,7 @@ impl Import<'_> {
                 Ok(mut arrival) => {
                     let worktree = self.place.project.worktree();
                     // What the store refuses for one it will refuse for all.
-                    let outcome = arrive(&*self.place.store, &worktree, &mut arrival).await?;
+                    let outcome = arrive(&*self.place.store, &worktree, &mut arrival, &|_| Ok(())).await?;
                     self.arrived(&arrival, outcome, out).await?;
                 }
                 Err(failure) => self.failed(path, failure),
@@ -186,7 +186,7 @@ impl Import<'_> {
                 // It may have got another name since it came.
                 let record = self.place.store.get(id).await?;
                 self.imported(arrival, &record, gained, true);
-                format!("{} has {}, from {source}", called(&record), in_words(gained))
+                format!("{} has {}, from {source}", called(&record), gained.in_words())
             }
             Outcome::Unchanged(id) => {
                 self.report.unchanged.push(Known { id: id.to_string(), source: arrival.source.clone() });
@@ -239,19 +239,6 @@ impl Import<'_> {
         self.report
             .problems
             .push(Problem { source: path.display().to_string(), message: failure.message().to_owned() });
-    }
-}
-
-fn in_words(gained: Gained) -> String {
-    let events = counted(gained.events as u64, "new event");
-    let summaries = match gained.summaries {
-        1 => "1 new summary".to_owned(),
-        count => format!("{count} new summaries"),
-    };
-    match (gained.events, gained.summaries) {
-        (_, 0) => events,
-        (0, _) => summaries,
-        _ => format!("{events} and {summaries}"),
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod context;
+pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod fork;

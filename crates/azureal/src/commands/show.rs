@@ -1,10 +1,11 @@
-use azureal_core::{Digest, SessionRecord, visible, visible_line};
+use azureal_core::{Digest, Page, SessionId, SessionRecord, StoredEvent, visible, visible_line};
 use serde_json::json;
 
 use super::SessionArg;
 use crate::event_line::EventLine;
 use crate::failure::Failure;
-use crate::output::{Output, counted};
+use crate::follow::{Follower, News};
+use crate::output::{Output, counted, warn};
 use crate::pages::{Damaged, Range, each_page};
 use crate::place::Place;
 use crate::resolve::{has_name, resolve};
@@ -23,6 +24,7 @@ Examples:
   azureal show S3
   azureal show fix-login --last 20
   azureal show S3 --digest
+  azureal show S3 --last 0 --follow
   azureal show S3 --json | jq -r 'select(.kind == \"UserMessage\") | .data.content'")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -30,13 +32,16 @@ pub(crate) struct Args {
     /// Only the last N events
     #[arg(long, value_name = "N")]
     last: Option<usize>,
+    /// Go on with what is new as it is stored, by whoever and wherever, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
     /// Print text as it is, escape sequences included
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     /// Show what it comes to instead: goals, decisions, files, commands, open errors, where it stands
     ///
     /// Gathered from the events without any model, in at most 4 000 characters.
-    #[arg(long, conflicts_with_all = ["last", "raw"])]
+    #[arg(long, conflicts_with_all = ["last", "raw", "follow"])]
     digest: bool,
 }
 
@@ -45,37 +50,75 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     if args.digest {
         return show_digest(&record, place, out).await;
     }
-    let range = args.last.map_or(Range::All, Range::Last);
-    let mut damaged = Damaged::default();
     let text = if args.raw { Text::Raw } else { Text::Visible };
-    let mut transcript = Transcript::new(out.paint(), text);
-    if !out.is_json() {
-        out.text(&header(&record, out))?;
+    let mut printer =
+        Printer { transcript: Transcript::new(out.paint(), text), damaged: Damaged::default(), out };
+    if !printer.out.is_json() {
+        let header = header(&record, printer.out);
+        printer.out.text(&header)?;
     }
-    each_page(&*place.store, record.id, range, |page| {
-        for stored in &page {
-            if out.is_json() {
-                let line = EventLine::of(stored);
-                if let Some(why) = line.damage() {
-                    damaged.note(stored, why);
-                }
-                out.json(&line)?;
-            } else {
-                let rendered = match stored.event() {
-                    Ok(event) => transcript.event(&event),
-                    Err(damage) => {
-                        damaged.note(stored, &damage.to_string());
-                        transcript.damaged(stored, &damage.to_string())
-                    }
-                };
-                out.text(&rendered)?;
-            }
-        }
-        out.flush()
+    // Of the last none, what comes next is after all that is there.
+    let mut seen = match args.last {
+        Some(0) if args.follow => place.store.read(record.id, Page::last(1)).await?.pop(),
+        _ => None,
+    };
+    let range = args.last.map_or(Range::All, Range::Last);
+    each_page(&*place.store, record.id, range, |mut page| {
+        printer.page(&page)?;
+        seen = page.pop().or(seen.take());
+        Ok::<(), Failure>(())
     })
     .await?;
-    damaged.report(record.id);
+    if args.follow {
+        printer.out.flush()?;
+        follow(Follower::new(&*place.store, record.id, seen), record.id, &mut printer).await?;
+    }
+    printer.damaged.report(record.id);
     Ok(())
+}
+
+/// Shows events, one page after the other.
+struct Printer<'a> {
+    transcript: Transcript,
+    damaged: Damaged,
+    out: &'a mut Output,
+}
+
+impl Printer<'_> {
+    fn page(&mut self, page: &[StoredEvent]) -> Result<(), Failure> {
+        for stored in page {
+            if self.out.is_json() {
+                let line = EventLine::of(stored);
+                if let Some(why) = line.damage() {
+                    self.damaged.note(stored, why);
+                }
+                self.out.json(&line)?;
+            } else {
+                let rendered = match stored.event() {
+                    Ok(event) => self.transcript.event(&event),
+                    Err(damage) => {
+                        self.damaged.note(stored, &damage.to_string());
+                        self.transcript.damaged(stored, &damage.to_string())
+                    }
+                };
+                self.out.text(&rendered)?;
+            }
+        }
+        self.out.flush()
+    }
+}
+
+/// Shows what comes, until nobody reads it any more.
+///
+/// Ctrl-C ends the program as it ends any other: everything that was seen has been handed on, and no lock is held.
+async fn follow(mut follower: Follower<'_>, id: SessionId, printer: &mut Printer<'_>) -> Result<(), Failure> {
+    loop {
+        match follower.next().await? {
+            News::Events(events) => printer.page(&events)?,
+            News::Cleared => warn(&format!("{id} was cleared, and begins anew")),
+            News::Unheard => return Ok(()),
+        }
+    }
 }
 
 async fn show_digest(record: &SessionRecord, place: &Place, out: &mut Output) -> Result<(), Failure> {

@@ -2,9 +2,12 @@
 //!
 //! What was imported from where is remembered as a mark, set in the same transaction as the events: how many
 //! there were and what they hash to. A second import finds it and changes nothing. A source that has grown
-//! continues its session, as long as nobody else has; where the session was cleared, its events come back.
+//! continues its session, as long as that holds nothing else; where the session was cleared, its events come back.
 //! Anything else is another session, and gets the next free mark of that origin: two files that say they are
 //! the same session can be imported again and again, in any order, without one pushing out the other.
+//!
+//! A long session arrives in pieces, each with the mark of the state that it makes: whoever is interrupted in
+//! between has imported a source that has grown since, and goes on.
 //!
 //! Others may import the same at the same time. What was found is a condition of what is written: if it does
 //! not hold any more, nothing is written and it is looked at again.
@@ -12,13 +15,16 @@
 use std::collections::BTreeMap;
 
 use azureal_core::{
-    Compaction, Mark, NewEvent, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens,
-    Turn, TurnTotals, check_name, normal_timestamp,
+    Compaction, Mark, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
+    TurnTotals, check_name, normal_timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use super::Arrival;
+use super::azureal::{home, origin, origin_mark};
+use super::texts::{Hash, Reader};
 use crate::failure::{Failure, quoted};
+use crate::output::{counted, to_json};
 use crate::pages::{Range, each_page};
 
 /// How often it is looked again when others change what was found.
@@ -35,6 +41,15 @@ pub(crate) enum Outcome {
     Unchanged(SessionId),
 }
 
+impl Outcome {
+    /// Returns the session that it is now.
+    pub(crate) fn session(self) -> SessionId {
+        match self {
+            Self::New(id, _) | Self::Continued(id, _) | Self::Unchanged(id) => id,
+        }
+    }
+}
+
 /// What an import added to a session that was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gained {
@@ -42,46 +57,44 @@ pub(crate) struct Gained {
     pub(crate) summaries: usize,
 }
 
+impl Gained {
+    pub(crate) fn in_words(self) -> String {
+        let events = counted(self.events as u64, "new event");
+        let summaries = match self.summaries {
+            1 => "1 new summary".to_owned(),
+            count => format!("{count} new summaries"),
+        };
+        match (self.events, self.summaries) {
+            (_, 0) => events,
+            (0, _) => summaries,
+            _ => format!("{events} and {summaries}"),
+        }
+    }
+}
+
 /// What a mark remembers of an import.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Note {
     events: usize,
     hash: String,
-    #[serde(default)]
-    input_tokens: u64,
-    #[serde(default)]
-    output_tokens: u64,
-    #[serde(default)]
-    duration_ms: u64,
-    #[serde(default)]
-    cost_usd: f64,
 }
 
-/// Puts a session into the store, unless it is there.
+/// Puts a session into the store, unless it is there. `progress` hears how many of its events are there, piece by
+/// piece, and can put an end to it; what is there then is gone on with the next time.
 pub(crate) async fn arrive(
     store: &dyn SessionStore,
     worktree: &str,
     arrival: &mut Arrival,
+    progress: &dyn Fn(usize) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
     if let Some(name) = arrival.name.take_if(|name| check_name(name).is_err()) {
         let problem = format!("{} cannot be the name of a session; it has none now", quoted(&name));
         arrival.problems.push(problem);
     }
-    let totals = match arrival.totals {
-        Some(totals) => totals,
-        None => totals_of(&arrival.events)?,
-    };
-    let note = Note {
-        events: arrival.events.len(),
-        hash: hash(&arrival.events),
-        input_tokens: arrival.tokens.input,
-        output_tokens: arrival.tokens.output,
-        duration_ms: totals.duration_ms,
-        cost_usd: totals.cost_usd,
-    };
-    let arriving = Arriving { store, worktree, arrival, totals, note };
+    let arriving = Arriving { store, worktree, arrival, progress };
     for _ in 0..ATTEMPTS {
         if let Some(outcome) = arriving.look_and_put().await? {
+            arriving.remember_origin(outcome.session()).await?;
             return Ok(outcome);
         }
     }
@@ -94,35 +107,34 @@ struct Arriving<'a> {
     store: &'a dyn SessionStore,
     worktree: &'a str,
     arrival: &'a Arrival,
-    totals: TurnTotals,
-    /// What its mark will remember.
-    note: Note,
+    progress: &'a dyn Fn(usize) -> Result<(), Failure>,
 }
 
-/// What a mark says about an arrival.
-enum Found {
-    /// No session has this mark.
+/// What a session of the store has to do with an arrival.
+enum Found<'a> {
+    /// There is none.
     Nothing,
-    /// The session that has it holds all of this.
+    /// It holds all of it.
     All(SessionId),
-    /// The session that has it holds the beginning of this, and nothing else.
-    Beginning(Beginning),
-    /// The session that has it is another one.
+    /// It holds the beginning of it, and nothing else.
+    Beginning(Beginning<'a>),
+    /// It is another one.
     Another,
 }
 
 /// A session that an arrival continues.
-struct Beginning {
+struct Beginning<'a> {
     id: SessionId,
-    /// How many events of the arrival it has: none if it was cleared.
-    events: usize,
     /// Its last event.
     last: Seq,
-    /// What was imported before.
-    old: Note,
+    /// What it has of the totals. Those are still there if its events were cleared.
+    tokens: Tokens,
+    totals: TurnTotals,
+    /// The events that it does not have: all of them if it was cleared.
+    rest: Reader<'a>,
 }
 
-impl Arriving<'_> {
+impl<'a> Arriving<'a> {
     /// Looks for what is there and adds what is not; nothing if somebody changed it in between.
     async fn look_and_put(&self) -> Result<Option<Outcome>, Failure> {
         let mut copy: u64 = 1;
@@ -131,139 +143,215 @@ impl Arriving<'_> {
                 1 => format!("import:{}", self.arrival.origin),
                 copy => format!("import:{}#{copy}", self.arrival.origin),
             };
-            match self.compare(&name).await? {
-                Found::Nothing => {
-                    return match self.at_home().await? {
-                        Some(id) => Ok(Some(Outcome::Unchanged(id))),
-                        None => self.create(name).await,
-                    };
+            let found = match self.compare(&name).await? {
+                Found::Nothing => self.at_home().await?,
+                Found::Another => {
+                    copy += 1;
+                    continue;
                 }
+                found => found,
+            };
+            return match found {
                 Found::All(id) => {
                     let Some(summaries) = self.add_summaries(id).await? else { return Ok(None) };
-                    return Ok(Some(match summaries {
+                    Ok(Some(match summaries {
                         0 => Outcome::Unchanged(id),
                         summaries => Outcome::Continued(id, Gained { events: 0, summaries }),
-                    }));
+                    }))
                 }
-                Found::Beginning(beginning) => return self.go_on(beginning, name).await,
-                Found::Another => copy += 1,
-            }
+                Found::Beginning(beginning) => self.go_on(beginning, &name).await,
+                Found::Nothing | Found::Another => self.create(&name).await,
+            };
         }
     }
 
-    async fn compare(&self, name: &str) -> Result<Found, Failure> {
+    /// Compares with the session that bears a mark.
+    async fn compare(&self, name: &str) -> Result<Found<'a>, Failure> {
         loop {
             let Some(mark) = self.store.mark(name).await? else {
                 return Ok(Found::Nothing);
             };
-            let found = self.compare_with(name, &mark).await?;
-            // Somebody may have gone on with the session between our looks at its mark and at its events. Then
-            // it only seems to be another one.
-            let has_moved =
-                matches!(found, Found::Another) && self.store.mark(name).await?.is_none_or(|now| now != mark);
-            if !has_moved {
+            let found = self.compare_with(mark.session, Some(&mark)).await?;
+            // Somebody may have changed the session between our looks at its mark and at its events. Then it only
+            // seems to be another one.
+            let is_settled = match &found {
+                Found::All(_) | Found::Beginning(_) => true,
+                Found::Nothing | Found::Another => {
+                    self.store.mark(name).await?.is_some_and(|now| now == mark)
+                }
+            };
+            if is_settled && matches!(found, Found::Nothing) {
+                // A program that knows nothing of marks has deleted the session.
+                self.store.remove_mark(name).await?;
+            }
+            if is_settled {
                 return Ok(found);
             }
         }
     }
 
-    async fn compare_with(&self, name: &str, mark: &Mark) -> Result<Found, Failure> {
-        let (arrival, note) = (self.arrival, &self.note);
-        let id = mark.session;
-        // What was counted is not asked: another program may have changed the events without counting.
-        let last = match self.store.read(id, Page::last(1)).await {
-            Err(StoreError::NoSuchSession(_)) => {
-                // A program that knows nothing of marks has deleted the session.
-                if self.store.mark(name).await?.is_some_and(|now| now == *mark) {
-                    self.store.remove_mark(name).await?;
-                }
-                return Ok(Found::Nothing);
-            }
-            page => page?.last().map_or(Seq::START, |event| event.seq),
+    /// Compares with a session, which bears this mark if it was imported.
+    async fn compare_with(&self, id: SessionId, mark: Option<&Mark>) -> Result<Found<'a>, Failure> {
+        let texts = &self.arrival.texts;
+        let read = async {
+            let stored = stored_beginning(self.store, id, texts.count).await?;
+            Ok((stored, self.store.get(id).await?))
         };
-        let Ok(old) = serde_json::from_str::<Note>(&mark.note) else {
+        let (stored, record) = match read.await {
+            Err(StoreError::NoSuchSession(_)) => return Ok(Found::Nothing),
+            read => read?,
+        };
+        let Some(stored) = stored else {
             return Ok(Found::Another);
         };
-        let goes_on = note.events >= old.events
-            && arrival.events.get(..old.events).is_some_and(|beginning| hash(beginning) == old.hash);
-        if last == Seq::START && goes_on && note.events > 0 {
-            return Ok(Found::Beginning(Beginning { id, events: 0, last, old }));
+        if stored.count == texts.count {
+            return Ok(if stored.hash == texts.hash { Found::All(id) } else { Found::Another });
         }
-        if note.events <= old.events {
-            // This or an older state of the source: all of it is there if the session begins with it.
-            let stored = stored_beginning(self.store, id, note.events).await?;
-            let is_there = stored.is_some_and(|stored| stored.hash == note.hash);
-            return Ok(if is_there { Found::All(id) } else { Found::Another });
-        }
-        if !goes_on {
+        let mut rest = texts.reader();
+        let is_beginning = if stored.count == 0 {
+            // It was cleared. What it held says whether it was this.
+            let held = mark.and_then(|mark| serde_json::from_str::<Note>(&mark.note).ok());
+            self.begins_with(held).await?
+        } else {
+            rest.skip_to(stored.count).await?;
+            rest.hash() == stored.hash
+        };
+        if !is_beginning {
             return Ok(Found::Another);
         }
-        Ok(match stored_beginning(self.store, id, old.events).await? {
-            Some(stored) if stored.hash == old.hash && stored.last == last => {
-                Found::Beginning(Beginning { id, events: old.events, last, old })
-            }
-            _ => Found::Another,
-        })
+        Ok(Found::Beginning(Beginning {
+            id,
+            last: stored.last,
+            tokens: record.tokens,
+            totals: TurnTotals {
+                completed: record.completed,
+                duration_ms: record.duration_ms,
+                cost_usd: record.cost_usd,
+            },
+            rest,
+        }))
     }
 
-    /// Returns the session of this store that the arrival was exported from, if it holds all of it.
-    async fn at_home(&self) -> Result<Option<SessionId>, Failure> {
-        let Some((id, created_at)) = &self.arrival.home else {
-            return Ok(None);
+    /// Says whether the arrival begins with what a mark remembers.
+    async fn begins_with(&self, held: Option<Note>) -> Result<bool, Failure> {
+        let Some(held) = held.filter(|held| held.events <= self.arrival.texts.count) else {
+            return Ok(false);
         };
-        let record = match self.store.get(*id).await {
-            Err(StoreError::NoSuchSession(_)) => return Ok(None),
+        let mut reader = self.arrival.texts.reader();
+        reader.skip_to(held.events).await?;
+        Ok(reader.hash() == held.hash)
+    }
+
+    /// Compares with the session of this store that the arrival is a copy of, if this is where it is from.
+    async fn at_home(&self) -> Result<Found<'a>, Failure> {
+        let Some((id, created_at)) = home(&self.arrival.origin) else {
+            return Ok(Found::Nothing);
+        };
+        let record = match self.store.get(id).await {
+            Err(StoreError::NoSuchSession(_)) => return Ok(Found::Nothing),
             record => record?,
         };
-        if record.created_at != *created_at || created_at.is_empty() {
-            return Ok(None);
+        if record.created_at != created_at || created_at.is_empty() {
+            return Ok(Found::Nothing);
         }
-        let stored = stored_beginning(self.store, *id, self.note.events).await?;
-        Ok(stored.is_some_and(|stored| stored.hash == self.note.hash).then_some(*id))
+        // Every session begins with one that has no events. One that came from elsewhere itself has this number by
+        // chance, and may be as old.
+        if self.arrival.texts.count == 0 && self.store.mark(&origin_mark(id)).await?.is_some() {
+            return Ok(Found::Nothing);
+        }
+        self.compare_with(id, None).await
     }
 
-    async fn create(&self, mark: String) -> Result<Option<Outcome>, Failure> {
+    async fn create(&self, mark: &str) -> Result<Option<Outcome>, Failure> {
         let arrival = self.arrival;
         let new = NewSession {
             created_at: arrival.created_at.as_deref().and_then(to_the_second),
             name: arrival.name.clone(),
             worktree: arrival.worktree.clone().unwrap_or_else(|| self.worktree.to_owned()),
         };
-        let turn = Turn {
-            events: new_events(&arrival.events)?,
-            tokens: arrival.tokens,
-            mark: Some(self.mark(mark)?),
-            totals: Some(self.totals),
-            ..Turn::default()
+        let (tokens, totals) = (Tokens::default(), TurnTotals::default());
+        let mut rest = arrival.texts.reader();
+        let turn = self.next_turn(&mut rest, tokens, totals, mark).await?;
+        let last = Seq(rest.read() as u64);
+        let mut within = summaries(arrival);
+        within.retain(|summary| summary.after_seq <= last);
+        let created = self.store.create_with(new, turn, within).await;
+        let Some(id) = unless_changed(created)? else {
+            return Ok(None);
         };
-        let created = self.store.create_with(new, turn, summaries(arrival)).await;
-        Ok(unless_changed(created)?.map(|id| Outcome::New(id, arrival.events.len())))
+        (self.progress)(rest.read())?;
+        let is_whole = rest.read() == arrival.texts.count;
+        let beginning = Beginning { id, last, tokens, totals, rest };
+        if !is_whole && self.go_on(beginning, mark).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Outcome::New(id, arrival.texts.count)))
     }
 
-    async fn go_on(&self, beginning: Beginning, mark: String) -> Result<Option<Outcome>, Failure> {
-        let Beginning { id, events, last, old } = beginning;
-        let tail = self.arrival.events.get(events..).unwrap_or(&[]);
-        // What was added to the totals then is still in them, also if the events were cleared since.
-        let turn = Turn {
-            events: new_events(tail)?,
-            tokens: Tokens {
-                input: self.note.input_tokens.saturating_sub(old.input_tokens),
-                output: self.note.output_tokens.saturating_sub(old.output_tokens),
-            },
-            mark: Some(self.mark(mark)?),
-            after: Some(last),
-            totals: Some(TurnTotals {
-                completed: self.totals.completed,
-                duration_ms: self.note.duration_ms.saturating_sub(old.duration_ms),
-                cost_usd: (self.note.cost_usd - old.cost_usd).max(0.0),
-            }),
-        };
-        if unless_changed(self.store.append(id, turn).await)?.is_none() {
-            return Ok(None);
+    /// Adds what a session does not have, piece by piece; nothing if somebody changed it meanwhile.
+    async fn go_on(&self, beginning: Beginning<'_>, mark: &str) -> Result<Option<Outcome>, Failure> {
+        let Beginning { id, mut last, tokens, totals, mut rest } = beginning;
+        let begun = rest.read();
+        while rest.read() < self.arrival.texts.count {
+            let turn = self.next_turn(&mut rest, tokens, totals, mark).await?;
+            let appended = self.store.append(id, Turn { after: Some(last), ..turn }).await;
+            let Some(appended) = unless_changed(appended)? else {
+                return Ok(None);
+            };
+            last = appended.last;
+            (self.progress)(rest.read())?;
         }
         // Should this fail, the next import finds what is missing.
         let summaries = self.add_summaries(id).await?.unwrap_or(0);
-        Ok(Some(Outcome::Continued(id, Gained { events: tail.len(), summaries })))
+        Ok(Some(Outcome::Continued(id, Gained { events: rest.read() - begun, summaries })))
+    }
+
+    /// Makes a turn of the next piece, with the mark of what the session holds then. Tokens and totals come with the
+    /// last one: what is more than the session has.
+    async fn next_turn(
+        &self,
+        rest: &mut Reader<'_>,
+        tokens: Tokens,
+        totals: TurnTotals,
+        mark: &str,
+    ) -> Result<Turn, Failure> {
+        let arrival = self.arrival;
+        let events = rest.piece().await?;
+        let note = Note { events: rest.read(), hash: rest.hash() };
+        let mut turn = Turn {
+            events,
+            mark: Some(NewMark { name: mark.to_owned(), note: to_json(&note)? }),
+            totals: Some(TurnTotals::default()),
+            ..Turn::default()
+        };
+        if rest.read() == arrival.texts.count {
+            turn.tokens = Tokens {
+                input: arrival.tokens.input.saturating_sub(tokens.input),
+                output: arrival.tokens.output.saturating_sub(tokens.output),
+            };
+            turn.totals = Some(TurnTotals {
+                completed: arrival.totals.completed,
+                duration_ms: arrival.totals.duration_ms.saturating_sub(totals.duration_ms),
+                cost_usd: (arrival.totals.cost_usd - totals.cost_usd).max(0.0),
+            });
+        }
+        Ok(turn)
+    }
+
+    /// Notes which session of which store this one is a copy of, unless that can be told by its number: copied on, or
+    /// back to where it is from, it is the same one.
+    async fn remember_origin(&self, id: SessionId) -> Result<(), Failure> {
+        let (store, known_as) = (self.store, &self.arrival.origin);
+        let name = origin_mark(id);
+        if home(known_as).is_none()
+            || origin(&id.to_string(), &store.get(id).await?.created_at) == *known_as
+            || store.mark(&name).await?.is_some()
+        {
+            return Ok(());
+        }
+        let mark = Some(NewMark { name, note: known_as.clone() });
+        store.append(id, Turn { mark, ..Turn::default() }).await?;
+        Ok(())
     }
 
     /// Adds the summaries that the session does not have, and says how many; nothing if it is gone.
@@ -286,10 +374,6 @@ impl Arriving<'_> {
             }
         }
         Ok(Some(added))
-    }
-
-    fn mark(&self, name: String) -> Result<NewMark, Failure> {
-        Ok(NewMark { name, note: crate::output::to_json(&self.note)? })
     }
 }
 
@@ -314,7 +398,7 @@ fn to_the_second(time: &str) -> Option<String> {
 }
 
 /// Returns the summaries as they are stored, one for each place.
-fn summaries(arrival: &Arrival) -> Vec<Compaction> {
+pub(super) fn summaries(arrival: &Arrival) -> Vec<Compaction> {
     let mut by_place = BTreeMap::new();
     for summary in &arrival.compactions {
         let after_seq = Seq(summary.covers as u64);
@@ -327,61 +411,34 @@ fn summaries(arrival: &Arrival) -> Vec<Compaction> {
     by_place.into_values().collect()
 }
 
-fn totals_of(texts: &[String]) -> Result<TurnTotals, Failure> {
-    let events = new_events(texts)?;
-    Ok(TurnTotals::of(events.iter().map(NewEvent::event)))
-}
-
-fn new_events(texts: &[String]) -> Result<Vec<NewEvent>, Failure> {
-    texts
-        .iter()
-        .map(|text| {
-            NewEvent::verbatim(text.clone())
-                .map_err(|error| Failure::new("broken", format!("an event cannot be read: {error}")))
-        })
-        .collect()
-}
-
-/// Returns one hash for a list of texts; where one ends and the next begins counts.
-fn hash<T: AsRef<str>>(texts: &[T]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for text in texts {
-        add_to_hash(&mut hasher, text.as_ref());
-    }
-    hasher.finalize().to_hex().to_string()
-}
-
-fn add_to_hash(hasher: &mut blake3::Hasher, text: &str) {
-    hasher.update(&(text.len() as u64).to_le_bytes());
-    hasher.update(text.as_bytes());
-}
-
 /// The first events of a session.
-struct StoredBeginning {
-    hash: String,
+pub(super) struct StoredBeginning {
+    pub(super) count: usize,
+    pub(super) hash: String,
     last: Seq,
 }
 
-/// Returns what the first events of a session hash to; nothing if there are fewer, or one cannot be read.
-async fn stored_beginning(
+/// Returns what the first events of a session hash to, at most so many; nothing if one of them cannot be read.
+pub(super) async fn stored_beginning(
     store: &dyn SessionStore,
     id: SessionId,
-    count: usize,
-) -> Result<Option<StoredBeginning>, Failure> {
-    let mut hasher = blake3::Hasher::new();
-    let (mut read, mut last) = (0, Seq::START);
-    let whole = each_page(store, id, Range::First(count), |page| {
+    most: usize,
+) -> Result<Option<StoredBeginning>, StoreError> {
+    let (mut hash, mut count, mut last) = (Hash::default(), 0, Seq::START);
+    let mut is_readable = true;
+    each_page(store, id, Range::First(most), |page| {
         for stored in &page {
-            if let Ok(json) = &stored.json {
-                add_to_hash(&mut hasher, json);
-                read += 1;
-                last = stored.seq;
+            match &stored.json {
+                Ok(json) => hash.add(json),
+                Err(_) => is_readable = false,
             }
+            count += 1;
+            last = stored.seq;
         }
         Ok::<(), StoreError>(())
-    });
-    whole.await?;
-    Ok((read == count).then(|| StoredBeginning { hash: hasher.finalize().to_hex().to_string(), last }))
+    })
+    .await?;
+    Ok(is_readable.then(|| StoredBeginning { count, hash: hash.text(), last }))
 }
 
 #[cfg(test)]
@@ -390,7 +447,8 @@ mod tests {
     use azureal_store::MemoryStore;
     use futures_executor::block_on;
 
-    use super::super::Summary;
+    use super::super::texts::{PIECE_EVENTS, Texts};
+    use super::super::{Summary, verify};
     use super::*;
 
     fn arrival(texts: &[&str]) -> Arrival {
@@ -400,11 +458,10 @@ mod tests {
             name: Some("n".into()),
             worktree: None,
             created_at: None,
-            events: texts.iter().map(|text| Event::user(*text).to_json()).collect(),
+            texts: Texts::at_hand(texts.iter().map(|text| Event::user(*text).to_json()).collect()),
             compactions: Vec::new(),
             tokens: Tokens { input: texts.len() as u64 * 10, output: 0 },
-            totals: None,
-            home: None,
+            totals: TurnTotals::default(),
             problems: Vec::new(),
         }
     }
@@ -413,7 +470,7 @@ mod tests {
 
     impl Bench {
         fn import(&self, texts: &[&str]) -> Outcome {
-            block_on(arrive(&self.0, ".", &mut arrival(texts))).unwrap()
+            block_on(arrive(&self.0, ".", &mut arrival(texts), &|_| Ok(()))).unwrap()
         }
 
         fn get(&self, id: SessionId) -> SessionRecord {
@@ -514,14 +571,60 @@ mod tests {
         let mut grown = arrival(&["a"]);
         grown.compactions = vec![summary(0, "nothing"), summary(1, "first"), summary(1, "second")];
         let gained = Gained { events: 0, summaries: 1 };
-        assert_eq!(block_on(arrive(&bench.0, ".", &mut grown)).unwrap(), Outcome::Continued(id(1), gained));
-        assert_eq!(block_on(arrive(&bench.0, ".", &mut grown)).unwrap(), Outcome::Unchanged(id(1)));
+        assert_eq!(
+            block_on(arrive(&bench.0, ".", &mut grown, &|_| Ok(()))).unwrap(),
+            Outcome::Continued(id(1), gained)
+        );
+        assert_eq!(
+            block_on(arrive(&bench.0, ".", &mut grown, &|_| Ok(()))).unwrap(),
+            Outcome::Unchanged(id(1))
+        );
         assert_eq!(block_on(bench.0.compactions(id(1))).unwrap()[0].summary, "second");
     }
 
     #[test]
-    fn texts_are_hashed_with_their_bounds() {
-        assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
-        assert_ne!(hash(&[""]), hash::<&str>(&[]));
+    fn a_long_session_that_was_interrupted_goes_on() {
+        let bench = Bench(MemoryStore::default());
+        let long: Vec<String> = (0..PIECE_EVENTS * 3 + 5).map(|n| n.to_string()).collect();
+        let long: Vec<&str> = long.iter().map(String::as_str).collect();
+        let mut whole = arrival(&long);
+        whole.totals = TurnTotals { completed: Some(true), duration_ms: 70, cost_usd: 0.5 };
+        let covers = [PIECE_EVENTS, PIECE_EVENTS * 2];
+        whole.compactions =
+            covers.map(|covers| Summary { covers, text: "s".into(), created_at: String::new() }).into();
+        for pieces in 1..=3 {
+            let stopped = block_on(arrive(&bench.0, ".", &mut whole, &|events| {
+                if events == pieces * PIECE_EVENTS { Err(Failure::cancelled("")) } else { Ok(()) }
+            }));
+            assert_eq!(stopped.unwrap_err().kind(), "cancelled");
+            let record = bench.get(id(1));
+            assert_eq!(record.counts.events as usize, pieces * PIECE_EVENTS);
+            assert_eq!((record.completed, record.duration_ms, record.tokens.input), (None, 0, 0));
+        }
+        let gained = Gained { events: 5, summaries: 1 };
+        let end = |whole: &mut Arrival| block_on(arrive(&bench.0, ".", whole, &|_| Ok(()))).unwrap();
+        assert_eq!(end(&mut whole), Outcome::Continued(id(1), gained));
+        assert_eq!(end(&mut whole), Outcome::Unchanged(id(1)));
+        let record = bench.get(id(1));
+        assert_eq!((record.completed, record.duration_ms, record.cost_usd), (Some(true), 70, 0.5));
+        assert_eq!(record.tokens.input, long.len() as u64 * 10);
+        assert_eq!(block_on(bench.0.compactions(id(1))).unwrap().len(), 2);
+        block_on(verify(&bench.0, &whole, id(1))).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_what_arrived_is_found() {
+        let bench = Bench(MemoryStore::default());
+        bench.import(&["a", "b"]);
+        let differs = |arrival: &Arrival| block_on(verify(&bench.0, arrival, id(1))).unwrap_err();
+        block_on(verify(&bench.0, &arrival(&["a", "b"]), id(1))).unwrap();
+        // A session that has gone on here still holds it.
+        block_on(verify(&bench.0, &arrival(&["a"]), id(1))).unwrap();
+        for other in [&["a", "c"][..], &["a", "b", "c"], &["ab"]] {
+            assert_eq!(differs(&arrival(other)).kind(), "differs");
+        }
+        let mut summarised = arrival(&["a", "b"]);
+        summarised.compactions = vec![Summary { covers: 1, text: "s".into(), created_at: String::new() }];
+        assert!(differs(&summarised).message().contains("summary of the first 1 event"));
     }
 }

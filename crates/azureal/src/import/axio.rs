@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use azureal_core::event::{MessageEvent, SystemMessage};
-use azureal_core::{Block, Event, Json, Role, Tokens};
+use azureal_core::{Block, Event, Json, Role, Tokens, TurnTotals};
 
 use super::Arrival;
 use super::blocks::{self, Fields};
 use super::recognise::{parse, unknown};
+use super::texts::Texts;
 use crate::failure::{Failure, quoted};
 
 pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
@@ -25,21 +26,20 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         conversation.add_message(index as u64, message);
     }
     conversation.add_rest(more);
-    let (events, problems) = conversation.finish();
     // A list has no id. Its first event is what stays the same while it grows; lists that begin alike are
     // told apart when they are compared with what is there.
-    let beginning = events.first().map_or("", String::as_str);
+    let beginning = conversation.events.first().map(Event::to_json).unwrap_or_default();
     let hash = blake3::hash(beginning.as_bytes()).to_hex();
+    let (texts, totals, problems) = conversation.finish();
     Ok(Arrival {
         source: path.display().to_string(),
         origin: format!("axio-list:{hash}"),
         name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
         worktree: None,
         created_at: None,
-        events,
+        texts,
         compactions: Vec::new(),
-        totals: None,
-        home: None,
+        totals,
         tokens: Tokens::default(),
         problems,
     })
@@ -128,12 +128,12 @@ impl Conversation {
         *self.without_form.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// Returns the texts of the events, and what is to be said of them.
-    pub(super) fn finish(mut self) -> (Vec<String>, Vec<String>) {
+    /// Returns the texts of the events, what they say of their turns, and what is to be said of them.
+    pub(super) fn finish(mut self) -> (Texts, TurnTotals, Vec<String>) {
         for (what, count) in &self.without_form {
             self.problems.push(format!("{what} ({count}×)"));
         }
         let texts = self.events.iter().map(Event::to_json).collect();
-        (texts, self.problems)
+        (Texts::at_hand(texts), TurnTotals::of(&self.events), self.problems)
     }
 }

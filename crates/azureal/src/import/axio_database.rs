@@ -78,17 +78,16 @@ impl Source {
         self.read_messages(session, &mut conversation)
             .map_err(|error| self.database.sqlite_failure(error))?;
         let tokens = self.read_tokens(session).map_err(|error| self.database.sqlite_failure(error))?;
-        let (events, problems) = conversation.finish();
+        let (texts, totals, problems) = conversation.finish();
         Ok(Arrival {
             source: format!("{} {}", self.database.source().display(), session.id),
             origin: format!("axio:{}@{}", session.id, session.created_at),
             name: Some(session.id.clone()),
             worktree: None,
             created_at: Some(session.created_at.clone()),
-            events,
+            texts,
             compactions: Vec::new(),
-            totals: None,
-            home: None,
+            totals,
             tokens,
             problems,
         })

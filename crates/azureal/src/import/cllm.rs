@@ -53,17 +53,16 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
     if let Some(model) = stored.model.filter(|model| !model.is_empty()) {
         conversation.events.insert(at, Event::ModelSwitch(ModelSwitch { model }));
     }
-    let (events, problems) = conversation.finish();
+    let (texts, totals, problems) = conversation.finish();
     Ok(Arrival {
         source: path.display().to_string(),
         origin: format!("cllm:{}@{}", stored.id, stored.created_at.as_deref().unwrap_or("")),
         created_at: stored.created_at,
         name: Some(stored.id),
         worktree: None,
-        events,
+        texts,
         compactions: Vec::new(),
-        totals: None,
-        home: None,
+        totals,
         tokens: Tokens { input: tokens.unwrap_or(0), output: 0 },
         problems,
     })

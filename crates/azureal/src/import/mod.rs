@@ -7,24 +7,29 @@
 mod arrive;
 mod axio;
 mod axio_database;
-mod azs;
 mod azureal;
 mod blocks;
 mod cllm;
 mod database;
 mod recognise;
+mod stored;
+mod texts;
+mod verify;
 
 use std::path::Path;
 
-use azureal_core::{SessionId, Tokens, TurnTotals};
+use azureal_core::{Tokens, TurnTotals};
 use clap::ValueEnum;
 
 pub(crate) use arrive::{Gained, Outcome, arrive};
 pub(crate) use recognise::look_into;
+pub(crate) use stored::SourceStore;
+pub(crate) use verify::verify;
 
 use crate::failure::Failure;
 use database::Database;
 use recognise::Content;
+use texts::Texts;
 
 /// What a file is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -42,7 +47,6 @@ pub(crate) enum Format {
 }
 
 /// A session on its way in.
-#[derive(Debug)]
 pub(crate) struct Arrival {
     /// Where it is from, for people.
     pub(crate) source: String,
@@ -54,16 +58,11 @@ pub(crate) struct Arrival {
     worktree: Option<String>,
     /// When it was made, as its source says it.
     created_at: Option<String>,
-    /// The texts of its events; each of them can be read.
-    events: Vec<String>,
+    texts: Texts,
     compactions: Vec<Summary>,
     tokens: Tokens,
-    /// How its last turn ended, how long its turns took and what they cost; nothing where its source does not
-    /// say more than its events.
-    totals: Option<TurnTotals>,
-    /// The session of an azureal store that it was, by its number and when it was made: that store may be
-    /// the one that it arrives in.
-    home: Option<(SessionId, String)>,
+    /// How its last turn ended, how long its turns took and what they cost.
+    totals: TurnTotals,
     /// What could not be taken over as it was.
     pub(crate) problems: Vec<String>,
 }
@@ -80,7 +79,7 @@ struct Summary {
 /// The sessions of one file.
 pub(crate) enum Source {
     One(Option<Box<Arrival>>),
-    Azs(azs::Source),
+    Stored(stored::Source),
     Axio(axio_database::Source),
 }
 
@@ -92,9 +91,11 @@ impl Source {
             (Content::Database, _) => {
                 let database = Database::copy_of(path)?;
                 match format {
-                    Format::Azs => azs::Source::open(database).await.map(Self::Azs),
+                    Format::Azs => stored::Source::open(database).await.map(Self::Stored),
                     Format::Axio => axio_database::Source::open(database).map(Self::Axio),
-                    Format::Auto if database.is_azs() => azs::Source::open(database).await.map(Self::Azs),
+                    Format::Auto if database.is_azs() => {
+                        stored::Source::open(database).await.map(Self::Stored)
+                    }
                     Format::Auto if database.is_axio() => {
                         axio_database::Source::open(database).map(Self::Axio)
                     }
@@ -118,7 +119,7 @@ impl Source {
     pub(crate) async fn next(&mut self) -> Option<Result<Arrival, Failure>> {
         match self {
             Self::One(arrival) => arrival.take().map(|arrival| Ok(*arrival)),
-            Self::Azs(source) => source.next().await,
+            Self::Stored(source) => source.next().await,
             Self::Axio(source) => source.next(),
         }
     }

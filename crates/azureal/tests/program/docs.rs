@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "run",
     "list",
     "show",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 18] = [
     "fork",
     "import",
     "export",
+    "copy",
     "ps",
     "cancel",
     "agents",

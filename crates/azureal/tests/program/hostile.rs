@@ -19,7 +19,7 @@ fn check(world: &World, arguments: &[&str]) {
             .chars()
             .filter(|c| azureal_core::acts_on_terminal(*c) && !matches!(c, '\n' | '\t'))
             .collect();
-        assert_eq!(acting, [], "{arguments:?} {name}: {text:?}");
+        assert_eq!(acting, Vec::<char>::new(), "{arguments:?} {name}: {text:?}");
     }
     assert!(!(ran.stdout.is_empty() && ran.stderr.is_empty()), "{arguments:?} prints nothing");
 }
@@ -83,6 +83,10 @@ fn nothing_that_acts_reaches_the_terminal() {
         &["--store", &name, "list", "--bad"],
         &["-C", &name, "list"],
         &["export", "S1", "-o", &format!("/nonexistent/{name}")],
+        &["copy", "--to", "copied.azs"],
+        &["copy", "--to", "copied.azs", "--json"],
+        &["copy", "--from", &name, "--to", "copied.azs"],
+        &["copy", "--to", "copied.azs", "--session", &name],
         &["rm", "S1", "--yes"],
     ] {
         check(&world, arguments);

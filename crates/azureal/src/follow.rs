@@ -1,0 +1,151 @@
+//! A session as it grows, by whoever's hand.
+//!
+//! The store is asked again and again, which works for every store and from every machine. A question reads the last
+//! event that was seen and what came after it, by its place: one small query of a server, and of a file less than a
+//! millisecond, which is a thousandth of a core. No lock is held in between, so it stops no writer.
+
+use std::io;
+use std::time::Duration;
+
+use azureal_core::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::failure::Failure;
+use crate::pages::PAGE;
+
+/// How long a turn may be in the store before it is seen.
+const PACE: Duration = Duration::from_millis(300);
+
+/// Sees what is new in a session.
+pub(crate) struct Follower<'a> {
+    store: &'a dyn SessionStore,
+    id: SessionId,
+    /// The last event that was seen.
+    seen: Option<StoredEvent>,
+}
+
+/// What has happened to a session.
+pub(crate) enum News {
+    /// It has these events more.
+    Events(Vec<StoredEvent>),
+    /// What was seen of it is not there any more: it begins anew.
+    Cleared,
+    /// Nobody reads the output any more.
+    Unheard,
+}
+
+impl<'a> Follower<'a> {
+    /// Follows a session from the event that was seen last.
+    pub(crate) fn new(store: &'a dyn SessionStore, id: SessionId, seen: Option<StoredEvent>) -> Self {
+        Self { store, id, seen }
+    }
+
+    /// Waits for what comes next. A session that was deleted is an error.
+    pub(crate) async fn next(&mut self) -> Result<News, Failure> {
+        loop {
+            if let Some(news) = self.look().await? {
+                return Ok(news);
+            }
+            if is_unheard_after(PACE) {
+                return Ok(News::Unheard);
+            }
+        }
+    }
+
+    /// Reads what is new. What was seen last is read with it: if it is another one now, the session was cleared, also
+    /// if it has become longer since than it was.
+    async fn look(&mut self) -> Result<Option<News>, Failure> {
+        let before = self.seen.as_ref().map_or(Seq::START, |seen| Seq(seen.seq.0.saturating_sub(1)));
+        let mut events = match self.store.read(self.id, Page::After(before, PAGE)).await {
+            Err(StoreError::NoSuchSession(_)) => return Err(deleted(self.id)),
+            events => events?,
+        };
+        if let Some(seen) = &self.seen {
+            if events.first() != Some(seen) {
+                self.seen = None;
+                return Ok(Some(News::Cleared));
+            }
+            events.remove(0);
+        }
+        let Some(last) = events.last() else { return Ok(None) };
+        self.seen = Some(last.clone());
+        Ok(Some(News::Events(events)))
+    }
+}
+
+fn deleted(id: SessionId) -> Failure {
+    Failure::new("not_found", format!("session {id} was deleted meanwhile"))
+        .with_hint("what is above is all that there was")
+}
+
+/// Waits, and says whether nobody reads standard output any more: without a look at that, `show --follow | head -1`
+/// would not end before the next event.
+fn is_unheard_after(pace: Duration) -> bool {
+    let stdout = io::stdout();
+    let mut waited_for = [PollFd::new(&stdout, PollFlags::empty())];
+    let pace = Timespec { tv_sec: 0, tv_nsec: i64::from(pace.subsec_nanos()) };
+    match poll(&mut waited_for, Some(&pace)) {
+        Ok(0) | Err(_) => false,
+        Ok(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::{Event, NewSession, Turn};
+    use azureal_store::MemoryStore;
+    use futures_executor::block_on;
+
+    use super::*;
+
+    #[test]
+    fn a_session_that_was_cleared_begins_anew_however_long_it_has_become() {
+        let store = MemoryStore::default();
+        let id = block_on(store.create(NewSession::default())).unwrap();
+        let append = |texts: &[&str]| {
+            block_on(store.append(id, Turn::verbatim(texts.iter().map(|text| Event::user(*text))))).unwrap();
+        };
+        let mut follower = Follower::new(&store, id, None);
+        let mut news = || match block_on(follower.look()).map_err(|failure| failure.kind()) {
+            Ok(None) => "nothing".to_owned(),
+            Ok(Some(News::Cleared)) => "cleared".to_owned(),
+            Ok(Some(News::Events(events))) => {
+                let texts = events.iter().map(|stored| match stored.event().unwrap() {
+                    Event::UserMessage(message) => message.content,
+                    _ => unreachable!(),
+                });
+                texts.collect::<Vec<_>>().join(" ")
+            }
+            Ok(Some(News::Unheard)) => unreachable!(),
+            Err(kind) => kind.to_owned(),
+        };
+        assert_eq!(news(), "nothing");
+        append(&["a", "b"]);
+        assert_eq!((news(), news()), ("a b".into(), "nothing".into()));
+        append(&["c"]);
+        assert_eq!(news(), "c");
+        block_on(store.clear(id)).unwrap();
+        assert_eq!((news(), news()), ("cleared".into(), "nothing".into()));
+        append(&["d"]);
+        assert_eq!(news(), "d");
+        block_on(store.clear(id)).unwrap();
+        append(&["e", "f", "g"]);
+        assert_eq!((news(), news()), ("cleared".into(), "e f g".into()));
+        block_on(store.delete(id)).unwrap();
+        assert_eq!(news(), "not_found");
+    }
+
+    #[test]
+    fn more_than_a_page_comes_in_pages() {
+        let store = MemoryStore::default();
+        let id = block_on(store.create(NewSession::default())).unwrap();
+        let events = (0..PAGE * 2 + 1).map(|n| Event::user(n.to_string()));
+        block_on(store.append(id, Turn::verbatim(events))).unwrap();
+        let mut follower = Follower::new(&store, id, None);
+        let mut numbers = Vec::new();
+        while let Some(News::Events(events)) = block_on(follower.look()).unwrap() {
+            numbers.extend(events.iter().map(|stored| stored.seq.0));
+        }
+        assert_eq!(numbers, (1..=PAGE as u64 * 2 + 1).collect::<Vec<_>>());
+    }
+}
