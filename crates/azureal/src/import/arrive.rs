@@ -257,6 +257,7 @@ impl Arriving<'_> {
                 duration_ms: self.note.duration_ms.saturating_sub(old.duration_ms),
                 cost_usd: (self.note.cost_usd - old.cost_usd).max(0.0),
             }),
+            ..Turn::default()
         };
         if unless_changed(self.store.append(id, turn).await)?.is_none() {
             return Ok(None);
