@@ -13,6 +13,7 @@ mod import;
 mod interrupts;
 mod live;
 mod meter;
+mod one_turn;
 mod orphan;
 mod output;
 mod pages;

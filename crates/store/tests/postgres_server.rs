@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, Holder, LeaseId, ListQuery, NewEvent, NewLease, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
-    WorktreeFilter,
+    Event, Holder, LeaseId, ListQuery, NewEvent, NewLease, NewSession, Page, Seq, SessionId, SessionStore,
+    StoreError, Tokens, Turn, WorktreeFilter,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;

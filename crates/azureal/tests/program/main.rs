@@ -22,6 +22,7 @@ mod run;
 mod sessions;
 mod terminal;
 mod trust;
+mod two_people;
 mod usage;
 mod worktrees;
 mod world;
