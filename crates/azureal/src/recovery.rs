@@ -128,7 +128,7 @@ pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
         {
             warn(&format!(
                 "an interrupted turn of {session} was never stored, and neither what was printed nor the agent's own \
-                 record of it ({}) is there",
+                 record of it ({}) is on this machine",
                 azureal_core::visible_line(run)
             ));
         }

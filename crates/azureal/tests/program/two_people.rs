@@ -162,15 +162,30 @@ fn on_the_same_machine_who_comes_next_need_not_wait() {
     let mut first = ada.begin("work", "First");
     signal(&first, "-KILL");
     first.wait().unwrap();
-    let leased = format!(
-        "SELECT lease_until > now() + interval '5 s' FROM azureal.sessions WHERE project = '{}'",
-        "same-machine"
-    );
-    assert_eq!(server.sql(&leased), "t", "the lease of the dead has not ended");
+    let leased =
+        "SELECT lease_until > now() + interval '5 s' FROM azureal.sessions WHERE project = 'same-machine'";
+    assert_eq!(server.sql(leased), "t", "the lease of the dead has not ended");
     ada.let_go_on();
     let next = ada.run(&["run", "-s", "work", "-a", "offline", "Second"]);
     assert_eq!(next.code, 0, "{next}");
     assert_eq!(ada.prompts("S1"), ["First", "Second"]);
+}
+
+#[test]
+fn a_turn_that_takes_long_keeps_its_session() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let ada = Person::new("ada", server, "takes-long");
+    let first = ada.begin("work", "First");
+    let lease = |sql: &str| server.sql(&format!("{sql} WHERE project = 'takes-long'"));
+    let lasts = || lease("SELECT lease_until > now() + interval '10 s' FROM azureal.sessions") == "t";
+    // Twice, since one that is renewed once may not be again.
+    for _ in 0..2 {
+        lease("UPDATE azureal.sessions SET lease_until = now() + interval '1 s'");
+        wait_until("the lease is renewed", lasts);
+    }
+    ada.let_go_on();
+    assert_eq!(ada.finish(first).code, 0);
+    assert_eq!(lease("SELECT lease_holder IS NULL FROM azureal.sessions"), "t", "it was not given back");
 }
 
 /// Makes it so that nobody has renewed a lease for long, and breaks all connections.
