@@ -14,7 +14,7 @@ use futures_executor::block_on;
 use crate::context_commands::{CommandProgress, CommandStop};
 use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
-use crate::ingest::{IngestError, Ingested, Place, ingest, ingest_unstarted};
+use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 use crate::turn::{Effect, Input, Sent, Turn};
 use crate::watch::Watcher;
@@ -127,7 +127,7 @@ pub struct Driver<'a> {
 /// The turn that is under way.
 struct Run {
     spool: Spool,
-    place: Place,
+    destination: Destination,
     started: Instant,
     stopped: Option<Outcome>,
     /// Ends the commands that gather its context.
@@ -299,10 +299,11 @@ impl<'a> Driver<'a> {
         let spool = setup.spools.begin(turn).map_err(|error| error.to_string())?;
         let stop = CommandStop::default();
         let (gathering, cancel_note) = (stop.clone(), spool.cancel_note());
-        let place = setup
+        let destination = setup
             .lease
-            .map_or(Place::AtTheEnd, |lease| Place::Under(lease.clone(), Seq(record.counts.events)));
-        self.run = Some(Run { spool, place, started: Instant::now(), stopped: None, gathering, child: None });
+            .map_or(Destination::End, |lease| Destination::Under(lease.clone(), Seq(record.counts.events)));
+        self.run =
+            Some(Run { spool, destination, started: Instant::now(), stopped: None, gathering, child: None });
         let sender = self.sender.clone();
         scope.spawn(move || {
             let gather = Gather {
@@ -342,7 +343,7 @@ impl<'a> Driver<'a> {
         let setup = self.setup;
         let growth = self.growth(&frame);
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
-        if let Place::Under(_, began_after @ Seq::START) = &mut run.place
+        if let Destination::Under(_, began_after @ Seq::START) = &mut run.destination
             && let Ok(record) = block_on(setup.store.get(setup.session))
         {
             // The system message of the session, if it was made just now.
@@ -425,7 +426,8 @@ impl<'a> Driver<'a> {
         if let Err(error) = run.spool.note_ended(&ending) {
             notice(Notice::Tell(&error.to_string()));
         }
-        let ingested = block_on(ingest(self.setup.store, self.setup.agent, run.spool, ending, &run.place));
+        let ingested =
+            block_on(ingest(self.setup.store, self.setup.agent, run.spool, ending, &run.destination));
         self.settle(ingested, notice)
     }
 
@@ -434,7 +436,8 @@ impl<'a> Driver<'a> {
             self.last = Some(Err(IngestError::NotBegun(why.to_owned())));
             return Input::NotStored(why.to_owned());
         };
-        let ingested = block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why, &run.place));
+        let ingested =
+            block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why, &run.destination));
         self.settle(ingested, notice)
     }
 

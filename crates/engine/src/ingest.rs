@@ -57,9 +57,9 @@ pub enum IngestError {
 
 /// Where in its session a turn goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Destination {
     /// After everything that is there.
-    AtTheEnd,
+    End,
     /// The same, if this lease is still the session's; else into a fork of the session at this event.
     Under(LeaseId, Seq),
 }
@@ -70,7 +70,7 @@ pub async fn ingest(
     agent: &dyn Agent,
     spool: Spool,
     mut ending: Ending,
-    place: &Place,
+    destination: &Destination,
 ) -> Result<Ingested, IngestError> {
     // First: whoever stored it may have died after removing the output.
     if let Some(session) = stored_before(store, spool.turn()).await? {
@@ -100,7 +100,7 @@ pub async fn ingest(
         // Right before its end: we stopped it, because of what comes now.
         events.insert(events.len().saturating_sub(1), Event::Compacting);
     }
-    store_once(store, spool, events, place).await
+    store_once(store, spool, events, destination).await
 }
 
 /// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
@@ -184,14 +184,14 @@ pub(crate) async fn ingest_unstarted(
     spool: Spool,
     outcome: Outcome,
     why: &str,
-    place: &Place,
+    destination: &Destination,
 ) -> Result<Ingested, IngestError> {
     let mut events = vec![opening(spool.turn())];
     if outcome == Outcome::Failed {
         events.push(Event::error("not_started", why));
     }
     events.push(Event::Complete(Complete { outcome: Some(outcome), ..Complete::default() }));
-    store_once(store, spool, events, place).await
+    store_once(store, spool, events, destination).await
 }
 
 /// Returns the session of a turn that is in the store already.
@@ -211,7 +211,7 @@ async fn store_once(
     store: &dyn SessionStore,
     spool: Spool,
     events: Vec<Event>,
-    place: &Place,
+    destination: &Destination,
 ) -> Result<Ingested, IngestError> {
     let meant_for =
         spool.turn().session_id().ok_or_else(|| IngestError::NoSession(spool.output_path().to_owned()))?;
@@ -235,7 +235,7 @@ async fn store_once(
                 mark: Some(NewMark { name: mark_of(spool.turn()), note: String::new() }),
                 ..Turn::verbatim(events)
             };
-            let (session, appended) = append(store, meant_for, turn, place).await?;
+            let (session, appended) = append(store, meant_for, turn, destination).await?;
             (session, Some(appended))
         }
     };
@@ -254,9 +254,9 @@ async fn append(
     store: &dyn SessionStore,
     session: SessionId,
     turn: Turn,
-    place: &Place,
+    destination: &Destination,
 ) -> Result<(SessionId, Appended), StoreError> {
-    let Place::Under(lease, began_after) = place else {
+    let Destination::Under(lease, began_after) = destination else {
         return Ok((session, store.append(session, turn).await?));
     };
     let leased = Turn { lease: Some(lease.clone()), ..turn.clone() };

@@ -34,7 +34,7 @@ pub use context_commands::{
 };
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
 pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
-pub use ingest::{IngestError, Ingested, Place, ingest};
+pub use ingest::{Destination, IngestError, Ingested, ingest};
 pub use lease::{Lease, Leased, this_process};
 pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};
