@@ -67,8 +67,18 @@ fn without_durations(ran: &Ran) -> String {
     let text = ran.to_string();
     let mut words = text.split("\"duration_ms\":");
     let first = words.next().unwrap_or_default().to_owned();
-    words
-        .fold(first, |text, word| text + "[duration]" + word.trim_start_matches(|c: char| c.is_ascii_digit()))
+    let text = words.fold(first, |text, word| {
+        text + "[duration]" + word.trim_start_matches(|c: char| c.is_ascii_digit())
+    });
+    // For people: `0.4 s`.
+    let words: Vec<&str> = text.split(' ').collect();
+    let is_duration = |index: usize| {
+        let number = words[index];
+        let unit = words.get(index + 1).is_some_and(|unit| unit.starts_with('s'));
+        unit && number.contains('.') && number.parse::<f64>().is_ok()
+    };
+    let words = (0..words.len()).map(|index| if is_duration(index) { "[duration]" } else { words[index] });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
