@@ -172,16 +172,18 @@ impl Cli {
         }
         futures_executor::block_on(async {
             match &command {
-                Command::List(args) => list::run(args, &place, &running(&found), &mut out).await,
+                Command::List(args) => {
+                    list::run(args, &place, &running(&place, &found).await?, &mut out).await
+                }
                 Command::Show(args) => show::run(args, &place, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &mut out).await,
                 Command::Tokens(args) => tokens::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
-                Command::Rm(args) => rm::run(args, &place, &running(&found), &mut out).await,
+                Command::Rm(args) => rm::run(args, &place, &running(&place, &found).await?, &mut out).await,
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
                 Command::Import(args) => import::run(args, &place, &mut out).await,
                 Command::Export(args) => export::run(args, &place, &mut out).await,
-                Command::Ps(args) => ps::run(args, &found, &mut out),
+                Command::Ps(args) => ps::run(args, &place, &found, &mut out).await,
                 Command::Cancel(args) => cancel::run(args, &place, &found, &mut out).await,
                 // Done above.
                 Command::Run(_)

@@ -14,6 +14,7 @@ mod import;
 mod interrupts;
 mod live;
 mod meter;
+mod one_turn;
 mod orphan;
 mod output;
 mod pages;

@@ -96,6 +96,11 @@ impl Place {
         Some(Spools::new(folder))
     }
 
+    /// Says whether other machines may have the same store.
+    pub(crate) fn is_on_server(&self) -> bool {
+        matches!(self.lies, Lies::OnServer(_))
+    }
+
     /// Makes the folder that turns are about to be kept in. A store in a file has made it with its first session.
     pub(crate) fn prepare_spools(&self) -> Result<(), Failure> {
         match &self.lies {

@@ -128,18 +128,19 @@ pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
         {
             warn(&format!(
                 "an interrupted turn of {session} was never stored, and neither what was printed nor the agent's own \
-                 record of it ({}) is there",
+                 record of it ({}) is on this machine",
                 azureal_core::visible_line(run)
             ));
         }
     }
 }
 
-/// Returns the sessions that have a turn running.
-pub(crate) fn running(found: &[Recovered]) -> Vec<SessionId> {
+/// Returns the sessions that have a turn running, here or elsewhere.
+pub(crate) async fn running(place: &Place, found: &[Recovered]) -> Result<Vec<SessionId>, StoreError> {
     let turns = found.iter().filter_map(|found| match found {
         Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => turn.session_id(),
         _ => None,
     });
-    turns.collect()
+    let leased = place.store.leases().await?.into_iter().map(|(session, _)| session);
+    Ok(turns.chain(leased).collect())
 }

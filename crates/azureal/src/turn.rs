@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use azureal_core::agent::{AgentOutput, Permission};
 use azureal_core::event::Outcome;
-use azureal_core::{Event, Page, Seq, SessionId, SessionStore, read_context};
+use azureal_core::{Event, LeaseId, Page, Seq, SessionId, SessionStore, read_context};
 use azureal_engine::{
     AutoCompaction, Briefing, CommandProgress, Driver, IngestError, Ingested, Notice, Setup, Spools, Watcher,
 };
@@ -27,6 +27,8 @@ const PAGE: usize = 100;
 /// What is asked, of whom and in which session.
 pub(crate) struct Ask<'a> {
     pub(crate) session: SessionId,
+    /// The lease of the store that allows it.
+    pub(crate) lease: Option<&'a LeaseId>,
     pub(crate) choice: &'a AgentChoice,
     pub(crate) prompt: &'a str,
     pub(crate) permission: Option<Permission>,
@@ -76,6 +78,7 @@ pub(crate) fn take_turn(
         agent: ask.choice.agent,
         program: &ask.choice.program,
         session: ask.session,
+        lease: ask.lease,
         model: ask.choice.model.as_deref(),
         permission: ask.permission,
         directory,
@@ -149,7 +152,7 @@ pub(crate) fn take_turn(
     // Before any complaint of the output: the turn is stored, whoever reads it.
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
-    live.end(&ingested, meter(place, ask)?)?;
+    live.end(&ingested, meter(place, ask, ingested.session)?)?;
     if let Some(path) = &ingested.kept {
         warn(&kept(path));
     }
@@ -165,9 +168,9 @@ pub(crate) fn kept(path: &Path) -> String {
 }
 
 /// Measures how full the session is, if it is kept.
-fn meter(place: &Place, ask: &Ask<'_>) -> Result<Option<Meter>, Failure> {
+fn meter(place: &Place, ask: &Ask<'_>, session: SessionId) -> Result<Option<Meter>, Failure> {
     let Some(auto) = ask.compaction else { return Ok(None) };
-    let context = block_on(read_context(&*place.store, ask.session))?;
+    let context = block_on(read_context(&*place.store, session))?;
     // Without its tags, for which it would have to be copied: it can be large.
     Ok(Some(Meter::of(&context, auto.threshold)))
 }
@@ -251,6 +254,14 @@ fn failure_of(ingested: &Ingested, ask: &Ask<'_>, live: &Live<'_>) -> Option<Fai
         ),
         Keep::Nothing => ("the turn".to_owned(), "nothing of it was stored".to_owned()),
     };
+    if let Some(meant_for) = ingested.instead_of {
+        // How the turn ended is in there. That it is not where it was meant to be matters more.
+        let place =
+            format!("the turn is not in {meant_for} but in {session}, a fork from where the turn began");
+        return Some(Failure::new("fenced", place).with_hint(format!(
+            "nothing of it is lost: go on with `azureal run -s {session}`, or in {meant_for} without it"
+        )));
+    }
     match ingested.complete.outcome {
         Some(Outcome::Done) => None,
         None if ingested.complete.success => None,

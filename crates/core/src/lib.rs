@@ -14,7 +14,7 @@
 //!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of one's own.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
 //! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
-//!   session of any database a conversation.
+//!   session of any database a conversation. [`NewLease`] asks one for the right to run a turn.
 
 pub mod agent;
 mod auto_compact;
@@ -29,6 +29,7 @@ mod digest;
 pub mod event;
 pub mod fold;
 mod json;
+mod lease;
 mod message;
 mod pairs;
 mod prompts;
@@ -55,6 +56,7 @@ pub use digest::Digest;
 pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
+pub use lease::{Holder, LeaseId, NewLease, Taken};
 pub use message::{Message, Role, UnknownRole};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use session::{

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -10,7 +11,8 @@ use crate::PROMPT_KINDS;
 use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
-    Compaction, Event, NewSession, Seq, SessionId, SessionRecord, Tally, Tokens, TurnTotals, compact_event,
+    Compaction, Event, Holder, LeaseId, NewLease, NewSession, Seq, SessionId, SessionRecord, Taken, Tally,
+    Tokens, TurnTotals, compact_event,
 };
 
 /// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
@@ -143,6 +145,38 @@ pub trait SessionStore: Send + Sync {
     /// Returns the sessions that have such a note, with it, by their number.
     async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError>;
 
+    /// Asks for the right to run a turn in a session, which one has at a time. Does not wait.
+    ///
+    /// It is had until it is given back, or not renewed in time. Whoever had it before then finds out when a
+    /// turn is appended: [`Turn::lease`].
+    ///
+    /// By default it is not needed: all who use the store are on one machine, and have a lock there. These four methods
+    /// go together.
+    async fn take_lease(&self, id: SessionId, _new: &NewLease) -> Result<Taken, StoreError> {
+        self.get(id).await.map(|_| Taken::NotNeeded)
+    }
+
+    /// Makes a lease last so long from now; says whether it is still ours. One that has ended goes on, as long
+    /// as nobody else has been given one.
+    async fn renew_lease(
+        &self,
+        id: SessionId,
+        _lease: &LeaseId,
+        _lasts: Duration,
+    ) -> Result<bool, StoreError> {
+        self.get(id).await.map(|_| true)
+    }
+
+    /// Gives a lease back. One that is not ours any more is let be.
+    async fn release_lease(&self, id: SessionId, _lease: &LeaseId) -> Result<(), StoreError> {
+        self.get(id).await.map(drop)
+    }
+
+    /// Returns the sessions that somebody has a lease for, and who, by their number.
+    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Lets go of the store. Handles that are used afterwards answer [`StoreError::Closed`], to this call too.
     async fn close(&self) -> Result<(), StoreError>;
 }
@@ -158,6 +192,9 @@ pub struct Turn {
     pub mark: Option<NewMark>,
     /// The last event that the session must have, or the turn is not appended: [`StoreError::Moved`].
     pub after: Option<Seq>,
+    /// The lease under which it was made. If another has been given out since, the turn is not appended:
+    /// [`StoreError::Fenced`]. To a store that gives out none this is nothing.
+    pub lease: Option<LeaseId>,
     /// What it does to the session's totals, where its events do not say it.
     pub totals: Option<TurnTotals>,
 }
@@ -366,6 +403,9 @@ pub enum StoreError {
         /// The last event that it has.
         last: Seq,
     },
+    /// Somebody else has been given the lease of the session since.
+    #[error("session {0} was taken over by somebody else meanwhile")]
+    Fenced(SessionId),
     /// Somebody was faster: this has been done.
     #[error("this is in session {} already", .0.session)]
     Marked(Mark),
@@ -490,6 +530,7 @@ impl StoreError {
         match self {
             Self::NoSuchSession(_) | Self::NoSuchEvent { .. } => "not_found",
             Self::Moved { .. } | Self::Marked(_) => "conflict",
+            Self::Fenced(_) => "fenced",
             Self::TooLarge { .. } => "too_large",
             Self::Unreadable { .. } => "unreadable",
             Self::UnusableName(_) => "unusable_name",
@@ -513,7 +554,9 @@ impl StoreError {
         match self {
             Self::NoSuchSession(_) => Some("`azureal list --all` shows what is there"),
             Self::NoSuchEvent { .. } => Some("`azureal show --json` shows the events with their numbers"),
-            Self::Moved { .. } | Self::Marked(_) => Some("look at it again; nothing was changed"),
+            Self::Moved { .. } | Self::Marked(_) | Self::Fenced(_) => {
+                Some("look at it again; nothing was changed")
+            }
             Self::TooLarge { .. } => Some("split the text; nothing was stored"),
             Self::Unreadable { .. } => Some("check the permissions of the file and its folder"),
             Self::UnusableName(_) => {

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
 use azureal_core::event::Outcome;
 use azureal_core::{
-    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Keep, Page, SUMMARY_PROMPT, Seq,
-    SessionId, SessionStore, StoreError, Threshold, boundary, read_context, read_context_under,
+    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Keep, Page, SUMMARY_PROMPT,
+    Seq, SessionId, SessionStore, StoreError, Threshold, boundary, read_context, read_context_under,
 };
 use azureal_process::{Child, Marker, Patience, Spawn, Stream};
 use futures_executor::block_on;
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
-use crate::lease::{Holder, Leased};
+use crate::lease::{Leased, this_process};
 use crate::spool::{SpoolError, Spools, at};
 use crate::watch::Watcher;
 
@@ -146,11 +146,7 @@ pub fn compact(
     notice: &mut dyn FnMut(CompactNotice<'_>),
 ) -> Result<Option<Summarised>, CompactionError> {
     let session = setup.session;
-    let holder = Holder {
-        pid: std::process::id(),
-        agent: setup.summarisers.first().map_or("digest", |first| first.agent.name()).to_owned(),
-        since: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-    };
+    let holder = this_process(setup.summarisers.first().map_or("digest", |first| first.agent.name()));
     let _lease = match setup.spools.lease_compaction(session, &holder)? {
         Leased::Ours(lease) => lease,
         Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
 use azureal_core::event::Outcome;
-use azureal_core::{ContextFrame, Event, SessionId, SessionStore};
+use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore};
 use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream};
 use futures_executor::block_on;
 
 use crate::context_commands::{CommandProgress, CommandStop};
 use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
-use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
+use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 use crate::turn::{Effect, Input, Sent, Turn};
 use crate::watch::Watcher;
@@ -41,6 +41,8 @@ pub struct Setup<'a> {
     pub program: &'a Path,
     /// The session.
     pub session: SessionId,
+    /// The lease of the store that allows it, where that gives out any.
+    pub lease: Option<&'a LeaseId>,
     /// The model, if not the agent's own choice.
     pub model: Option<&'a str>,
     /// What the agent may do, if not its own default.
@@ -125,6 +127,7 @@ pub struct Driver<'a> {
 /// The turn that is under way.
 struct Run {
     spool: Spool,
+    destination: Destination,
     started: Instant,
     stopped: Option<Outcome>,
     /// Ends the commands that gather its context.
@@ -296,12 +299,17 @@ impl<'a> Driver<'a> {
         let spool = setup.spools.begin(turn).map_err(|error| error.to_string())?;
         let stop = CommandStop::default();
         let (gathering, cancel_note) = (stop.clone(), spool.cancel_note());
-        self.run = Some(Run { spool, started: Instant::now(), stopped: None, gathering, child: None });
+        let destination = setup
+            .lease
+            .map_or(Destination::End, |lease| Destination::Under(lease.clone(), Seq(record.counts.events)));
+        self.run =
+            Some(Run { spool, destination, started: Instant::now(), stopped: None, gathering, child: None });
         let sender = self.sender.clone();
         scope.spawn(move || {
             let gather = Gather {
                 store: setup.store,
                 session: setup.session,
+                lease: setup.lease,
                 directory: setup.directory,
                 briefing: setup.briefing,
                 run: &name,
@@ -335,6 +343,12 @@ impl<'a> Driver<'a> {
         let setup = self.setup;
         let growth = self.growth(&frame);
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
+        if let Destination::Under(_, began_after @ Seq::START) = &mut run.destination
+            && let Ok(record) = block_on(setup.store.get(setup.session))
+        {
+            // The system message of the session, if it was made just now.
+            *began_after = Seq(record.counts.events);
+        }
         let request = TurnRequest {
             frame,
             model: setup.model.map(str::to_owned),
@@ -412,7 +426,8 @@ impl<'a> Driver<'a> {
         if let Err(error) = run.spool.note_ended(&ending) {
             notice(Notice::Tell(&error.to_string()));
         }
-        let ingested = block_on(ingest(self.setup.store, self.setup.agent, run.spool, ending));
+        let ingested =
+            block_on(ingest(self.setup.store, self.setup.agent, run.spool, ending, &run.destination));
         self.settle(ingested, notice)
     }
 
@@ -421,7 +436,8 @@ impl<'a> Driver<'a> {
             self.last = Some(Err(IngestError::NotBegun(why.to_owned())));
             return Input::NotStored(why.to_owned());
         };
-        let ingested = block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why));
+        let ingested =
+            block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why, &run.destination));
         self.settle(ingested, notice)
     }
 
@@ -430,11 +446,15 @@ impl<'a> Driver<'a> {
         ingested: Result<Ingested, IngestError>,
         notice: &mut dyn FnMut(Notice<'_>),
     ) -> Input {
+        if let Ok(ingested) = &ingested {
+            notice(Notice::Stored(ingested));
+        }
         let input = match &ingested {
-            Ok(ingested) => {
-                notice(Notice::Stored(ingested));
-                Input::Stored { is_done: ingested.complete.outcome == Some(Outcome::Done) }
+            // What waits was meant for a session that has this turn in it.
+            Ok(Ingested { instead_of: Some(session), .. }) => {
+                Input::NotStored(format!("{session} was taken over by somebody else while this turn ran"))
             }
+            Ok(ingested) => Input::Stored { is_done: ingested.complete.outcome == Some(Outcome::Done) },
             Err(error) => Input::NotStored(error.to_string()),
         };
         self.last = Some(ingested);

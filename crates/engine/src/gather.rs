@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use azureal_core::event::SystemMessage;
 use azureal_core::{
-    Beginning, ContextCommand, ContextFrame, Event, Keep, Seq, SessionId, SessionStore, StoreError,
+    Beginning, ContextCommand, ContextFrame, Event, Keep, LeaseId, Seq, SessionId, SessionStore, StoreError,
     Threshold, Turn, read_beginning, read_context, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
@@ -113,6 +113,8 @@ pub fn end_commands(turn: &SpooledTurn) {
 pub(crate) struct Gather<'a> {
     pub(crate) store: &'a dyn SessionStore,
     pub(crate) session: SessionId,
+    /// The lease of the store that allows the turn.
+    pub(crate) lease: Option<&'a LeaseId>,
     pub(crate) directory: &'a Path,
     pub(crate) briefing: &'a Briefing,
     /// The run's name.
@@ -153,8 +155,11 @@ impl Gather<'_> {
                 let (dynamic, fixed): (Vec<_>, Vec<_>) = ran.into_iter().partition(|run| run.command.dynamic);
                 if let Some(system) = beginning(system.as_deref(), &fixed) {
                     // As the first event or not at all, should somebody have begun the session without a lease.
-                    let turn =
-                        Turn { after: Some(Seq::START), ..Turn::verbatim([Event::SystemMessage(system)]) };
+                    let turn = Turn {
+                        after: Some(Seq::START),
+                        lease: self.lease.cloned(),
+                        ..Turn::verbatim([Event::SystemMessage(system)])
+                    };
                     block_on(self.store.append(self.session, turn))?;
                 }
                 let history = block_on(read_context(self.store, self.session))?;

@@ -2,13 +2,18 @@
 //!
 //! **Once.** The transaction sets a mark with the run's name, which is taken off when the spool is gone. A
 //! spool whose mark is set is in the store: it is only removed.
+//!
+//! **Under a lease.** If the session was taken over while the turn ran, the store refuses it: the other has gone on
+//! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
+//! is recovered has no lease any more and is put at the end, whoever has gone on meanwhile.
 
 use std::path::PathBuf;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending};
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{
-    Appended, Event, LARGEST_EVENT, NewMark, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
+    Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError,
+    Tokens, Turn, compact_event,
 };
 use azureal_process::FollowError;
 
@@ -18,8 +23,10 @@ use crate::watch::{OVERSIZED, Watcher};
 /// A turn that is in the store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ingested {
-    /// The session that it belongs to.
+    /// The session that it is in.
     pub session: SessionId,
+    /// The session that it was meant for, if somebody else took that over meanwhile: it is in a fork of it.
+    pub instead_of: Option<SessionId>,
     /// Where it stands; nothing if it had been stored before.
     pub appended: Option<Appended>,
     /// How it ended.
@@ -48,21 +55,28 @@ pub enum IngestError {
     NoSession(PathBuf),
 }
 
+/// Where in its session a turn goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// After everything that is there.
+    End,
+    /// The same, if this lease is still the session's; else into a fork of the session at this event.
+    Under(LeaseId, Seq),
+}
+
 /// Stores what a run printed, and removes its spool.
 pub async fn ingest(
     store: &dyn SessionStore,
     agent: &dyn Agent,
     spool: Spool,
     mut ending: Ending,
+    destination: &Destination,
 ) -> Result<Ingested, IngestError> {
     // First: whoever stored it may have died after removing the output.
     if let Some(session) = stored_before(store, spool.turn()).await? {
-        return settle(
-            store,
-            spool,
-            Ingested { session, appended: None, complete: Complete::default(), kept: None },
-        )
-        .await;
+        let complete = Complete::default();
+        let ingested = Ingested { session, instead_of: None, appended: None, complete, kept: None };
+        return settle(store, spool, ingested).await;
     }
     let mut gathered = Gathered::new(spool.turn());
     let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
@@ -86,7 +100,7 @@ pub async fn ingest(
         // Right before its end: we stopped it, because of what comes now.
         events.insert(events.len().saturating_sub(1), Event::Compacting);
     }
-    store_once(store, spool, events).await
+    store_once(store, spool, events, destination).await
 }
 
 /// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
@@ -170,13 +184,14 @@ pub(crate) async fn ingest_unstarted(
     spool: Spool,
     outcome: Outcome,
     why: &str,
+    destination: &Destination,
 ) -> Result<Ingested, IngestError> {
     let mut events = vec![opening(spool.turn())];
     if outcome == Outcome::Failed {
         events.push(Event::error("not_started", why));
     }
     events.push(Event::Complete(Complete { outcome: Some(outcome), ..Complete::default() }));
-    store_once(store, spool, events).await
+    store_once(store, spool, events, destination).await
 }
 
 /// Returns the session of a turn that is in the store already.
@@ -184,7 +199,7 @@ async fn stored_before(
     store: &dyn SessionStore,
     turn: &SpooledTurn,
 ) -> Result<Option<SessionId>, IngestError> {
-    Ok(store.mark(&mark_of(turn)).await?.and(turn.session_id()))
+    Ok(store.mark(&mark_of(turn)).await?.map(|mark| mark.session))
 }
 
 /// Returns the name that says in the store that a turn is there.
@@ -196,12 +211,13 @@ async fn store_once(
     store: &dyn SessionStore,
     spool: Spool,
     events: Vec<Event>,
+    destination: &Destination,
 ) -> Result<Ingested, IngestError> {
-    let session =
+    let meant_for =
         spool.turn().session_id().ok_or_else(|| IngestError::NoSession(spool.output_path().to_owned()))?;
     let made = &spool.turn().session_made;
-    if !made.is_empty() && store.get(session).await?.created_at != *made {
-        return Err(StoreError::NoSuchSession(session).into());
+    if !made.is_empty() && store.get(meant_for).await?.created_at != *made {
+        return Err(StoreError::NoSuchSession(meant_for).into());
     }
     let complete = events.iter().rev().find_map(|event| match event {
         Event::Complete(complete) => Some(complete.clone()),
@@ -210,24 +226,49 @@ async fn store_once(
     let complete = complete.unwrap_or_default();
     let is_whole =
         !events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == OVERSIZED));
-    let appended = if stored_before(store, spool.turn()).await?.is_some() {
-        None
-    } else {
-        let usage = complete.usage.unwrap_or_default();
-        let turn = Turn {
-            tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
-            mark: Some(NewMark { name: mark_of(spool.turn()), note: String::new() }),
-            ..Turn::verbatim(events)
-        };
-        Some(store.append(session, turn).await?)
+    let (session, appended) = match stored_before(store, spool.turn()).await? {
+        Some(session) => (session, None),
+        None => {
+            let usage = complete.usage.unwrap_or_default();
+            let turn = Turn {
+                tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
+                mark: Some(NewMark { name: mark_of(spool.turn()), note: String::new() }),
+                ..Turn::verbatim(events)
+            };
+            let (session, appended) = append(store, meant_for, turn, destination).await?;
+            (session, Some(appended))
+        }
     };
-    let ingested = Ingested { session, appended, complete, kept: None };
+    let instead_of = (session != meant_for).then_some(meant_for);
+    let ingested = Ingested { session, instead_of, appended, complete, kept: None };
     if is_whole {
         return settle(store, spool, ingested).await;
     }
     store.note_run(session, None).await?;
     // The mark stays, so that it is not stored again; only the file does, for whoever needs the long line.
     Ok(Ingested { kept: Some(spool.keep_output()?), ..ingested })
+}
+
+/// Appends a turn where it belongs, and says which session that is.
+async fn append(
+    store: &dyn SessionStore,
+    session: SessionId,
+    turn: Turn,
+    destination: &Destination,
+) -> Result<(SessionId, Appended), StoreError> {
+    let Destination::Under(lease, began_after) = destination else {
+        return Ok((session, store.append(session, turn).await?));
+    };
+    let leased = Turn { lease: Some(lease.clone()), ..turn.clone() };
+    match store.append(session, leased).await {
+        Err(StoreError::Fenced(_)) => {
+            let worktree = store.get(session).await?.worktree;
+            let fork =
+                store.fork(session, *began_after, NewSession { worktree, ..NewSession::default() }).await?;
+            Ok((fork, store.append(fork, turn).await?))
+        }
+        appended => Ok((session, appended?)),
+    }
 }
 
 /// Removes what is needed no more once a turn is in the store.

@@ -1,16 +1,17 @@
-//! One turn per session at a time, and one compaction, across processes.
+//! One turn per session at a time, and one compaction, across the processes of a machine.
 //!
 //! A lease is a lock on a small file. The system frees it when its holder dies, so nobody waits for a ghost;
-//! what the file says is only for the message to whoever comes second.
+//! what the file says of its holder is only for the message to whoever comes second. Beside that it names the lease that
+//! was last had from the store: whoever has the lock knows that the holder of that one is no more.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_core::SessionId;
+use azureal_core::{Holder, LeaseId, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::private;
@@ -24,25 +25,29 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Lease {
     /// Locked as long as it is open.
-    _file: File,
+    file: File,
+    path: PathBuf,
+    said: Said,
 }
 
-/// Who runs a turn in a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// The process of azureal that runs it.
-    pub pid: u32,
-    /// The agent that answers.
-    pub agent: String,
-    /// Since when.
-    pub since: String,
+/// What the file says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Said {
+    #[serde(flatten)]
+    holder: Holder,
+    /// The lease of the store that was last had here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    store_lease: Option<LeaseId>,
 }
 
-impl Holder {
-    /// Returns this process, which has just begun.
-    pub fn of_this_process(agent: &str) -> Self {
-        let since = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        Self { pid: std::process::id(), agent: agent.to_owned(), since }
+/// Returns who this process is: somebody who asks an agent, from now on. The person is known by number.
+pub fn this_process(agent: &str) -> Holder {
+    Holder {
+        user: format!("user {}", rustix::process::getuid().as_raw()),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        pid: std::process::id(),
+        agent: agent.to_owned(),
+        since: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     }
 }
 
@@ -79,24 +84,49 @@ impl Spools {
             Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
         }
         // The file stays when the lease ends: removing it would race with whoever opens it now.
-        let text = serde_json::to_string(holder).map_err(|error| at(&path)(error.into()))?;
-        file.set_len(0).and_then(|()| file.rewind()).map_err(at(&path))?;
-        file.write_all(text.as_bytes()).map_err(at(&path))?;
-        Ok(Leased::Ours(Lease { _file: file }))
+        let store_lease = read(&mut file).map_err(at(&path))?.and_then(|before| before.store_lease);
+        let mut lease = Lease { file, path, said: Said { holder: holder.clone(), store_lease } };
+        lease.write()?;
+        Ok(Leased::Ours(lease))
     }
+}
+
+impl Lease {
+    /// Returns the lease of the store that was last had here, by whoever had this lock before.
+    pub(crate) fn store_lease(&self) -> Option<&LeaseId> {
+        self.said.store_lease.as_ref()
+    }
+
+    /// Notes the lease of the store that is had now.
+    pub(crate) fn note_store_lease(&mut self, lease: LeaseId) -> Result<(), SpoolError> {
+        self.said.store_lease = Some(lease);
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<(), SpoolError> {
+        let at = || at(&self.path);
+        let text = serde_json::to_string(&self.said).map_err(|error| at()(error.into()))?;
+        self.file.set_len(0).and_then(|()| self.file.rewind()).map_err(at())?;
+        self.file.write_all(text.as_bytes()).map_err(at())
+    }
+}
+
+/// Reads what the file says; nothing if that is not, or not yet, anything of ours.
+fn read(file: &mut File) -> io::Result<Option<Said>> {
+    let mut text = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text).ok())
 }
 
 /// Reads who holds a lease. Whoever has only just taken it is given a moment to say so.
 fn read_holder(file: &mut File) -> io::Result<Option<Holder>> {
     let deadline = Instant::now() + A_MOMENT;
     loop {
-        let mut text = String::new();
-        file.rewind()?;
-        file.read_to_string(&mut text)?;
-        match serde_json::from_str(&text) {
-            Ok(holder) => return Ok(Some(holder)),
-            Err(_) if Instant::now() < deadline => thread::sleep(LOOK_AGAIN),
-            Err(_) => return Ok(None),
+        match read(file)? {
+            Some(said) => return Ok(Some(said.holder)),
+            None if Instant::now() < deadline => thread::sleep(LOOK_AGAIN),
+            None => return Ok(None),
         }
     }
 }
@@ -129,7 +159,7 @@ mod tests {
         let spools = Spools::new(folder.path().join("spool"));
         spools.make_folder().unwrap();
         std::os::unix::fs::symlink(&precious, spools.folder().join("S1.lease")).unwrap();
-        let error = spools.lease(SessionId::new(1).unwrap(), &Holder::of_this_process("x")).unwrap_err();
+        let error = spools.lease(SessionId::new(1).unwrap(), &this_process("x")).unwrap_err();
         assert!(error.to_string().contains("is no plain file"), "{error}");
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "keep");
     }
@@ -138,7 +168,7 @@ mod tests {
     fn a_session_is_leased_to_one_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let spools = Spools::new(folder.path().join("spool"));
-        let holder = |pid| Holder { pid, agent: "claude".into(), since: "now".into() };
+        let holder = |pid| Holder { pid, ..this_process("claude") };
         let [one, two] = [1, 2].map(|number| SessionId::new(number).unwrap());
         let Leased::Ours(lease) = spools.lease(one, &holder(7)).unwrap() else { panic!() };
         assert!(

@@ -2,7 +2,7 @@
 //!
 //! - [`Turn`] decides: what can happen to the turns of a session, as inputs in and effects out.
 //! - [`Slots`] knows which turns run in a worktree, and which one is looked at.
-//! - [`Lease`] lets one process at a time run a turn in a session.
+//! - [`Lease`] lets one process of a machine at a time run a turn in a session, [`SessionLease`] one of all machines.
 //! - [`Spools`] keeps what an agent prints until it is in the store, and says whose it is.
 //!
 //! - [`run_commands`] runs context commands; [`Briefing`] is what a turn tells besides the history, gathered anew for
@@ -21,6 +21,7 @@ mod lease;
 mod own_record;
 mod private;
 mod recover;
+mod session_lease;
 mod slots;
 mod spool;
 mod turn;
@@ -33,10 +34,11 @@ pub use context_commands::{
 };
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
 pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
-pub use ingest::{IngestError, Ingested, ingest};
-pub use lease::{Holder, Lease, Leased};
+pub use ingest::{Destination, IngestError, Ingested, ingest};
+pub use lease::{Lease, Leased, this_process};
 pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};
+pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};
 pub use slots::Slots;
 pub use spool::{Found, Spool, SpoolError, SpooledEnding, SpooledProcess, SpooledTurn, Spools};
 pub use turn::{Effect, Input, Sent, Turn};

@@ -11,13 +11,15 @@ use std::path::{Path, PathBuf};
 use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
 use azureal_core::event::{Complete, Init};
 use azureal_core::{
-    Event, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event, strip_context,
+    Event, LeaseId, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
+    strip_context,
 };
 use azureal_process::find_marked;
 
 use crate::drive::GO_ON;
 use crate::ingest::{IngestError, Ingested};
-use crate::lease::{Holder, Leased};
+use crate::lease::{Leased, this_process};
+use crate::session_lease::{InStore, LeaseError, take};
 use crate::spool::Spools;
 use crate::watch::Watcher;
 
@@ -56,19 +58,47 @@ pub(crate) async fn recover_noted(
     session: SessionId,
     run: &str,
 ) -> Result<Noted, IngestError> {
-    let holder = Holder::of_this_process("recovery");
-    // Held until it is stored, so that nobody runs a turn or recovers this one meanwhile.
-    let Leased::Ours(_lease) = spools.lease(session, &holder)? else { return Ok(Noted::Busy) };
-    let still_noted =
-        store.noted_runs().await?.iter().any(|(id, noted)| (*id, noted.as_str()) == (session, run));
-    let runs = spools.session_marker(session).is_some_and(|marker| !find_marked(&marker).is_empty());
-    if !still_noted || runs {
+    // Without a folder nothing was run from here: it is the run of somebody who shares the store.
+    let Some(marker) = spools.session_marker(session) else { return Ok(Noted::Missing) };
+    if !find_marked(&marker).is_empty() {
         return Ok(Noted::Busy);
     }
+    // First, and without a lock: where a store is shared, most runs are another machine's, and so are their records.
     let records = agents.iter().filter_map(|agent| agent.own_record());
     let found = records.filter_map(|record| Some((record, find(&record, homes, run)?))).next();
     let Some((record, path)) = found else { return Ok(Noted::Missing) };
-    let events = read(&record, &path)?;
+    let holder = this_process("recovery");
+    // Held until it is stored, so that nobody runs a turn or recovers this one meanwhile.
+    let Leased::Ours(mut lock) = spools.lease(session, &holder)? else { return Ok(Noted::Busy) };
+    let still_noted =
+        store.noted_runs().await?.iter().any(|(id, noted)| (*id, noted.as_str()) == (session, run));
+    if !still_noted {
+        return Ok(Noted::Busy);
+    }
+    let lease = match take(store, &mut lock, session, &holder).await? {
+        InStore::Ours(lease) => Some(lease),
+        InStore::NotNeeded => None,
+        InStore::Theirs(_) => return Ok(Noted::Busy),
+    };
+    let noted = store_record(store, session, run, &record, &path, lease.clone()).await;
+    if let Some(lease) = lease {
+        // It ends by itself if this fails.
+        drop(store.release_lease(session, &lease).await);
+    }
+    noted
+}
+
+/// Stores what is not there yet of the turn that a record tells of. The lease is not renewed meanwhile: should this take
+/// that long, it is done another time.
+async fn store_record(
+    store: &dyn SessionStore,
+    session: SessionId,
+    run: &str,
+    record: &OwnRecord,
+    path: &Path,
+    lease: Option<LeaseId>,
+) -> Result<Noted, IngestError> {
+    let events = read(record, path)?;
     let (events, last) = without_stored(store, session, run, events).await?;
     let noted = if events.is_empty() {
         Noted::WasStored
@@ -78,13 +108,23 @@ pub(crate) async fn recover_noted(
         let turn = Turn {
             tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
             after: Some(last),
+            lease,
             ..Turn::verbatim(events)
         };
-        let appended = store.append(session, turn).await?;
-        Noted::Stored(Ingested { session, appended: Some(appended), complete, kept: None }, record.name)
+        let appended = Some(store.append(session, turn).await?);
+        Noted::Stored(Ingested { session, instead_of: None, appended, complete, kept: None }, record.name)
     };
     store.note_run(session, None).await?;
     Ok(noted)
+}
+
+impl From<LeaseError> for IngestError {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::Spool(error) => error.into(),
+            LeaseError::Store(error) => error.into(),
+        }
+    }
 }
 
 fn complete_of(event: &Event) -> Option<Complete> {

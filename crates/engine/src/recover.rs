@@ -10,7 +10,7 @@ use azureal_process::{Marker, ProcessIdentity, find_marked};
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
-use crate::ingest::{IngestError, Ingested, ingest, ingest_unstarted};
+use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::own_record::{Homes, Noted, recover_noted};
 use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 
@@ -92,8 +92,8 @@ async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agen
         return Recovered::UnknownAgent(turn);
     };
     let ingested = if spool.process().is_none() && is_empty(&spool) {
-        ingest_unstarted(store, spool, Outcome::Interrupted, "azureal ended before the agent was started")
-            .await
+        let why = "azureal ended before the agent was started";
+        ingest_unstarted(store, spool, Outcome::Interrupted, why, &Destination::End).await
     } else {
         let ending = spool.ended().unwrap_or_else(|| Ending {
             stderr: spool.errors_text(STDERR_BYTES),
@@ -101,7 +101,7 @@ async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agen
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest(store, *agent, spool, ending).await
+        ingest(store, *agent, spool, ending, &Destination::End).await
     };
     match ingested {
         Ok(ingested) => Recovered::Stored(turn, ingested),

@@ -180,6 +180,7 @@ impl World {
             spools: &self.spools,
             agent,
             program,
+            lease: None,
             session: self.session,
             model: None,
             permission: None,

@@ -78,6 +78,7 @@ impl Project {
             spools: &self.spools,
             agent: &Listener,
             program: Path::new("/bin/sh"),
+            lease: None,
             session: self.session,
             model: None,
             permission: None,

@@ -15,11 +15,11 @@ use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
 use azureal_core::event::{Complete, SystemMessage, ToolCall, ToolResult};
 use azureal_core::{
-    Event, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn, read_context,
+    Event, Holder, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn, read_context,
 };
 use azureal_engine::{
-    CompactNotice, CompactSetup, CompactionError, Holder, Leased, Spools, Summarised, Summariser, compact,
-    summarise,
+    CompactNotice, CompactSetup, CompactionError, Leased, Spools, Summarised, Summariser, compact, summarise,
+    this_process,
 };
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
@@ -321,7 +321,7 @@ fn nobody_is_asked_where_there_is_nothing_to_gain() {
 #[test]
 fn one_compaction_at_a_time() {
     let world = World::long();
-    let holder = Holder { pid: 7, agent: "claude".into(), since: "now".into() };
+    let holder = Holder { pid: 7, since: "now".into(), ..this_process("claude") };
     let Leased::Ours(lease) = world.spools.lease_compaction(world.session, &holder).unwrap() else {
         panic!()
     };

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use azureal_agents::registry;
 use azureal_core::event::{Init, Outcome};
 use azureal_core::{Event, NewSession, Page, Seq, SessionId, SessionStore, Turn, build_context_prompt};
-use azureal_engine::{Holder, Homes, Leased, Noted, Recovered, Spools, recover};
+use azureal_engine::{Homes, Leased, Noted, Recovered, Spools, recover, this_process};
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
 use tempfile::TempDir;
@@ -213,7 +213,7 @@ fn a_run_whose_agent_goes_on_is_left_alone_until_it_ends() {
     assert!(matches!(project.recover_one(), Noted::Busy));
     agent.kill().unwrap();
     agent.wait().unwrap();
-    let lease = project.spools.lease(project.session, &Holder::of_this_process("claude")).unwrap();
+    let lease = project.spools.lease(project.session, &this_process("claude")).unwrap();
     assert!(matches!(lease, Leased::Ours(_)));
     assert!(matches!(project.recover_one(), Noted::Busy), "somebody runs a turn");
     drop(lease);

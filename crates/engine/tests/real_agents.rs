@@ -87,6 +87,7 @@ impl World {
             spools: &self.spools,
             agent: &agent,
             program: &program,
+            lease: None,
             session: self.session,
             model: None,
             permission: Some(if name == "claude" { Permission::All } else { Permission::Read }),

@@ -78,6 +78,7 @@ impl Project {
             spools: &self.spools,
             agent,
             program,
+            lease: None,
             session: self.session,
             model: None,
             permission: None,

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, ListQuery, NewEvent, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
-    WorktreeFilter,
+    Event, Holder, LeaseId, ListQuery, NewEvent, NewLease, NewSession, Page, Seq, SessionId, SessionStore,
+    StoreError, Tokens, Turn, WorktreeFilter,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -150,6 +150,14 @@ fn no_statement_reads_a_whole_table() {
             store.compactions(id).await.unwrap();
             store.mark("mark 3").await.unwrap();
             store.noted_runs().await.unwrap();
+            let (user, host, agent, since) = Default::default();
+            let holder = Holder { user, host, pid: 1, agent, since };
+            let lasts = Duration::from_secs(60);
+            let lease = NewLease { id: LeaseId::random(), holder, lasts, instead_of: None };
+            store.take_lease(id, &lease).await.unwrap();
+            store.renew_lease(id, &lease.id, lasts).await.unwrap();
+            store.leases().await.unwrap();
+            store.release_lease(id, &lease.id).await.unwrap();
             let new = || NewSession { name: Some("name 4".to_owned()), ..NewSession::default() };
             store.find_or_create(new()).await.unwrap();
             let fork = store.fork(id, Seq(3), new()).await.unwrap();

@@ -3,6 +3,7 @@ use azureal_process::ProcessIdentity;
 
 use super::SessionArg;
 use crate::failure::Failure;
+use crate::one_turn::elsewhere;
 use crate::orphan::end;
 use crate::output::Output;
 use crate::place::Place;
@@ -43,6 +44,15 @@ pub(crate) async fn run(
         _ => None,
     });
     let Some((turn, process, is_orphan)) = running else {
+        let leases = place.store.leases().await?;
+        if let Some((_, holder)) = leases.iter().find(|(session, _)| *session == record.id) {
+            let who = elsewhere(holder);
+            return Err(Failure::new(
+                "elsewhere",
+                format!("the turn of {} runs elsewhere: {who}", called(&record)),
+            )
+            .with_hint("it can be cancelled where it runs"));
+        }
         return Err(Failure::new("not_running", format!("no turn of {} is running", called(&record)))
             .with_hint("`azureal ps` shows which are"));
     };

@@ -147,6 +147,7 @@ impl Tour<'_> {
         let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() })?;
         let ask = Ask {
             session,
+            lease: None,
             choice: &choice,
             prompt,
             permission: None,

@@ -1,14 +1,17 @@
-use azureal_core::visible_line;
+use azureal_core::{Holder, SessionId, visible_line};
 use azureal_engine::{Recovered, SpooledTurn};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::one_turn::elsewhere;
 use crate::output::{Output, tell};
+use crate::place::Place;
 
 /// Show the turns that are running, of every azureal on this store
 ///
-/// With `--json`, an array of `{"session","agent","model","pid","since","orphan"}`. An orphan is an agent that goes on
-/// though its azureal has gone; its turn is stored by the next azureal after it has ended.
+/// With `--json`, an array of `{"session","agent","model","pid","since","orphan","user","host"}`. An orphan is an agent
+/// that goes on though its azureal has gone; its turn is stored by the next azureal after it has ended. Of a turn that
+/// runs elsewhere, `user` and `host` say who runs it and where, and `pid` is that of its azureal there.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -23,18 +26,43 @@ struct Running<'a> {
     orphan: bool,
 }
 
-pub(crate) fn run(_: &Args, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(
+    _: &Args,
+    place: &Place,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
     let running: Vec<Running<'_>> = found.iter().filter_map(Running::of).collect();
+    let is_here = |session: SessionId| running.iter().any(|here| here.turn.session_id() == Some(session));
+    let mut others = place.store.leases().await?;
+    others.retain(|(session, _)| !is_here(*session));
     if out.is_json() {
-        return out.json(&running.iter().map(Running::json).collect::<Vec<_>>());
+        let others = others.iter().map(|(session, holder)| json_elsewhere(*session, holder));
+        return out.json(&running.iter().map(Running::json).chain(others).collect::<Vec<_>>());
     }
-    if running.is_empty() {
+    if running.is_empty() && others.is_empty() {
         tell("no turn is running");
     }
     for running in &running {
         out.line(&running.line())?;
     }
+    for (session, holder) in &others {
+        out.line(&format!("{session} · elsewhere: {}", elsewhere(holder)))?;
+    }
     Ok(())
+}
+
+fn json_elsewhere(session: SessionId, holder: &Holder) -> Value {
+    json!({
+        "session": session.to_string(),
+        "agent": holder.agent,
+        "model": null,
+        "pid": holder.pid,
+        "since": holder.since,
+        "orphan": false,
+        "user": holder.user,
+        "host": holder.host,
+    })
 }
 
 impl<'a> Running<'a> {
@@ -56,6 +84,8 @@ impl<'a> Running<'a> {
             "pid": self.pid,
             "since": self.turn.started_at,
             "orphan": self.orphan,
+            "user": null,
+            "host": null,
         })
     }
 

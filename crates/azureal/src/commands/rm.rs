@@ -1,9 +1,10 @@
 use azureal_core::{SessionId, SessionRecord, visible_line};
-use azureal_engine::{Holder, Lease, Leased, SpoolError, Spools};
+use azureal_engine::{SessionLease, SpoolError};
 use serde_json::json;
 
 use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
+use crate::one_turn::lease;
 use crate::output::{Output, counted};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
@@ -55,7 +56,7 @@ pub(crate) async fn run(
     let mut busy = Ok(());
     for record in &records {
         // Held until it is gone: a turn may have begun while the person was asked.
-        let _lease = match idle(place, record) {
+        let _lease = match idle(place, record).await {
             Ok(lease) => lease,
             Err(failure) => {
                 busy = Err(failure);
@@ -81,18 +82,21 @@ pub(crate) async fn run(
 }
 
 /// Makes sure that no turn runs in a session, nor begins as long as what is returned is held.
-fn idle(place: &Place, record: &SessionRecord) -> Result<Option<Lease>, Failure> {
-    let Some(spools) = place.spools().filter(Spools::exist) else { return Ok(None) };
-    let busy = || {
-        Failure::new("busy", format!("a turn of {} is running", called(record)))
-            .with_hint(format!("wait for it, or end it with `azureal cancel {}`", record.id))
-    };
+async fn idle(place: &Place, record: &SessionRecord) -> Result<Option<SessionLease>, Failure> {
+    let Some(spools) = place.spools() else { return Ok(None) };
+    if place.is_on_server() {
+        place.prepare_spools()?;
+    } else if !spools.exist() {
+        return Ok(None);
+    }
+    let lease = lease(place, &spools, record.id, "rm").await?;
     let at = |error: SpoolError| Failure::file(&error.path, &error.source);
-    let Leased::Ours(lease) = spools.lease(record.id, &Holder::of_this_process("rm")).map_err(at)? else {
-        return Err(busy());
-    };
     // One whose azureal has gone holds no lease.
-    if spools.are_of(record.id).map_err(at)? { Err(busy()) } else { Ok(Some(lease)) }
+    if spools.are_of(record.id).map_err(at)? {
+        return Err(Failure::new("busy", format!("a turn of {} is running", called(record)))
+            .with_hint(format!("wait for it, or end it with `azureal cancel {}`", record.id)));
+    }
+    Ok(Some(lease))
 }
 
 /// Asks whether these may go; an error is a no.

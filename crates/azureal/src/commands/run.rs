@@ -6,7 +6,7 @@ use azureal_core::agent::Permission;
 use azureal_core::{
     Beginning, ListQuery, NewSession, SessionId, SessionRecord, read_beginning, visible_line,
 };
-use azureal_engine::{AutoCompaction, Holder, Lease, Leased, Recovered, Spools, Summariser};
+use azureal_engine::{AutoCompaction, Recovered, Spools, Summariser};
 use azureal_process::ProcessIdentity;
 use futures_executor::block_on;
 use serde_json::json;
@@ -16,6 +16,7 @@ use crate::agent_choice::{AgentChoice, Wanted, choose};
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
+use crate::one_turn::{lease, wait_for_lease};
 use crate::orphan;
 use crate::output::{Output, tell};
 use crate::place::Place;
@@ -49,6 +50,9 @@ use crate::writers::{PATIENCE, Writer, writers};
 /// `--ephemeral` stores nothing, neither prompt nor answer, and puts the output of all commands in front of the
 /// prompt: for a question that needs no memory.
 ///
+/// One turn runs in a session at a time, on all machines that share its store. While somebody runs one there, this says
+/// who and ends, or waits for it with `--wait`; `azureal fork` goes on beside it.
+///
 /// Ctrl-C cancels the turn: what came is kept, and the exit code is 130.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -81,6 +85,9 @@ pub(crate) struct Args {
     /// Stop the turn after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
+    /// Wait while somebody else runs a turn in the session
+    #[arg(long)]
+    wait: bool,
     /// What the agent may do without asking; its own default without it
     #[arg(long, value_name = "LEVEL")]
     permission: Option<Level>,
@@ -157,7 +164,11 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         Some(record) => record.id,
         None => block_on(new_session(args, place))?,
     };
-    let _lease = lease(&spools, session, &choice)?;
+    let agent = choice.agent.name();
+    let lease = match args.wait {
+        true => wait_for_lease(place, &spools, &interrupts, session, agent)?,
+        false => block_on(lease(place, &spools, session, agent))?,
+    };
     let found = if args.ephemeral { Vec::new() } else { block_on(recover_again(place, found)) };
     orphan::follow(place, &spools, &interrupts, &found, session, out)?;
     warn_of_lost(&found, session);
@@ -181,6 +192,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     };
     let ask = Ask {
         session,
+        lease: lease.id(),
         choice: &choice,
         prompt: &prompt,
         permission: args.permission.map(Permission::from),
@@ -248,24 +260,6 @@ async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
     } else {
         place.store.create(new).await?
     })
-}
-
-/// Takes the right to run a turn in the session.
-fn lease(spools: &Spools, session: SessionId, choice: &AgentChoice) -> Result<Lease, Failure> {
-    let holder = Holder::of_this_process(choice.agent.name());
-    match spools.lease(session, &holder) {
-        Ok(Leased::Ours(lease)) => Ok(lease),
-        Ok(Leased::Theirs(holder)) => {
-            let who = holder.map_or_else(String::new, |Holder { pid, agent, since }| {
-                format!(": {} since {}, run by process {pid}", visible_line(&agent), visible_line(&since))
-            });
-            Err(Failure::new("busy", format!("a turn of {session} is running{who}")).with_hint(format!(
-                "wait for it, end it with `azureal cancel {session}`, or go on beside it with \
-                 `azureal fork {session}`"
-            )))
-        }
-        Err(error) => Err(Failure::file(&error.path, &error.source)),
-    }
 }
 
 /// Says which session this is and who answers.

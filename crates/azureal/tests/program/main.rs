@@ -26,6 +26,7 @@ mod servers;
 mod sessions;
 mod terminal;
 mod trust;
+mod two_people;
 mod usage;
 mod worktrees;
 mod world;

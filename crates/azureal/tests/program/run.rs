@@ -256,6 +256,28 @@ fn one_turn_at_a_time() {
 }
 
 #[test]
+fn who_waits_is_next() {
+    let world = World::new();
+    let gate = world.path("gate");
+    fake_claude(&world, &format!("while [ ! -e '{}' ]; do sleep 0.05; done", gate.display()));
+    let first = start(&world, &["run", "-s", "work", "First"]);
+    wait_for_beginning(&world);
+    // Who does not want to wait any more is not next.
+    let mut tired = start(&world, &["run", "--wait", "-s", "work", "-a", "offline", "Never"]);
+    let mut said = String::new();
+    BufReader::new(tired.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.starts_with("waiting: a turn of S1 is running: claude since "), "{said}");
+    signal(&tired, "-INT");
+    assert_eq!(finish(&world, tired).code, 130);
+    let second = start(&world, &["run", "--wait", "-s", "work", "-a", "offline", "Second"]);
+    fs::write(gate, "").unwrap();
+    assert_eq!(finish(&world, first).code, 0);
+    let second = finish(&world, second);
+    assert_eq!(second.code, 0, "{second}");
+    assert!(second.stdout.contains("asked: “First”"), "{second}");
+}
+
+#[test]
 fn eight_turns_at_once_keep_apart() {
     let world = World::new();
     let prompts: Vec<String> = (1..=8).map(|number| format!("prompt {number}")).collect();

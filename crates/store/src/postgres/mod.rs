@@ -7,6 +7,7 @@
 mod address;
 mod connection;
 mod error;
+mod leases;
 mod outcomes;
 mod passfile;
 mod rows;
@@ -18,8 +19,9 @@ mod values;
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, LARGEST_EVENT, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
+    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, async_trait,
+    check_name,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -333,10 +335,11 @@ impl SessionStore for PostgresStore {
         let call = self
             .operation(
                 "SELECT outcome, first_seq, last_seq FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
-                   $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
+                   $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
             )
             .with(Type::INT4, rows::number(id))
-            .with(Type::INT8, turn.after.map(rows::integer));
+            .with(Type::INT8, turn.after.map(rows::integer))
+            .with(Type::TEXT, turn.lease.as_ref().map(|lease| lease.as_str().to_owned()));
         let (outcome, first, last) = self
             .one(with_turn(call, &turn, texts), |row| {
                 let first: Option<i64> = row.try_get(1)?;
@@ -348,6 +351,7 @@ impl SessionStore for PostgresStore {
         match (outcome.as_str(), turn.after) {
             ("done", _) => Ok(Appended { first, last }),
             ("absent", _) => Err(StoreError::NoSuchSession(id)),
+            ("fenced", _) => Err(StoreError::Fenced(id)),
             ("moved", Some(expected)) => Err(StoreError::Moved { session: id, expected, last }),
             (other, _) => Err(self.unknown(other)),
         }
@@ -524,6 +528,22 @@ impl SessionStore for PostgresStore {
             Ok((rows::session_id(session)?, text::unescaped(run)))
         });
         self.placed(noted.collect())
+    }
+
+    async fn take_lease(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
+        self.take(id, new).await
+    }
+
+    async fn renew_lease(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
+        self.renew(id, lease, lasts).await
+    }
+
+    async fn release_lease(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
+        self.release(id, lease).await
+    }
+
+    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
+        self.leased().await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -3,6 +3,7 @@
 mod as_context;
 mod changes;
 mod concurrency;
+mod leases;
 mod log;
 mod sessions;
 
@@ -87,6 +88,18 @@ crate::contract::contract! {
         one_session_is_made_however_many_ask_for_its_name,
         turns_appended_at_once_stay_whole,
         tokens_added_at_once_all_count,
+    }
+    leases {
+        a_session_is_leased_to_one_at_a_time,
+        a_lease_that_is_given_back_is_free,
+        a_lease_that_is_not_renewed_ends,
+        a_lease_that_ended_goes_on_unless_somebody_was_let_in,
+        a_lease_may_take_the_place_of_one_whose_holder_is_no_more,
+        a_turn_under_a_lost_lease_is_refused,
+        a_turn_without_a_lease_is_nobodys_business,
+        leases_are_listed_with_who_has_them,
+        a_lease_goes_with_its_session_and_not_to_its_fork,
+        of_many_who_ask_at_once_one_is_given_the_lease,
     }
     as_context {
         a_conversation_is_made_at_its_first_append,

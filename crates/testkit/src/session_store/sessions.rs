@@ -1,8 +1,10 @@
 //! Making, naming, finding, listing and deleting sessions.
 
+use std::time::Duration;
+
 use azureal_core::{
-    Counts, Event, ListQuery, NewMark, Page, Seq, SessionId, SessionRecord, Tokens, Turn, WorktreeFilter,
-    normal_timestamp,
+    Counts, Event, Holder, LeaseId, ListQuery, NewLease, NewMark, Page, Seq, SessionId, SessionRecord,
+    Tokens, Turn, WorktreeFilter, normal_timestamp,
 };
 
 use super::*;
@@ -241,9 +243,18 @@ pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: St
         assert_no_such_session(&store.compactions(id).await, id);
         assert_no_such_session(&store.add_compaction(id, Seq(1), "summary").await, id);
         assert_no_such_session(&store.remove_compaction(id, Seq(1)).await, id);
+        assert_no_such_session(&store.take_lease(id, &lease()).await, id);
+        assert_no_such_session(&store.renew_lease(id, &lease().id, Duration::ZERO).await, id);
+        assert_no_such_session(&store.release_lease(id, &lease().id).await, id);
     }
     assert_eq!(list_ids(&store).await, [], "an error made a session");
     assert_eq!(store.mark("mark").await.unwrap(), None, "an error set a mark");
+}
+
+fn lease() -> NewLease {
+    let (user, host, agent, since) = Default::default();
+    let holder = Holder { user, host, pid: 1, agent, since };
+    NewLease { id: LeaseId::random(), holder, lasts: Duration::from_secs(60), instead_of: None }
 }
 
 pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
@@ -316,5 +327,8 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.create_with(unnamed(), Turn::default(), vec![]).await);
     assert_closed(&store.note_run(id, None).await);
     assert_closed(&store.noted_runs().await);
+    assert_closed(&store.take_lease(id, &lease()).await);
+    assert_closed(&store.renew_lease(id, &lease().id, Duration::ZERO).await);
+    assert_closed(&store.release_lease(id, &lease().id).await);
     assert_closed(&store.close().await);
 }

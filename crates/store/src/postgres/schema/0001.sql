@@ -41,6 +41,11 @@ CREATE TABLE @schema@.sessions (
   noted_run    text,
   -- How often it was cleared: below one such number, an event that was read stays what it is.
   generation   bigint NOT NULL DEFAULT 0,
+  -- The lease that was given out last; it stays when it is given back, so that an older one is never taken for it.
+  lease        text,
+  -- Who has it; nothing once it is given back. And until when, unless it is renewed.
+  lease_holder text,
+  lease_until  timestamptz,
   PRIMARY KEY (project, session)
 -- With room on each page for the next version of a row: most turns then write no index.
 ) WITH (fillfactor = 60);
@@ -48,6 +53,8 @@ CREATE INDEX sessions_by_activity ON @schema@.sessions (project, active DESC);
 -- A name may be longer than an index can hold.
 CREATE INDEX sessions_by_name ON @schema@.sessions (project, md5(name));
 CREATE INDEX sessions_with_noted_run ON @schema@.sessions (project, session) WHERE noted_run IS NOT NULL;
+-- Renewing a lease writes no index.
+CREATE INDEX sessions_with_lease ON @schema@.sessions (project, session) WHERE lease_holder IS NOT NULL;
 
 CREATE TABLE @schema@.events (
   project text NOT NULL,
@@ -200,14 +207,14 @@ BEGIN
   RETURN @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
 END $$;
 
--- Adds a turn to a session and returns its last event; nothing if there is no such session, or if it does not
--- end at in_after.
+-- Adds a turn to a session and returns its last event; nothing if there is no such session, if it does not end
+-- at in_after, or if a lease was given out after in_lease.
 --
 -- What the events do to the counts depends on the message that is open at the end of the session and on whether
 -- there is a preview yet: in_added, in_opens and in_previews hold the outcome for each of these cases, in pairs
 -- of without and with a preview.
 CREATE FUNCTION @schema@.add_turn(
-  in_project text, in_session integer, in_after bigint,
+  in_project text, in_session integer, in_after bigint, in_lease text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
   in_agent text, in_model text,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
@@ -236,12 +243,14 @@ BEGIN
       tokens_in = @schema@.plus(tokens_in, in_tokens_in),
       tokens_out = @schema@.plus(tokens_out, in_tokens_out)
     WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
+      AND (in_lease IS NULL OR lease = in_lease)
     RETURNING last_seq INTO ends_at;
   ELSE
     UPDATE @schema@.sessions SET
       tokens_in = @schema@.plus(tokens_in, in_tokens_in),
       tokens_out = @schema@.plus(tokens_out, in_tokens_out)
     WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
+      AND (in_lease IS NULL OR lease = in_lease)
     RETURNING last_seq INTO ends_at;
   END IF;
   IF NOT FOUND THEN RETURN NULL; END IF;
@@ -256,9 +265,10 @@ BEGIN
   RETURN ends_at;
 END $$;
 
--- Outcomes: done, absent (no such session), moved (it does not end at in_after).
+-- Outcomes: done, absent (no such session), fenced (another lease was given out since in_lease), moved (it does
+-- not end at in_after).
 CREATE FUNCTION @schema@.append_turn(
-  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint,
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint, in_lease text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
   in_agent text, in_model text,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
@@ -272,13 +282,14 @@ BEGIN
     outcome := 'done'; first_seq := done[1]; last_seq := done[2];
     RETURN;
   END IF;
-  last_seq := @schema@.add_turn(in_project, in_session, in_after, in_kinds, in_events, in_added, in_opens,
+  last_seq := @schema@.add_turn(in_project, in_session, in_after, in_lease, in_kinds, in_events, in_added, in_opens,
     in_previews, in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out,
     in_mark, in_note);
   IF last_seq IS NULL THEN
-    SELECT sessions.last_seq INTO last_seq FROM @schema@.sessions
+    SELECT sessions.last_seq, CASE WHEN lease IS DISTINCT FROM coalesce(in_lease, lease) THEN 'fenced' ELSE 'moved' END
+    INTO last_seq, outcome FROM @schema@.sessions
     WHERE project = in_project AND session = in_session;
-    outcome := CASE WHEN FOUND THEN 'moved' ELSE 'absent' END;
+    IF NOT FOUND THEN outcome := 'absent'; END IF;
     RETURN;
   END IF;
   outcome := 'done';
@@ -310,7 +321,7 @@ BEGIN
   IF FOUND THEN RETURN; END IF;
   outcome := 'done';
   number := @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
-  PERFORM @schema@.add_turn(in_project, number, NULL, in_kinds, in_events, in_added, in_opens, in_previews,
+  PERFORM @schema@.add_turn(in_project, number, NULL, NULL, in_kinds, in_events, in_added, in_opens, in_previews,
     in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out, in_mark, in_note);
   INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
   SELECT in_project, number, after_seq, summary, created_at
@@ -471,4 +482,26 @@ BEGIN
   IF NOT FOUND THEN RETURN false; END IF;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
   RETURN true;
+END $$;
+
+-- Gives out a lease unless somebody has one. Outcomes: ours, theirs (in_holder has it), absent. To ask again for the
+-- same one is answered alike, so this needs no operation. The time is that of the moment, not of the transaction: we
+-- may have waited for the row.
+CREATE FUNCTION @schema@.take_lease(
+  in_project text, in_session integer, in_lease text, in_holder text, in_seconds double precision,
+  in_instead_of text,
+  OUT outcome text, OUT holder text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE @schema@.sessions SET lease = in_lease, lease_holder = in_holder,
+    lease_until = clock_timestamp() + make_interval(secs => in_seconds)
+  WHERE project = in_project AND session = in_session
+    AND (lease_holder IS NULL OR lease_until < clock_timestamp() OR lease = in_lease OR lease = in_instead_of);
+  IF FOUND THEN
+    outcome := 'ours';
+    RETURN;
+  END IF;
+  SELECT 'theirs', lease_holder INTO outcome, holder FROM @schema@.sessions
+  WHERE project = in_project AND session = in_session;
+  IF NOT FOUND THEN outcome := 'absent'; END IF;
 END $$;

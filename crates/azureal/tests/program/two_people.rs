@@ -1,0 +1,240 @@
+//! Two people in one session: one turn at a time, whoever dies, sleeps or is cut off.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use azureal_testkit::servers::PostgresServer;
+use serde_json::json;
+
+use crate::run::{fake_claude, signal, wait_until};
+use crate::world::{Ran, World};
+
+/// How long a lease lasts that nobody renews.
+const LEASE: Duration = Duration::from_secs(20);
+
+/// Somebody with a machine of their own, and the store of the team.
+struct Person {
+    name: &'static str,
+    world: World,
+    store: String,
+}
+
+impl Person {
+    fn new(name: &'static str, server: &PostgresServer, project: &str) -> Self {
+        Self { name, world: World::new(), store: format!("{}?project={project}", server.url()) }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.world.with_programs(arguments);
+        command.env("AZUREAL_STORE", &self.store).env("USER", self.name);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.world.ran(self.command(arguments).output().unwrap())
+    }
+
+    fn start(&self, arguments: &[&str]) -> Child {
+        let log = fs::File::create(self.log()).unwrap();
+        self.command(arguments).stdout(Stdio::piped()).stderr(log).spawn().unwrap()
+    }
+
+    /// Where what is started writes its standard error to.
+    fn log(&self) -> PathBuf {
+        self.world.path("log")
+    }
+
+    fn finish(&self, child: Child) -> Ran {
+        let mut output = child.wait_with_output().unwrap();
+        output.stderr = fs::read(self.log()).unwrap();
+        self.world.ran(output)
+    }
+
+    /// Begins a turn in a session whose agent waits until [`let_go_on`](Self::let_go_on).
+    fn begin(&self, session: &str, prompt: &str) -> Child {
+        fake_claude(
+            &self.world,
+            &format!("while [ ! -e '{}' ]; do sleep 0.05; done", self.world.path("gate").display()),
+        );
+        let child = self.start(&["run", "-s", session, "-a", "claude", prompt]);
+        let is_running = |turn: &serde_json::Value| {
+            turn["host"].is_null() && turn["pid"].is_u64() && turn["agent"] == "claude"
+        };
+        wait_until("a running turn", || {
+            self.run(&["ps", "--json"]).json().as_array().unwrap().iter().any(is_running)
+        });
+        child
+    }
+
+    fn let_go_on(&self) {
+        fs::write(self.world.path("gate"), "").unwrap();
+    }
+
+    /// Returns what was asked in a session.
+    fn prompts(&self, session: &str) -> Vec<String> {
+        let lines = self.run(&["show", session, "--json"]).json_lines();
+        let prompts = lines.iter().filter(|line| line["kind"] == "UserMessage");
+        prompts.map(|line| line["data"]["content"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Says whether what is kept of turns that are not stored is gone.
+    fn has_nothing_left(&self) -> bool {
+        let folders = fs::read_dir(self.world.path("p/.azureal")).unwrap().map(|entry| entry.unwrap().path());
+        let files = folders.filter_map(|folder| fs::read_dir(folder.join("spool")).ok()).flatten();
+        files.map(|file| file.unwrap().path()).all(|file| file.extension().unwrap() == "lease")
+    }
+}
+
+fn host() -> String {
+    String::from_utf8(Command::new("uname").arg("-n").output().unwrap().stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn the_second_person_is_told_who_runs_a_turn_and_can_wait() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, "two-people"));
+    let first = ada.begin("work", "First");
+    let who = format!("claude since [time], run by ada on {}, process {}", host(), first.id());
+
+    let told = bob.run(&["run", "-s", "work", "-a", "offline", "Second"]);
+    assert_eq!(told.code, 1, "{told}");
+    assert_eq!(
+        told.stderr,
+        format!(
+            "error: a turn of S1 is running: {who}\nhint: wait for it (`run` does with `--wait`), end it with \
+             `azureal cancel S1` where it runs, or go on beside it with `azureal fork S1`\n"
+        )
+    );
+    assert_eq!(bob.run(&["ps"]).quiet(), format!("S1 · elsewhere: {who}\n"));
+    let seen = bob.run(&["ps", "--json"]).json();
+    assert_eq!((&seen[0]["user"], &seen[0]["host"]), (&json!("ada"), &json!(host())));
+    assert_eq!(ada.run(&["ps", "--json"]).json()[0]["user"], json!(null), "to ada it is here");
+    assert_eq!(bob.run(&["list", "--json"]).json()[0]["running"], true);
+    let told = bob.run(&["cancel", "S1"]);
+    assert_eq!(
+        (told.code, told.stderr.lines().next()),
+        (1, Some(&*format!("error: the turn of S1 work runs elsewhere: {who}")))
+    );
+    assert_eq!(bob.run(&["rm", "S1", "--yes"]).code, 1);
+    // A fork is a session of its own.
+    assert_eq!(bob.run(&["fork", "S1", "--name", "beside"]).code, 0);
+    assert_eq!(bob.run(&["run", "-s", "beside", "-a", "offline", "Beside"]).code, 0);
+
+    let second = bob.start(&["run", "--wait", "-s", "work", "-a", "offline", "Second"]);
+    wait_until("waiting", || {
+        fs::read_to_string(bob.log()).unwrap().starts_with("waiting: a turn of S1 is running: ")
+    });
+    ada.let_go_on();
+    assert_eq!(ada.finish(first).code, 0);
+    let second = bob.finish(second);
+    assert_eq!(second.code, 0, "{second}");
+    assert!(second.stdout.contains("asked: “First”"), "{second}");
+    assert_eq!(ada.prompts("S1"), ["First", "Second"]);
+    assert_eq!(ada.run(&["ps", "--json"]).json(), json!([]));
+}
+
+#[test]
+fn who_dies_lets_others_in() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, "who-dies"));
+    let mut first = ada.begin("work", "First");
+    signal(&first, "-KILL");
+    first.wait().unwrap();
+    let died = Instant::now();
+    assert_eq!(bob.run(&["run", "-s", "work", "-a", "offline", "Too soon"]).code, 1);
+    let second = bob.run(&["run", "--wait", "-s", "work", "-a", "offline", "Second"]);
+    assert_eq!(second.code, 0, "{second}");
+    // Some seconds for a machine that has much to do.
+    assert!(died.elapsed() < LEASE + Duration::from_secs(10), "{:?}", died.elapsed());
+    assert_eq!(bob.prompts("S1"), ["Second"]);
+    // The agent went on, and what it said comes to the end of the session.
+    ada.let_go_on();
+    wait_until("the recovery", || ada.run(&["list"]).stderr.contains("recovered the turn of S1"));
+    assert_eq!(bob.prompts("S1"), ["Second", "First"]);
+}
+
+#[test]
+fn on_the_same_machine_who_comes_next_need_not_wait() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let ada = Person::new("ada", server, "same-machine");
+    let mut first = ada.begin("work", "First");
+    signal(&first, "-KILL");
+    first.wait().unwrap();
+    let leased =
+        "SELECT lease_until > now() + interval '5 s' FROM azureal.sessions WHERE project = 'same-machine'";
+    assert_eq!(server.sql(leased), "t", "the lease of the dead has not ended");
+    ada.let_go_on();
+    let next = ada.run(&["run", "-s", "work", "-a", "offline", "Second"]);
+    assert_eq!(next.code, 0, "{next}");
+    assert_eq!(ada.prompts("S1"), ["First", "Second"]);
+}
+
+#[test]
+fn a_turn_that_takes_long_keeps_its_session() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let ada = Person::new("ada", server, "takes-long");
+    let first = ada.begin("work", "First");
+    let lease = |sql: &str| server.sql(&format!("{sql} WHERE project = 'takes-long'"));
+    let lasts = || lease("SELECT lease_until > now() + interval '10 s' FROM azureal.sessions") == "t";
+    // Twice, since one that is renewed once may not be again.
+    for _ in 0..2 {
+        lease("UPDATE azureal.sessions SET lease_until = now() + interval '1 s'");
+        wait_until("the lease is renewed", lasts);
+    }
+    ada.let_go_on();
+    assert_eq!(ada.finish(first).code, 0);
+    assert_eq!(lease("SELECT lease_holder IS NULL FROM azureal.sessions"), "t", "it was not given back");
+}
+
+/// Makes it so that nobody has renewed a lease for long, and breaks all connections.
+fn cut_off(server: &PostgresServer) {
+    server.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'azureal';
+         UPDATE azureal.sessions SET lease_until = now() - interval '1 hour' WHERE lease_holder IS NOT NULL",
+    );
+}
+
+#[test]
+fn who_was_cut_off_and_overtaken_is_stored_apart() {
+    let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+    let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, &server, "overtaken"));
+    assert_eq!(ada.run(&["run", "-s", "work", "-a", "offline", "Before"]).code, 0);
+    let first = ada.begin("work", "First");
+    // As a machine that sleeps.
+    signal(&first, "-STOP");
+    cut_off(&server);
+    let second = bob.run(&["run", "-s", "work", "-a", "offline", "Second"]);
+    assert_eq!(second.code, 0, "{second}");
+    signal(&first, "-CONT");
+    ada.let_go_on();
+    let first = ada.finish(first);
+    assert_eq!(first.code, 1, "{first}");
+    assert!(first.stdout.contains("Finished streaming."), "all of it was shown: {first}");
+    let said = [
+        "S1 was taken over by somebody else while this turn ran\n",
+        "error: the turn is not in S1 but in S2, a fork from where the turn began\n\
+         hint: nothing of it is lost: go on with `azureal run -s S2`, or in S1 without it\n",
+    ];
+    assert!(said.iter().all(|line| first.stderr.contains(line)), "{first}");
+    assert_eq!(ada.prompts("S1"), ["Before", "Second"]);
+    assert_eq!(ada.prompts("S2"), ["Before", "First"]);
+    let last = ada.run(&["show", "S2", "--json"]).json_lines().pop().unwrap();
+    assert_eq!(last["data"]["outcome"], "done");
+    assert!(ada.has_nothing_left());
+    assert_eq!(ada.run(&["list"]).stderr, "", "nothing is left to recover");
+}
+
+#[test]
+fn who_was_cut_off_and_not_overtaken_is_stored_where_it_belongs() {
+    let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+    let ada = Person::new("ada", &server, "cut-off");
+    let first = ada.begin("work", "First");
+    cut_off(&server);
+    ada.let_go_on();
+    let first = ada.finish(first);
+    assert_eq!(first.code, 0, "{first}");
+    assert_eq!(ada.prompts("S1"), ["First"]);
+    assert!(ada.has_nothing_left());
+}

@@ -1,0 +1,150 @@
+//! One turn per session at a time, across all machines that share a store.
+//!
+//! First the lock of this machine, then the lease of the store, which is renewed as long as it is held. When this
+//! process dies nobody renews it: others are let in when it has ended, and whoever comes next on this machine at once, since
+//! having the lock proves that it is nobody's any more. When the store cannot be reached for so long that somebody
+//! else is let in, what is appended under the old lease is refused (`ingest.rs` says what becomes of it).
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use azureal_core::{Holder, LeaseId, NewLease, SessionId, SessionStore, StoreError, Taken};
+use futures_executor::block_on;
+
+use crate::lease::{Lease, Leased};
+use crate::spool::{SpoolError, Spools};
+
+/// How long a lease lasts that is not renewed: how long others wait for a machine that is gone.
+pub(crate) const LASTS: Duration = Duration::from_secs(20);
+/// How often it is renewed. One that comes late, or is tried again, must not cost it.
+const RENEWED_EVERY: Duration = Duration::from_secs(5);
+/// How long giving it back may take; it ends by itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The right to run a turn in a session, as long as it is held.
+#[derive(Debug)]
+pub struct SessionLease {
+    /// Given back before the lock is: who comes next on this machine need not take it over.
+    renewal: Option<Renewal>,
+    _lock: Lease,
+}
+
+impl SessionLease {
+    /// Returns the lease of the store, under which turns are appended; nothing if the store gives out none.
+    pub fn id(&self) -> Option<&LeaseId> {
+        self.renewal.as_ref().map(|renewal| &renewal.id)
+    }
+}
+
+/// What came of asking for the right to run a turn.
+#[derive(Debug)]
+pub enum SessionLeased {
+    /// It is ours.
+    Ours(SessionLease),
+    /// Another process on this machine runs one, which may not have said yet who it is.
+    Here(Option<Holder>),
+    /// Somebody runs one who shares the store, but not this folder.
+    Elsewhere(Holder),
+}
+
+/// Why it is not known whether a turn may be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// The folder of the spools cannot be used.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// The store cannot be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Takes the right to run a turn in a session, if nobody has it. Does not wait.
+pub async fn lease_session(
+    store: &Arc<dyn SessionStore>,
+    spools: &Spools,
+    session: SessionId,
+    holder: &Holder,
+) -> Result<SessionLeased, LeaseError> {
+    let mut lock = match spools.lease(session, holder)? {
+        Leased::Ours(lock) => lock,
+        Leased::Theirs(holder) => return Ok(SessionLeased::Here(holder)),
+    };
+    let renewal = match take(&**store, &mut lock, session, holder).await? {
+        InStore::Ours(id) => Some(Renewal::start(Arc::clone(store), session, id)),
+        InStore::NotNeeded => None,
+        InStore::Theirs(holder) => return Ok(SessionLeased::Elsewhere(holder)),
+    };
+    Ok(SessionLeased::Ours(SessionLease { renewal, _lock: lock }))
+}
+
+/// What a store says to whoever has the lock of this machine.
+pub(crate) enum InStore {
+    Ours(LeaseId),
+    Theirs(Holder),
+    NotNeeded,
+}
+
+/// Takes the lease of the store; it is not renewed by that.
+pub(crate) async fn take(
+    store: &dyn SessionStore,
+    lock: &mut Lease,
+    session: SessionId,
+    holder: &Holder,
+) -> Result<InStore, LeaseError> {
+    let id = LeaseId::random();
+    let new = NewLease {
+        id: id.clone(),
+        holder: holder.clone(),
+        lasts: LASTS,
+        instead_of: lock.store_lease().cloned(),
+    };
+    Ok(match store.take_lease(session, &new).await? {
+        Taken::Ours => {
+            lock.note_store_lease(id.clone())?;
+            InStore::Ours(id)
+        }
+        Taken::Theirs(holder) => InStore::Theirs(holder),
+        Taken::NotNeeded => InStore::NotNeeded,
+    })
+}
+
+/// A thread that renews a lease, and gives it back in the end.
+#[derive(Debug)]
+struct Renewal {
+    id: LeaseId,
+    /// Dropped when it is enough.
+    stop: Option<Sender<()>>,
+    /// Disconnected when the lease has been given back.
+    ended: Receiver<()>,
+}
+
+impl Renewal {
+    fn start(store: Arc<dyn SessionStore>, session: SessionId, id: LeaseId) -> Self {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let (running, ended) = mpsc::channel::<()>();
+        let renewed = id.clone();
+        thread::spawn(move || {
+            let _running = running;
+            while stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // One that is lost is found out when the turn is appended, and one that could not be renewed now is
+                // renewed next time, if it is still ours then.
+                if let Ok(false) = block_on(store.renew_lease(session, &renewed, LASTS)) {
+                    return;
+                }
+            }
+            // It ends by itself if this fails.
+            drop(block_on(store.release_lease(session, &renewed)));
+        });
+        Self { id, stop: Some(stop), ended }
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.stop = None;
+        // Whatever comes of it: it is not renewed any more.
+        self.ended.recv_timeout(PATIENCE).ok();
+    }
+}
