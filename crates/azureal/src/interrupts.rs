@@ -30,8 +30,10 @@ impl Interrupted {
 impl Interrupts {
     /// Begins to listen.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        // Whoever ignores a signal, as `nohup` does, wants us to as well.
-        let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+        // `nohup` has it ignored, and means us. Of the others that says nothing: a shell has its background ignore SIGINT,
+        // and whoever sends it to us then means us too.
+        let heard =
+            [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
         let mut signals = Signals::new(heard)
             .map_err(|error| Failure::new("signals", format!("signals cannot be heard: {error}")))?;
         let reaction: Arc<Mutex<Option<Reaction>>> = Arc::default();

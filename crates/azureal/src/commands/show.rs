@@ -5,6 +5,7 @@ use super::SessionArg;
 use crate::event_line::EventLine;
 use crate::failure::Failure;
 use crate::follow::{Follower, News};
+use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, warn};
 use crate::pages::{Damaged, Range, each_page};
 use crate::place::Place;
@@ -71,6 +72,8 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     .await?;
     if args.follow {
         printer.out.flush()?;
+        // Heard also where a shell has its background ignore it: nothing else ends this.
+        let _interrupts = Interrupts::listen()?;
         follow(Follower::new(&*place.store, record.id, seen), record.id, &mut printer).await?;
     }
     printer.damaged.report(record.id);
