@@ -6,7 +6,7 @@
 pub use azureal_core as core;
 
 mod memory;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod outcomes;
 #[cfg(feature = "redis")]
 mod own_thread;

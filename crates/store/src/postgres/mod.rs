@@ -8,7 +8,6 @@ mod address;
 mod connection;
 mod error;
 mod leases;
-mod outcomes;
 mod passfile;
 mod rows;
 mod schema;
@@ -33,6 +32,7 @@ use error::Fault;
 use text::escaped;
 use values::{PROMPTS, page_sql, texts_of, with_session, with_turn};
 
+use crate::outcomes::number_of;
 use crate::timestamp::now;
 
 /// The project of an address that names none.
@@ -394,7 +394,7 @@ impl SessionStore for PostgresStore {
                 .with(Type::INT8, rows::integer(at))
                 .with(Type::INT8, generation)
                 .with(Type::INT8, rows::signed(tally.counts.messages))
-                .with(Type::INT2, outcomes::number_of(tally.open))
+                .with(Type::INT2, i16::from(number_of(tally.open)))
                 .with(Type::TEXT, text(tally.counts.preview))
                 .with(Type::TEXT, text(tally.counts.agent))
                 .with(Type::TEXT, text(tally.counts.model));

@@ -4,9 +4,9 @@ use azureal_core::{LARGEST_EVENT, NewSession, Page, StoreError, Turn};
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
-use super::outcomes::Outcomes;
 use super::rows;
 use super::text::escaped;
+use crate::outcomes::{Outcomes, number_of};
 use crate::timestamp::now;
 
 /// The most that one turn may hold. PostgreSQL takes no message of a gigabyte.
@@ -66,7 +66,11 @@ pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreErr
 
 /// Adds what a turn is made of to a call, in the order in which the functions take it.
 pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
-    let outcomes = Outcomes::of(turn);
+    let Outcomes { cases, agent, model } = Outcomes::of(turn);
+    let text = |text: String| escaped(&text).into_owned();
+    let added: Vec<i64> = cases.iter().map(|case| rows::signed(case.added)).collect();
+    let opens: Vec<i16> = cases.iter().map(|case| i16::from(number_of(case.opens))).collect();
+    let previews: Vec<Option<String>> = cases.into_iter().map(|case| case.preview.map(text)).collect();
     let totals = turn.totals();
     let kinds: Vec<String> = turn.events.iter().map(|new| escaped(new.event().kind()).into_owned()).collect();
     // Sums of these stay numbers.
@@ -77,11 +81,11 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
     };
     call.with(Type::TEXT_ARRAY, kinds)
         .with(Type::TEXT_ARRAY, texts)
-        .with(Type::INT8_ARRAY, outcomes.added)
-        .with(Type::INT2_ARRAY, outcomes.opens)
-        .with(Type::TEXT_ARRAY, outcomes.previews)
-        .with(Type::TEXT, outcomes.agent)
-        .with(Type::TEXT, outcomes.model)
+        .with(Type::INT8_ARRAY, added)
+        .with(Type::INT2_ARRAY, opens)
+        .with(Type::TEXT_ARRAY, previews)
+        .with(Type::TEXT, agent.map(text))
+        .with(Type::TEXT, model.map(text))
         .with(Type::BOOL, totals.completed)
         .with(Type::INT8, rows::signed(totals.duration_ms))
         .with(Type::FLOAT8, cost)
