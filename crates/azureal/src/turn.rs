@@ -153,8 +153,12 @@ pub(crate) fn take_turn(
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
     live.end(&ingested, meter(place, ask, ingested.session)?)?;
-    if let Some(path) = &ingested.kept {
-        warn(&kept(path));
+    match &ingested.kept {
+        Some(_) if ask.keep == Keep::Nothing => {
+            warn("not all that was printed could be read; nothing of it is kept");
+        }
+        Some(path) => warn(&kept(path)),
+        None => {}
     }
     match failure_of(&ingested, ask, &live) {
         Some(failure) => Err(failure),

@@ -17,8 +17,7 @@ const OTHERS: u32 = 0o077;
 /// Opens a file of ours that is there.
 pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     check(path)?;
-    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    let file = options.custom_flags(flags).open(path)?;
+    let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
     check_file(&file.metadata()?)?;
     Ok(file)
 }
