@@ -142,7 +142,7 @@ fn report(
     summarised: &Summarised,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let Summarised { boundary, summary, agent, failed, chars_before, chars_after } = summarised;
+    let Summarised { boundary, summary, agent, failed, chars_before, chars_after, used } = summarised;
     if out.is_json() {
         let failed: Vec<Value> =
             failed.iter().map(|(agent, why)| json!({"agent": agent, "error": why})).collect();
@@ -156,6 +156,8 @@ fn report(
             "inside_turn": boundary.inside_turn,
             "chars_before": chars_before,
             "chars_after": chars_after,
+            "input_tokens": used.input,
+            "output_tokens": used.output,
         }));
     }
     if args.preview {
