@@ -127,35 +127,38 @@ impl Digest {
 
     /// Returns the digest, at most 4 000 characters.
     pub fn finish(&self) -> String {
+        // What an earlier summary says is said nowhere else, so there is room for it.
+        let room = |most: usize| if self.earlier.is_some() { most * 2 / 3 } else { most };
         let mut page = Page::default();
-        if let Some(earlier) = &self.earlier {
-            page.section("Before that", &[one_line(earlier)], 700);
-        }
-        let mut goals = quoted(&self.goals);
-        if let Some(first) = &self.first_goal {
-            goals.insert(0, format!("first: “{first}”"));
-        }
-        page.section("What the user asked", &goals, 700);
-        page.section("Constraints, in the user's words", &quoted(&self.constraints), 400);
-        page.section("Decisions", &self.decisions.all().cloned().collect::<Vec<_>>(), 400);
-        page.list("Files written or edited", &self.changed, 300);
-        page.list("Files read", &self.read, 200);
-        let commands: Vec<String> =
-            self.commands.all().map(|(command, outcome)| format!("`{command}`: {outcome}")).collect();
-        page.section("Commands, and how they ended", &commands, 400);
-        let errors: Vec<String> = self
-            .errors
-            .all()
-            .map(|(call, why)| if call.is_empty() { why.clone() } else { format!("{call}: {why}") })
-            .collect();
-        page.section("Errors still open", &errors, 300);
-        let mut stands = Vec::new();
-        stands.extend(self.last_end.as_ref().and_then(ending));
+        let first = self.first_goal.as_ref().map(|first| format!("first: “{first}”"));
+        page.section(
+            "What the user asked",
+            first.as_deref(),
+            &self.goals.lines(|goal| quoted(goal)),
+            room(700),
+        );
+        let constraints = self.constraints.lines(|constraint| quoted(constraint));
+        page.section("Constraints, in the user's words", None, &constraints, room(400));
+        page.section("Decisions", None, &self.decisions.lines(String::clone), room(400));
+        page.list("Files written or edited", &self.changed, room(300));
+        page.list("Files read", &self.read, room(200));
+        let commands = self.commands.lines(|(command, outcome)| format!("`{command}`: {outcome}"));
+        page.section("Commands, and how they ended", None, &commands, room(400));
+        let errors = self.errors.lines(|(call, why)| match call.as_str() {
+            "" => why.clone(),
+            call => format!("{call}: {why}"),
+        });
+        page.section("Errors still open", None, &errors, room(300));
+        let mut stands = Lines::default();
+        stands.shown.extend(self.last_end.as_ref().and_then(ending));
         if !self.last_answer.is_empty() {
-            stands.push(format!("last answer: {}", self.last_answer));
+            stands.shown.push(format!("last answer: {}", self.last_answer));
         }
-        page.section("Where the work stands", &stands, 450);
-        page.text
+        page.section("Where the work stands", None, &stands, room(450));
+        match &self.earlier {
+            Some(earlier) => page.below("Before that", earlier),
+            None => page.text,
+        }
     }
 
     fn asked(&mut self, prompt: &str) {
@@ -229,11 +232,13 @@ fn ending(complete: &Complete) -> Option<String> {
 #[derive(Debug)]
 struct Newest<T> {
     things: VecDeque<T>,
+    /// How many came before them.
+    forgotten: usize,
 }
 
 impl<T> Default for Newest<T> {
     fn default() -> Self {
-        Self { things: VecDeque::new() }
+        Self { things: VecDeque::new(), forgotten: 0 }
     }
 }
 
@@ -241,6 +246,7 @@ impl<T: PartialEq> Newest<T> {
     fn add(&mut self, thing: T) {
         if self.things.len() == REMEMBERED {
             self.things.pop_front();
+            self.forgotten += 1;
         }
         self.things.push_back(thing);
     }
@@ -261,6 +267,18 @@ impl<T: PartialEq> Newest<T> {
     fn is_empty(&self) -> bool {
         self.things.is_empty()
     }
+
+    /// Returns them as they are told.
+    fn lines(&self, line: impl Fn(&T) -> String) -> Lines {
+        Lines { shown: self.things.iter().map(line).collect(), before: self.forgotten }
+    }
+}
+
+/// The lines of a section, and how many came before them.
+#[derive(Debug, Default)]
+struct Lines {
+    shown: Vec<String>,
+    before: usize,
 }
 
 /// A text of sections, each within its own bound, so that none crowds out another.
@@ -270,28 +288,48 @@ struct Page {
 }
 
 impl Page {
-    /// Adds a section of the newest lines that fit, in their order; of the newest at least its beginning.
-    fn section(&mut self, heading: &str, lines: &[String], most: usize) {
-        let Some(newest) = lines.last() else { return };
+    /// Adds a section of a first line that always stays, and of the newest lines that fit, in their order; of the newest at
+    /// least its beginning.
+    fn section(&mut self, heading: &str, first: Option<&str>, lines: &Lines, most: usize) {
         let mut left = most;
-        let fits = |line: &&String| match left.checked_sub(line.chars().count() + "- \n".len()) {
+        let mut fits = |line: &str| match left.checked_sub(line.chars().count() + "- \n".len()) {
             Some(rest) => {
                 left = rest;
                 true
             }
             None => false,
         };
-        let fitting = lines.iter().rev().take_while(fits).count();
-        let shown = lines.get(lines.len() - fitting..).unwrap_or(lines);
-        let mut body: Vec<String> = shown.iter().map(|line| format!("- {line}")).collect();
-        if body.is_empty() {
-            body.push(format!("- {}", shortened(newest, most.saturating_sub(40))));
+        let mut body: Vec<String> = Vec::new();
+        if let Some(first) = first {
+            fits(first);
+            body.push(format!("- {first}"));
         }
-        let before = lines.len() - body.len();
+        let fitting = lines.shown.iter().rev().take_while(|line| fits(line)).count();
+        let (left_out, shown) = lines.shown.split_at(lines.shown.len() - fitting);
+        let cut = left_out.last().filter(|_| shown.is_empty());
+        let before = lines.before + left_out.len() - usize::from(cut.is_some());
         if before > 0 {
-            body.insert(0, format!("- … {before} before"));
+            body.push(format!("- … {before} before"));
         }
-        self.add(heading, &body.join("\n"));
+        body.extend(cut.map(|newest| format!("- {}", shortened(newest, (most / 2).saturating_sub(40)))));
+        body.extend(shown.iter().map(|line| format!("- {line}")));
+        if !body.is_empty() {
+            self.add(heading, &body.join("\n"));
+        }
+    }
+
+    /// Returns the page below another section, which gets all the room that is left.
+    fn below(self, heading: &str, body: &str) -> String {
+        const CUT: usize = "… [9999999 more characters]".len();
+        let taken = self.text.chars().count() + heading.chars().count() + ":\n\n\n".len() + CUT;
+        let body = shortened(body.trim(), MOST_CHARS.saturating_sub(taken)).into_owned();
+        let mut page = Self::default();
+        page.add(heading, &body);
+        if !self.text.is_empty() {
+            page.text.push_str("\n\n");
+            page.text.push_str(&self.text);
+        }
+        page.text
     }
 
     /// Adds a section of names on one line.
@@ -309,7 +347,7 @@ impl Page {
             line.push_str(name);
             shown += 1;
         }
-        let more = names.things.len() - shown;
+        let more = names.forgotten + names.things.len() - shown;
         if more > 0 {
             line.push_str(&format!(" and {more} more"));
         }
@@ -325,8 +363,8 @@ impl Page {
     }
 }
 
-fn quoted(texts: &Newest<String>) -> Vec<String> {
-    texts.all().map(|text| format!("“{text}”")).collect()
+fn quoted(text: &str) -> String {
+    format!("“{text}”")
 }
 
 /// Returns the beginning of a text on one line.
@@ -434,6 +472,25 @@ mod tests {
         ] {
             assert!(text.contains(heading), "{heading} is missing: {text}");
         }
+        assert!(text.contains("- first: “0 You must"), "{text}");
+        assert!(text.contains("“299 You must") && text.contains(" before\n"), "{text}");
+    }
+
+    #[test]
+    fn an_earlier_summary_gets_the_room_that_is_left() {
+        let earlier = format!("{} The last fact.", "A fact of some length. ".repeat(60));
+        let mut short = Digest::after(&earlier);
+        short.push(&Event::user("Go on"));
+        assert_eq!(
+            short.finish(),
+            format!("Before that:\n{}\n\nWhat the user asked:\n- first: “Go on”", earlier.trim())
+        );
+        let mut crowded = Digest::after(&earlier.repeat(4));
+        (0..300)
+            .for_each(|number| crowded.push(&Event::user(format!("{number} You must {}", "x".repeat(300)))));
+        let text = crowded.finish();
+        let kept = text.split("What the user").next().unwrap().chars().count();
+        assert!(kept > 1_500 && text.chars().count() <= MOST_CHARS, "{kept}: {text}");
     }
 
     #[test]
