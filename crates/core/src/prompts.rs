@@ -58,22 +58,23 @@ pub(crate) fn begins_turn(event: &Event) -> bool {
 }
 
 /// Says whether events that begin like this go on with a turn that began before them.
-///
-/// Decided by the first that only an agent can have caused; it never changes once it is there.
 pub(crate) fn goes_on<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> bool {
-    let decisive = events.into_iter().find(|event| {
-        let event = event.borrow();
-        let agent = match event {
-            Event::AssistantText(said) => said.subagent.is_none(),
-            Event::ToolCall(call) => call.subagent.is_none(),
-            Event::ToolResult(result) => result.subagent.is_none(),
-            Event::Plan(_) => true,
-            Event::Message(message) => message.role == Role::Assistant,
-            _ => false,
-        };
-        agent || begins_turn(event)
-    });
-    decisive.is_some_and(|event| !begins_turn(event.borrow()))
+    events.into_iter().find_map(|event| decides(event.borrow())).unwrap_or(false)
+}
+
+/// Says whether a turn goes on that this event was found behind, or a new one begins; nothing where it is no evidence.
+///
+/// It is decided by the first event that only an agent can have caused, and never changes once that is there.
+pub(crate) fn decides(event: &Event) -> Option<bool> {
+    let goes_on = match event {
+        Event::AssistantText(said) => said.subagent.is_none(),
+        Event::ToolCall(call) => call.subagent.is_none(),
+        Event::ToolResult(result) => result.subagent.is_none(),
+        Event::Plan(_) | Event::Error(_) => true,
+        Event::Message(message) => message.role == Role::Assistant,
+        _ => false,
+    };
+    if begins_turn(event) { Some(false) } else { goes_on.then_some(true) }
 }
 
 /// Reads the prompts up to an event. `goes_on` says whether the newest of them belongs to a turn that is not
@@ -87,10 +88,15 @@ pub(crate) async fn read_carried<S: SessionStore + ?Sized>(
     let mut carried = Carried::default();
     let mut wants_current = goes_on;
     let mut earlier = Earlier::default();
-    let mut until = until;
-    for _ in 0..LOOKED_AT / PAGE {
+    let (mut until, mut looked_at) = (until, 0);
+    // The prompt of the turn that goes on is looked for as far back as that turn began.
+    while wants_current || looked_at < LOOKED_AT {
         let page = store.read_prompts(id, until, PAGE).await?;
-        let Some(oldest) = page.last().map(|stored| stored.seq) else { break };
+        let Some(oldest) = page.last().map(|stored| stored.seq) else {
+            carried.earlier = earlier.text;
+            return Ok(carried);
+        };
+        looked_at += page.len();
         for stored in &page {
             let Ok(event) = stored.event() else { continue };
             let Some(text) = prompt_text(&event) else { continue };
@@ -103,6 +109,7 @@ pub(crate) async fn read_carried<S: SessionStore + ?Sized>(
         }
         until = Seq(oldest.0.saturating_sub(1));
     }
+    earlier.leave_out();
     carried.earlier = earlier.text;
     Ok(carried)
 }
@@ -134,7 +141,7 @@ struct Earlier {
     chars: usize,
 }
 
-const LEFT_OUT: &str = "\n\n[earlier prompts are left out]";
+const LEFT_OUT: &str = "[earlier prompts are left out]";
 
 impl Earlier {
     /// Adds an older one; says whether there was room for it.
@@ -142,14 +149,20 @@ impl Earlier {
         let separator = if self.text.is_empty() { "" } else { "\n\n" };
         let entry = format!("{separator}### Prompt, event {seq}\n{}", shortened(prompt, PROMPT_CHARS));
         let chars = entry.chars().count();
-        let room = self.chars + chars + LEFT_OUT.len() <= ALL_CHARS;
+        let room = self.chars + chars + LEFT_OUT.len() + "\n\n".len() <= ALL_CHARS;
         if room {
             self.text.push_str(&entry);
             self.chars += chars;
         } else {
-            self.text.push_str(LEFT_OUT);
+            self.leave_out();
         }
         room
+    }
+
+    /// Says that there are older ones.
+    fn leave_out(&mut self) {
+        self.text.push_str(if self.text.is_empty() { "" } else { "\n\n" });
+        self.text.push_str(LEFT_OUT);
     }
 }
 

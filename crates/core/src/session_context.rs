@@ -8,7 +8,7 @@ use futures_util::future;
 use crate::compact_context::summary_messages;
 use crate::context::system_text;
 use crate::fold::{Open, Place};
-use crate::prompts::{goes_on, read_carried};
+use crate::prompts::{decides, read_carried};
 use crate::{
     Beginning, Compaction, ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Laid, Message,
     NewSession, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent,
@@ -197,12 +197,34 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
     let first = store.read(id, Page::After(opening.after, PAGE)).await?;
     if compaction.is_some() {
-        // Only as far as it takes to know: all of them are read below.
-        let goes_on = goes_on(first.iter().filter_map(|stored| stored.event().ok()));
+        let goes_on = read_goes_on(store, id, &first).await?;
         context.carry(&read_carried(store, id, opening.after, goes_on).await?);
     }
     each_event_from(store, id, opening.after, first, |_, event| context.push(&event)).await?;
     Ok(context.finish())
+}
+
+/// Says whether the events after a summary go on with a turn, as far as it takes to know: all of them are read again.
+async fn read_goes_on<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    first: &[StoredEvent],
+) -> Result<bool, StoreError> {
+    let decided = |page: &[StoredEvent]| {
+        page.iter().filter_map(|stored| stored.event().ok()).find_map(|event| decides(&event))
+    };
+    if let Some(goes_on) = decided(first) {
+        return Ok(goes_on);
+    }
+    let mut last = first.last().map(|stored| stored.seq);
+    while let Some(after) = last {
+        let page = store.read(id, Page::After(after, PAGE)).await?;
+        if let Some(goes_on) = decided(&page) {
+            return Ok(goes_on);
+        }
+        last = page.last().map(|stored| stored.seq).filter(|reached| *reached > after);
+    }
+    Ok(false)
 }
 
 /// Reads how a session begins: whether it has a system message, and context in that.

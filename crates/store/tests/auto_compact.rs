@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use azureal_core::event::MessageEvent;
 use azureal_core::{
     AutoCompactStore, Block, CompactError, ContextStore, Event, Json, MemoryContextStore, Message,
     NewSession, Page, Role, Seq, SessionContext, SessionStore, StubTransport, Turn, read_context,
@@ -379,4 +380,48 @@ fn a_session_that_another_program_appends_to_is_compacted_where_it_was_read() {
     assert!(block_on(compacting).unwrap());
     let history = block_on(store.get_history()).unwrap();
     assert_eq!((history.len(), &history[4]), (5, &Message::user("from elsewhere")));
+}
+
+/// A summary over the first events of a log, and the context of the rest under it.
+fn context_after(events: Vec<Event>, covered: u64) -> String {
+    let store = MemoryStore::default();
+    block_on(async {
+        let id = store.create(NewSession::default()).await.unwrap();
+        store.append(id, Turn::verbatim(events)).await.unwrap();
+        store.add_compaction(id, Seq(covered), "the summary").await.unwrap();
+        read_context(&store, id).await.unwrap()
+    })
+}
+
+#[test]
+fn the_prompt_of_a_turn_that_goes_on_is_found_however_much_came_of_it() {
+    let round = |number: usize| {
+        let id = number.to_string();
+        [
+            Message::new(Role::Assistant, vec![Block::tool_use(&id, "Bash", Json::empty_object())]),
+            Message::new(Role::User, vec![Block::tool_result(&id, "x")]),
+        ]
+    };
+    let rounds = || (0..1_200).flat_map(round);
+    let rounds = || rounds().map(|Message { role, content }| Event::Message(MessageEvent { role, content }));
+    let mut events = vec![Event::user("The first thing")];
+    events.extend(rounds());
+    events.push(Event::user("Never touch main.rs"));
+    events.extend(rounds());
+    let covered = events.len() as u64;
+    events.push(Event::assistant("And on it goes"));
+    let context = context_after(events, covered);
+    assert!(context.contains("## User\nNever touch main.rs\n"), "{context}");
+    // What was not looked for is said to be left out.
+    assert!(context.contains("newest first\n\n[earlier prompts are left out]"), "{context}");
+}
+
+#[test]
+fn what_says_nothing_does_not_hide_that_a_turn_goes_on() {
+    let long = format!("Do it. {}", "And do it well. ".repeat(60));
+    let mut events = vec![Event::user(&long), Event::assistant("I begin")];
+    events.extend((0..900).map(|_| Event::Compacting));
+    events.push(Event::error("api_error", "too many requests"));
+    let context = context_after(events, 2);
+    assert!(context.contains(&format!("## User\n{long}")), "{context}");
 }
