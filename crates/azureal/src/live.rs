@@ -85,6 +85,14 @@ impl<'a> Live<'a> {
         self.meter = Some(meter);
     }
 
+    /// Measures anew, now that the agent begins with a prompt.
+    pub(crate) fn begin(&mut self, meter: Option<Meter>, prompt: &str) {
+        if let Some(meter) = meter {
+            self.measure(meter);
+            self.grow(&Event::user(prompt));
+        }
+    }
+
     /// Returns how many events of the agent were shown.
     pub(crate) fn events(&self) -> u64 {
         self.events
@@ -179,7 +187,7 @@ impl<'a> Live<'a> {
                 self.open.push_str(text);
                 self.write(&visible(text))
             }
-            AgentOutput::Notice(text) => {
+            AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                 self.tell(&visible(text));
                 Ok(())
             }
@@ -282,13 +290,18 @@ impl<'a> Live<'a> {
     }
 
     /// Shows how the turn ended, once it is stored.
-    pub(crate) fn end(&mut self, ingested: &Ingested, meter: Option<Meter>) -> Result<(), Failure> {
+    pub(crate) fn end(
+        &mut self,
+        ingested: &Ingested,
+        first: Option<Seq>,
+        meter: Option<Meter>,
+    ) -> Result<(), Failure> {
         self.end_run()?;
         self.meter = meter;
         let complete = Event::Complete(ingested.complete.clone());
         if self.out.is_json() {
             let at = ingested.appended.filter(|_| self.keep != Keep::Nothing);
-            let at = at.map(|appended| (appended.first, appended.last));
+            let at = at.map(|appended| (first.unwrap_or(appended.first), appended.last));
             return self.write_line(&complete, at);
         }
         self.spinner.hide();

@@ -91,6 +91,8 @@ pub(crate) fn take_turn(
     let mut not_gathered = None;
     // What is in the store, until it is known whether that was all.
     let mut stored = None;
+    // Where the turn begins: before a compaction, if there was one in the middle of it.
+    let mut first = None;
     if let Some(meter) = meter(place, ask, ask.session)? {
         live.measure(meter);
     }
@@ -118,17 +120,22 @@ pub(crate) fn take_turn(
                 Heard::NotGathered(why) => not_gathered = Some(why),
                 Heard::Summary(agent) => live.summary(&agent),
                 Heard::Began(watcher) if shown.is_ok() => {
+                    let meter = meter(place, ask, ask.session);
                     shown = match stored.take() {
                         // It goes on after a compaction.
                         Some(before) => show_rest(&*place.store, &before, &mut live)
-                            .and_then(|()| meter(place, ask, ask.session))
+                            .and(meter)
                             .and_then(|meter| live.go_on(meter)),
-                        None => Ok(()),
+                        // It may have been compacted before it began.
+                        None => meter.map(|meter| live.begin(meter, ask.prompt)),
                     }
                     .and_then(|()| watch(watcher, &mut live, ask, directory));
                 }
                 Heard::Began(_) => {}
-                Heard::Stored(ingested) => stored = Some(ingested),
+                Heard::Stored(ingested) => {
+                    first = first.or(ingested.appended.map(|appended| appended.first));
+                    stored = Some(ingested);
+                }
                 Heard::Told(text) => live.tell(&azureal_core::visible(&text)),
             }
         }
@@ -155,7 +162,7 @@ pub(crate) fn take_turn(
     // Before any complaint of the output: the turn is stored, whoever reads it.
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
-    live.end(&ingested, meter(place, ask, ingested.session)?)?;
+    live.end(&ingested, first, meter(place, ask, ingested.session)?)?;
     match &ingested.kept {
         Some(_) if ask.keep == Keep::Nothing => {
             warn("not all that was printed could be read; nothing of it is kept");

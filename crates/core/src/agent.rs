@@ -119,8 +119,10 @@ pub enum AgentOutput {
     Delta(String),
     /// Tokens so far, as the provider counts them.
     Usage(Usage),
-    /// Something worth showing and not worth storing, such as a retry.
+    /// Something worth showing and not worth storing.
     Notice(String),
+    /// The same, of a request to the model that failed and is sent again.
+    Retry(String),
 }
 
 /// How a run ended.

@@ -48,8 +48,12 @@ pub fn build_context<'a>(
     context.finish()
 }
 
-/// Returns how much an event adds to what an agent is told, in characters, once its record has begun.
+/// Returns how much an event adds to the record that an agent is told, in characters. The session's own system message is
+/// told whole at every turn, and is no part of what grows or can be summarised.
 pub fn told_chars(event: &Event) -> u64 {
+    if matches!(event, Event::SystemMessage(_)) {
+        return 0;
+    }
     let mut context = ContextBuilder { text: String::new(), record_begun: true };
     // What stands between two entries is told with the second.
     context.text.push('\n');

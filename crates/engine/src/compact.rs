@@ -2,8 +2,8 @@
 //!
 //! The summary is written by an agent in a process of its own, without tools, from the earlier summary and
 //! the events since. An agent that fails is not asked again: the next one is, and in the end the digest,
-//! which needs no model. So it always ends, with a bounded number of calls. Nothing of these runs is kept: no
-//! spool, no event.
+//! which needs no model. One whose program goes on to ask its model is stopped. So it always ends, with a bounded number of
+//! calls. Nothing of these runs is kept but what they used: no spool, no event.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,6 +15,7 @@ use azureal_core::event::Outcome;
 use azureal_core::{
     Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Keep, Page, SUMMARY_PROMPT,
     Seq, SessionId, SessionStore, StoreError, Threshold, Tokens, boundary, read_context, read_context_under,
+    told_chars,
 };
 use azureal_process::{Child, Marker, Patience, Spawn, Stream};
 use futures_executor::block_on;
@@ -29,11 +30,15 @@ const MOST_CHARS: usize = 4_000;
 /// What must be there to be saved, in characters, before anybody is asked for a summary.
 const LEAST_GAIN: usize = 1_000;
 /// How much an agent is told in characters; what is older is told as its digest. A model takes so much.
-const RECORD_CHARS: usize = 800_000;
+const RECORD_CHARS: u64 = 800_000;
 /// How much an agent may print before it is stopped.
 const MOST_OUTPUT: u64 = 16 << 20;
+/// How often an agent's program may turn to its model again, be it because of a tool or because a request failed.
+const MOST_AGAIN: u32 = 1;
+/// How many texts an agent may say. Not all that a program asks its model again for is told, but what it says then is.
+const MOST_TEXTS: usize = 3;
 /// How often a running agent is looked after.
-const PACE: Duration = Duration::from_millis(50);
+const PACE: Duration = Duration::from_millis(20);
 /// How many events are read at a time.
 const PAGE: usize = 400;
 
@@ -156,7 +161,8 @@ pub fn compact(
     let summarised = summarise(setup, notice)?;
     if let Some(Summarised { boundary, summary, used, .. }) = &summarised {
         block_on(setup.store.add_compaction(session, boundary.after_seq, summary))?;
-        block_on(setup.store.add_tokens(session, *used))?;
+        // The summary is laid, whether this is counted or not.
+        drop(block_on(setup.store.add_tokens(session, *used)));
     }
     Ok(summarised)
 }
@@ -216,7 +222,9 @@ impl Work {
         let Some(boundary) = boundary(&events, setup.threshold, setup.keep) else { return Ok(None) };
         let chars_before = block_on(read_context(setup.store, setup.session))?.chars().count();
         events.truncate(events.partition_point(|(seq, _)| *seq <= boundary.after_seq));
-        let covered = events.into_iter().map(|(_, event)| event).collect();
+        // The system message stays as it is. To whoever writes the summary it would be an instruction.
+        let is_told = |event: &Event| !matches!(event, Event::SystemMessage(_));
+        let covered = events.into_iter().map(|(_, event)| event).filter(is_told).collect();
         let mut work = Self {
             boundary,
             earlier: earlier.map(|earlier| earlier.summary),
@@ -267,18 +275,14 @@ impl Work {
     /// model takes, the oldest are told as their digest.
     fn record(&self) -> String {
         let mut room = RECORD_CHARS;
-        let mut one = ContextBuilder::default();
-        let fitting = self.covered.iter().rev().take_while(|event| {
-            one = ContextBuilder::default();
-            one.push(event);
-            match room.checked_sub(one.as_str().chars().count()) {
+        let fitting =
+            self.covered.iter().rev().take_while(|event| match room.checked_sub(told_chars(event)) {
                 Some(left) => {
                     room = left;
                     true
                 }
                 None => false,
-            }
-        });
+            });
         let (older, newer) = self.covered.split_at(self.covered.len() - fitting.count());
         let summary = if older.is_empty() {
             self.earlier.clone()
@@ -347,7 +351,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     let command = who.agent.command(request).map_err(|error| because(error.to_string()))?;
     let run = uuid::Uuid::new_v4().simple().to_string();
     let marker = Marker::new(RUN_MARKER, run.clone()).map_err(|error| because(error.to_string()))?;
-    let output = Output::open(setup.spools, who.agent, &run).map_err(because)?;
+    let mut output = Output::open(setup.spools, who.agent, &run).map_err(because)?;
     let stdout = output.file.try_clone().map_err(|error| because(error.to_string()))?;
     let mut spawn = Spawn::new(who.program, setup.directory, stdout, marker);
     spawn.args = command.args.into_iter().map(Into::into).collect();
@@ -356,9 +360,12 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     spawn.stderr = Stream::Keep(STDERR_BYTES);
     let started = Instant::now();
     let child = spawn.start().map_err(|error| because(error.to_string()))?;
-    let stopped = attend(setup, &child, &output.file, started);
-    // Also when it ended by itself: what it started ends with it.
-    child.stop(&Patience::default());
+    let mut answer = Answer::default();
+    let stopped = attend(setup, &child, &mut output, &mut answer, started);
+    // Also when it ended by itself: what it started ends with it. One that is stopped has nothing to clean up, and would go on
+    // asking its model while it is given time to.
+    let at_once = Patience { interrupt: Duration::ZERO, terminate: Duration::ZERO, ..Patience::default() };
+    child.stop(&at_once);
     let exit = match child.wait() {
         azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
         azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
@@ -366,7 +373,6 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     };
     stopped?;
 
-    let mut answer = Answer::default();
     let mut watcher = output.watcher;
     let fragment =
         watcher.read_to_end(|output| answer.take(output)).map_err(|error| because(error.to_string()))?;
@@ -381,18 +387,36 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     Ok(answer)
 }
 
-/// Waits for an agent, and says why it must be stopped if it must.
-fn attend(setup: &CompactSetup<'_>, child: &Child, output: &File, started: Instant) -> Result<(), Unusable> {
+/// Waits for an agent while it takes in what it says, and says why it must be stopped if it must.
+fn attend(
+    setup: &CompactSetup<'_>,
+    child: &Child,
+    output: &mut Output,
+    answer: &mut Answer,
+    started: Instant,
+) -> Result<(), Unusable> {
+    let because = |why: String| Err(Unusable::Because(why));
     while child.wait_timeout(PACE).is_none() {
         if (setup.is_cancelled)() {
             return Err(Unusable::Cancelled);
         }
         if started.elapsed() > setup.timeout {
-            let seconds = setup.timeout.as_secs_f64();
-            return Err(Unusable::Because(format!("it took longer than {seconds} seconds")));
+            return because(format!("it took longer than {} seconds", setup.timeout.as_secs_f64()));
         }
-        if output.metadata().is_ok_and(|output| output.len() > MOST_OUTPUT) {
-            return Err(Unusable::Because(format!("it printed more than {} MiB", MOST_OUTPUT >> 20)));
+        if output.file.metadata().is_ok_and(|output| output.len() > MOST_OUTPUT) {
+            return because(format!("it printed more than {} MiB", MOST_OUTPUT >> 20));
+        }
+        loop {
+            match output.watcher.next_outputs() {
+                Ok(Some(outputs)) => outputs.into_iter().for_each(|output| answer.take(output)),
+                Ok(None) => break,
+                Err(error) => return because(error.to_string()),
+            }
+        }
+        if answer.again > MOST_AGAIN || answer.said.len() > MOST_TEXTS {
+            return because(
+                answer.error.take().unwrap_or_else(|| "it asks its model again and again".to_owned()),
+            );
         }
     }
     Ok(())
@@ -406,6 +430,8 @@ struct Answer {
     error: Option<String>,
     is_done: bool,
     used: Tokens,
+    /// How often its program has turned to the model again.
+    again: u32,
 }
 
 impl Answer {
@@ -414,7 +440,15 @@ impl Answer {
             AgentOutput::Event(Event::AssistantText(said)) if said.subagent.is_none() => {
                 self.said.push(said.text);
             }
-            AgentOutput::Event(Event::ToolCall(_) | Event::ToolResult(_)) => self.said.clear(),
+            AgentOutput::Event(Event::ToolCall(_)) => {
+                self.said.clear();
+                self.again += 1;
+            }
+            AgentOutput::Event(Event::ToolResult(_)) => self.said.clear(),
+            AgentOutput::Retry(why) => {
+                self.error = Some(why);
+                self.again += 1;
+            }
             AgentOutput::Event(Event::Error(error)) => self.error = Some(error.message),
             AgentOutput::Event(Event::Complete(complete)) => {
                 self.is_done = complete.success && matches!(complete.outcome, None | Some(Outcome::Done));

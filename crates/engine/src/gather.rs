@@ -76,27 +76,35 @@ pub struct AutoCompaction<'a> {
     pub timeout: Duration,
 }
 
-/// Says in one line what came of a compaction.
-fn told(session: SessionId, chars: u64, done: &Result<Option<Summarised>, CompactionError>) -> String {
-    let summarised = match done {
-        Ok(Some(summarised)) => summarised,
-        Ok(None) => {
-            return format!("{session} is long ({chars} characters), and a summary would gain nothing");
-        }
-        Err(error) => {
-            return format!("{session} is long ({chars} characters), and was not compacted: {error}");
-        }
+/// How much of the reason why an agent wrote no summary is told.
+const REASON_CHARS: usize = 200;
+
+/// Says in one line what came of a compaction; `failed` are the agents that wrote none, with the reason.
+fn told(
+    session: SessionId,
+    chars: u64,
+    done: &Result<Option<Summarised>, CompactionError>,
+    failed: &[(String, String)],
+) -> String {
+    let mut line = match done {
+        Ok(Some(summarised)) => format!(
+            "compacted {session}: {} instead of {} characters, summary by {}",
+            summarised.chars_after,
+            summarised.chars_before,
+            summarised.agent.as_deref().unwrap_or("azureal's own digest"),
+        ),
+        Ok(None) => format!("{session} is long ({chars} characters), and a summary would gain nothing"),
+        Err(error) => format!("{session} is long ({chars} characters), and was not compacted: {error}"),
     };
-    let mut line = format!(
-        "compacted {session}: {} instead of {} characters, summary by {}",
-        summarised.chars_after,
-        summarised.chars_before,
-        summarised.agent.as_deref().unwrap_or("azureal's own digest"),
-    );
-    for (agent, why) in &summarised.failed {
-        line.push_str(&format!(" ({agent} wrote none: {why})"));
+    for (agent, why) in failed {
+        let first = why.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+        let mut short: String = first.chars().take(REASON_CHARS).collect();
+        if short.len() < first.len() {
+            short.push('…');
+        }
+        line.push_str(&format!(" ({agent} wrote none: {short})"));
     }
-    if summarised.frees_little() {
+    if matches!(done, Ok(Some(summarised)) if summarised.frees_little()) {
         line.push_str("; little was freed, and it is not tried again before the next prompt");
     }
     line
@@ -216,15 +224,15 @@ impl Gather<'_> {
             timeout: auto.timeout,
             is_cancelled: &is_cancelled,
         };
-        let done = compact(&setup, &mut |notice| {
-            if let CompactNotice::Asking(agent) = notice {
-                progress(Gathering::Summary(agent.to_owned()));
-            }
+        let mut failed = Vec::new();
+        let done = compact(&setup, &mut |notice| match notice {
+            CompactNotice::Asking(agent) => progress(Gathering::Summary(agent.to_owned())),
+            CompactNotice::Failed { agent, why } => failed.push((agent.to_owned(), why.to_owned())),
         });
         if is_cancelled() {
             return Err(GatherError::Stopped);
         }
-        progress(Gathering::Compacted(told(self.session, chars, &done)));
+        progress(Gathering::Compacted(told(self.session, chars, &done, &failed)));
         match done {
             Ok(Some(_)) => Ok(block_on(read_context(self.store, self.session))?),
             Ok(None) | Err(_) => Ok(history),

@@ -315,10 +315,10 @@ fn a_turn_is_compacted_once_however_long_it_becomes() {
 fn whatever_the_summariser_does_the_turn_still_runs() {
     let scripts: [(&str, Script); 6] = [
         ("nothing", |_| done()),
-        ("the same text", |_| "cat".to_owned()),
+        ("no words of its own", |_| "cat".to_owned()),
         ("more than there was", |_| says(&"more and more ".repeat(5_000)) + &done()),
         ("garbage", |_| "head -c 100000 /dev/urandom".to_owned()),
-        ("an error", |_| "echo no >&2; exit 3".to_owned()),
+        ("an error", |_| "for line in 1 2 3 4 5 6; do echo no $line >&2; done; exit 3".to_owned()),
         ("no end", |_| "sleep 1000".to_owned()),
     ];
     for (what, script) in scripts {
@@ -339,6 +339,7 @@ fn whatever_the_summariser_does_the_turn_still_runs() {
         );
         assert_eq!(ran.told.len(), 1, "{what}: {:?}", ran.told);
         let line = &ran.told[0];
+        assert_eq!(line.lines().count(), 1, "{what}: {line}");
         assert!(line.contains("azureal's own digest") && line.contains("ann wrote none"), "{what}: {line}");
         assert_eq!(world.compactions(), 1, "{what}");
     }
@@ -346,8 +347,7 @@ fn whatever_the_summariser_does_the_turn_still_runs() {
 
 #[test]
 fn what_cannot_be_made_smaller_is_told_as_it_is_and_nobody_is_asked() {
-    let system = SystemMessage { content: "rule ".repeat(4_000), ..SystemMessage::default() };
-    let world = World::new([Event::SystemMessage(system), Event::user("a"), Event::assistant("b")]);
+    let world = World::new([Event::user("word ".repeat(4_000)), Event::assistant("b")]);
     let agent = StandIn::new("ann", |asked| match asked {
         Asked::Prompt => floods() + &done(),
         _ => panic!("nobody is to be asked for that"),
@@ -356,6 +356,25 @@ fn what_cannot_be_made_smaller_is_told_as_it_is_and_nobody_is_asked() {
     assert_eq!((agent.asked(), ran.ingested.complete.outcome), (vec![Asked::Prompt], Some(Outcome::Done)));
     assert_eq!(ran.told.len(), 1);
     assert!(ran.told[0].ends_with("a summary would gain nothing"), "{:?}", ran.told);
+}
+
+#[test]
+fn a_long_system_message_is_no_reason_to_compact_and_no_part_of_what_is_summarised() {
+    let system = SystemMessage { content: "rule ".repeat(4_000), ..SystemMessage::default() };
+    let world = World::new([Event::SystemMessage(system)]);
+    let agent = StandIn::new("ann", |asked| match asked {
+        Asked::Summary => says(SUMMARY) + &done(),
+        _ => says(&"I looked at it from all sides. ".repeat(60)) + &done(),
+    });
+    let ran = world.run(&agent, &[], "a");
+    assert_eq!((ran.told, world.compactions()), (vec![], 0));
+    for number in 1..=9 {
+        world.run(&agent, &[], &format!("Prompt {number}"));
+    }
+    let requests = agent.requests.lock().unwrap();
+    let summaries: Vec<_> = requests.iter().filter(|(asked, _)| *asked == Asked::Summary).collect();
+    assert!(!summaries.is_empty());
+    assert!(summaries.iter().all(|(_, request)| !request.contains("rule rule")), "{summaries:?}");
 }
 
 #[test]

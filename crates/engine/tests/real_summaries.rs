@@ -186,8 +186,11 @@ fn an_agent_that_wants_to_use_tools_harms_nothing() {
         _ => Answer::new().text("I write.").tool("exec_command", json!({"cmd": "touch harmed"})),
     });
     let Some(world) = World::new(&server) else { return };
-    // A model that calls tools for ever is stopped by nobody else.
-    let summarised = world.compact_within(Duration::from_secs(10));
-    assert_eq!(summarised.agent, None, "{summarised:?}");
+    let summarised = world.compact();
+    assert_eq!((summarised.agent, summarised.failed.len()), (None, 2));
     assert!(!world.home.project().join("harmed").exists());
+    // One round with a tool is let pass. This model answers at once, so a program gets on while it is being stopped.
+    for api in [Api::Messages, Api::Responses] {
+        assert!(of_api(&server, api) <= 8, "{api:?}: {}", of_api(&server, api));
+    }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use azureal_core::{ContextStore, SessionContext};
+use azureal_core::{AutoCompactStore, ContextStore, SessionContext, StubTransport};
 use azureal_store::MemoryStore;
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -31,6 +31,11 @@ context_store_contract!(session_of_postgres, async { Some((session().await?, ())
 context_store_contract!(fork_in_postgres, async {
     let fork = session().await?.fork().await.unwrap();
     Some((fork, ()))
+});
+
+context_store_contract!(auto_over_postgres, async {
+    let transport = Arc::new(StubTransport::new([""; 0]));
+    Some((AutoCompactStore::new(session().await?, transport).max_tokens(10).keep_recent(4), ()))
 });
 
 /// Some four hundred sequences of about twenty-five operations are ten thousand.

@@ -306,7 +306,7 @@ fn a_summary_of_the_original_program_is_measured_like_ours() {
     };
     lay(2);
     assert_eq!(wait(store.get(id)).unwrap(), ours);
-    assert_eq!(wait(store.list(&ListQuery::default())).unwrap(), [ours.clone()]);
+    assert_eq!(wait(store.list(&ListQuery::default())).unwrap(), std::slice::from_ref(&ours));
     lay(4);
     assert_eq!(wait(store.get(id)).unwrap().told_since_compaction(), 0);
     // A fork of it is measured too, and so is what came before our columns.

@@ -168,7 +168,7 @@ impl Parser {
             "init" => self.init(system),
             "api_retry" => {
                 let status = system.error_status.map_or_else(String::new, |status| format!(" {status}"));
-                vec![AgentOutput::Notice(format!(
+                vec![AgentOutput::Retry(format!(
                     "claude tries again ({} of {}): {}{status}",
                     system.attempt, system.max_retries, system.error
                 ))]
@@ -490,7 +490,9 @@ mod tests {
         for output in outputs {
             match output {
                 AgentOutput::Event(event) => events.push(event),
-                AgentOutput::Delta(text) | AgentOutput::Notice(text) => shown.push(text),
+                AgentOutput::Delta(text) | AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
+                    shown.push(text);
+                }
                 AgentOutput::Usage(_) => {}
             }
         }

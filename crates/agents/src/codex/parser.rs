@@ -132,7 +132,7 @@ impl Parser {
     pub(super) fn warned(&mut self, message: String) -> Vec<AgentOutput> {
         if message.starts_with("Reconnecting") {
             self.repeats.broke();
-            return vec![AgentOutput::Notice(message)];
+            return vec![AgentOutput::Retry(message)];
         }
         self.closing.reason = Some(ErrorEvent { message: message.clone(), kind: "error".to_owned() });
         self.warning = Some(message);
@@ -265,6 +265,7 @@ mod tests {
             AgentOutput::Delta(_) => "delta".to_owned(),
             AgentOutput::Usage(_) => "usage".to_owned(),
             AgentOutput::Notice(_) => "notice".to_owned(),
+            AgentOutput::Retry(_) => "retry".to_owned(),
         };
         outputs.iter().map(kind).collect::<Vec<_>>().join(" ")
     }

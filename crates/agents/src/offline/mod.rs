@@ -109,7 +109,7 @@ pub fn line_of(output: &AgentOutput) -> String {
     match output {
         AgentOutput::Event(event) => event.to_json(),
         AgentOutput::Delta(text) => json!({ "delta": text }).to_string(),
-        AgentOutput::Notice(text) => json!({ "notice": text }).to_string(),
+        AgentOutput::Notice(text) | AgentOutput::Retry(text) => json!({ "notice": text }).to_string(),
         AgentOutput::Usage(usage) => json!({ "usage": usage }).to_string(),
     }
 }

@@ -15,6 +15,7 @@ fn line(output: &AgentOutput) -> String {
         AgentOutput::Delta(text) => format!("  delta {}", quoted(text)),
         AgentOutput::Usage(usage) => format!("  usage {}", tokens(usage)),
         AgentOutput::Notice(text) => format!("  notice {}", quoted(text)),
+        AgentOutput::Retry(text) => format!("  retry {}", quoted(text)),
     }
 }
 

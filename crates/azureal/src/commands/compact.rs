@@ -1,16 +1,13 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use azureal_core::{Keep, SessionRecord, visible, visible_line};
 use azureal_engine::{
     CompactNotice, CompactSetup, CompactionError, Spools, Summarised, Summariser, compact, summarise,
 };
 use futures_executor::block_on;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::SessionArg;
 use crate::failure::Failure;
+use crate::interrupts::Interrupts;
 use crate::meter::threshold;
 use crate::one_turn::lease;
 use crate::output::{Output, counted, tell};
@@ -86,7 +83,9 @@ fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Su
     } else {
         None
     };
-    let cancelled = listen()?;
+    // An agent has a process group of its own, so it would outlive us.
+    let interrupts = Interrupts::listen()?;
+    let cancelled = interrupts.on_interrupt(|| {});
     let setup = CompactSetup {
         store: &*place.store,
         spools: &spools,
@@ -97,7 +96,7 @@ fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Su
         threshold: threshold(&place.project),
         keep: args.keep.map_or(Keep::Usual, Keep::Prompts),
         timeout: PATIENCE,
-        is_cancelled: &|| cancelled.load(Ordering::SeqCst),
+        is_cancelled: &|| cancelled.has_happened(),
     };
     let spinner = Spinner::start("reading the session");
     let mut notice = |notice: CompactNotice<'_>| match notice {
@@ -111,16 +110,6 @@ fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Su
     let written = if args.preview { summarise(&setup, &mut notice) } else { compact(&setup, &mut notice) };
     drop(spinner);
     Ok(written?)
-}
-
-/// Begins to listen for Ctrl-C: an agent has a process group of its own, so it would outlive us.
-fn listen() -> Result<Arc<AtomicBool>, Failure> {
-    let cancelled = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&cancelled))
-            .map_err(|error| Failure::new("signals", format!("signals cannot be heard: {error}")))?;
-    }
-    Ok(cancelled)
 }
 
 impl From<CompactionError> for Failure {
@@ -197,6 +186,15 @@ async fn undo(place: &Place, record: &SessionRecord, out: &mut Output) -> Result
     };
     place.store.remove_compaction(record.id, newest.after_seq).await?;
     let left = compactions.len() as u64;
+    let (since, threshold) =
+        (place.store.get(record.id).await?.told_since_compaction(), threshold(&place.project));
+    if since > threshold.chars() {
+        tell(&format!(
+            "{} is over the threshold again ({since} of {} characters): the next prompt compacts it",
+            record.id,
+            threshold.chars()
+        ));
+    }
     if out.is_json() {
         let session = record.id.to_string();
         return out.json(&json!({"session": session, "after_seq": newest.after_seq.0, "left": left}));

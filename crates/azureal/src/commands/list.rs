@@ -3,7 +3,7 @@ use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::failure::Failure;
-use crate::meter::{self, Meter};
+use crate::meter::{self, ESTIMATE, Meter};
 use crate::output::{Output, Paint, tell, to_json};
 use crate::place::Place;
 use crate::resolve::has_name;
@@ -18,8 +18,10 @@ const LONGEST_NAME: usize = 24;
 /// List sessions, the one that was active last first
 ///
 /// Those of the current worktree, or of all worktrees with `--all`. ✓ and ✗ say how the last turn ended, ● that one is
-/// running. CONTEXT is what there is to tell the next agent since the last compaction: how many characters, and how many percent
-/// of what a session is compacted at. A terminal shows 50 sessions, unless `-n` says otherwise; a program gets all of them.
+/// running. A terminal shows 50 sessions, unless `-n` says otherwise; a program gets all of them.
+///
+/// CONTEXT is how full a session is: the characters since its last compaction; the tokens, with a ~ where they are an
+/// estimate; and the characters in percent of what it is compacted at.
 #[derive(Debug, Default, clap::Args)]
 #[command(
     visible_alias = "ls",
@@ -154,7 +156,10 @@ impl Table {
             }),
             column("CONTEXT", Align::Right, &|record| match Meter::of(record, threshold) {
                 Meter { chars: 0, .. } => String::new(),
-                Meter { chars, percent, .. } => format!("{} {percent} %", count(chars)),
+                Meter { chars, tokens, tokens_by, percent, .. } => {
+                    let about = if tokens_by == ESTIMATE { "~" } else { "" };
+                    format!("{} {about}{} {percent} %", count(chars), count(tokens))
+                }
             }),
             column("COST", Align::Right, &|record| cost(record.cost_usd)),
             column("PREVIEW", Align::Left, &|record| one_line(record.counts.preview_text())),
@@ -304,14 +309,14 @@ mod tests {
         let table =
             |width| Table::of(&records, &[], Threshold::default(), false, now(), width).render(Paint::PLAIN);
         insta::assert_snapshot!(table(None), @r"
-                NAME            AGENT   AGE  MSGS  TOKENS   CONTEXT   COST  PREVIEW
-        S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  50k 12 %  $0.13  修复登录页面的错误 and then some more of it
-        S3   ✗                           3h     0                           hello
+                NAME            AGENT   AGE  MSGS  TOKENS        CONTEXT   COST  PREVIEW
+        S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  50k ~12k 12 %  $0.13  修复登录页面的错误 and then some more of it
+        S3   ✗                           3h     0                                hello
         ");
-        insta::assert_snapshot!(table(Some(75)), @r"
-                NAME            AGENT   AGE  MSGS  TOKENS   CONTEXT   COST  PREVIEW
-        S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  50k 12 %  $0.13  修复登…
-        S3   ✗                           3h     0                           hello
+        insta::assert_snapshot!(table(Some(80)), @r"
+                NAME            AGENT   AGE  MSGS  TOKENS        CONTEXT   COST  PREVIEW
+        S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  50k ~12k 12 %  $0.13  修复登…
+        S3   ✗                           3h     0                                hello
         ");
         for width in 0..100 {
             for line in table(Some(width)).lines() {

@@ -234,3 +234,23 @@ fn a_list_shows_how_full_sessions_are() {
     world.run(&["compact", "S1", "--undo"]);
     assert_eq!(meter(&world), before);
 }
+
+#[test]
+fn the_meter_goes_down_when_a_session_is_compacted_before_a_turn() {
+    let world = world();
+    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 8000\n");
+    let mut go_on = world.command(&["run", "-s", "work", "-a", "offline", "--json", "Go on"]);
+    let ran = world.ran(go_on.env("XDG_CONFIG_HOME", world.path("config")).output().unwrap());
+    assert_eq!(ran.code, 0, "{ran}");
+    let lines = ran.json_lines();
+    let percent: Vec<u64> = lines.iter().filter_map(|line| line["context"]["percent"].as_u64()).collect();
+    assert!(percent[0] > 100, "{percent:?}");
+    assert!(percent[1..].iter().all(|percent| *percent < 90), "{percent:?}");
+    let listed = world.run(&["list", "--json"]).json()[0]["context"]["chars"].clone();
+    assert_eq!(listed, lines.last().unwrap()["context"]["chars"]);
+
+    // Whoever takes the summary off is told what comes next.
+    let mut undo = world.command(&["compact", "work", "--undo"]);
+    let undone = world.ran(undo.env("XDG_CONFIG_HOME", world.path("config")).output().unwrap());
+    assert!(undone.stderr.contains("S1 is over the threshold again") && undone.code == 0, "{undone}");
+}
