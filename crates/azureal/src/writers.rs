@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use azureal_agents::registry;
-use azureal_core::agent::{Agent, Program};
+use azureal_core::agent::{Agent, OwnSettings, Program};
 use azureal_engine::Summariser;
 
 use crate::agent_choice::{Wanted, choose, program_of};
@@ -18,11 +18,21 @@ pub(crate) struct Writer {
     pub(crate) agent: &'static dyn Agent,
     program: PathBuf,
     pub(crate) model: Option<String>,
+    settings: Option<String>,
 }
 
 impl Writer {
     pub(crate) fn summariser(&self) -> Summariser<'_> {
-        Summariser { agent: self.agent, program: &self.program, model: self.model.as_deref() }
+        Summariser {
+            agent: self.agent,
+            program: &self.program,
+            model: self.model.as_deref(),
+            settings: self.settings.as_deref(),
+        }
+    }
+
+    fn new(agent: &'static dyn Agent, program: PathBuf, model: Option<String>) -> Self {
+        Self { agent, program, model, settings: agent.own_settings().and_then(read_settings) }
     }
 }
 
@@ -33,7 +43,7 @@ pub(crate) fn writers(named: Option<&str>, last: Option<&str>) -> Result<Vec<Wri
     if let Some(named) = named {
         let choice = choose(&Wanted { agent: Some(named), ..Wanted::default() })?;
         let has_model = choice.agent.program() != Program::Ourselves;
-        let writer = Writer { agent: choice.agent, program: choice.program, model: choice.model };
+        let writer = Writer::new(choice.agent, choice.program, choice.model);
         return Ok(has_model.then_some(writer).into_iter().collect());
     }
     let stays_here = |agent: &dyn Agent| agent.program() == Program::Ourselves;
@@ -46,7 +56,14 @@ pub(crate) fn writers(named: Option<&str>, last: Option<&str>) -> Result<Vec<Wri
     agents.sort_by_key(|agent| Some(agent.name()) != last);
     let installed = agents.into_iter().filter_map(|agent| {
         let program = program_of(agent)?.ok()?;
-        Some(Writer { agent, program, model: None })
+        Some(Writer::new(agent, program, None))
     });
     Ok(installed.collect())
+}
+
+/// Reads the settings of an agent's program; nothing if there are none that can be read.
+fn read_settings(own: OwnSettings) -> Option<String> {
+    let named = std::env::var_os(own.variable).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let folder = named.or_else(|| Some(std::env::home_dir()?.join(own.home)))?;
+    std::fs::read_to_string(folder.join(own.file)).ok()
 }

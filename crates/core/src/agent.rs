@@ -30,6 +30,22 @@ pub trait Agent: Send + Sync {
     fn own_record(&self) -> Option<OwnRecord> {
         None
     }
+
+    /// Says which file of the program's own settings [`command`](Self::command) wants to know; nothing if it needs none.
+    fn own_settings(&self) -> Option<OwnSettings> {
+        None
+    }
+}
+
+/// A file with the settings of an agent's program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnSettings {
+    /// The variable that says where the program keeps its files.
+    pub variable: &'static str,
+    /// Where it keeps them without that variable, below the home directory.
+    pub home: &'static str,
+    /// The file in there.
+    pub file: &'static str,
 }
 
 /// The record that an agent's program keeps of its runs, one file each: read when what it printed is lost.
@@ -72,6 +88,8 @@ pub struct TurnRequest {
     pub permission: Option<Permission>,
     /// Whether the directory that it runs in belongs to a git repository.
     pub in_git: bool,
+    /// What the program's own settings say, where that was looked up: [`Agent::own_settings`].
+    pub settings: Option<String>,
 }
 
 /// What an agent may do, in one vocabulary for all of them.

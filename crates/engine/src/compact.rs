@@ -76,6 +76,8 @@ pub struct Summariser<'a> {
     pub program: &'a Path,
     /// The model, if not the agent's own choice.
     pub model: Option<&'a str>,
+    /// What its program's own settings say, where it wants to know them.
+    pub settings: Option<&'a str>,
 }
 
 /// What is going on.
@@ -311,6 +313,7 @@ impl Work {
             model: summariser.model.map(str::to_owned),
             permission: Some(Permission::Answer),
             in_git: setup.in_git,
+            settings: summariser.settings.map(str::to_owned),
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;

@@ -355,6 +355,7 @@ impl<'a> Driver<'a> {
             model: setup.model.map(str::to_owned),
             permission: setup.permission,
             in_git: setup.in_git,
+            settings: None,
         };
         let command = setup.agent.command(&request).map_err(|error| format!("{error}; {}", error.hint()))?;
         let text = |error: SpoolError| error.to_string();

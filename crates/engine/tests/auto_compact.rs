@@ -168,8 +168,9 @@ impl World {
     ) -> Ran {
         let program = Path::new("/bin/sh");
         let writers = std::iter::once(agent).chain(others.iter().copied());
-        let summarisers: Vec<Summariser<'_>> =
-            writers.map(|writer| Summariser { agent: writer, program, model: None }).collect();
+        let summarisers: Vec<Summariser<'_>> = writers
+            .map(|writer| Summariser { agent: writer, program, model: None, settings: None })
+            .collect();
         let compaction = AutoCompaction {
             threshold: Threshold::Chars(10_000),
             summarisers: &summarisers,

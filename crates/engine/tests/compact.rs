@@ -165,7 +165,7 @@ impl World {
 fn asked<'a>(agents: &[&'a StandIn]) -> Vec<Summariser<'a>> {
     agents
         .iter()
-        .map(|agent| Summariser { agent: *agent, program: Path::new("/bin/sh"), model: None })
+        .map(|agent| Summariser { agent: *agent, program: Path::new("/bin/sh"), model: None, settings: None })
         .collect()
 }
 

@@ -86,8 +86,8 @@ impl World {
             ["claude", "codex"].map(|name| Homed { agent: registry::find(name).unwrap(), home: &self.home });
         let programs = [self.agents.claude(), self.agents.codex()];
         let summarisers = [
-            Summariser { agent: &claude, program: &programs[0], model: None },
-            Summariser { agent: &codex, program: &programs[1], model: None },
+            Summariser { agent: &claude, program: &programs[0], model: None, settings: None },
+            Summariser { agent: &codex, program: &programs[1], model: None, settings: None },
         ];
         let setup = CompactSetup {
             store: &self.store,

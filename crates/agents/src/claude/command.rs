@@ -95,6 +95,7 @@ mod tests {
                 model: model.map(str::to_owned),
                 permission,
                 in_git: false,
+                ..TurnRequest::default()
             };
             let command = build(&turn).unwrap();
             assert_eq!(command.args.join(" "), format!("{PLAIN}{more}"));

@@ -11,7 +11,7 @@ mod shell;
 mod wire;
 
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentParser, OwnRecord, Permission, Program, TurnRequest,
+    Agent, AgentCommand, AgentError, AgentParser, OwnRecord, OwnSettings, Permission, Program, TurnRequest,
 };
 
 /// Codex.
@@ -42,15 +42,19 @@ impl Agent for Codex {
         let mut command = command::build(turn)?;
         if turn.permission == Some(Permission::Answer) {
             // An answer that does not come is asked of somebody else, and not thirty times more of the same model.
-            let asked_twice = provider::configuration().map(|text| provider::ask_twice(&text));
+            let asked_twice = turn.settings.as_deref().map(provider::ask_twice).unwrap_or_default();
             let before_input = command.args.len().saturating_sub(1);
-            command.args.splice(before_input..before_input, asked_twice.unwrap_or_default());
+            command.args.splice(before_input..before_input, asked_twice);
         }
         Ok(command)
     }
 
     fn parser(&self) -> Box<dyn AgentParser> {
         Box::new(parser::Parser::default())
+    }
+
+    fn own_settings(&self) -> Option<OwnSettings> {
+        Some(OwnSettings { variable: "CODEX_HOME", home: ".codex", file: "config.toml" })
     }
 
     fn own_record(&self) -> Option<OwnRecord> {

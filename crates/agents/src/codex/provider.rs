@@ -3,20 +3,10 @@
 //! That is a setting of the provider of its models, so the provider's name must be known, which stands in Codex's own
 //! configuration. Of a provider that is built in it cannot be set.
 
-use std::path::PathBuf;
-use std::{env, fs};
-
 use toml::de::{DeTable, DeValue};
 
 /// A request that fails is sent once more, and a stream that breaks is not taken up again.
 const SETTINGS: [&str; 2] = ["request_max_retries=1", "stream_max_retries=0"];
-
-/// Returns the configuration that Codex would read; nothing if there is none that can be read.
-pub(super) fn configuration() -> Option<String> {
-    let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = variable("CODEX_HOME").or_else(|| Some(variable("HOME")?.join(".codex")))?;
-    fs::read_to_string(home.join("config.toml")).ok()
-}
 
 /// Returns arguments by which the configured provider is asked twice at most.
 pub(super) fn ask_twice(configuration: &str) -> Vec<String> {
