@@ -48,7 +48,7 @@ const COUNTED_AT_ONCE: usize = 1000;
 /// How a store uses its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostgresOptions {
-    /// How many connections it has at most.
+    /// How many connections it has at most. Whoever watches a session has another one for that.
     pub connections: usize,
     /// How long it tries to get on when the server is gone, before that is an error.
     pub patience: Duration,
