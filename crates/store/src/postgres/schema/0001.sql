@@ -240,7 +240,7 @@ END $$;
 -- of without and with a preview.
 --
 -- The texts are taken for what jsonb can hold until the client has to ask again: to be ready for others, one by one,
--- costs a tenth of an append. So does calling functions and statements for what can be said here.
+-- costs some 20 microseconds of 260. To call functions for what can be said here costs about as much.
 CREATE FUNCTION @schema@.append_turn(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint, in_lease text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
