@@ -124,6 +124,7 @@ def jobs():
         add("pg", "limit_pg_sync_on", LIM, "--sync", "on")
         add("pg", "azureal_pg", AZ)
         add("pg", "limit_pg_sync_off", LIM, "--sync", "off")
+        add("pgw", "azureal_pg", AZ, "--secs", str(A.secs))
     if "BENCH_REDIS" in E:
         add("redis", "limit_redis", LIM)
         add("redis", "azureal_redis", AZ)

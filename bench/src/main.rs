@@ -19,6 +19,7 @@ usage: azureal-bench w1    [--turns N] [--journal delete|wal]
        azureal-bench w1cli [--turns N] [--journal delete|wal]
        azureal-bench w2 | w3 | w4 | w6 | w6c
        azureal-bench pg    [--turns N]   (on the server that BENCH_PG names)
+       azureal-bench pgw   [--secs S]    (on the same server)
        azureal-bench redis [--turns N]   (on the server that BENCH_REDIS names)
        azureal-bench w8    [--secs S] [--same 0|1] [--journal delete|wal]";
 
@@ -105,6 +106,7 @@ fn run(workload: &str, options: &Options) -> Result<Value> {
         "w6c" => workloads::compacted::run(),
         "w8" => workloads::contend::run(options),
         "pg" => workloads::postgres::run(options),
+        "pgw" => workloads::watched::run(options),
         "redis" => workloads::redis::run(options),
         unknown => bail!("there is no workload `{unknown}` here"),
     }

@@ -10,6 +10,7 @@ pub(crate) mod load;
 pub(crate) mod postgres;
 pub(crate) mod redis;
 mod server;
+pub(crate) mod watched;
 
 use anyhow::{Result, ensure};
 use azureal_core::{Page, Seq, SessionId, SessionStore};

@@ -9,9 +9,13 @@ use super::server;
 use crate::Options;
 
 pub(crate) fn run(options: &Options) -> Result<Value> {
+    server::measure(&open(PostgresOptions::default())?, options)
+}
+
+/// Opens a store on that server.
+pub(super) fn open(how: PostgresOptions) -> Result<PostgresStore> {
     let url = std::env::var("BENCH_PG").context("BENCH_PG is not set")?;
     let mut address: PostgresAddress = url.parse()?;
     address.set_project("bench")?;
-    let store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
-    server::measure(&store, options)
+    Ok(block_on(PostgresStore::open(&address, how))?)
 }
