@@ -5,7 +5,7 @@
 //! suites run once, as tests, where a change is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt;
 use std::fs;
 use std::process::Stdio;
 
@@ -21,12 +21,14 @@ pub(crate) const CONTRACTS: [&str; 2] =
     ["crates/testkit/src/session_store/mod.rs", "crates/testkit/src/context_store.rs"];
 /// The stores, each with the tests that put it through the contracts.
 const STORES: [(&str, &str); 4] =
-    [("memory", "memory"), ("SQLite", "sqlite"), ("PostgreSQL", "postgres"), ("Redis", "redis")];
+    [(REFERENCE, "memory"), ("SQLite", "sqlite"), ("PostgreSQL", "postgres"), ("Redis", "redis")];
 /// The test that has all stores in it.
 const ALL_STORES: &str = "all_stores";
-/// Beside the contracts: random operations. The memory store is what the others are compared with.
-const RANDOM: [&str; 2] =
-    ["it_agrees_with_the_memory_store", "ten_thousand_operations_leave_one_state_everywhere"];
+/// Beside the contracts: random operations.
+const RANDOM: [&str; 2] = [AGREES, "ten_thousand_operations_leave_one_state_everywhere"];
+/// Not asked of the store that the others are compared with.
+const AGREES: &str = "it_agrees_with_the_memory_store";
+const REFERENCE: &str = "memory";
 const MAKE_IT: &str = "`cargo xtask conformance` makes it anew";
 
 /// Runs the suites on every store, prints the table, and keeps it as a page if it is all green.
@@ -147,27 +149,55 @@ impl Answers {
         answers
     }
 
-    fn cell(&self, case: &str) -> &'static str {
+    /// Names the suites that asked a store.
+    fn asked_by(&self, store: &str, cases: &[String]) -> String {
+        let answers = cases.iter().filter_map(|case| self.cases.get(case));
+        let suites: BTreeSet<_> = answers.flat_map(|answer| &answer.suites).collect();
+        let suites: Vec<_> = suites.iter().map(|suite| format!("`{suite}`")).collect();
+        format!("{} ({store})", suites.join(", "))
+    }
+
+    fn verdict(&self, case: &str) -> Verdict {
         match self.cases.get(case) {
-            Some(answer) if answer.kept => "✓",
-            Some(_) => "✗",
-            None => "–",
+            Some(answer) if answer.kept => Verdict::Kept,
+            Some(_) => Verdict::Broken,
+            None => Verdict::NotAsked,
         }
+    }
+}
+
+/// Whether a store keeps a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Kept,
+    Broken,
+    NotAsked,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "✓",
+            Self::Broken => "✗",
+            Self::NotAsked => "–",
+        })
     }
 }
 
 /// Returns what is not kept, or not even asked where every store has to be.
 fn broken(contracts: &[Contract], stores: &[(&str, Answers)]) -> Vec<String> {
     let cases = contracts.iter().flat_map(|contract| &contract.cases).map(String::as_str).chain(RANDOM);
-    cases
-        .flat_map(|case| stores.iter().map(move |(store, answers)| (case, *store, answers.cell(case))))
-        .filter(|(case, store, cell)| match *cell {
-            "✓" => false,
-            "–" => !(*case == RANDOM[0] && *store == STORES[0].0),
-            _ => true,
-        })
-        .map(|(case, store, cell)| format!("{cell} {store}: {}", sentence(case)))
-        .collect()
+    let mut broken = Vec::new();
+    for case in cases {
+        for (store, answers) in stores {
+            let verdict = answers.verdict(case);
+            let is_reference = case == AGREES && *store == REFERENCE;
+            if verdict == Verdict::Broken || (verdict == Verdict::NotAsked && !is_reference) {
+                broken.push(format!("{verdict} {store}: {}", sentence(case)));
+            }
+        }
+    }
+    broken
 }
 
 const HEADING: &str = "promise";
@@ -180,33 +210,26 @@ fn page(contracts: &[Contract], stores: &[(&str, Answers)]) -> String {
          ✓ kept, ✗ broken, – not asked.\n",
     );
     for Contract { seam, cases } in contracts {
-        let _ = write!(page, "\n## `{seam}`: {} promises\n\nAsked by", cases.len());
-        for (index, (store, answers)) in stores.iter().enumerate() {
-            let suites: BTreeSet<_> = cases
-                .iter()
-                .filter_map(|case| answers.cases.get(case))
-                .flat_map(|answer| &answer.suites)
-                .collect();
-            let suites: Vec<_> = suites.iter().map(|suite| format!("`{suite}`")).collect();
-            let _ = write!(page, "{} {} ({store})", if index == 0 { "" } else { ";" }, suites.join(", "));
-        }
-        page.push_str(".\n\n");
-        table(&mut page, cases.iter().map(String::as_str), stores);
+        let asked: Vec<_> = stores.iter().map(|(store, answers)| answers.asked_by(store, cases)).collect();
+        let count = cases.len();
+        page += &format!("\n## `{seam}`: {count} promises\n\nAsked by {}.\n\n", asked.join("; "));
+        page += &table(cases.iter().map(String::as_str), stores);
     }
-    page.push_str(
-        "\n## Random operations\n\nThe memory store is what the others are compared with in the first row; in the second all four are told the same.\n\n",
-    );
-    table(&mut page, RANDOM.into_iter(), stores);
+    page += "\n## Random operations\n\nIn the first row the memory store is what the others are compared with; in the second all \
+             four are told the same.\n\n";
+    page += &table(RANDOM.into_iter(), stores);
     page
 }
 
-fn table<'a>(page: &mut String, cases: impl Iterator<Item = &'a str>, stores: &[(&str, Answers)]) {
-    let names: Vec<_> = stores.iter().map(|(store, _)| *store).collect();
-    let _ = writeln!(page, "| {HEADING} | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+fn table<'a>(cases: impl Iterator<Item = &'a str>, stores: &[(&str, Answers)]) -> String {
+    let row = |first: &str, cells: Vec<String>| format!("| {first} | {} |\n", cells.join(" | "));
+    let mut table = row(HEADING, stores.iter().map(|(store, _)| (*store).to_owned()).collect());
+    table += &format!("|---|{}\n", "---|".repeat(stores.len()));
     for case in cases {
-        let cells: Vec<_> = stores.iter().map(|(_, answers)| answers.cell(case)).collect();
-        let _ = writeln!(page, "| {} | {} |", sentence(case), cells.join(" | "));
+        let verdicts = stores.iter().map(|(_, answers)| answers.verdict(case).to_string());
+        table += &row(&sentence(case), verdicts.collect());
     }
+    table
 }
 
 /// Names of tests are sentences.
@@ -255,8 +278,8 @@ fn other(a: u8,
              test result: FAILED. 3 passed; 1 failed\n",
         );
         assert_eq!(
-            ["it_is_empty", "it_is_kept", "it_is_large"].map(|case| answers.cell(case)),
-            ["✗", "✓", "–"]
+            ["it_is_empty", "it_is_kept", "it_is_large"].map(|case| answers.verdict(case)),
+            [Verdict::Broken, Verdict::Kept, Verdict::NotAsked]
         );
         let contracts = [Contract::parse(SOURCE).unwrap()];
         assert_eq!(
