@@ -28,82 +28,73 @@ pub(crate) fn answers_as_a_file_does(world: &World, store: &str) {
     let old = run_on(world, "in/old.azs", &["run", "-a", "offline", "--name", "old", "In another file"]);
     assert_eq!(old.code, 0, "{old}");
     let [talk, long, cllm] = [&talk, &long, &cllm].map(|path| path.to_str().unwrap());
-    let steps: &[&[&str]] = &[
-        &["list"],
+    // Each with its exit code.
+    let steps: &[(i32, &[&str])] = &[
+        (0, &["list"]),
         // From elsewhere, once.
-        &["import", talk],
-        &["import", talk],
-        &["import", "in/old.azs", "--json"],
-        &["import", "in/old.azs"],
-        &["import", cllm, long],
-        &["list", "--json"],
-        &["show", "talk", "--json"],
-        &["show", "S1", "--last", "1"],
-        &["show", "conv-1"],
-        &["show", "old", "--digest"],
+        (0, &["import", talk]),
+        (0, &["import", talk]),
+        (0, &["import", "in/old.azs", "--json"]),
+        (0, &["import", "in/old.azs"]),
+        (0, &["import", cllm, long]),
+        (0, &["list", "--json"]),
+        (0, &["show", "talk", "--json"]),
+        (0, &["show", "S1", "--last", "1"]),
+        (0, &["show", "conv-1"]),
+        (0, &["show", "old", "--digest"]),
         // What the next agent is told.
-        &["context", "S1"],
-        &["context", "conv-1"],
-        &["context", "S1", "--stats"],
-        &["context", "long", "--stats", "--json"],
-        &["list", "--context", "--json"],
+        (0, &["context", "S1"]),
+        (0, &["context", "conv-1"]),
+        (0, &["context", "S1", "--stats"]),
+        (0, &["context", "long", "--stats", "--json"]),
+        (0, &["list", "--context", "--json"]),
         // Branches and turns.
-        &["fork", "S1", "--at", "2", "--name", "branch"],
-        &["fork", "S1", "--at", "99"],
-        &["rename", "S1", "conversation"],
-        &["rename", "S1", "S9"],
-        &["run", "-s", "branch", "-a", "offline", "What was said?"],
-        &["run", "-c", "-a", "offline", "--json", "And then?"],
-        &[
-            "run",
-            "-s",
-            "new",
-            "-a",
-            "offline",
-            "--system",
-            "Be brief",
-            "--exec",
-            "echo from a command",
-            "A prompt",
-        ],
-        &["run", "-s", "new", "-a", "offline", "--exec", "echo not run again", "Another"],
-        &["run", "-s", "new", "-a", "offline", "--ephemeral", "Not stored"],
-        &["run", "-s", "S99", "-a", "offline", "Nowhere"],
-        &["context", "new"],
-        &["tokens", "new"],
-        &["tokens", "conv-1", "--json"],
-        &["list", "-n", "2", "--json"],
-        &["show", "branch"],
-        &["export", "conversation", "--format", "json"],
-        &["export", "branch", "--format", "markdown"],
-        &["export", "new", "--format", "cllm"],
-        &["export", "long", "--format", "axio"],
+        (0, &["fork", "S1", "--at", "2", "--name", "branch"]),
+        (1, &["fork", "S1", "--at", "99"]),
+        (0, &["rename", "S1", "conversation"]),
+        (1, &["rename", "S1", "S9"]),
+        (0, &["run", "-s", "branch", "-a", "offline", "What was said?"]),
+        (0, &["run", "-c", "-a", "offline", "--json", "And then?"]),
+        (0, &["run", "-s", "new", "-a", "offline", "--system=Be brief", "--exec=echo from it", "A prompt"]),
+        (0, &["run", "-s", "new", "-a", "offline", "--exec", "echo not run again", "Another"]),
+        (0, &["run", "-a", "offline", "--ephemeral", "Not stored"]),
+        (1, &["run", "-s", "S99", "-a", "offline", "Nowhere"]),
+        (0, &["context", "new"]),
+        (0, &["tokens", "new"]),
+        (0, &["tokens", "conv-1", "--json"]),
+        (0, &["list", "-n", "2", "--json"]),
+        (0, &["show", "branch"]),
+        (0, &["export", "conversation", "--format", "json"]),
+        (0, &["export", "branch", "--format", "markdown"]),
+        (0, &["export", "new", "--format", "cllm"]),
+        (0, &["export", "long", "--format", "axio"]),
         // Summaries, and without them again.
-        &["compact", "long", "-a", "offline", "--preview"],
-        &["compact", "long", "-a", "offline"],
-        &["compact", "long", "--list"],
-        &["compact", "long", "--list", "--json"],
-        &["context", "long"],
-        &["tokens", "long"],
-        &["fork", "long", "--name", "with a summary"],
-        &["compact", "with a summary", "--list"],
-        &["export", "long"],
-        &["compact", "long", "--undo"],
-        &["compact", "long", "--undo"],
-        &["compact", "long", "--list"],
-        &["context", "long", "--stats"],
+        (0, &["compact", "long", "-a", "offline", "--preview"]),
+        (0, &["compact", "long", "-a", "offline"]),
+        (0, &["compact", "long", "--list"]),
+        (0, &["compact", "long", "--list", "--json"]),
+        (0, &["context", "long"]),
+        (0, &["tokens", "long"]),
+        (0, &["fork", "long", "--name", "with a summary"]),
+        (0, &["compact", "with a summary", "--list"]),
+        (0, &["export", "long"]),
+        (0, &["compact", "long", "--undo"]),
+        (1, &["compact", "long", "--undo"]),
+        (0, &["compact", "long", "--list"]),
+        (0, &["context", "long", "--stats"]),
         // Nothing runs.
-        &["ps"],
-        &["ps", "--json"],
-        &["cancel", "S2"],
+        (0, &["ps"]),
+        (0, &["ps", "--json"]),
+        (1, &["cancel", "S2"]),
         // What is gone is gone.
-        &["rm", "S2", "--yes"],
-        &["show", "S2"],
-        &["cancel", "S2"],
-        &["list", "--all", "--json"],
+        (0, &["rm", "S2", "--yes"]),
+        (1, &["show", "S2"]),
+        (1, &["cancel", "S2"]),
+        (0, &["list", "--all", "--json"]),
     ];
-    for step in steps {
+    for (code, step) in steps {
         let expected = run_on(world, "other.azs", step);
+        assert_eq!(expected.code, *code, "{step:?}: {expected}");
         let ran = run_on(world, store, step);
         assert_eq!(comparable(&ran), comparable(&expected), "{step:?}");
     }
@@ -116,7 +107,11 @@ pub(crate) fn answers_as_a_file_does(world: &World, store: &str) {
             (copy, &["list", "--all", "--json"]),
             (copy, &["export", "conversation"]),
         ];
-        steps.map(|(store, step)| comparable(&run_on(world, store, step)).replace(copy, "[copy]"))
+        steps.map(|(store, step)| {
+            let ran = run_on(world, store, step);
+            assert_eq!(ran.code, 0, "{step:?}: {ran}");
+            comparable(&ran).replace(copy, "[copy]")
+        })
     };
     assert_eq!(away(store, "from-server.azs"), away("other.azs", "from-file.azs"));
 }
