@@ -1,7 +1,7 @@
 //! `cargo xtask conformance`: what every store promises and which of them keep it, as one table.
 //!
 //! The table is made of the suites' own tests, in the order in which the contracts name their cases. It is kept as
-//! a page of the documentation; that the page has every case is one of the rules of [`tidy`](crate::tidy), so the
+//! a page of the documentation; that the page has every case is one of the rules of [`tidy`](mod@crate::tidy), so the
 //! suites run once, as tests, where a change is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
