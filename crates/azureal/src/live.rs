@@ -2,17 +2,19 @@
 
 use azureal_core::agent::AgentOutput;
 use azureal_core::event::{Complete, ToolCall, ToolResult};
-use azureal_core::{Event, OnFailure, Seq, StoredEvent, Tool, visible, visible_line};
+use azureal_core::{
+    Event, OnFailure, Seq, StoredEvent, Tool, compact_event, told_chars, visible, visible_line,
+};
 use azureal_engine::{CommandProgress, CommandRun, Ingested};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::event_line::{Content, EventLine};
 use crate::failure::Failure;
-use crate::meter::Meter;
+use crate::meter::{ESTIMATE, Meter};
 use crate::output::{Output, alarm, counted, on_stderr, tell, warning};
 use crate::spinner::Spinner;
-use crate::transcript::{Text, Transcript, duration};
+use crate::transcript::{Text, Transcript, count, duration};
 use crate::turn::Keep;
 
 /// How much of what a tool call is about is shown.
@@ -37,6 +39,8 @@ pub(crate) struct Live<'a> {
     /// How many events of the agent were shown.
     events: u64,
     last_error: Option<String>,
+    /// How full the session is by now, if it is kept.
+    meter: Option<Meter>,
 }
 
 /// An event that is not stored yet.
@@ -49,9 +53,9 @@ struct LiveLine<'a> {
     kind: &'a str,
     #[serde(flatten)]
     content: Content<'a>,
-    /// How full the session is, at the end of a turn.
+    /// How full the session is with it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Meter>,
+    context: Option<&'a Meter>,
 }
 
 /// From how full a session is on that is worth a word, in percent.
@@ -70,7 +74,15 @@ impl<'a> Live<'a> {
             calls: Vec::new(),
             events: 0,
             last_error: None,
+            meter: None,
         }
+    }
+
+    /// Begins to measure how full the session becomes, from what is stored of it.
+    pub(crate) fn measure(&mut self, mut meter: Meter) {
+        // What was counted in an earlier turn is not what this one's model has before it.
+        meter.estimate();
+        self.meter = Some(meter);
     }
 
     /// Returns how many events of the agent were shown.
@@ -85,10 +97,9 @@ impl<'a> Live<'a> {
 
     /// Shows the prompt, which the agent does not repeat.
     pub(crate) fn prompt(&mut self, prompt: &str) -> Result<(), Failure> {
-        if self.out.is_json() {
-            self.write_event(&Event::user(prompt))?;
-        }
-        Ok(())
+        let prompt = Event::user(prompt);
+        self.grow(&prompt);
+        if self.out.is_json() { self.write_event(&prompt) } else { Ok(()) }
     }
 
     /// Shows how far the context commands are: on a terminal those that run, and how long each took.
@@ -138,7 +149,8 @@ impl<'a> Live<'a> {
     }
 
     /// Shows that the agent goes on after a compaction; what it says from now on is another run's.
-    pub(crate) fn go_on(&mut self) -> Result<(), Failure> {
+    pub(crate) fn go_on(&mut self, meter: Option<Meter>) -> Result<(), Failure> {
+        meter.into_iter().for_each(|meter| self.measure(meter));
         self.spinner.label(self.agent);
         self.events = 0;
         self.end_run()?;
@@ -171,7 +183,13 @@ impl<'a> Live<'a> {
                 self.tell(&visible(text));
                 Ok(())
             }
-            AgentOutput::Usage(_) => Ok(()),
+            AgentOutput::Usage(usage) => {
+                if let (Some(meter), Some(tokens)) = (&mut self.meter, usage.context_tokens) {
+                    meter.count(tokens, self.agent);
+                    self.spinner.relabel(&self.waiting());
+                }
+                Ok(())
+            }
         }
     }
 
@@ -186,6 +204,7 @@ impl<'a> Live<'a> {
         if let Event::Error(error) = event {
             self.last_error = Some(error.message.clone());
         }
+        self.grow(event);
         if self.out.is_json() {
             return self.write_event(event);
         }
@@ -200,6 +219,22 @@ impl<'a> Live<'a> {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Counts an event as it will be stored.
+    fn grow(&mut self, event: &Event) {
+        if let Some(meter) = &mut self.meter {
+            meter.add(told_chars(&compact_event(event.clone())));
+        }
+    }
+
+    /// Says what is waited for: a tool, or the agent, and how much it has before it.
+    fn waiting(&self) -> String {
+        let what = self.calls.last().map_or(self.agent, |(_, line)| line.trim_start());
+        match &self.meter {
+            Some(meter) if meter.tokens_by != ESTIMATE => format!("{what} · {} tokens", count(meter.tokens)),
+            Some(_) | None => what.to_owned(),
         }
     }
 
@@ -223,8 +258,8 @@ impl<'a> Live<'a> {
         let indent = if call.subagent.is_some() { "  " } else { "" };
         let line = format!("{indent}{} {about}", call.tool_name);
         let line = visible_line(line.trim_end()).into_owned();
-        self.spinner.label(line.trim_start());
         self.calls.push((call.tool_use_id.clone(), line));
+        self.spinner.label(&self.waiting());
         Ok(())
     }
 
@@ -234,8 +269,7 @@ impl<'a> Live<'a> {
             Some(index) => self.calls.remove(index).1,
             None => visible_line(&result.tool_name).into_owned(),
         };
-        let waiting = self.calls.last().map_or(self.agent, |(_, line)| line.trim_start());
-        self.spinner.label(waiting);
+        self.spinner.label(&self.waiting());
         let paint = self.out.paint();
         let text = if result.is_error {
             let why = result.content.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed");
@@ -250,11 +284,12 @@ impl<'a> Live<'a> {
     /// Shows how the turn ended, once it is stored.
     pub(crate) fn end(&mut self, ingested: &Ingested, meter: Option<Meter>) -> Result<(), Failure> {
         self.end_run()?;
+        self.meter = meter;
         let complete = Event::Complete(ingested.complete.clone());
         if self.out.is_json() {
             let at = ingested.appended.filter(|_| self.keep != Keep::Nothing);
             let at = at.map(|appended| (appended.first, appended.last));
-            return self.write_line(&complete, at, meter);
+            return self.write_line(&complete, at);
         }
         self.spinner.hide();
         self.out.flush()?;
@@ -262,7 +297,7 @@ impl<'a> Live<'a> {
             Keep::Session | Keep::NewSession => ingested.session.to_string(),
             Keep::Nothing => "nothing was stored".to_owned(),
         };
-        let full = meter.filter(|meter| meter.percent >= WORTH_TELLING);
+        let full = self.meter.as_ref().filter(|meter| meter.percent >= WORTH_TELLING);
         let full = full.map_or_else(String::new, |meter| format!(" · context {} % full", meter.percent));
         tell(&format!("{}{full}", closing(&place, &ingested.complete)));
         Ok(())
@@ -278,20 +313,15 @@ impl<'a> Live<'a> {
     }
 
     fn write_event(&mut self, event: &Event) -> Result<(), Failure> {
-        self.write_line(event, None, None)
+        self.write_line(event, None)
     }
 
-    fn write_line(
-        &mut self,
-        event: &Event,
-        at: Option<(Seq, Seq)>,
-        context: Option<Meter>,
-    ) -> Result<(), Failure> {
+    fn write_line(&mut self, event: &Event, at: Option<(Seq, Seq)>) -> Result<(), Failure> {
         let stored =
             StoredEvent { seq: Seq::START, kind: event.kind().to_owned(), json: Ok(event.to_json()) };
         let EventLine { kind, content, .. } = EventLine::of(&stored);
         let (first_seq, seq) = at.map(|(first, last)| (first.0, last.0)).unzip();
-        self.out.json(&LiveLine { seq, first_seq, kind, content, context })?;
+        self.out.json(&LiveLine { seq, first_seq, kind, content, context: self.meter.as_ref() })?;
         self.out.flush()
     }
 

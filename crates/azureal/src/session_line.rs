@@ -25,15 +25,15 @@ pub(crate) struct SessionLine<'a> {
     output_tokens: u64,
     agent: Option<&'a str>,
     model: Option<&'a str>,
-    /// Left out unless it was asked for.
+    /// How full it is. Left out where it would be out of date when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Meter>,
 }
 
 impl<'a> SessionLine<'a> {
     /// A session as it is now.
-    pub(crate) fn live(record: &'a SessionRecord, running: bool, context: Option<Meter>) -> Self {
-        Self { running: Some(running), context, ..Self::exported(record) }
+    pub(crate) fn live(record: &'a SessionRecord, running: bool, context: Meter) -> Self {
+        Self { running: Some(running), context: Some(context), ..Self::exported(record) }
     }
 
     /// A session as it is kept elsewhere.

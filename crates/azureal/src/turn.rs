@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use azureal_core::agent::{AgentOutput, Permission};
 use azureal_core::event::Outcome;
-use azureal_core::{Event, LeaseId, Page, Seq, SessionId, SessionStore, read_context};
+use azureal_core::{Event, LeaseId, Page, Seq, SessionId, SessionStore};
 use azureal_engine::{
     AutoCompaction, Briefing, CommandProgress, Driver, IngestError, Ingested, Notice, Setup, Spools, Watcher,
 };
@@ -91,6 +91,9 @@ pub(crate) fn take_turn(
     let mut not_gathered = None;
     // What is in the store, until it is known whether that was all.
     let mut stored = None;
+    if let Some(meter) = meter(place, ask, ask.session)? {
+        live.measure(meter);
+    }
     let mut shown = live.prompt(ask.prompt);
     interrupts.on_interrupt(move || controls.cancel());
     let driven = thread::scope(|scope| {
@@ -117,9 +120,9 @@ pub(crate) fn take_turn(
                 Heard::Began(watcher) if shown.is_ok() => {
                     shown = match stored.take() {
                         // It goes on after a compaction.
-                        Some(before) => {
-                            show_rest(&*place.store, &before, &mut live).and_then(|()| live.go_on())
-                        }
+                        Some(before) => show_rest(&*place.store, &before, &mut live)
+                            .and_then(|()| meter(place, ask, ask.session))
+                            .and_then(|meter| live.go_on(meter)),
                         None => Ok(()),
                     }
                     .and_then(|()| watch(watcher, &mut live, ask, directory));
@@ -174,9 +177,7 @@ pub(crate) fn kept(path: &Path) -> String {
 /// Measures how full the session is, if it is kept.
 fn meter(place: &Place, ask: &Ask<'_>, session: SessionId) -> Result<Option<Meter>, Failure> {
     let Some(auto) = ask.compaction else { return Ok(None) };
-    let context = block_on(read_context(&*place.store, session))?;
-    // Without its tags, for which it would have to be copied: it can be large.
-    Ok(Some(Meter::of(&context, auto.threshold)))
+    Ok(Some(Meter::of(&block_on(place.store.get(session))?, auto.threshold)))
 }
 
 /// Shows what a run prints until it has ended.

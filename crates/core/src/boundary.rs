@@ -8,7 +8,7 @@ use std::fmt;
 use crate::pairs::Pairs;
 use crate::prompts::{begins_turn, goes_on};
 use crate::session_context::is_system;
-use crate::{Block, ContextBuilder, Event, Seq};
+use crate::{Block, Event, Seq, told_chars};
 
 /// How large the record of a session may become before it is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,17 +106,16 @@ struct Log {
 
 impl Log {
     fn of(events: &[(Seq, Event)]) -> Self {
-        let mut context = ContextBuilder::default();
         let mut log =
             Self { sizes: Vec::new(), prompts: Vec::new(), pairs: Pairs::default(), end: events.len() };
         // Where the turn begins that is not over. What stands before any prompt belongs to one that began
         // before.
         let mut unfinished = Some(0);
+        let mut begins = true;
         for (index, (_, event)) in events.iter().enumerate() {
-            let (before, begins) = (context.as_str().len(), context.as_str().is_empty());
-            context.push(event);
-            let added = context.as_str().get(before..).unwrap_or("").chars().count() as u64;
-            log.sizes.push(if begins && is_system(event) { 0 } else { added });
+            let told = told_chars(event);
+            log.sizes.push(if begins && is_system(event) { 0 } else { told });
+            begins &= told == 0;
             log.pair(index, event);
             if begins_turn(event) {
                 log.prompts.push(index);

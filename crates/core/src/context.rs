@@ -48,6 +48,16 @@ pub fn build_context<'a>(
     context.finish()
 }
 
+/// Returns how much an event adds to what an agent is told, in characters, once its record has begun.
+pub fn told_chars(event: &Event) -> u64 {
+    let mut context = ContextBuilder { text: String::new(), record_begun: true };
+    // What stands between two entries is told with the second.
+    context.text.push('\n');
+    let before = context.text.len();
+    context.push(event);
+    context.text.get(before..).unwrap_or_default().chars().count() as u64
+}
+
 /// Renders a session piece by piece, so that a log can be read in pages and a rendered one be extended.
 #[derive(Debug, Clone, Default)]
 pub struct ContextBuilder {

@@ -237,6 +237,10 @@ pub struct Usage {
     /// The part of the input that was written to the provider's cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
+    /// What the model had before it at the end of its last request: the agent's own instructions, what it was
+    /// told, what it said and what its tools answered. Nothing where only the sum of several requests is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
 }
 
 /// The fields of [`Event::ModelSwitch`].

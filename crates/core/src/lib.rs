@@ -48,7 +48,8 @@ pub use boundary::{Boundary, Keep, Threshold, boundary};
 pub use compact_context::{CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
 pub use context::{
-    ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, wrap_context,
+    ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, told_chars,
+    wrap_context,
 };
 pub use context_command::{ContextCommand, OnFailure};
 pub use context_store::{ContextStore, HasSessionKey, Laid, MemoryContextStore, SessionInfo, SessionKey};
@@ -63,7 +64,9 @@ pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, Tally, Tokens,
     TurnTotals, normal_timestamp,
 };
-pub use session_context::{SessionContext, read_beginning, read_context, read_context_under, read_history};
+pub use session_context::{
+    SessionContext, read_beginning, read_context, read_context_under, read_history, read_told_through,
+};
 pub use session_store::{
     Appended, Damage, LARGEST_EVENT, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError,
     StoredEvent, Turn, WorktreeFilter, append_events, check_name,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::event::Init;
 use crate::fold::{Open, Place};
-use crate::{Block, Event, Role};
+use crate::{Block, Event, Role, told_chars};
 
 /// The number of a session: S1, S2, S3 … Numbered once, never used again.
 ///
@@ -130,6 +130,16 @@ pub struct SessionRecord {
     pub counts: Counts,
     /// The tokens of its turns, added up.
     pub tokens: Tokens,
+    /// How much of [`Counts::told`] the newest summary covers.
+    pub covered: u64,
+}
+
+impl SessionRecord {
+    /// Returns how much there is to tell since the last compaction, in characters: what is held against the
+    /// [`Threshold`](crate::Threshold).
+    pub fn told_since_compaction(&self) -> u64 {
+        self.counts.told.saturating_sub(self.covered)
+    }
 }
 
 /// What is counted over the events of a session, so that listing does not read them.
@@ -146,6 +156,11 @@ pub struct Counts {
     pub agent: Option<String>,
     /// The model that answered last.
     pub model: Option<String>,
+    /// How much there is to tell an agent of these events, in characters, nothing summarised.
+    pub told: u64,
+    /// [`Usage::context_tokens`](crate::event::Usage::context_tokens) of the turn that the log ends with.
+    /// Nothing once something came after it, be it a compaction.
+    pub context_tokens: Option<u64>,
 }
 
 /// Counts over a log, and all that has to be remembered to count on without reading it again.
@@ -174,6 +189,16 @@ impl Tally {
         let damaged = Event::error("", "");
         let event = event.unwrap_or(&damaged);
         self.counts.look_for_agent(event);
+        self.counts.told = self.counts.told.saturating_add(told_chars(event));
+        self.counts.context_tokens = match event {
+            Event::Complete(complete) => complete.usage.and_then(|usage| usage.context_tokens),
+            _ => None,
+        };
+        self.add_to_messages(event);
+    }
+
+    /// Counts of an event only what depends on the message that is open before it.
+    pub fn add_to_messages(&mut self, event: &Event) {
         let before = self.open;
         match self.open.place(event) {
             Place::Starts => {

@@ -12,7 +12,7 @@ use crate::prompts::{goes_on, read_carried};
 use crate::{
     Beginning, Compaction, ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Laid, Message,
     NewSession, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent,
-    Tokens, Turn, check_name, events_of_message, fold,
+    Tally, Tokens, Turn, check_name, events_of_message, fold,
 };
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
@@ -213,6 +213,25 @@ pub async fn read_beginning<S: SessionStore + ?Sized>(
     let page = store.read(id, Page::After(Seq::START, BEGINNING)).await?;
     let events: Vec<Event> = page.iter().map(|stored| decode(id, stored)).collect();
     Ok(Beginning::of(&events))
+}
+
+/// Reads how much there is to tell of a session up to a place, in characters: all of it, less what comes after. What a summary that
+/// ends there covers, for stores that keep it.
+pub async fn read_told_through<S: SessionStore + ?Sized>(
+    store: &S,
+    id: SessionId,
+    seq: Seq,
+) -> Result<u64, StoreError> {
+    let counts = store.get(id).await?.counts;
+    let mut after = Tally { through: seq, ..Tally::default() };
+    each_event(store, id, seq, |seq, event| {
+        // Somebody may have appended since.
+        if seq.0 <= counts.events {
+            after.add(seq, Some(&event));
+        }
+    })
+    .await?;
+    Ok(counts.told.saturating_sub(after.counts.told))
 }
 
 /// Returns the compaction that counts.

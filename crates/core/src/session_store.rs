@@ -12,7 +12,7 @@ use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
     Compaction, Event, Holder, LeaseId, NewLease, NewSession, Seq, SessionId, SessionRecord, Taken, Tally,
-    Tokens, TurnTotals, compact_event,
+    Tokens, TurnTotals, compact_event, told_chars,
 };
 
 /// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
@@ -113,7 +113,8 @@ pub trait SessionStore: Send + Sync {
     ///
     /// [`Seq::END`] is all of them and [`Seq::START`] none; any other place that has no event is
     /// [`StoreError::NoSuchEvent`]. The counts of the new session are those of the events that it has. Its
-    /// totals begin at zero, and its `completed` at nothing: it has not cost anything yet. Marks stay behind.
+    /// totals begin at zero, and its `completed` at nothing: it has not cost anything yet; and no model has had it
+    /// before it, so [`Counts::context_tokens`](crate::Counts::context_tokens) is nothing. Marks stay behind.
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError>;
 
     /// Overwrites the token totals of a session.
@@ -222,6 +223,12 @@ impl Turn {
     pub fn check_sizes(&self) -> Result<(), StoreError> {
         let largest = self.events.iter().map(|new| new.json().len()).max().unwrap_or(0);
         if largest > LARGEST_EVENT { Err(StoreError::TooLarge { bytes: largest }) } else { Ok(()) }
+    }
+
+    /// Returns how much there is to tell of the turn up to a place, in characters, where it is the first of its session.
+    pub fn told_through(&self, seq: Seq) -> u64 {
+        let covered = usize::try_from(seq.0).unwrap_or(usize::MAX);
+        self.events.iter().take(covered).map(|new| told_chars(&new.event)).fold(0, u64::saturating_add)
     }
 
     /// Counts the turn's events, which begin after `after`.

@@ -14,7 +14,7 @@ use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequ
 use azureal_core::event::Outcome;
 use azureal_core::{
     Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Keep, Page, SUMMARY_PROMPT,
-    Seq, SessionId, SessionStore, StoreError, Threshold, boundary, read_context, read_context_under,
+    Seq, SessionId, SessionStore, StoreError, Threshold, Tokens, boundary, read_context, read_context_under,
 };
 use azureal_process::{Child, Marker, Patience, Spawn, Stream};
 use futures_executor::block_on;
@@ -102,6 +102,8 @@ pub struct Summarised {
     pub chars_before: usize,
     /// What the next agent is told with it.
     pub chars_after: usize,
+    /// What was used to write it, also by those who gave none, as far as they said.
+    pub used: Tokens,
 }
 
 impl Summarised {
@@ -152,8 +154,9 @@ pub fn compact(
         Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),
     };
     let summarised = summarise(setup, notice)?;
-    if let Some(Summarised { boundary, summary, .. }) = &summarised {
+    if let Some(Summarised { boundary, summary, used, .. }) = &summarised {
         block_on(setup.store.add_compaction(session, boundary.after_seq, summary))?;
+        block_on(setup.store.add_tokens(session, *used))?;
     }
     Ok(summarised)
 }
@@ -164,15 +167,15 @@ pub fn summarise(
     notice: &mut dyn FnMut(CompactNotice<'_>),
 ) -> Result<Option<Summarised>, CompactionError> {
     let Some(work) = Work::find(setup)? else { return Ok(None) };
-    let mut failed = Vec::new();
+    let (mut failed, mut used) = (Vec::new(), Tokens::default());
     for summariser in setup.summarisers {
         let agent = summariser.agent.name();
         notice(CompactNotice::Asking(agent));
-        let why = match work.ask(setup, summariser) {
+        let why = match work.ask(setup, summariser, &mut used) {
             Ok(summary) => {
                 let (before, after) = (work.chars_before, work.chars_with(setup, &summary)?);
                 if after < before {
-                    return Ok(Some(work.summarised(summary, Some(agent), failed, after)));
+                    return Ok(Some(work.summarised(summary, Some(agent), failed, after, used)));
                 }
                 "its summary would not make the context smaller".to_owned()
             }
@@ -185,7 +188,7 @@ pub fn summarise(
     let digest = within(&work.digest(), work.most);
     let after = work.chars_with(setup, &digest)?;
     let is_worth_it = !digest.is_empty() && after < work.chars_before;
-    Ok(is_worth_it.then(|| work.summarised(digest, None, failed, after)))
+    Ok(is_worth_it.then(|| work.summarised(digest, None, failed, after, used)))
 }
 
 /// What there is to summarise.
@@ -243,6 +246,7 @@ impl Work {
         agent: Option<&str>,
         failed: Vec<(String, String)>,
         chars_after: usize,
+        used: Tokens,
     ) -> Summarised {
         Summarised {
             boundary: self.boundary,
@@ -251,6 +255,7 @@ impl Work {
             failed,
             chars_before: self.chars_before,
             chars_after,
+            used,
         }
     }
 
@@ -285,8 +290,13 @@ impl Work {
         record.finish()
     }
 
-    /// Asks one agent, once.
-    fn ask(&self, setup: &CompactSetup<'_>, summariser: &Summariser<'_>) -> Result<String, Unusable> {
+    /// Asks one agent, once, and adds what that took.
+    fn ask(
+        &self,
+        setup: &CompactSetup<'_>,
+        summariser: &Summariser<'_>,
+        used: &mut Tokens,
+    ) -> Result<String, Unusable> {
         let record = self.record();
         let mut prompt = SUMMARY_PROMPT.to_owned();
         if self.most < MOST_CHARS {
@@ -298,7 +308,9 @@ impl Work {
             permission: Some(Permission::Answer),
             in_git: setup.in_git,
         };
-        let said = run(setup, summariser, &request)?;
+        let answer = run(setup, summariser, &request)?;
+        *used = *used + answer.used;
+        let said = answer.finish().map_err(Unusable::Because)?;
         judge(&said, &record)
             .map(|summary| within(summary, MOST_CHARS))
             .map_err(|why| Unusable::Because(why.to_owned()))
@@ -329,8 +341,8 @@ fn digest_of(earlier: Option<&str>, events: &[Event]) -> String {
     digest.finish()
 }
 
-/// Runs an agent and returns what it said last, which is what it was asked for.
-fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) -> Result<String, Unusable> {
+/// Runs an agent and returns what it said.
+fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) -> Result<Answer, Unusable> {
     let because = |why: String| Unusable::Because(why);
     let command = who.agent.command(request).map_err(|error| because(error.to_string()))?;
     let run = uuid::Uuid::new_v4().simple().to_string();
@@ -366,7 +378,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
         stopped: None,
     };
     watcher.end(&ending).into_iter().for_each(|output| answer.take(output));
-    answer.finish().map_err(because)
+    Ok(answer)
 }
 
 /// Waits for an agent, and says why it must be stopped if it must.
@@ -393,6 +405,7 @@ struct Answer {
     said: Vec<String>,
     error: Option<String>,
     is_done: bool,
+    used: Tokens,
 }
 
 impl Answer {
@@ -405,6 +418,8 @@ impl Answer {
             AgentOutput::Event(Event::Error(error)) => self.error = Some(error.message),
             AgentOutput::Event(Event::Complete(complete)) => {
                 self.is_done = complete.success && matches!(complete.outcome, None | Some(Outcome::Done));
+                let usage = complete.usage.unwrap_or_default();
+                self.used = Tokens { input: usage.input_tokens, output: usage.output_tokens };
             }
             AgentOutput::Event(_)
             | AgentOutput::Delta(_)

@@ -334,7 +334,8 @@ impl<'a> Driver<'a> {
     /// to begin with.
     fn growth(&self, frame: &ContextFrame) -> Option<Growth> {
         let auto = self.setup.compaction.filter(|_| !self.compacted)?;
-        let told = frame.session.chars().count().saturating_add(frame.prompt.chars().count()) as u64;
+        let record = block_on(self.setup.store.get(self.setup.session)).ok()?;
+        let told = record.told_since_compaction().saturating_add(frame.prompt.chars().count() as u64);
         let room = auto.threshold.chars().checked_sub(told)?;
         Some(Growth::new(room))
     }

@@ -199,7 +199,7 @@ impl Gather<'_> {
     /// One that fails does not stop the turn: the agent is told what there is.
     fn compacted(&self, history: String, progress: Progress<'_>) -> Result<String, GatherError> {
         let Some(auto) = self.compaction else { return Ok(history) };
-        let chars = history.chars().count() as u64;
+        let chars = block_on(self.store.get(self.session))?.told_since_compaction();
         if chars <= auto.threshold.chars() {
             return Ok(history);
         }

@@ -1,6 +1,6 @@
 //! How much a turn adds to the history of its session while it runs.
 
-use azureal_core::{ContextBuilder, Event, compact_event};
+use azureal_core::{Event, compact_event, told_chars};
 
 /// Measures what the next agent would be told of a turn that goes on.
 pub(crate) struct Growth {
@@ -9,16 +9,12 @@ pub(crate) struct Growth {
     taken: u64,
     /// How many calls have no result yet.
     open_calls: u64,
-    /// A record that has begun: what stands at its beginning is told once, not with every event.
-    begun: ContextBuilder,
 }
 
 impl Growth {
     /// Begins with so much room.
     pub(crate) fn new(room: u64) -> Self {
-        let mut begun = ContextBuilder::default();
-        begun.push(&Event::user(""));
-        Self { room, taken: 0, open_calls: 0, begun }
+        Self { room, taken: 0, open_calls: 0 }
     }
 
     /// Takes an event, and says whether it is time to compact: there is no room left, the agent uses tools and so is not
@@ -36,11 +32,7 @@ impl Growth {
             }
             _ => false,
         };
-        let mut told = self.begun.clone();
-        let before = told.as_str().len();
-        told.push(&compact_event(event.clone()));
-        let added = told.as_str().get(before..).unwrap_or_default().chars().count();
-        self.taken = self.taken.saturating_add(added as u64);
+        self.taken = self.taken.saturating_add(told_chars(&compact_event(event.clone())));
         let too_much = self.room.saturating_add(self.room / 4);
         uses_tools && (self.taken > too_much || (self.taken > self.room && self.open_calls == 0))
     }

@@ -110,6 +110,8 @@ impl World {
             .map(|entry| entry.unwrap().file_name())
             .collect();
         assert_eq!(left, ["S1.compaction"]);
+        let tokens = block_on(self.store.get(self.session)).unwrap().tokens;
+        assert_eq!(tokens, summarised.used, "what a summary takes is part of what the session took");
         assert!(block_on(read_context(&self.store, self.session)).unwrap().contains(&summarised.summary));
         summarised
     }
@@ -141,6 +143,7 @@ fn claude_writes_the_summary_without_tools_and_reads_no_file_for_it() {
     let Some(world) = World::new(&server) else { return };
     let summarised = world.compact();
     assert_eq!((summarised.agent.as_deref(), summarised.summary.as_str()), (Some("claude"), "They met."));
+    assert!(summarised.used.input > 0 && summarised.used.output > 0, "{:?}", summarised.used);
     let requests = server.requests();
     assert_eq!(requests.len(), 1, "one question, one answer");
     let sent = &requests[0].body;

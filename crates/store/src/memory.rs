@@ -60,7 +60,15 @@ struct Session {
     noted_run: Option<String>,
     /// The event at index 0 is number 1.
     events: Vec<Text>,
-    compactions: BTreeMap<Seq, String>,
+    compactions: BTreeMap<Seq, Laid>,
+}
+
+/// A summary over the events up to a place.
+#[derive(Debug, Clone)]
+struct Laid {
+    summary: String,
+    /// How much there is to tell of the events that it covers.
+    covers: u64,
 }
 
 /// An event as it is kept: the text that was given.
@@ -153,7 +161,18 @@ impl Session {
             cost_usd: self.cost_usd,
             counts: self.tally.counts.clone(),
             tokens: self.tokens,
+            covered: self.compactions.last_key_value().map_or(0, |(_, newest)| newest.covers),
         }
+    }
+
+    /// Lays a summary over the events up to a place that has one.
+    fn lay(&mut self, after_seq: Seq, summary: String) {
+        let mut covered = Tally::default();
+        for (text, number) in self.events.iter().take(index(after_seq)).zip(1..) {
+            covered.add(Seq(number), Event::from_json(&text.json).ok().as_ref());
+        }
+        self.compactions.insert(after_seq, Laid { summary, covers: covered.counts.told });
+        self.tally.counts.context_tokens = None;
     }
 
     fn append(&mut self, turn: Turn) -> Appended {
@@ -212,11 +231,13 @@ impl Session {
         for (text, number) in events.iter().zip(1..) {
             tally.add(Seq(number), Event::from_json(&text.json).ok().as_ref());
         }
+        // No model has had this before it yet.
+        tally.counts.context_tokens = None;
         let compactions = self.compactions.range(..=at);
         Ok(Self {
             tally,
             events,
-            compactions: compactions.map(|(seq, summary)| (*seq, summary.clone())).collect(),
+            compactions: compactions.map(|(seq, laid)| (*seq, laid.clone())).collect(),
             ..Self::default()
         })
     }
@@ -260,7 +281,9 @@ impl SessionStore for MemoryStore {
         let id = state.create(new)?;
         let session = state.session_mut(id)?;
         session.append(turn);
-        session.compactions.extend(compactions.into_iter().map(|one| (one.after_seq, one.summary)));
+        for compaction in compactions {
+            session.lay(compaction.after_seq, compaction.summary);
+        }
         if let Some(NewMark { name, note }) = mark {
             state.marks.insert(name, Mark { session: id, note });
         }
@@ -388,9 +411,9 @@ impl SessionStore for MemoryStore {
         let state = self.open()?;
         let compactions = state.session(id)?.compactions.iter();
         Ok(compactions
-            .map(|(after_seq, summary)| Compaction {
+            .map(|(after_seq, laid)| Compaction {
                 after_seq: *after_seq,
-                summary: summary.clone(),
+                summary: laid.summary.clone(),
                 created_at: String::new(),
             })
             .collect())
@@ -402,13 +425,18 @@ impl SessionStore for MemoryStore {
         if after_seq == Seq::START || after_seq > session.last() {
             return Err(no_such_event(id, after_seq, session.last()));
         }
-        session.compactions.insert(after_seq, summary.to_owned());
+        session.lay(after_seq, summary.to_owned());
         Ok(())
     }
 
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
         let mut state = self.open()?;
-        Ok(state.session_mut(id)?.compactions.remove(&after_seq).is_some())
+        let session = state.session_mut(id)?;
+        let removed = session.compactions.remove(&after_seq).is_some();
+        if removed {
+            session.tally.counts.context_tokens = None;
+        }
+        Ok(removed)
     }
 
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {

@@ -13,10 +13,9 @@ use azureal_core::{Counts, Seq, Tally, Turn};
 pub(crate) struct Outcomes {
     /// In the order of [`Open::ALL`] and in pairs: without a preview so far, and with one.
     pub(crate) cases: Vec<Outcome>,
-    /// The agent, if the turn names one.
-    pub(crate) agent: Option<String>,
-    /// The model, if the turn names one.
-    pub(crate) model: Option<String>,
+    /// What the turn adds to the counts of an empty session. Of these only what is named here holds for any other too:
+    /// the agent, the model, what there is to tell, the tokens of the context.
+    pub(crate) alone: Counts,
 }
 
 /// What a turn does in one state.
@@ -32,20 +31,22 @@ pub(crate) struct Outcome {
 
 impl Outcomes {
     pub(crate) fn of(turn: &Turn) -> Self {
-        let mut outcomes = Self::default();
+        let mut alone = Tally::default();
+        turn.count_into(&mut alone, Seq::START);
+        let mut outcomes = Self { alone: alone.counts, ..Self::default() };
         for open in Open::ALL {
             for preview in [None, Some(String::new())] {
                 let had_preview = preview.is_some();
                 let counts = Counts { preview, ..Counts::default() };
                 let mut tally = Tally { open, counts, ..Tally::default() };
-                turn.count_into(&mut tally, Seq::START);
-                let Counts { messages, preview, agent, model, .. } = tally.counts;
+                for new in &turn.events {
+                    tally.add_to_messages(new.event());
+                }
                 outcomes.cases.push(Outcome {
-                    added: messages,
+                    added: tally.counts.messages,
                     opens: tally.open,
-                    preview: preview.filter(|_| !had_preview),
+                    preview: tally.counts.preview.filter(|_| !had_preview),
                 });
-                (outcomes.agent, outcomes.model) = (agent, model);
             }
         }
         outcomes

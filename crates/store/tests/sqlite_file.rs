@@ -286,6 +286,45 @@ fn the_original_program_and_we_use_one_file_in_turns() {
 }
 
 #[test]
+fn a_summary_of_the_original_program_is_measured_like_ours() {
+    let project = Project::new();
+    let store = project.store();
+    let id = new_session(&store);
+    append(&store, id, [talk("first"), talk("second")].concat());
+    wait(store.add_compaction(id, Seq(2), "ours")).unwrap();
+    let ours = wait(store.get(id)).unwrap();
+    assert!(ours.covered > 0 && ours.covered < ours.counts.told, "{ours:?}");
+    let lay = |after: u32| {
+        let original = project.original();
+        original.execute("DELETE FROM compactions", []).unwrap();
+        original
+            .execute(
+                "INSERT INTO compactions (session_id, after_seq, summary) VALUES (1, ?1, 'theirs')",
+                [after],
+            )
+            .unwrap();
+    };
+    lay(2);
+    assert_eq!(wait(store.get(id)).unwrap(), ours);
+    assert_eq!(wait(store.list(&ListQuery::default())).unwrap(), [ours.clone()]);
+    lay(4);
+    assert_eq!(wait(store.get(id)).unwrap().told_since_compaction(), 0);
+    // A fork of it is measured too, and so is what came before our columns.
+    let fork = wait(store.fork(id, Seq::END, NewSession::default())).unwrap();
+    assert_eq!(wait(store.get(fork)).unwrap().covered, ours.counts.told);
+    drop(store);
+    let client = rusqlite::Connection::open(project.path()).unwrap();
+    client
+        .execute_batch("ALTER TABLE compactions DROP COLUMN covers; ALTER TABLE sessions DROP COLUMN told;")
+        .unwrap();
+    let store = project.store();
+    for session in [id, fork] {
+        let record = wait(store.get(session)).unwrap();
+        assert_eq!((record.counts.told, record.covered), (ours.counts.told, ours.counts.told));
+    }
+}
+
+#[test]
 fn a_newer_file_is_refused_and_not_touched() {
     for (key, value) in [("schema_version", "4"), ("azureal_format", "2"), ("azureal_format", "two")] {
         let project = Project::new();

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use azureal_core::event::{
-    AssistantText, Complete, Init, MessageEvent, ModelSwitch, ToolResult, UserMessage,
+    AssistantText, Complete, Init, MessageEvent, ModelSwitch, ToolResult, Usage, UserMessage,
 };
 use azureal_core::{
     Block, Event, ListQuery, NewEvent, NewMark, NewSession, Page, Role, Seq, SessionId, SessionRecord,
@@ -269,14 +269,17 @@ fn event() -> impl Strategy<Value = NewEvent> {
             Event::ToolResult(ToolResult { content, starts, ..ToolResult::default() })
         }),
         // Quarters add up exactly, in whatever order and form they are kept.
-        (any::<bool>(), 0..100_u64, 0..8_u8).prop_map(|(success, duration_ms, quarters)| {
-            Event::Complete(Complete {
-                success,
-                duration_ms,
-                cost_usd: f64::from(quarters) / 4.0,
-                ..Complete::default()
-            })
-        }),
+        (any::<bool>(), 0..100_u64, 0..8_u8, proptest::option::of(0..9_u64)).prop_map(
+            |(success, duration_ms, quarters, context_tokens)| {
+                Event::Complete(Complete {
+                    success,
+                    duration_ms,
+                    cost_usd: f64::from(quarters) / 4.0,
+                    usage: Some(Usage { context_tokens, ..Usage::default() }),
+                    ..Complete::default()
+                })
+            }
+        ),
         (text(), proptest::option::of(text()))
             .prop_map(|(model, agent)| { Event::Init(Init { model, agent, ..Init::default() }) }),
         text().prop_map(|model| Event::ModelSwitch(ModelSwitch { model })),

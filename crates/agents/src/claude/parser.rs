@@ -70,10 +70,11 @@ struct TokenCount {
 impl TokenCount {
     /// Returns the best that is known: what the program says of all its requests, if it says anything.
     fn total(&self) -> Usage {
-        let size = |usage: &Usage| usage.input_tokens.saturating_add(usage.output_tokens);
         let told = if size(&self.process) >= size(&self.turns) { self.process } else { self.turns };
         // A result that counts nothing comes after an interruption.
-        if size(&told) > 0 { told } else { sum(self.finished, self.running) }
+        let total = if size(&told) > 0 { told } else { sum(self.finished, self.running) };
+        // The request that ran last is the one that the model had everything before it in.
+        Usage { context_tokens: Some(size(&self.running)).filter(|tokens| *tokens > 0), ..total }
     }
 
     /// Takes a count of the whole process so far. Results may come late: the largest is the newest.
@@ -84,12 +85,18 @@ impl TokenCount {
     }
 }
 
+/// Returns what a request holds in the end: what was sent, and what came of it.
+pub(super) fn size(usage: &Usage) -> u64 {
+    usage.input_tokens.saturating_add(usage.output_tokens)
+}
+
 pub(super) fn sum(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.saturating_add(b.input_tokens),
         output_tokens: a.output_tokens.saturating_add(b.output_tokens),
         cache_read_tokens: a.cache_read_tokens.saturating_add(b.cache_read_tokens),
         cache_write_tokens: a.cache_write_tokens.saturating_add(b.cache_write_tokens),
+        context_tokens: None,
     }
 }
 
@@ -523,7 +530,7 @@ mod tests {
             panic!("{events:?}")
         };
         assert_eq!(error.kind, "error_max_budget_usd");
-        let usage = Usage { input_tokens: 10, output_tokens: 3, cache_read_tokens: 3, cache_write_tokens: 0 };
+        let usage = Usage { input_tokens: 10, output_tokens: 3, cache_read_tokens: 3, ..Usage::default() };
         assert_eq!((complete.usage, complete.cost_usd), (Some(usage), 0.5));
     }
 

@@ -14,7 +14,7 @@ use azureal_core::agent::{AgentOutput, AgentParser, Ending};
 use azureal_core::event::{Init, Usage};
 
 use super::NAME;
-use super::parser::{Parser, SYNTHETIC, sum};
+use super::parser::{Parser, SYNTHETIC, size, sum};
 use super::wire::{Block, Head, RecordHead, Turn};
 use crate::closing::Said;
 use crate::span::Span;
@@ -35,6 +35,8 @@ pub(super) struct Record {
     is_begin_told: bool,
     /// What each request used. It is told with every block of an answer.
     used: BTreeMap<String, Usage>,
+    /// The tokens of the last of them.
+    last_used: Option<Usage>,
     span: Span,
     said: Said,
 }
@@ -66,7 +68,8 @@ impl AgentParser for Record {
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
         let mut out: Vec<AgentOutput> = self.begin("").into_iter().collect();
         let used = self.used.values().copied().fold(Usage::default(), sum);
-        let usage = (!self.used.is_empty()).then_some(used);
+        let context_tokens = self.last_used.as_ref().map(size).filter(|tokens| *tokens > 0);
+        let usage = (!self.used.is_empty()).then_some(Usage { context_tokens, ..used });
         out.extend(self.parser.end_as(
             self.said,
             usage,
@@ -101,7 +104,9 @@ impl Record {
         let model = if message.model == SYNTHETIC { "" } else { message.model.as_str() };
         let mut out: Vec<AgentOutput> = self.begin(model).into_iter().collect();
         if let Some(usage) = message.usage.0.take() {
-            self.used.insert(message.id.clone(), usage.into());
+            let usage = usage.into();
+            self.last_used = Some(usage);
+            self.used.insert(message.id.clone(), usage);
         }
         self.said = match message.stop_reason.as_str() {
             _ if record.is_api_error => Said::Failed,

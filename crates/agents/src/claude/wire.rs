@@ -222,6 +222,7 @@ impl From<ModelTokens> for Usage {
             output_tokens: tokens.output,
             cache_read_tokens: tokens.cache_read,
             cache_write_tokens: tokens.cache_write,
+            context_tokens: None,
         }
     }
 }

@@ -4,12 +4,15 @@ mod command;
 mod item;
 mod older;
 mod parser;
+mod provider;
 mod repeats;
 mod rollout;
 mod shell;
 mod wire;
 
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, OwnRecord, Program, TurnRequest};
+use azureal_core::agent::{
+    Agent, AgentCommand, AgentError, AgentParser, OwnRecord, Permission, Program, TurnRequest,
+};
 
 /// Codex.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +39,14 @@ impl Agent for Codex {
     }
 
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
-        command::build(turn)
+        let mut command = command::build(turn)?;
+        if turn.permission == Some(Permission::Answer) {
+            // An answer that does not come is asked of somebody else, and not thirty times more of the same model.
+            let asked_twice = provider::configuration().map(|text| provider::ask_twice(&text));
+            let before_input = command.args.len().saturating_sub(1);
+            command.args.splice(before_input..before_input, asked_twice.unwrap_or_default());
+        }
+        Ok(command)
     }
 
     fn parser(&self) -> Box<dyn AgentParser> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use azureal_core::agent::AgentOutput;
-use azureal_core::event::Init;
+use azureal_core::event::{Init, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -89,6 +89,8 @@ struct Invocation<'a> {
 struct TokenInfo {
     #[serde(default)]
     total_token_usage: Loose<Tokens>,
+    #[serde(default)]
+    last_token_usage: Loose<Tokens>,
 }
 
 fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
@@ -140,8 +142,12 @@ fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
             out
         }
         "token_count" => {
-            let tokens = message.info.0.and_then(|info| info.total_token_usage.0);
-            tokens.map(|tokens| parser.counted(tokens.into())).into_iter().collect()
+            let Some(TokenInfo { total_token_usage: Loose(Some(total)), last_token_usage }) = message.info.0
+            else {
+                return Vec::new();
+            };
+            let context_tokens = last_token_usage.0.map(|last| last.size());
+            vec![parser.counted(Usage { context_tokens, ..total.into() })]
         }
         "error" => parser.turn_failed(Some(message.message)),
         "stream_error" | "background_event" | "warning" => parser.warned(message.message),

@@ -167,6 +167,14 @@ impl From<Tokens> for Usage {
             output_tokens: tokens.output_tokens,
             cache_read_tokens: tokens.cached_input_tokens,
             cache_write_tokens: tokens.cache_write_input_tokens,
+            context_tokens: None,
         }
+    }
+}
+
+impl Tokens {
+    /// Returns what one request holds in the end, where these are of one.
+    pub(super) fn size(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
     }
 }

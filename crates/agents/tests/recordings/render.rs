@@ -54,8 +54,11 @@ fn event_line(event: &Event) -> String {
 }
 
 fn tokens(usage: &Usage) -> String {
-    let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = usage;
-    format!("in={input_tokens} out={output_tokens} cached={cache_read_tokens} written={cache_write_tokens}")
+    let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, context_tokens } = usage;
+    let context = context_tokens.map_or_else(String::new, |tokens| format!(" context={tokens}"));
+    format!(
+        "in={input_tokens} out={output_tokens} cached={cache_read_tokens} written={cache_write_tokens}{context}"
+    )
 }
 
 fn quoted(text: &str) -> String {

@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::SessionArg;
 use crate::failure::Failure;
 use crate::meter::threshold;
+use crate::one_turn::lease;
 use crate::output::{Output, counted, tell};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
@@ -78,6 +79,13 @@ fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Su
     // Kept until all is done: a store in memory has no folder of its own.
     let temporary = tempfile::tempdir().map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
     let spools = place.spools().unwrap_or_else(|| Spools::new(temporary.path().join("spool")));
+    // The lock of a compaction is one of this machine; on a server, others compact what they run turns in.
+    let _lease = if place.is_on_server() && !args.preview {
+        place.prepare_spools()?;
+        Some(block_on(lease(place, &spools, record.id, "compact"))?)
+    } else {
+        None
+    };
     let cancelled = listen()?;
     let setup = CompactSetup {
         store: &*place.store,
@@ -134,7 +142,7 @@ fn report(
     summarised: &Summarised,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let Summarised { boundary, summary, agent, failed, chars_before, chars_after } = summarised;
+    let Summarised { boundary, summary, agent, failed, chars_before, chars_after, used } = summarised;
     if out.is_json() {
         let failed: Vec<Value> =
             failed.iter().map(|(agent, why)| json!({"agent": agent, "error": why})).collect();
@@ -148,6 +156,8 @@ fn report(
             "inside_turn": boundary.inside_turn,
             "chars_before": chars_before,
             "chars_after": chars_after,
+            "input_tokens": used.input,
+            "output_tokens": used.output,
         }));
     }
     if args.preview {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::SessionArg;
 use crate::failure::Failure;
-use crate::meter::{self, Meter};
+use crate::meter::{self, ESTIMATE, Meter, estimated};
 use crate::output::Output;
 use crate::place::Place;
 use crate::resolve::{called, resolve};
@@ -16,7 +16,8 @@ use crate::resolve::{called, resolve};
 /// everything after it, in the tags that it would be sent in. Where output is not a terminal, it is exact to
 /// the byte.
 ///
-/// The number of tokens is an estimate: a quarter of the number of characters. `azureal tokens` counts them.
+/// The number of tokens is what the agent's provider counted when the last turn ended, its own instructions included, where
+/// that is known; else an estimate: a quarter of the number of characters. `azureal tokens` counts with a vocabulary.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -36,12 +37,21 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     let compaction = place.store.compactions(record.id).await?.pop();
     let after = compaction.map(|compaction| compaction.after_seq.0);
     let text = wrap_context(&read_context(&*place.store, record.id).await?);
-    let Meter { chars, tokens, threshold, percent } = Meter::of(&text, meter::threshold(&place.project));
+    let chars = text.chars().count() as u64;
+    let mut meter = Meter::of(&record, meter::threshold(&place.project));
+    let since = meter.chars;
+    if meter.tokens_by == ESTIMATE {
+        // All that would be told, not only what came since the summary.
+        meter.tokens = estimated(chars);
+    }
+    let Meter { threshold, percent, .. } = meter;
     if out.is_json() {
         return out.json(&json!({
             "text": text,
             "chars": chars,
-            "tokens": tokens,
+            "tokens": meter.tokens,
+            "tokens_by": meter.tokens_by,
+            "since_compaction": since,
             "threshold": threshold,
             "percent": percent,
             "compaction": after.map(|after| json!({ "after_seq": after })),
@@ -50,8 +60,10 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     if args.stats {
         out.line(&format!("session     {}", called(&record)))?;
         out.line(&format!("characters  {chars}"))?;
-        out.line(&format!("tokens      {tokens} (estimate)"))?;
-        out.line(&format!("threshold   {threshold} characters, {percent} % used"))?;
+        out.line(&format!("tokens      {}", meter.tokens_line()))?;
+        out.line(&format!(
+            "meter       {since} of {threshold} characters since the last compaction, {percent} %"
+        ))?;
         return out.line(&match after {
             Some(after) => format!("summary     of the events up to {after}"),
             None => "summary     none".to_owned(),

@@ -1,6 +1,4 @@
-use std::collections::HashMap;
-
-use azureal_core::{ListQuery, SessionId, SessionRecord, read_context, visible_line, wrap_context};
+use azureal_core::{ListQuery, SessionId, SessionRecord, Threshold, visible_line};
 use jiff::Timestamp;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -20,8 +18,8 @@ const LONGEST_NAME: usize = 24;
 /// List sessions, the one that was active last first
 ///
 /// Those of the current worktree, or of all worktrees with `--all`. ✓ and ✗ say how the last turn ended, ● that one is
-/// running. A
-/// terminal shows 50 sessions, unless `-n` says otherwise; a program gets all of them.
+/// running. CONTEXT is what there is to tell the next agent since the last compaction: how many characters, and how many percent
+/// of what a session is compacted at. A terminal shows 50 sessions, unless `-n` says otherwise; a program gets all of them.
 #[derive(Debug, Default, clap::Args)]
 #[command(
     visible_alias = "ls",
@@ -38,9 +36,6 @@ pub(crate) struct Args {
     /// List at most N sessions
     #[arg(short = 'n', long = "limit", value_name = "N")]
     limit: Option<usize>,
-    /// Show how full the context of each session is, in percent of what it is compacted at
-    #[arg(long)]
-    context: bool,
 }
 
 pub(crate) async fn run(
@@ -55,34 +50,20 @@ pub(crate) async fn run(
     };
     let query = ListQuery { worktree: (!args.all).then(|| place.project.worktree_filter()), limit };
     let records = place.store.list(&query).await?;
-    let meters = if args.context { measure(place, &records).await? } else { HashMap::new() };
+    let threshold = meter::threshold(&place.project);
     if out.is_json() {
-        return write_json(&records, running, &meters, out);
+        return write_json(&records, running, threshold, out);
     }
     if records.is_empty() {
         return tell_why_empty(place, limit).await;
     }
-    let table = Table::of(&records, running, &meters, args.all, Timestamp::now(), out.width());
+    let table = Table::of(&records, running, threshold, args.all, Timestamp::now(), out.width());
     out.text(&table.render(out.paint()))?;
     if args.limit.is_none() && Some(records.len()) == limit {
         out.flush()?;
         tell("there may be more; `-n` says how many to list");
     }
     Ok(())
-}
-
-/// How full the contexts of sessions are.
-type Meters = HashMap<SessionId, Meter>;
-
-/// Builds the context of each session, which is why it is done only when it is asked for.
-async fn measure(place: &Place, records: &[SessionRecord]) -> Result<Meters, Failure> {
-    let mut meters = Meters::new();
-    let threshold = meter::threshold(&place.project);
-    for record in records {
-        let context = wrap_context(&read_context(&*place.store, record.id).await?);
-        meters.insert(record.id, Meter::of(&context, threshold));
-    }
-    Ok(meters)
 }
 
 /// Says what can be done about an empty list.
@@ -103,13 +84,13 @@ async fn tell_why_empty(place: &Place, limit: Option<usize>) -> Result<(), Failu
 fn write_json(
     records: &[SessionRecord],
     running: &[SessionId],
-    meters: &Meters,
+    threshold: Threshold,
     out: &mut Output,
 ) -> Result<(), Failure> {
     out.text("[")?;
     for (index, record) in records.iter().enumerate() {
         out.text(if index == 0 { "\n" } else { ",\n" })?;
-        let meter = meters.get(&record.id).copied();
+        let meter = Meter::of(record, threshold);
         out.text(&to_json(&SessionLine::live(record, running.contains(&record.id), meter))?)?;
     }
     out.line(if records.is_empty() { "]" } else { "\n]" })
@@ -138,7 +119,7 @@ impl Table {
     fn of(
         records: &[SessionRecord],
         running: &[SessionId],
-        meters: &Meters,
+        threshold: Threshold,
         all_worktrees: bool,
         now: Timestamp,
         width: Option<usize>,
@@ -171,8 +152,9 @@ impl Table {
                 0 => String::new(),
                 tokens => count(tokens),
             }),
-            column("CONTEXT", Align::Right, &|record| {
-                meters.get(&record.id).map_or_else(String::new, |meter| format!("{} %", meter.percent))
+            column("CONTEXT", Align::Right, &|record| match Meter::of(record, threshold) {
+                Meter { chars: 0, .. } => String::new(),
+                Meter { chars, percent, .. } => format!("{} {percent} %", count(chars)),
             }),
             column("COST", Align::Right, &|record| cost(record.cost_usd)),
             column("PREVIEW", Align::Left, &|record| one_line(record.counts.preview_text())),
@@ -297,6 +279,7 @@ mod tests {
             cost_usd: 0.0,
             counts: Counts::default(),
             tokens: Tokens::default(),
+            covered: 0,
         }
     }
 
@@ -311,6 +294,7 @@ mod tests {
         first.cost_usd = 0.126;
         first.tokens = Tokens { input: 1200, output: 34 };
         first.counts.messages = 4;
+        first.counts.told = 50_000;
         first.counts.agent = Some("claude".into());
         first.counts.preview = Some("修复登录页面的错误\nand then some more of it".into());
         let mut second = record(3, "S3");
@@ -318,16 +302,16 @@ mod tests {
         second.counts.preview = Some("hello".into());
         let records = [first, second];
         let table =
-            |width| Table::of(&records, &[], &Meters::new(), false, now(), width).render(Paint::PLAIN);
+            |width| Table::of(&records, &[], Threshold::default(), false, now(), width).render(Paint::PLAIN);
         insta::assert_snapshot!(table(None), @r"
-                NAME            AGENT   AGE  MSGS  TOKENS   COST  PREVIEW
-        S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  $0.13  修复登录页面的错误 and then some more of it
-        S3   ✗                           3h     0                 hello
+                NAME            AGENT   AGE  MSGS  TOKENS   CONTEXT   COST  PREVIEW
+        S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  50k 12 %  $0.13  修复登录页面的错误 and then some more of it
+        S3   ✗                           3h     0                           hello
         ");
-        insta::assert_snapshot!(table(Some(65)), @r"
-                NAME            AGENT   AGE  MSGS  TOKENS   COST  PREVIEW
-        S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  $0.13  修复登…
-        S3   ✗                           3h     0                 hello
+        insta::assert_snapshot!(table(Some(75)), @r"
+                NAME            AGENT   AGE  MSGS  TOKENS   CONTEXT   COST  PREVIEW
+        S12  ✓  fix-login␛[31m  claude   3h     4    1.2k  50k 12 %  $0.13  修复登…
+        S3   ✗                           3h     0                           hello
         ");
         for width in 0..100 {
             for line in table(Some(width)).lines() {

@@ -210,14 +210,27 @@ fn tokens_are_those_that_were_reported_and_an_estimate() {
 }
 
 #[test]
-fn a_list_shows_how_full_contexts_are_when_it_is_asked() {
+fn a_list_shows_how_full_sessions_are() {
     let world = world();
-    let listed = world.run(&["list", "--context", "--json"]).json();
-    let context = world.run(&["context", "S1", "--json"]).json();
-    for field in ["chars", "tokens", "threshold", "percent"] {
-        assert_eq!(listed[0]["context"][field], context[field], "{field}");
-    }
-    assert_eq!(world.run(&["list", "--json"]).json()[0].get("context"), None);
-    let table = world.run(&["list", "--context"]).quiet();
+    let meter = |world: &World| -> Value {
+        let listed = world.run(&["list", "--json"]).json()[0]["context"].clone();
+        let context = world.run(&["context", "S1", "--json"]).json();
+        assert_eq!(listed["chars"], context["since_compaction"]);
+        assert_eq!((&listed["threshold"], &listed["percent"]), (&context["threshold"], &context["percent"]));
+        assert_eq!((&listed["tokens_by"], &context["tokens_by"]), (&json!("estimate"), &json!("estimate")));
+        listed
+    };
+    let before = meter(&world);
+    // All but what stands around the record.
+    let chars = before["chars"].as_u64().unwrap();
+    let told = context(&world).chars().count() as u64;
+    assert!((told - 300..told).contains(&chars), "{chars} of {told}");
+    let table = world.run(&["list"]).quiet();
     assert!(table.lines().next().unwrap().contains("CONTEXT") && table.contains(" 2 %"), "{table}");
+
+    world.run(&["compact", "S1", "--agent", "offline"]);
+    let after = meter(&world);
+    assert!(after["chars"].as_u64() < before["chars"].as_u64(), "{after}");
+    world.run(&["compact", "S1", "--undo"]);
+    assert_eq!(meter(&world), before);
 }

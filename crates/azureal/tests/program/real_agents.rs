@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use azureal_core::SUMMARY_PROMPT;
 use azureal_process::{Marker, find_marked};
-use azureal_testkit::model_server::{Answer, Gate, ModelServer, Place, Request};
+use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Place, Request};
 use azureal_testkit::real_agents::{AgentHome, Agents};
 use serde_json::{Value, json};
 
@@ -400,5 +400,31 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
         let shown = real.run(&["show", "work"]).stdout;
         assert!(!shown.contains("Go on with the work"), "{agent}: {shown}");
         assert_eq!(events.last().unwrap()["data"]["outcome"], "done", "{agent}");
+    }
+}
+
+#[test]
+fn agents_that_cannot_write_a_summary_are_asked_no_more_than_twice() {
+    let server = ModelServer::answering(|request| {
+        if request.user_texts().join("\n").contains(SUMMARY_PROMPT) {
+            return Answer::error(500, "out of order");
+        }
+        Answer::from("I looked at it. ".repeat(200).as_str())
+    });
+    let Some(real) = Real::new(&server) else { return };
+    // As people have it: without a word on retries, of which there are then thirty.
+    let config = real.home.codex_home().join("config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let plain: Vec<&str> = text.lines().filter(|line| !line.contains("_max_retries")).collect();
+    fs::write(&config, plain.join("\n")).unwrap();
+    for number in 1..=5 {
+        assert_eq!(real.ask("claude", &format!("Look at it, number {number}"), &[]).code, 0);
+    }
+    let before = server.requests().len();
+    let compacted = real.run(&["compact", "work", "--json"]).json();
+    assert_eq!(compacted["written_by"], "digest", "{compacted}");
+    let asked = server.requests().split_off(before);
+    for api in [Api::Messages, Api::Responses] {
+        assert_eq!(asked.iter().filter(|request| request.api == api).count(), 2, "{api:?}");
     }
 }

@@ -209,14 +209,25 @@ fn programs_get_every_event_as_it_happens() {
     assert_eq!(ran.code, 0, "{ran}");
     let lines = ran.json_lines();
     assert_eq!(lines[0], json!({"session": "S1", "agent": "claude", "model": null}));
-    assert_eq!(lines[1], json!({"kind": "UserMessage", "data": {"content": "Do it"}}));
+    assert_eq!((&lines[1]["kind"], &lines[1]["data"]), (&json!("UserMessage"), &json!({"content": "Do it"})));
     let deltas: String = lines.iter().filter_map(|line| line["delta"].as_str()).collect();
     assert_eq!(deltas, "I will run a command.Finished streaming.");
     let last = lines.last().unwrap();
     assert_eq!((&last["kind"], &last["first_seq"], &last["seq"]), (&json!("Complete"), &json!(1), &json!(8)));
+    // The meter goes up with every event, until it is what is stored; the provider's count takes the place of an estimate.
+    let meters: Vec<_> = lines.iter().filter_map(|line| line.get("context")).collect();
+    assert!(
+        meters.windows(2).all(|pair| pair[0]["chars"].as_u64() <= pair[1]["chars"].as_u64()),
+        "{meters:?}"
+    );
+    assert_eq!((&meters[0]["tokens"], &meters[0]["tokens_by"]), (&json!(4), &json!("estimate")));
+    let ended = meters[meters.len() - 1];
+    assert_eq!((&ended["tokens"], &ended["tokens_by"]), (&json!(120), &json!("claude")));
+    assert_eq!(world.run(&["list", "--json"]).json()[0]["context"], *ended);
     let context = world.run(&["context", "S1", "--json"]).json();
-    let (live, stored) = (last["context"]["chars"].as_u64().unwrap(), context["chars"].as_u64().unwrap());
-    assert!(live < stored && stored < live + 100, "but for its tags: {live}, {stored}");
+    assert_eq!((&context["tokens"], &context["since_compaction"]), (&json!(120), &ended["chars"]));
+    let stats = world.run(&["context", "S1", "--stats"]).quiet();
+    assert!(stats.contains("tokens      120 (claude counted, its own instructions included)\n"), "{stats}");
     let live: Vec<_> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
     assert_eq!(live, kinds(&world, "S1"), "what was shown is what is stored");
 }

@@ -118,17 +118,17 @@ fn sessions_are_listed() {
     // The age is the only thing that moves.
     let steady = ran.stdout.replace(" 1s ", " 0s ");
     insta::assert_snapshot!(steady, @r"
-           NAME       AGENT   AGE  MSGS   COST  PREVIEW
-    S2  ✗  hello               0s     1         Hello, world
-    S1  ✓  fix-login  claude   0s     5  $0.25  Why does the login fail?
+           NAME       AGENT   AGE  MSGS  CONTEXT   COST  PREVIEW
+    S2  ✗  hello               0s     1   22 0 %         Hello, world
+    S1  ✓  fix-login  claude   0s     5  162 0 %  $0.25  Why does the login fail?
     ");
     assert_eq!(world.run(&["ls", "-n", "1"]).stdout.lines().count(), 2);
     insta::assert_snapshot!(world.run(&["list", "--json"]), @r#"
     exit code 0
     --- stdout
     [
-    {"id":"S2","name":"hello","worktree":".","created":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","input_tokens":0,"output_tokens":0,"agent":null,"model":null},
-    {"id":"S1","name":"fix-login","worktree":".","created":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","input_tokens":0,"output_tokens":0,"agent":"claude","model":"opus"}
+    {"id":"S2","name":"hello","worktree":".","created":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","input_tokens":0,"output_tokens":0,"agent":null,"model":null,"context":{"chars":22,"tokens":6,"tokens_by":"estimate","threshold":400000,"percent":0}},
+    {"id":"S1","name":"fix-login","worktree":".","created":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","input_tokens":0,"output_tokens":0,"agent":"claude","model":"opus","context":{"chars":162,"tokens":41,"tokens_by":"estimate","threshold":400000,"percent":0}}
     ]
     "#);
 }
@@ -183,7 +183,7 @@ fn the_context_is_what_the_next_agent_is_told() {
     session     S1 fix-login
     characters  384
     tokens      96 (estimate)
-    threshold   400000 characters, 0 % used
+    meter       162 of 400000 characters since the last compaction, 0 %
     summary     none
     ");
     let context = world.run(&["context", "S1", "--json"]).json();

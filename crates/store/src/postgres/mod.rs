@@ -20,7 +20,7 @@ use std::time::Duration;
 use azureal_core::{
     Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
     SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, async_trait,
-    check_name,
+    check_name, read_told_through,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -236,11 +236,13 @@ impl SessionStore for PostgresStore {
         }
         let call = self.operation(
             "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-               $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)",
+               $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)",
         );
         let places: Vec<i64> = compactions.iter().map(|one| rows::integer(one.after_seq)).collect();
         let summaries: Vec<String> =
             compactions.iter().map(|one| escaped(&one.summary).into_owned()).collect();
+        let covers: Vec<i64> =
+            compactions.iter().map(|one| rows::signed(turn.told_through(one.after_seq))).collect();
         let times = compactions.into_iter().map(|one| match one.created_at {
             time if time.is_empty() => now(),
             time => time,
@@ -248,7 +250,8 @@ impl SessionStore for PostgresStore {
         let call = with_turn(with_session(call, &new), &turn, texts)
             .with(Type::INT8_ARRAY, places)
             .with(Type::TEXT_ARRAY, summaries)
-            .with(Type::TEXT_ARRAY, times.collect::<Vec<_>>());
+            .with(Type::TEXT_ARRAY, times.collect::<Vec<_>>())
+            .with(Type::INT8_ARRAY, covers);
         let (outcome, made) = self
             .one(call, |row| {
                 let outcome: String = row.try_get(0)?;
@@ -335,7 +338,7 @@ impl SessionStore for PostgresStore {
         let call = self
             .operation(
                 "SELECT outcome, first_seq, last_seq FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
-                   $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
+                   $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
             )
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, turn.after.map(rows::integer))
@@ -388,7 +391,7 @@ impl SessionStore for PostgresStore {
             let call = self
                 .operation(
                     "SELECT outcome, number, last_seq FROM @schema@.fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9,
-                       $10, $11, $12, $13, $14)",
+                       $10, $11, $12, $13, $14, $15)",
                 )
                 .with(Type::INT4, rows::number(id))
                 .with(Type::INT8, rows::integer(at))
@@ -397,7 +400,8 @@ impl SessionStore for PostgresStore {
                 .with(Type::INT2, i16::from(number_of(tally.open)))
                 .with(Type::TEXT, text(tally.counts.preview))
                 .with(Type::TEXT, text(tally.counts.agent))
-                .with(Type::TEXT, text(tally.counts.model));
+                .with(Type::TEXT, text(tally.counts.model))
+                .with(Type::INT8, rows::signed(tally.counts.told));
             let (outcome, made, last) = self
                 .one(with_session(call, &new), |row| {
                     let made: Option<i32> = row.try_get(1)?;
@@ -453,12 +457,15 @@ impl SessionStore for PostgresStore {
     }
 
     async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+        // What stands up to a place stays as it is, so that this can be known before.
+        let covers = read_told_through(self, id, after_seq).await?;
         let call = self
-            .call("SELECT outcome, last_seq FROM @schema@.add_compaction($1, $2, $3, $4, $5)")
+            .call("SELECT outcome, last_seq FROM @schema@.add_compaction($1, $2, $3, $4, $5, $6)")
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, rows::integer(after_seq))
             .with(Type::TEXT, escaped(summary).into_owned())
-            .with(Type::TEXT, now());
+            .with(Type::TEXT, now())
+            .with(Type::INT8, rows::signed(covers));
         let (outcome, last): (String, Option<i64>) =
             self.one(call, |row| Ok((row.try_get(0)?, row.try_get(1)?))).await?;
         match outcome.as_str() {

@@ -10,13 +10,19 @@ use super::text::unescaped;
 
 /// The columns of a session, in the order in which [`session`] reads them.
 pub(super) const SESSION: &str = "session, name, worktree, created_at, completed, duration_ms, cost_usd, \
-                                  tokens_in, tokens_out, last_seq, messages, preview, agent, model";
+                                  tokens_in, tokens_out, last_seq, messages, preview, agent, model, told, \
+                                  context_tokens, (SELECT covers FROM @schema@.compactions \
+                                    WHERE compactions.project = sessions.project \
+                                      AND compactions.session = sessions.session \
+                                    ORDER BY after_seq DESC LIMIT 1)";
 
 /// Reads a session from a row of [`SESSION`].
 pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
     let preview: Option<&str> = row.try_get(11)?;
     let agent: Option<&str> = row.try_get(12)?;
     let model: Option<&str> = row.try_get(13)?;
+    let context_tokens: Option<i64> = row.try_get(15)?;
+    let covered: Option<i64> = row.try_get(16)?;
     Ok(SessionRecord {
         id: session_id(row.try_get(0)?)?,
         name: unescaped(row.try_get(1)?),
@@ -32,7 +38,10 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
             preview: preview.map(unescaped),
             agent: agent.map(unescaped),
             model: model.map(unescaped),
+            told: unsigned(row.try_get(14)?),
+            context_tokens: context_tokens.map(unsigned),
         },
+        covered: unsigned(covered.unwrap_or(0)),
     })
 }
 

@@ -66,7 +66,7 @@ pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreErr
 
 /// Adds what a turn is made of to a call, in the order in which the functions take it.
 pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
-    let Outcomes { cases, agent, model } = Outcomes::of(turn);
+    let Outcomes { cases, alone } = Outcomes::of(turn);
     let text = |text: String| escaped(&text).into_owned();
     let added: Vec<i64> = cases.iter().map(|case| rows::signed(case.added)).collect();
     let opens: Vec<i16> = cases.iter().map(|case| i16::from(number_of(case.opens))).collect();
@@ -84,8 +84,10 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
         .with(Type::INT8_ARRAY, added)
         .with(Type::INT2_ARRAY, opens)
         .with(Type::TEXT_ARRAY, previews)
-        .with(Type::TEXT, agent.map(text))
-        .with(Type::TEXT, model.map(text))
+        .with(Type::TEXT, alone.agent.map(text))
+        .with(Type::TEXT, alone.model.map(text))
+        .with(Type::INT8, rows::signed(alone.told))
+        .with(Type::INT8, alone.context_tokens.map(rows::signed))
         .with(Type::BOOL, totals.completed)
         .with(Type::INT8, rows::signed(totals.duration_ms))
         .with(Type::FLOAT8, cost)

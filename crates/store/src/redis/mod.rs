@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use azureal_core::{
     Appended, Compaction, LARGEST_EVENT, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
+    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name, read_told_through,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -366,8 +366,16 @@ fn with_turn(call: Call, turn: &Turn) -> Call {
         // Sums of these stay numbers.
         let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
         call = call
-            .with_optional(outcomes.agent)
-            .with_optional(outcomes.model)
+            .with_optional(outcomes.alone.agent)
+            .with_optional(outcomes.alone.model)
+            .with(countable(outcomes.alone.told))
+            .with(
+                outcomes
+                    .alone
+                    .context_tokens
+                    .map(countable)
+                    .map_or_else(String::new, |tokens| tokens.to_string()),
+            )
             .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
             .with(countable(totals.duration_ms))
             .with(format!("{cost:?}"));
@@ -429,7 +437,8 @@ impl SessionStore for RedisStore {
             let mut call = with_turn(with_session(call, &new), &turn).with(compactions.len());
             for Compaction { after_seq, summary, created_at } in &compactions {
                 let time = if created_at.is_empty() { now() } else { created_at.clone() };
-                call = call.with(after_seq.0).with_text(summary).with(time);
+                let covers = countable(turn.told_through(*after_seq));
+                call = call.with(after_seq.0).with_text(summary).with(time).with(covers);
             }
             call
         };
@@ -559,7 +568,8 @@ impl SessionStore for RedisStore {
                     .with(number_of(tally.open))
                     .with_optional(tally.counts.preview.as_deref())
                     .with_optional(tally.counts.agent.as_deref())
-                    .with_optional(tally.counts.model.as_deref());
+                    .with_optional(tally.counts.model.as_deref())
+                    .with(countable(tally.counts.told));
                 with_session(call, &new)
             };
             let mut answer = self.make(call).await?;
@@ -596,8 +606,11 @@ impl SessionStore for RedisStore {
     }
 
     async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+        // What stands up to a place stays as it is, so that this can be known before.
+        let covers = countable(read_told_through(self, id, after_seq).await?);
         let call = self.operation(&scripts::ADD_COMPACTION, Some(id));
-        let mut answer = self.run(call.with(after_seq.0).with_text(summary).with(now())).await?;
+        let call = call.with(after_seq.0).with_text(summary).with(now()).with(covers);
+        let mut answer = self.run(call).await?;
         match answer.outcome.as_str() {
             "done" => Ok(()),
             "absent" => Err(StoreError::NoSuchSession(id)),

@@ -13,7 +13,7 @@ use redis::Value;
 use super::error::Fault;
 
 /// The fields of a session, in the order in which [`session`] reads them.
-pub(super) const SESSION: [&str; 13] = [
+pub(super) const SESSION: [&str; 16] = [
     "name",
     "worktree",
     "created_at",
@@ -27,6 +27,9 @@ pub(super) const SESSION: [&str; 13] = [
     "preview",
     "agent",
     "model",
+    "told",
+    "covered",
+    "context_tokens",
 ];
 
 /// The answer of a script: how it went, and values.
@@ -83,6 +86,7 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
         cost_usd: 0.0,
         counts: Counts::default(),
         tokens: Tokens::default(),
+        covered: 0,
     };
     let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
     record.duration_ms = next_number()?;
@@ -92,6 +96,10 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     record.tokens = Tokens { input: next_number()?, output: next_number()? };
     (record.counts.events, record.counts.messages) = (next_number()?, next_number()?);
     (record.counts.preview, record.counts.agent, record.counts.model) = (next()?, next()?, next()?);
+    let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
+    (record.counts.told, record.covered) = (next_number()?, next_number()?);
+    let tokens = next()?.filter(|tokens| !tokens.is_empty());
+    record.counts.context_tokens = tokens.map(|tokens| number(&tokens)).transpose()?;
     Ok(Some(record))
 }
 
@@ -121,15 +129,18 @@ pub(super) fn compactions(fields: Value) -> Result<Vec<Compaction>, Fault> {
     let mut fields = list(fields)?.into_iter();
     while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
         let (field, value) = (text(field)?, text(value)?);
-        let (place, is_time) =
-            field.strip_suffix(":at").map_or((field.as_str(), false), |place| (place, true));
+        let (place, about) = field.split_once(':').map_or((field.as_str(), None), |(a, b)| (a, Some(b)));
         let after_seq = Seq(number(place)?);
         let known = compactions.iter().position(|one| one.after_seq == after_seq).unwrap_or_else(|| {
             compactions.push(Compaction { after_seq, summary: String::new(), created_at: String::new() });
             compactions.len() - 1
         });
         if let Some(compaction) = compactions.get_mut(known) {
-            if is_time { compaction.created_at = value } else { compaction.summary = value }
+            match about {
+                None => compaction.summary = value,
+                Some("at") => compaction.created_at = value,
+                Some(_) => {}
+            }
         }
     }
     compactions.sort_by_key(|compaction| compaction.after_seq);

@@ -19,19 +19,19 @@ macro_rules! scripts {
 
 scripts! {
     CREATE: "keys" "once" "index" "make" "create";
-    CREATE_WITH: "keys" "once" "index" "make" "sums" "turn" "create_with";
+    CREATE_WITH: "keys" "once" "index" "make" "sums" "turn" "cover" "create_with";
     FIND_OR_CREATE: "keys" "once" "index" "make" "named" "find_or_create";
     FIND: "keys" "index" "named" "find";
     RENAME: "keys" "once" "index" "rename";
     DELETE: "keys" "once" "index" "delete";
     APPEND: "keys" "once" "index" "sums" "turn" "append";
     CLEAR: "keys" "once" "clear";
-    FORK: "keys" "once" "index" "make" "fork";
+    FORK: "keys" "once" "index" "make" "cover" "fork";
     SET_TOKENS: "keys" "once" "set_tokens";
     ADD_TOKENS: "keys" "once" "sums" "add_tokens";
     COMPACTIONS: "keys" "compactions";
-    ADD_COMPACTION: "keys" "once" "add_compaction";
-    REMOVE_COMPACTION: "keys" "once" "remove_compaction";
+    ADD_COMPACTION: "keys" "once" "cover" "add_compaction";
+    REMOVE_COMPACTION: "keys" "once" "cover" "remove_compaction";
     MARK: "keys" "mark";
     REMOVE_MARK: "keys" "once" "remove_mark";
     NOTE_RUN: "keys" "once" "note_run";

@@ -113,6 +113,36 @@ pub(super) fn recount_all(connection: &Connection, codec: &mut Codec) -> rusqlit
         .collect()
 }
 
+/// Counts every session from its beginning and stores it, and how much summaries cover; the order stays.
+pub(super) fn count_anew(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<()> {
+    for Recounted { session, tally, last_event } in recount_all(connection, codec)? {
+        write(connection, session, &tally, last_event, None)?;
+    }
+    let mut summaries = connection.prepare("SELECT id, session_id, after_seq FROM compactions")?;
+    let summaries = summaries
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<rusqlite::Result<Vec<(i64, i64, i64)>>>()?;
+    for (id, session, after_seq) in summaries {
+        let covers = told_through(connection, codec, session, events::seq(after_seq))?;
+        connection.execute("UPDATE compactions SET covers = ?2 WHERE id = ?1", (id, covers.cast_signed()))?;
+    }
+    Ok(())
+}
+
+/// Returns how much there is to tell of a session up to a place, in characters: all that was counted, less what comes after.
+pub(super) fn told_through(
+    connection: &Connection,
+    codec: &mut Codec,
+    session: i64,
+    seq: Seq,
+) -> rusqlite::Result<u64> {
+    let mut all = state(connection, session)?.map(|state| state.tally).unwrap_or_default();
+    count_rest(connection, codec, session, &mut all, Seq::END)?;
+    let mut after = Tally { through: seq, ..Tally::default() };
+    count_rest(connection, codec, session, &mut after, Seq::END)?;
+    Ok(all.counts.told.saturating_sub(after.counts.told))
+}
+
 /// Counts what others have appended and stores it. Part of every transaction that appends. Returns where the
 /// newest session stands on the clock.
 pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<Option<i64>> {
@@ -161,7 +191,8 @@ pub(super) struct State {
 pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<Option<State>> {
     connection
         .prepare_cached(
-            "SELECT counted_seq, open_message, event_count, message_count, preview, agent, model, active
+            "SELECT counted_seq, open_message, event_count, message_count, preview, agent, model, told, model_tokens,
+                    active
              FROM sessions WHERE id = ?1",
         )?
         .query_row([session], |row| {
@@ -175,9 +206,11 @@ pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<O
                     preview: row.get(4)?,
                     agent: row.get(5)?,
                     model: row.get(6)?,
+                    told: unsigned(row.get(7)?),
+                    context_tokens: row.get::<_, Option<i64>>(8)?.map(|tokens| unsigned(Some(tokens))),
                 },
             };
-            Ok(State { tally, active: row.get(7)? })
+            Ok(State { tally, active: row.get(9)? })
         })
         .optional()
 }
@@ -199,8 +232,8 @@ pub(super) fn write(
     connection
         .prepare_cached(
             "UPDATE sessions SET counted_seq = ?2, open_message = ?3, event_count = ?4, message_count = ?5,
-                    preview = ?6, agent = ?7, model = ?8, last_event = ifnull(?9, last_event),
-                    active = ifnull(?10, active)
+                    preview = ?6, agent = ?7, model = ?8, told = ?9, model_tokens = ?10,
+                    last_event = ifnull(?11, last_event), active = ifnull(?12, active)
              WHERE id = ?1",
         )?
         .execute(params![
@@ -212,6 +245,8 @@ pub(super) fn write(
             counts.preview,
             counts.agent,
             counts.model,
+            counts.told.cast_signed(),
+            counts.context_tokens.map(u64::cast_signed),
             last_event,
             tick,
         ])?;

@@ -74,7 +74,7 @@ pub(super) fn create_with(
     let newest = Some(counts::next_tick(&transaction)? - 1);
     append_rows(&transaction, id, turn, &rows, newest)?;
     for compaction in compactions {
-        sessions::insert_compaction(&transaction, id, compaction)?;
+        sessions::insert_compaction(&transaction, codec, id, compaction)?;
     }
     transaction.commit()?;
     Ok(id)
@@ -226,12 +226,12 @@ pub(super) fn fork(
     )?;
     let last_event = (copied > 0).then(|| transaction.last_insert_rowid());
     transaction.execute(
-        "INSERT INTO compactions (session_id, after_seq, summary, created)
-         SELECT ?1, after_seq, summary, created FROM compactions WHERE session_id = ?2 AND after_seq <= ?3
+        "INSERT INTO compactions (session_id, after_seq, summary, created, covers)
+         SELECT ?1, after_seq, summary, created, covers FROM compactions WHERE session_id = ?2 AND after_seq <= ?3
          ORDER BY id",
         params![forked, session, integer(at)],
     )?;
-    let tally = if at == last {
+    let mut tally = if at == last {
         state.tally
     } else {
         // Half a session has to be counted anew. That is as much work as copying it.
@@ -239,6 +239,8 @@ pub(super) fn fork(
         counts::count_rest(&transaction, codec, forked, &mut tally, at)?;
         tally
     };
+    // No model has had this before it yet.
+    tally.counts.context_tokens = None;
     counts::write(&transaction, forked, &tally, last_event, None)?;
     transaction.commit()?;
     Ok(fork)

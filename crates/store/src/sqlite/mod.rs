@@ -252,14 +252,14 @@ impl SessionStore for SqliteStore {
 
     async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
         let summary = summary.to_owned();
-        self.change(id, move |open, _| {
-            sessions::add_compaction(&mut open.connection, id, after_seq, &summary)
+        self.change(id, move |open, codec| {
+            sessions::add_compaction(&mut open.connection, codec, id, after_seq, &summary)
         })
         .await
     }
 
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
-        self.change(id, move |open, _| sessions::remove_compaction(&open.connection, id, after_seq)).await
+        self.change(id, move |open, _| sessions::remove_compaction(&mut open.connection, id, after_seq)).await
     }
 
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {

@@ -35,7 +35,7 @@ const SHARED_COLUMNS: [(&str, &str); 8] = [
 ///
 /// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these
 /// names. What they hold is said at [`azureal_core::Counts`] and in [`super::counts`].
-const OUR_COLUMNS: [(&str, &str); 11] = [
+const OUR_COLUMNS: [(&str, &str); 13] = [
     ("tokens_in", "INTEGER"),
     ("tokens_out", "INTEGER"),
     ("counted_seq", "INTEGER"),
@@ -45,6 +45,8 @@ const OUR_COLUMNS: [(&str, &str); 11] = [
     ("preview", "TEXT"),
     ("agent", "TEXT"),
     ("model", "TEXT"),
+    ("told", "INTEGER"),
+    ("model_tokens", "INTEGER"),
     ("last_event", "INTEGER"),
     ("active", "INTEGER"),
 ];
@@ -67,7 +69,8 @@ CREATE TABLE IF NOT EXISTS compactions (
   session_id INTEGER NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
   after_seq  INTEGER NOT NULL,
   summary    TEXT NOT NULL,
-  created    TEXT NOT NULL DEFAULT (datetime('now'))
+  created    TEXT NOT NULL DEFAULT (datetime('now')),
+  covers     INTEGER
 );
 CREATE INDEX IF NOT EXISTS idx_compactions_session ON compactions(session_id);
 CREATE TABLE IF NOT EXISTS meta (
@@ -134,7 +137,8 @@ pub(super) fn prepare(
         match upgrade(path, connection, codec) {
             Ok(()) => {}
             Err(StoreError::ReadOnly { .. }) => {
-                let found = columns(connection).map_err(|error| error::from_sqlite(path, error))?;
+                let found =
+                    columns(connection, "sessions").map_err(|error| error::from_sqlite(path, error))?;
                 return Ok(SessionColumns::of(&found));
             }
             Err(error) => return Err(error),
@@ -150,7 +154,7 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     let has_all = [
         ALL_COLUMNS.as_str(),
         "SELECT seq, kind, data FROM events",
-        "SELECT summary FROM compactions",
+        "SELECT summary, covers FROM compactions",
         NAMES_PROMPTS_INDEX,
     ]
     .iter()
@@ -214,15 +218,22 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     if !definition.to_ascii_uppercase().contains("AUTOINCREMENT") {
         number_once(&transaction)?;
     }
-    let present = columns(&transaction)?;
+    let present = columns(&transaction, "sessions")?;
     for (name, kind) in SHARED_COLUMNS.iter().chain(&OUR_COLUMNS) {
         if !present.contains(*name) {
             transaction.execute_batch(&format!("ALTER TABLE sessions ADD COLUMN {name} {kind};"))?;
         }
     }
+    if !columns(&transaction, "compactions")?.contains("covers") {
+        transaction.execute_batch("ALTER TABLE compactions ADD COLUMN covers INTEGER;")?;
+    }
     transaction.execute_batch(OUR_INDEXES)?;
     set_versions(&transaction)?;
     counts::catch_up(&transaction, codec)?;
+    if !present.contains("told") {
+        // Counted by a version that did not count this yet.
+        counts::count_anew(&transaction, codec)?;
+    }
     transaction.commit()
 }
 
@@ -232,7 +243,7 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
 /// No text of the file becomes SQL: columns that we know get our definitions, others only their quoted names.
 /// Types and defaults of a hostile file could hold statements.
 fn number_once(connection: &Connection) -> rusqlite::Result<()> {
-    let present = columns(connection)?;
+    let present = columns(connection, "sessions")?;
     let known = || SHARED_COLUMNS.iter().chain(&OUR_COLUMNS);
     let definitions: Vec<String> = present
         .iter()
@@ -271,9 +282,9 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn columns(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
-    let mut info = connection.prepare("SELECT name FROM pragma_table_info('sessions')")?;
-    info.query_map([], |row| row.get(0))?.collect()
+fn columns(connection: &Connection, table: &str) -> rusqlite::Result<BTreeSet<String>> {
+    let mut info = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    info.query_map([table], |row| row.get(0))?.collect()
 }
 
 /// Names every column of a session.
@@ -283,7 +294,7 @@ static ALL_COLUMNS: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The columns of a session that are listed, in the order in which [`super::sessions`] reads them.
-const LISTED: [&str; 14] = [
+const LISTED: [&str; 16] = [
     "id",
     "name",
     "worktree",
@@ -298,7 +309,16 @@ const LISTED: [&str; 14] = [
     "preview",
     "agent",
     "model",
+    "told",
+    "model_tokens",
 ];
+
+/// How much the newest summary of a session covers, behind the listed columns: nothing where there is none, and less than
+/// nothing where it was written by a program that does not say.
+const COVERED: &str = "(SELECT ifnull(covers, -1) FROM compactions WHERE session_id = sessions.id
+    ORDER BY after_seq DESC, id DESC LIMIT 1)";
+/// The same for a file where no program says it.
+const UNKNOWN_COVERED: &str = "(SELECT -1 FROM compactions WHERE session_id = sessions.id LIMIT 1)";
 
 /// The listed columns, for a `SELECT`; those that an older file lacks read as NULL.
 #[derive(Debug, Clone)]
@@ -310,13 +330,13 @@ pub(super) struct SessionColumns {
 impl SessionColumns {
     /// All of them.
     fn complete() -> Self {
-        Self { list: LISTED.join(", "), are_complete: true }
+        Self { list: format!("{}, {COVERED}", LISTED.join(", ")), are_complete: true }
     }
 
     fn of(present: &BTreeSet<String>) -> Self {
         let columns = LISTED
             .map(|name| if present.contains(name) { name.to_owned() } else { format!("NULL AS {name}") });
-        Self { list: columns.join(", "), are_complete: false }
+        Self { list: format!("{}, {UNKNOWN_COVERED}", columns.join(", ")), are_complete: false }
     }
 
     /// Returns the list, to stand behind `SELECT`.

@@ -1,8 +1,8 @@
 //! Sessions: all but their events.
 
 use azureal_core::{
-    Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tokens, TurnTotals,
-    check_name, normal_timestamp,
+    Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens,
+    TurnTotals, check_name, normal_timestamp,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
@@ -202,7 +202,33 @@ pub(super) fn get(
     let mut tally = counted.map(|state| state.tally).unwrap_or_default();
     counts::count_rest(connection, codec, session, &mut tally, Seq::END)?;
     record.counts = tally.counts;
+    find_covered(connection, columns, codec, &mut record)?;
     Ok(record)
+}
+
+/// Stands for how much a summary covers that was written by a program which does not say.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Counts how much the newest summary of a session covers, where that is not known.
+fn find_covered(
+    connection: &Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    record: &mut SessionRecord,
+) -> Result<(), Fault> {
+    if record.covered != UNKNOWN {
+        return Ok(());
+    }
+    let after_seq = compactions(connection, record.id)?.pop().map_or(Seq::START, |newest| newest.after_seq);
+    let session = i64::from(record.id.number());
+    record.covered = if columns.are_complete() {
+        counts::told_through(connection, codec, session, after_seq)?
+    } else {
+        let mut covered = Tally::default();
+        counts::count_rest(connection, codec, session, &mut covered, after_seq)?;
+        covered.counts.told
+    };
+    Ok(())
 }
 
 pub(super) fn list(
@@ -230,6 +256,9 @@ pub(super) fn list(
                 listed.push(record);
             }
         }
+        for record in &mut listed {
+            find_covered(&snapshot, columns, codec, record)?;
+        }
         return Ok(listed);
     }
     // Somebody has appended without counting. What they touched was active last.
@@ -248,6 +277,9 @@ pub(super) fn list(
         }
     }
     listed.truncate(limit);
+    for record in &mut listed {
+        find_covered(&snapshot, columns, codec, record)?;
+    }
     Ok(listed)
 }
 
@@ -276,6 +308,12 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
             preview: text(row.get_ref(11)?),
             agent: text(row.get_ref(12)?),
             model: text(row.get_ref(13)?),
+            told: unsigned(integer(row.get_ref(14)?)),
+            context_tokens: integer(row.get_ref(15)?).map(|tokens| unsigned(Some(tokens))),
+        },
+        covered: match integer(row.get_ref(16)?) {
+            Some(unknown) if unknown < 0 => UNKNOWN,
+            covered => unsigned(covered),
         },
     }))
 }
@@ -328,6 +366,7 @@ pub(super) fn compactions(connection: &Connection, id: SessionId) -> Result<Vec<
 
 pub(super) fn add_compaction(
     connection: &mut Connection,
+    codec: &mut Codec,
     id: SessionId,
     after_seq: Seq,
     summary: &str,
@@ -338,7 +377,7 @@ pub(super) fn add_compaction(
         return Err(StoreError::NoSuchSession(id).into());
     }
     let compaction = Compaction { after_seq, summary: summary.to_owned(), created_at: now() };
-    insert_compaction(&transaction, id, &compaction)?;
+    insert_compaction(&transaction, codec, id, &compaction)?;
     transaction.commit()?;
     Ok(())
 }
@@ -346,6 +385,7 @@ pub(super) fn add_compaction(
 /// Lays a summary over the events up to a point, inside a transaction.
 pub(super) fn insert_compaction(
     connection: &Connection,
+    codec: &mut Codec,
     id: SessionId,
     compaction: &Compaction,
 ) -> Result<(), Fault> {
@@ -358,25 +398,39 @@ pub(super) fn insert_compaction(
     let covered = params![session, events::integer(*after_seq)];
     connection.execute("DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2", covered)?;
     let created_at = if created_at.is_empty() { &now() } else { created_at };
+    let covers = counts::told_through(connection, codec, session, *after_seq)?;
     connection.execute(
-        "INSERT INTO compactions (session_id, after_seq, summary, created) VALUES (?1, ?2, ?3, ?4)",
-        params![session, events::integer(*after_seq), summary, created_at],
+        "INSERT INTO compactions (session_id, after_seq, summary, created, covers) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![session, events::integer(*after_seq), summary, created_at, signed(covers)],
     )?;
+    forget_model_tokens(connection, session)
+}
+
+/// The model will have something else before it, from now on.
+fn forget_model_tokens(connection: &Connection, session: i64) -> Result<(), Fault> {
+    connection.execute("UPDATE sessions SET model_tokens = NULL WHERE id = ?1", [session])?;
     Ok(())
 }
 
 pub(super) fn remove_compaction(
-    connection: &Connection,
+    connection: &mut Connection,
     id: SessionId,
     after_seq: Seq,
 ) -> Result<bool, Fault> {
     let session = i64::from(id.number());
-    let removed = connection.execute(
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let removed = transaction.execute(
         "DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2",
         params![session, events::integer(after_seq)],
     )?;
-    if removed == 0 && !exists(connection, session)? {
-        return Err(StoreError::NoSuchSession(id).into());
+    if removed == 0 {
+        return if exists(&transaction, session)? {
+            Ok(false)
+        } else {
+            Err(StoreError::NoSuchSession(id).into())
+        };
     }
-    Ok(removed > 0)
+    forget_model_tokens(&transaction, session)?;
+    transaction.commit()?;
+    Ok(true)
 }

@@ -1,7 +1,7 @@
 //! Compactions, forks, clearing and marks.
 
-use azureal_core::event::Complete;
-use azureal_core::{Mark, NewMark, Tokens};
+use azureal_core::event::{Complete, Usage};
+use azureal_core::{Compaction, ListQuery, Mark, NewMark, Tokens, told_chars};
 
 use super::log::varied_events;
 use super::*;
@@ -24,7 +24,7 @@ pub(super) async fn a_history_from_elsewhere_arrives_whole_and_once(store: Store
     let mark = NewMark { name: "import:a".to_owned(), note: "note".to_owned() };
     let turn =
         || Turn { mark: Some(mark.clone()), ..Turn::verbatim([Event::user("a"), Event::assistant("b")]) };
-    let summary = |after_seq| azureal_core::Compaction {
+    let summary = |after_seq| Compaction {
         after_seq: Seq(after_seq),
         summary: "we met".to_owned(),
         created_at: String::new(),
@@ -107,7 +107,78 @@ pub(super) async fn a_compaction_changes_no_event(store: Store) {
     let before = (store.get(id).await.unwrap(), read_all(&store, id).await);
     store.add_compaction(id, Seq(3), "summary").await.unwrap();
     let after = (store.get(id).await.unwrap(), read_all(&store, id).await);
-    assert_eq!(after, before);
+    let covered = after.0.covered;
+    assert_eq!(after, (SessionRecord { covered, ..before.0 }, before.1));
+}
+
+pub(super) async fn what_is_told_is_counted_and_how_much_of_it_is_covered(store: Store) {
+    let events = varied_events();
+    let told = |events: &[Event]| events.iter().map(told_chars).sum::<u64>();
+    let id = store.create(unnamed()).await.unwrap();
+    for event in &events {
+        store.append(id, Turn::verbatim([event.clone()])).await.unwrap();
+    }
+    let all = told(&events);
+    assert!(all > 0);
+    let covered = async |covered: u64| {
+        let record = store.get(id).await.unwrap();
+        assert_eq!(store.list(&ListQuery::default()).await.unwrap(), std::slice::from_ref(&record));
+        assert_eq!(record.covered, covered);
+        (record.counts.told, record.told_since_compaction())
+    };
+    assert_eq!(covered(0).await, (all, all));
+    let (two, four) = (told(&events[..2]), told(&events[..4]));
+    store.add_compaction(id, Seq(4), "to four").await.unwrap();
+    assert_eq!(covered(four).await, (all, all - four));
+    store.add_compaction(id, Seq(2), "to two").await.unwrap();
+    covered(four).await;
+    store.remove_compaction(id, Seq(4)).await.unwrap();
+    covered(two).await;
+    store.append(id, prompt("more")).await.unwrap();
+    let more = told(&[Event::user("more")]);
+    assert_eq!(covered(two).await, (all + more, all + more - two));
+    store.remove_compaction(id, Seq(2)).await.unwrap();
+    covered(0).await;
+}
+
+pub(super) async fn what_the_model_had_before_it_is_known_until_something_comes_after(store: Store) {
+    let done = |context_tokens| {
+        let usage = Some(Usage { input_tokens: 7, context_tokens, ..Usage::default() });
+        Turn::verbatim([Event::user("go"), Event::Complete(Complete { usage, ..Complete::default() })])
+    };
+    let id = store.create(unnamed()).await.unwrap();
+    let known = async || {
+        let record = store.get(id).await.unwrap();
+        assert_eq!(store.list(&ListQuery::default()).await.unwrap().last(), Some(&record));
+        record.counts.context_tokens
+    };
+    assert_eq!(known().await, None);
+    store.append(id, done(Some(1234))).await.unwrap();
+    assert_eq!(known().await, Some(1234));
+    store.append(id, Turn::default()).await.unwrap();
+    store.rename(id, "renamed").await.unwrap();
+    assert_eq!(known().await, Some(1234), "nothing came");
+    store.append(id, done(None)).await.unwrap();
+    assert_eq!(known().await, None, "not counted");
+    store.append(id, done(Some(5))).await.unwrap();
+    store.add_compaction(id, Seq(2), "summary").await.unwrap();
+    assert_eq!(known().await, None, "there is a summary now");
+    store.append(id, done(Some(6))).await.unwrap();
+    assert!(!store.remove_compaction(id, Seq(1)).await.unwrap());
+    assert_eq!(known().await, Some(6), "nothing was removed");
+    assert!(store.remove_compaction(id, Seq(2)).await.unwrap());
+    assert_eq!(known().await, None, "there is no summary any more");
+    store.append(id, done(Some(u64::from(u32::MAX)))).await.unwrap();
+    assert_eq!(known().await, Some(u64::from(u32::MAX)));
+    store.append(id, prompt("more")).await.unwrap();
+    assert_eq!(known().await, None, "there is a new prompt");
+
+    let elsewhere = store.create_with(unnamed(), done(Some(8)), Vec::new()).await.unwrap();
+    assert_eq!(store.get(elsewhere).await.unwrap().counts.context_tokens, Some(8));
+    let summary = Compaction { after_seq: Seq(1), summary: "s".to_owned(), created_at: String::new() };
+    let elsewhere = store.create_with(unnamed(), done(Some(8)), vec![summary]).await.unwrap();
+    let record = store.get(elsewhere).await.unwrap();
+    assert_eq!((record.counts.context_tokens, record.covered), (None, told_chars(&Event::user("go"))));
 }
 
 pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
@@ -116,6 +187,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
         success: true,
         duration_ms: 5,
         cost_usd: 0.5,
+        usage: Some(Usage { context_tokens: Some(9), ..Usage::default() }),
         ..Complete::default()
     }));
     let length = events.len() as u64;
@@ -149,8 +221,9 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
             completed: None,
             duration_ms: 0,
             cost_usd: 0.0,
-            counts: counts_of(events.iter().take(kept as usize)),
+            counts: Counts { context_tokens: None, ..counts_of(events.iter().take(kept as usize)) },
             tokens: Tokens::default(),
+            covered: within.last().map_or(0, |(seq, _)| counts_of(events.iter().take(*seq as usize)).told),
         };
         assert_eq!(record, expected, "at {at}");
     }
@@ -208,7 +281,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     assert_eq!(read_all(&store, id).await, []);
     assert_eq!(summaries(&store, id).await, []);
     assert_eq!(before.counts.agent.as_deref(), Some("claude"));
-    let expected = SessionRecord { counts: Counts::default(), completed: None, ..before };
+    let expected = SessionRecord { counts: Counts::default(), completed: None, covered: 0, ..before };
     assert_eq!(store.get(id).await.unwrap(), expected);
     store.clear(id).await.unwrap();
     assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");

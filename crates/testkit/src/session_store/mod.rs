@@ -75,6 +75,8 @@ crate::contract::contract! {
         a_compaction_replaces_one_that_ends_where_it_does,
         a_compaction_ends_at_an_event,
         a_compaction_changes_no_event,
+        what_is_told_is_counted_and_how_much_of_it_is_covered,
+        what_the_model_had_before_it_is_known_until_something_comes_after,
         a_fork_at_every_point_is_what_was_there_then,
         a_fork_beyond_the_end_is_refused,
         a_fork_and_its_origin_go_their_own_ways,

@@ -53,6 +53,7 @@ pub(super) async fn a_new_session_is_empty(store: Store) {
         cost_usd: 0.0,
         counts: Counts::default(),
         tokens: Tokens::default(),
+        covered: 0,
     };
     assert_eq!(record, expected);
     assert_eq!(store.list(&ListQuery::default()).await.unwrap(), [expected]);

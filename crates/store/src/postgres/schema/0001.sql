@@ -38,6 +38,10 @@ CREATE TABLE @schema@.sessions (
   preview      text,
   agent        text,
   model        text,
+  -- How much there is to tell of the events, in characters.
+  told         bigint NOT NULL DEFAULT 0,
+  -- What the model had before it when the last turn ended; nothing once something came after that.
+  context_tokens bigint,
   noted_run    text,
   -- How often it was cleared: below one such number, an event that was read stays what it is.
   generation   bigint NOT NULL DEFAULT 0,
@@ -81,6 +85,8 @@ CREATE TABLE @schema@.compactions (
   after_seq  bigint NOT NULL,
   summary    text NOT NULL,
   created_at text NOT NULL,
+  -- How much there is to tell of the events up to there, in characters.
+  covers     bigint NOT NULL,
   PRIMARY KEY (project, session, after_seq)
 );
 
@@ -216,7 +222,7 @@ END $$;
 CREATE FUNCTION @schema@.add_turn(
   in_project text, in_session integer, in_after bigint, in_lease text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
-  in_agent text, in_model text,
+  in_agent text, in_model text, in_told bigint, in_context_tokens bigint,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
   in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text)
 RETURNS bigint
@@ -233,6 +239,8 @@ BEGIN
       preview = coalesce(preview, in_previews[2 * open_message - 1]),
       agent = coalesce(in_agent, agent),
       model = coalesce(in_model, model),
+      told = @schema@.plus(told, in_told),
+      context_tokens = in_context_tokens,
       -- The session at the front of the list stays there: no index to write.
       active = CASE WHEN active = (SELECT max(newest.active) FROM @schema@.sessions AS newest
                                    WHERE newest.project = in_project)
@@ -270,7 +278,7 @@ END $$;
 CREATE FUNCTION @schema@.append_turn(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint, in_lease text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
-  in_agent text, in_model text,
+  in_agent text, in_model text, in_told bigint, in_context_tokens bigint,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
   in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text,
   OUT outcome text, OUT first_seq bigint, OUT last_seq bigint)
@@ -283,8 +291,8 @@ BEGIN
     RETURN;
   END IF;
   last_seq := @schema@.add_turn(in_project, in_session, in_after, in_lease, in_kinds, in_events, in_added, in_opens,
-    in_previews, in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out,
-    in_mark, in_note);
+    in_previews, in_agent, in_model, in_told, in_context_tokens, in_completed, in_duration_ms, in_cost_usd,
+    in_tokens_in, in_tokens_out, in_mark, in_note);
   IF last_seq IS NULL THEN
     SELECT sessions.last_seq, CASE WHEN lease IS DISTINCT FROM coalesce(in_lease, lease) THEN 'fenced' ELSE 'moved' END
     INTO last_seq, outcome FROM @schema@.sessions
@@ -301,10 +309,10 @@ END $$;
 CREATE FUNCTION @schema@.create_with(
   in_project text, in_operation uuid, in_repeated boolean, in_name text, in_worktree text, in_created_at text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
-  in_agent text, in_model text,
+  in_agent text, in_model text, in_told bigint, in_context_tokens bigint,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
   in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text,
-  in_after_seqs bigint[], in_summaries text[], in_compacted_at text[],
+  in_after_seqs bigint[], in_summaries text[], in_compacted_at text[], in_covers bigint[],
   OUT outcome text, OUT number integer, OUT note text)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -322,10 +330,13 @@ BEGIN
   outcome := 'done';
   number := @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
   PERFORM @schema@.add_turn(in_project, number, NULL, NULL, in_kinds, in_events, in_added, in_opens, in_previews,
-    in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out, in_mark, in_note);
-  INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
-  SELECT in_project, number, after_seq, summary, created_at
-  FROM unnest(in_after_seqs, in_summaries, in_compacted_at) AS new (after_seq, summary, created_at)
+    in_agent, in_model, in_told,
+    -- With a summary the model will have something else before it.
+    CASE WHEN cardinality(in_after_seqs) = 0 THEN in_context_tokens END, in_completed, in_duration_ms, in_cost_usd,
+    in_tokens_in, in_tokens_out, in_mark, in_note);
+  INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at, covers)
+  SELECT in_project, number, after_seq, summary, created_at, covers
+  FROM unnest(in_after_seqs, in_summaries, in_compacted_at, in_covers) AS new (after_seq, summary, created_at, covers)
   ON CONFLICT (project, session, after_seq) DO UPDATE
   SET summary = EXCLUDED.summary, created_at = EXCLUDED.created_at;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[number]);
@@ -335,7 +346,7 @@ END $$;
 -- since its events were counted (in_generation; nothing where they were not, and in_at is the end).
 CREATE FUNCTION @schema@.fork_session(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_at bigint, in_generation bigint,
-  in_messages bigint, in_open smallint, in_preview text, in_agent text, in_model text,
+  in_messages bigint, in_open smallint, in_preview text, in_agent text, in_model text, in_told bigint,
   in_name text, in_worktree text, in_created_at text,
   OUT outcome text, OUT number integer, OUT last_seq bigint)
 LANGUAGE plpgsql AS $$
@@ -359,7 +370,7 @@ BEGIN
   IF in_generation IS NULL THEN
     in_at := origin.last_seq;
     in_messages := origin.messages; in_open := origin.open_message; in_preview := origin.preview;
-    in_agent := origin.agent; in_model := origin.model;
+    in_agent := origin.agent; in_model := origin.model; in_told := origin.told;
   ELSIF in_at > origin.last_seq THEN
     outcome := 'no_event';
     RETURN;
@@ -372,11 +383,11 @@ BEGIN
   INSERT INTO @schema@.events (project, session, seq, kind, json, data)
   SELECT in_project, number, seq, kind, json, data FROM @schema@.events
   WHERE project = in_project AND session = in_session AND seq <= in_at;
-  INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
-  SELECT in_project, number, after_seq, summary, created_at FROM @schema@.compactions
+  INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at, covers)
+  SELECT in_project, number, after_seq, summary, created_at, covers FROM @schema@.compactions
   WHERE project = in_project AND session = in_session AND after_seq <= in_at;
   UPDATE @schema@.sessions SET last_seq = in_at, messages = in_messages, open_message = in_open,
-    preview = in_preview, agent = in_agent, model = in_model
+    preview = in_preview, agent = in_agent, model = in_model, told = in_told
   WHERE project = in_project AND session = number;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[number]);
 END $$;
@@ -409,7 +420,7 @@ BEGIN
   IF NOT FOUND THEN RETURN false; END IF;
   IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
   UPDATE @schema@.sessions SET last_seq = 0, messages = 0, open_message = 1, preview = NULL,
-    agent = NULL, model = NULL, completed = NULL, generation = generation + 1
+    agent = NULL, model = NULL, told = 0, context_tokens = NULL, completed = NULL, generation = generation + 1
   WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
@@ -435,7 +446,7 @@ END $$;
 
 -- Outcomes: done, absent, no_event. To lay it again lays the same.
 CREATE FUNCTION @schema@.add_compaction(
-  in_project text, in_session integer, in_after_seq bigint, in_summary text, in_created_at text,
+  in_project text, in_session integer, in_after_seq bigint, in_summary text, in_created_at text, in_covers bigint,
   OUT outcome text, OUT last_seq bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -446,10 +457,12 @@ BEGIN
   ELSIF in_after_seq < 1 OR in_after_seq > last_seq THEN
     outcome := 'no_event';
   ELSE
-    INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
-    VALUES (in_project, in_session, in_after_seq, in_summary, in_created_at)
+    INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at, covers)
+    VALUES (in_project, in_session, in_after_seq, in_summary, in_created_at, in_covers)
     ON CONFLICT (project, session, after_seq) DO UPDATE
-    SET summary = EXCLUDED.summary, created_at = EXCLUDED.created_at;
+    SET summary = EXCLUDED.summary, created_at = EXCLUDED.created_at, covers = EXCLUDED.covers;
+    -- The model will have something else before it.
+    UPDATE @schema@.sessions SET context_tokens = NULL WHERE project = in_project AND session = in_session;
     outcome := 'done';
   END IF;
 END $$;
@@ -466,6 +479,7 @@ BEGIN
   DELETE FROM @schema@.compactions
   WHERE project = in_project AND session = in_session AND after_seq = in_after_seq;
   IF NOT FOUND THEN RETURN 'none'; END IF;
+  UPDATE @schema@.sessions SET context_tokens = NULL WHERE project = in_project AND session = in_session;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
   RETURN 'done';
 END $$;

@@ -6,8 +6,7 @@ if marked_by then return {'marked', marked_by, redis.call('HGET', marks, mark)} 
 if number ~= next_number then return {'taken', next_number} end
 make_session()
 add_turn(look_up(), number)
-for _ = 1, tonumber(take()) do
-  local after = take()
-  redis.call('HSET', compactions, after, take(), after .. ':at', take())
-end
+local summaries = tonumber(take())
+for _ = 1, summaries do lay_summary(take(), take(), take(), take()) end
+if summaries > 0 then note_covered() end
 return finish(number)

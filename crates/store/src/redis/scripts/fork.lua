@@ -3,15 +3,16 @@
 local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 12, 15)
 local at, generation = tonumber(take()), take_optional()
 local messages, open, preview, agent, model = take(), take(), take_optional(), take_optional(), take_optional()
+local told = take()
 if not is_there(origin) then return {'absent'} end
 
-local fields = {'last_seq', 'largest', 'generation', 'messages', 'open_message', 'preview', 'agent', 'model'}
+local fields = {'last_seq', 'largest', 'generation', 'messages', 'open_message', 'preview', 'agent', 'model', 'told'}
 local found = redis.call('HMGET', origin, unpack(fields))
 local last = tonumber(found[1] or '0')
 if not generation then
   -- All of it: its counts are those of the origin.
   at, messages, open = last, found[4] or '0', found[5] or '1'
-  preview, agent, model = found[6], found[7], found[8]
+  preview, agent, model, told = found[6], found[7], found[8], found[9] or '0'
 elseif at > last then
   return {'no_event', text(last)}
 elseif generation ~= (found[3] or '0') then
@@ -39,7 +40,9 @@ for index = 1, #summaries, 2 do
     redis.call('HSET', compactions, summaries[index], summaries[index + 1])
   end
 end
-redis.call('HSET', session, 'last_seq', text(at), 'largest', found[2] or '0', 'messages', messages, 'open_message', open)
+redis.call('HSET', session, 'last_seq', text(at), 'largest', found[2] or '0', 'messages', messages, 'open_message', open,
+  'told', told)
+note_covered()
 for field, value in pairs({preview = preview or nil, agent = agent or nil, model = model or nil}) do
   redis.call('HSET', session, field, value)
 end

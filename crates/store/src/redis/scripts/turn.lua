@@ -3,7 +3,7 @@
 -- Looks up what a turn may change; nothing where there is no such session.
 local function look_up()
   local fields = {'name', 'active', 'last_seq', 'largest', 'open_message', 'preview', 'messages', 'duration_ms',
-    'cost_usd', 'tokens_in', 'tokens_out'}
+    'cost_usd', 'tokens_in', 'tokens_out', 'told'}
   local values = redis.call('HMGET', session, unpack(fields))
   local found = {}
   for index, field in ipairs(fields) do found[field] = values[index] or nil end
@@ -41,6 +41,8 @@ local function add_events(found, session_number, count)
   end
   change('agent', take_optional())
   change('model', take_optional())
+  change('told', sum(found.told, take()))
+  change('context_tokens', take())
   change('completed', take())
   change('duration_ms', sum(found.duration_ms, take()))
   change('cost_usd', string.format('%.17g', math.min(tonumber(found.cost_usd or '0') + tonumber(take()), 1e300)))
