@@ -41,8 +41,12 @@ def peer(py, name):
 
 LIM, AZ, AZ1 = cmd("LIMIT_BIN"), cmd("AZUREAL_BENCH"), cmd("AZUREAL_V1")
 PY = ["openai_sqlite", "openai_advanced", "openai_sqlalchemy", "axio", "llm", "langchain_sql", "langgraph_sqlite", "langgraph_sqlite_sync", "langgraph_delta"]
-# columns where a turn costs several fsyncs or grows with history: all turns once, fewer afterwards
-SLOW = {"azureal", "azureal_wal", "limit_delete_extra", "limit_delete_full", "limit_delete_normal", "azureal_v1", "llm", "langchain_sql", "axio", "limit_wal_full", "limit_file_fdatasync"}
+# columns where a turn costs several fsyncs, and all peers: all turns once, fewer afterwards
+SLOW = {"azureal", "azureal_wal", "limit_delete_extra", "limit_delete_full", "limit_delete_normal", "azureal_v1", "limit_wal_full", "limit_file_fdatasync"}
+
+
+def is_peer(col):
+    return not col.startswith(("azureal", "limit"))
 
 
 def jobs():
@@ -183,7 +187,7 @@ def main():
                 continue  # every turn writes the whole conversation: once says how slow that is
             if w.split(":")[0] in ("w1", "w1cli", "pg", "redis") and A.turns:
                 argv = argv + ["--turns", str(A.turns)]
-            elif w == "w1" and rep > 1 and col in SLOW:
+            elif rep > 1 and (w == "w1" and col in SLOW or w.split(":")[0] in ("w1", "pg", "redis") and is_peer(col)):
                 argv = argv + ["--turns", "500"]
             t = time.perf_counter()
             try:
