@@ -84,7 +84,7 @@ def to_text(msgs):
 
 # ------------------------------------------------------------------ peers
 class Peer:
-    """open() -> handle state; append(sid, turn); load(sid) -> n; list() -> n; fork(sid)."""
+    """open() -> handle state; append(sid, turn); load(sid) -> n; list() -> n; fork(sid); on servers forget(sid)."""
     w1_turns = 2000        # peers whose cost grows with history get fewer
     sample = None          # windows for peers where all 2 000 turns would take too long
     multi = True           # several processes on one store
@@ -134,6 +134,9 @@ class OpenAISqlite(Async):
     def load(self, sid):
         return self.run(self.sess(sid).get_items())
 
+    def forget(self, sid):
+        self.run(self.sess(sid).clear_session())
+
     def close(self):
         for s in self.s.values():
             s.close()
@@ -175,7 +178,7 @@ class OpenAISQLAlchemy(OpenAISqlite):
 class OpenAISQLAlchemyPG(OpenAISQLAlchemy):
     """openai-agents SQLAlchemySession on PostgreSQL (asyncpg)"""
     def url(self):
-        return os.environ["BENCH_PG_ASYNCPG"]
+        return "postgresql+asyncpg://" + os.environ["BENCH_PG"].split("://", 1)[1]
 
     def size(self):
         return None
@@ -384,17 +387,18 @@ class LangGraphDelta(LangGraphSqlite):
 class LangGraphPG(LangGraphSqlite):
     """langgraph PostgresSaver, durability="exit\""""
     can_list = False
+    w1_turns = 200
 
     def saver(self):
         from langgraph.checkpoint.postgres import PostgresSaver
         import psycopg
         from psycopg.rows import dict_row
         self.pgc = psycopg.Connection.connect(os.environ["BENCH_PG"], autocommit=True, prepare_threshold=0, row_factory=dict_row)
-        for t in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations"):
-            if not getattr(self, "keep", False):
-                self.pgc.execute("drop table if exists " + t)
         s = PostgresSaver(self.pgc); s.setup()
         return s
+
+    def forget(self, sid):
+        self.sv.delete_thread(sid)
 
     def size(self):
         return self.pgc.execute("select sum(pg_total_relation_size(c::regclass)) as n from unnest(array['checkpoints','checkpoint_blobs','checkpoint_writes']) c").fetchone()["n"].__int__()
@@ -472,8 +476,40 @@ class LangChainSQL(Peer):
     def load(self, sid):
         return self.sess(sid).messages
 
+    def forget(self, sid):
+        self.sess(sid).clear()
+
     def count(self):
         return sqlite3.connect(self.path).execute("select count(*) from message_store").fetchone()[0]
+
+
+class LangChainPG(LangChainSQL):
+    """LangChain PostgresChatMessageHistory (langchain-postgres)"""
+    def open(self):
+        from langchain_postgres import PostgresChatMessageHistory
+        import psycopg, uuid
+        self.conn = psycopg.connect(os.environ["BENCH_PG"]); self.s = {}; self.n = 0
+        PostgresChatMessageHistory.create_tables(self.conn, "langchain_bench")
+        name = lambda sid: str(uuid.uuid5(uuid.NAMESPACE_OID, sid))     # it takes nothing else
+        self.C = lambda sid, connection: PostgresChatMessageHistory("langchain_bench", name(sid), sync_connection=self.conn)
+        self.eng = None
+
+    def size(self):
+        return None
+
+    def close(self):
+        self.conn.close()
+
+
+class LangChainRedis(LangChainSQL):
+    """LangChain RedisChatMessageHistory (a list per session, a round trip per message)"""
+    def open(self):
+        from langchain_community.chat_message_histories import RedisChatMessageHistory
+        self.C = lambda sid, connection: RedisChatMessageHistory(sid, url=os.environ["BENCH_REDIS"])
+        self.eng = None; self.s = {}; self.n = 0
+
+    def size(self):
+        return None
 
 
 PEERS = {
@@ -481,6 +517,7 @@ PEERS = {
     "openai_pg": OpenAISQLAlchemyPG, "openai_redis": OpenAIRedis,
     "langgraph_sqlite": LangGraphSqlite, "langgraph_sqlite_sync": LangGraphSqliteDefault, "langgraph_delta": LangGraphDelta,
     "langgraph_pg": LangGraphPG, "axio": Axio, "cllm": Cllm, "llm": Llm, "langchain_sql": LangChainSQL,
+    "langchain_pg": LangChainPG, "langchain_redis": LangChainRedis,
 }
 
 
@@ -514,9 +551,26 @@ def w1(P, name, a):
     r = {"turns": len(ts), "total_s": tot, "turns_per_s": len(ts) / tot if tot else None, "p50_ms": median(lat), "p99_ms": pct(lat, .99), "max_ms": max(lat),
          "at100_ms": win(80, 120) or win(94, 100), "at200_ms": win(180, 200), "at400_ms": win(380, 400), "at500_ms": win(480, 520) or win(494, 500), "at1000_ms": win(980, 1020) or win(994, 1000),
          "at2000_ms": win(1960, 2000), "cpu_s": c, "bytes": p.size()}
+    if hasattr(p, "forget") and a.workload in ("pg", "redis"):
+        p.forget(sid)
     p.close()
     r["bytes"] = p.size() or r["bytes"]
     return r
+
+
+def fill(p, sid, ms):
+    """Puts messages in, untimed: at once where every append would write all that is there."""
+    step = len(ms) if isinstance(p, (Cllm, LangGraphSqlite)) else 6
+    for i in range(0, len(ms), step):
+        p.append(sid, ms[i:i + step])
+
+
+def loads(p, sid):
+    """How many messages were loaded, and the times of five loads."""
+    v = []
+    for _ in range(5):
+        gc.collect(); t = now(); h = p.load(sid); v.append((now() - t) * 1e3); n = len(h); del h
+    return n, v
 
 
 def filled(P, name):
@@ -529,12 +583,7 @@ def filled(P, name):
         shutil.rmtree(d, ignore_errors=True); p = P(d)
     p.open()
     if not ok.exists():
-        ms = messages(10_000)
-        if isinstance(p, (Cllm, LangGraphSqlite)):
-            p.append("w2", ms)
-        else:
-            for i in range(0, len(ms), 6):
-                p.append("w2", ms[i:i + 6])
+        fill(p, "w2", messages(10_000))
         p.close(); p = P(d); p.keep = True; p.open()
         (d / "ready").write_text("1")
     return p
@@ -542,11 +591,25 @@ def filled(P, name):
 
 def w2(P, name, a):
     p = filled(P, name)
-    v = []
-    for _ in range(5):
-        gc.collect(); t = now(); h = p.load("w2"); v.append((now() - t) * 1e3); n = len(h); del h
+    n, v = loads(p, "w2")
     p.close()
     return {"messages": n, "ms": median(v), "first_ms": v[0]}
+
+
+def server(P, name, a):
+    """A store on a server: appending turns, then loading 10 000 messages, as our own `pg` and `redis` do."""
+    r = w1(P, name, a)
+    p = P(fresh(name, "server")); p.open()
+    sid = "w2-%d" % os.getpid()
+    fill(p, sid, messages(10_000))
+    n, v = loads(p, sid)
+    p.forget(sid); p.close()
+    if n != 10_000:
+        return {"failed": "%d messages were loaded" % n}
+    return dict(r, w2_ms=median(v))
+
+
+pg = redis = server
 
 
 def w3(P, name, a):

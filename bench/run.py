@@ -11,10 +11,11 @@ Environment (all optional except BENCH_SCRATCH; a missing one drops its column):
   AZUREAL_BIN     the release build of azureal, for W9
   AZUREAL_W9_STORE  the store of 10 000 sessions that W3 made, for W9
   AZUREAL_V1      a scratch build over the earlier AZUREAL sources (not kept here)
-  PEER_PY         Python with openai-agents, langgraph, llm, axio ... installed
+  PEER_PY         Python with what peers.txt names  -> columns of the peers
   CLLM_PY         Python with cllm installed
   LLM_BIN CLLM_BIN CLAUDE_BIN CODEX_BIN               -> W9
-  BENCH_PG BENCH_PG_ASYNCPG BENCH_REDIS               -> server columns
+  BENCH_PG BENCH_REDIS                                -> workloads "pg" and "redis"
+  BENCH_PG_RELAXED BENCH_REDIS_RELAXED                -> the same on servers that do not wait for the disk
   REAL_TEXT       a directory of source code, for the zstd check on real text
   REAL_TRAIN      another project's source code, for a dictionary that never saw REAL_TEXT
 """
@@ -40,8 +41,19 @@ def peer(py, name):
 
 LIM, AZ, AZ1 = cmd("LIMIT_BIN"), cmd("AZUREAL_BENCH"), cmd("AZUREAL_V1")
 PY = ["openai_sqlite", "openai_advanced", "openai_sqlalchemy", "axio", "llm", "langchain_sql", "langgraph_sqlite", "langgraph_sqlite_sync", "langgraph_delta"]
-# columns where a turn costs several fsyncs or grows with history: all turns once, fewer afterwards
-SLOW = {"azureal", "azureal_wal", "limit_delete_extra", "limit_delete_full", "limit_delete_normal", "azureal_v1", "llm", "langchain_sql", "axio", "limit_wal_full", "limit_file_fdatasync"}
+# columns where a turn costs several fsyncs
+SLOW = {"azureal", "limit_delete_extra", "limit_delete_full", "limit_delete_normal", "azureal_v1", "limit_file_fdatasync"}
+
+
+def is_peer(col):
+    return not col.startswith(("azureal", "limit"))
+
+
+def all_turns_once(w, col):
+    """Says whether later repetitions do with fewer turns; not where the first turns of a file would decide who is ahead."""
+    if w == "w1":
+        return col in SLOW or is_peer(col) and col != "openai_sqlite"
+    return w.split(":")[0] in ("pg", "redis") and is_peer(col)
 
 
 def jobs():
@@ -53,11 +65,12 @@ def jobs():
             J.append((w, col, base + [w.split(":")[0]] + list(extra)))
 
     journal = ("--journal", A.journal) if A.journal else ()
-    # ours runs right after the limit that it is compared with: the cost of an fsync drifts
+    # ours runs right after the limit that it is compared with, and before the peer that syncs as it does: the cost of an fsync drifts
     for m in ("wal_normal", "wal_full", "delete_normal", "delete_full", "delete_extra", "file_none", "file_fdatasync"):
         add("w1", "limit_" + m, LIM, "--mode", m)
         if m == "wal_full":
             add("w1", "azureal_wal", AZ, "--journal", "wal")
+            add("w1", "openai_sqlite", peer("PEER_PY", "openai_sqlite"))
         if m == "delete_extra":
             add("w1", "azureal", AZ, *journal)
     for k in ("plain", "zdict"):
@@ -72,10 +85,9 @@ def jobs():
     for w in ("w1", "w2", "w3", "w4", "w6", "w7"):
         if w != "w4":
             add(w, "azureal_v1", AZ1)
-    for p in PY + ["openai_pg", "openai_redis", "langgraph_pg"]:
-        if (p.endswith("_pg") and "BENCH_PG" not in E) or (p.endswith("redis") and "BENCH_REDIS" not in E):
-            continue
-        add("w1", p, peer("PEER_PY", p))
+    for p in PY:
+        if p != "openai_sqlite":
+            add("w1", p, peer("PEER_PY", p))
     add("w1", "cllm", peer("CLLM_PY", "cllm"))
     for k in ("plain", "zstd", "zdict"):
         add("w2", "limit_" + k, LIM, "--codec", k)
@@ -120,14 +132,17 @@ def jobs():
         if same == "1":
             add(w, "cllm", peer("CLLM_PY", "cllm"), "--same", same, "--secs", str(A.secs))
     add("w10", "cllm", peer("CLLM_PY", "cllm"))
+    for w, var, peers in (("pg", "BENCH_PG", ("openai_pg", "langchain_pg", "langgraph_pg")), ("redis", "BENCH_REDIS", ("openai_redis", "langchain_redis"))):
+        for kind, name in (("", var), (":relaxed", var + "_RELAXED")):
+            if name not in E:
+                continue
+            here = lambda base: base and ["env", "%s=%s" % (var, E[name])] + base
+            add(w + kind, "limit_" + w, here(LIM))
+            add(w + kind, "azureal_" + w, here(AZ))
+            for p in peers:
+                add(w + kind, p, here(peer("PEER_PY", p)))
     if "BENCH_PG" in E:
-        add("pg", "limit_pg_sync_on", LIM, "--sync", "on")
-        add("pg", "azureal_pg", AZ)
-        add("pg", "limit_pg_sync_off", LIM, "--sync", "off")
         add("pgw", "azureal_pg", AZ, "--secs", str(A.secs))
-    if "BENCH_REDIS" in E:
-        add("redis", "limit_redis", LIM)
-        add("redis", "azureal_redis", AZ)
     return J
 
 
@@ -167,7 +182,7 @@ def main():
     ap.add_argument("--reps", type=int, default=3); ap.add_argument("--only", help="comma list of workloads"); ap.add_argument("--cols", help="comma list of columns")
     ap.add_argument("--secs", type=int, default=10); ap.add_argument("--first-rep", type=int, default=1)
     ap.add_argument("--journal", choices=("delete", "wal"), help="journal mode of the column azureal in w1, w1cli and w8 (its own default without)")
-    ap.add_argument("--turns", type=int, help="fewer turns in w1 and w1cli: a quick try, not a measurement")
+    ap.add_argument("--turns", type=int, help="fewer turns in w1, w1cli, pg and redis: a quick try, not a measurement")
     A = ap.parse_args()
     only = A.only.split(",") if A.only else None
     cols = A.cols.split(",") if A.cols else None
@@ -179,10 +194,13 @@ def main():
                 continue
             if cols and col not in cols:
                 continue
-            if w in ("w1", "w1cli") and A.turns:
+            if rep > 1 and col.startswith("langgraph") and w != "w2":
+                continue  # every turn writes the whole conversation: once says how slow that is
+            if w.split(":")[0] in ("w1", "w1cli", "pg", "redis") and A.turns:
                 argv = argv + ["--turns", str(A.turns)]
-            elif w == "w1" and rep > 1 and col in SLOW:
+            elif rep > 1 and all_turns_once(w, col):
                 argv = argv + ["--turns", "500"]
+            os.sync()  # nobody pays for what the column before it wrote
             t = time.perf_counter()
             try:
                 p = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)

@@ -1,9 +1,10 @@
-//! The repository's own commands: `cargo xtask test`, `cargo xtask tidy` and `cargo xtask agents`.
+//! The repository's own commands: `cargo xtask test`, `tidy`, `conformance` and `agents`.
 //!
 //! They stand here rather than in a shell script, so that a person and the continuous integration run the
 //! same thing, on a machine that has nothing but Rust and a C compiler.
 
 mod agents;
+mod conformance;
 mod test;
 mod tidy;
 mod tools;
@@ -16,12 +17,14 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask test [--install]
        cargo xtask tidy
+       cargo xtask conformance
        cargo xtask agents
 
-test   everything that has to hold before a change is merged: format, lints, tests, documentation, supply chain
-         --install  install the programs that some tests need, as is done when CI=true
-tidy   only the rules about the repository itself, which are part of the tests
-agents install the real coding agents that some tests run, from npm into target/agents; `test` does it too";
+test         everything that has to hold before a change is merged: format, lints, tests, documentation, supply chain
+               --install  install the programs that some tests need, as is done when CI=true
+tidy         only the rules about the repository itself, which are part of the tests
+conformance  run what every store promises on every store, and make docs/conformance.md of it
+agents       install the real coding agents that some tests run, from npm into target/agents; `test` does it too";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(tools::Installing::from_environment()),
         ["test", "--install"] => test::run(tools::Installing::Allowed),
         ["tidy"] => tidy(),
+        ["conformance"] => conformance::run(),
         ["agents"] => agents::install(),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

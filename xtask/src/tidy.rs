@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::tools;
+use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
 const ROOMS: [(&str, &[&str]); 10] = [
@@ -215,6 +215,7 @@ pub(crate) fn check(repository: &Repository) -> Vec<String> {
         check_text(file, &mut problems);
     }
     check_decisions(repository, &mut problems);
+    check_conformance(repository, &mut problems);
     problems
 }
 
@@ -383,6 +384,16 @@ fn check_decisions(repository: &Repository, problems: &mut Vec<String>) {
                 ));
             }
         }
+    }
+}
+
+/// Checks that the page on what stores promise has every promise.
+fn check_conformance(repository: &Repository, problems: &mut Vec<String>) {
+    let text =
+        |path: &str| repository.files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
+    let contracts: Vec<&str> = conformance::CONTRACTS.into_iter().filter_map(text).collect();
+    if !contracts.is_empty() {
+        problems.extend(conformance::check(&contracts, text(conformance::PAGE).unwrap_or_default()));
     }
 }
 

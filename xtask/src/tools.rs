@@ -208,7 +208,16 @@ fn command_of(call: &[&str]) -> Result<Command> {
 
 /// Returns the cargo that runs this, so that the checks use the same toolchain.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo tells of this package would be told to build scripts of others: ring, and all that uses it, would
+    // be built anew in turns with a cargo that somebody types.
+    for (name, _) in std::env::vars_os() {
+        let about_us = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+        if about_us.iter().any(|about_us| name.to_string_lossy().starts_with(about_us)) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// The version that is installed where there is none; the form of `deny.toml` changes between versions.

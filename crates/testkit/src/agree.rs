@@ -1,7 +1,8 @@
-//! Two stores that are told the same things say the same things.
+//! Stores that are told the same things say the same things.
 //!
-//! The contract checks the cases that somebody thought of. This checks those that nobody did: a random
-//! sequence of operations on a store that is known to be right and on another one, until they differ.
+//! The contract checks the cases that somebody thought of. This checks those that nobody did, in two ways: many
+//! short random sequences of operations on a store that is known to be right and on another one, so that the
+//! shortest that shows a difference is found, and one long sequence on as many stores as there are.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,9 +16,11 @@ use azureal_core::{
     SessionStore, StoreError, Tokens, Turn, WorktreeFilter,
 };
 use futures_executor::block_on;
+use futures_util::future::join_all;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use crate::session_store::odd_texts;
@@ -78,8 +81,8 @@ pub fn random_operations_agree<A, AK, AF, B, BK, BF>(
         block_on(async {
             let (reference, reference_kept) = reference().await;
             let (other, other_kept) = other().await;
-            let mut reference = Side::new(reference);
-            let mut other = Side::new(other);
+            let mut reference = Side::new(Arc::new(reference));
+            let mut other = Side::new(Arc::new(other));
             for operation in &operations {
                 let expected = reference.apply(operation).await;
                 let answer = other.apply(operation).await;
@@ -98,6 +101,62 @@ pub fn random_operations_agree<A, AK, AF, B, BK, BF>(
     });
     if let Err(error) = outcome {
         panic!("the stores do not agree: {error}");
+    }
+}
+
+/// One long sequence of random operations, always the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequence {
+    /// How many operations.
+    pub operations: usize,
+    /// Where the random numbers start.
+    pub seed: u64,
+    /// After how many operations the lists of the stores are compared.
+    pub lists_every: usize,
+    /// After how many everything is that can be asked of them; it is at the end as well.
+    pub all_every: usize,
+}
+
+/// Does one random sequence of operations on several empty stores side by side, and panics where one of them
+/// answers otherwise than the first or is in another state.
+///
+/// The stores have names, for the message. As with [`random_operations_agree`], session numbers and timestamps are
+/// not compared.
+///
+/// ```text
+/// long_sequence_agrees(
+///     &[("memory", Arc::new(MemoryStore::default())), ("mine", Arc::new(my_store))],
+///     Sequence { operations: 10_000, seed: 1, lists_every: 100, all_every: 2_000 },
+/// );
+/// ```
+pub fn long_sequence_agrees(stores: &[(&str, Arc<dyn SessionStore>)], sequence: Sequence) {
+    let config = Config { rng_seed: RngSeed::Fixed(sequence.seed), ..Config::default() };
+    let mut runner = TestRunner::new(config);
+    let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
+    let mut sides: Vec<Side> = stores.iter().map(|(_, store)| Side::new(Arc::clone(store))).collect();
+    let everything = ListQuery::default();
+    block_on(async {
+        for number in 1..=sequence.operations {
+            let operation = operation().new_tree(&mut runner).unwrap().current();
+            let after = format!("operation {number}, {operation:?}");
+            let answers = join_all(sides.iter_mut().map(|side| side.apply(&operation))).await;
+            assert_all_equal(&names, &answers, &format!("answers to {after}"));
+            if number % sequence.lists_every == 0 {
+                let lists = join_all(sides.iter().map(|side| side.list(&everything))).await;
+                assert_all_equal(&names, &lists, &format!("lists after {after}"));
+            }
+            if number % sequence.all_every == 0 || number == sequence.operations {
+                let all = join_all(sides.iter().map(Side::describe)).await;
+                assert_all_equal(&names, &all, &format!("states after {after}"));
+            }
+        }
+    });
+}
+
+#[track_caller]
+fn assert_all_equal<T: PartialEq + fmt::Debug>(names: &[&str], values: &[T], what: &str) {
+    for (name, value) in names.iter().zip(values) {
+        assert_eq!(*value, values[0], "{name} and {}: {what}", names[0]);
     }
 }
 
@@ -239,7 +298,7 @@ fn event() -> impl Strategy<Value = NewEvent> {
     prop_oneof![6 => known.prop_map(NewEvent::from), 1 => verbatim]
 }
 
-/// One of the two stores, and how its session numbers are called here.
+/// One of the stores, and how its session numbers are called here.
 struct Side {
     store: Arc<dyn SessionStore>,
     /// Every session, in the order in which they were made.
@@ -261,8 +320,8 @@ impl fmt::Debug for Said {
 }
 
 impl Side {
-    fn new(store: impl SessionStore + 'static) -> Self {
-        Self { store: Arc::new(store), made: Vec::new(), living: Vec::new(), deleted: None }
+    fn new(store: Arc<dyn SessionStore>) -> Self {
+        Self { store, made: Vec::new(), living: Vec::new(), deleted: None }
     }
 
     /// Returns the session that a number below [`CHOICES`] means; one that nobody has where there is none.

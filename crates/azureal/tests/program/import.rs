@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::world::{World, assistant, exported, user};
 
-const CLLM: &str = r#"{
+/// A conversation as cllm keeps it.
+pub(crate) const CLLM: &str = r#"{
   "id": "conv-1a2b3c4d",
   "model": "gpt-4",
   "messages": [

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
+use crate::import::CLLM;
 use crate::run::{fake_claude, signal, wait_until};
 use crate::world::{Ran, World, assistant, exported, user};
 
@@ -14,48 +15,114 @@ pub(crate) fn run_on(world: &World, store: &str, arguments: &[&str]) -> Ran {
     world.ran(world.with_programs(arguments).env("AZUREAL_STORE", store).output().unwrap())
 }
 
-/// Checks that every command says of a store what it says of a file.
+/// Checks that every command says of a store what it says of a file, and does what it does to one.
 pub(crate) fn answers_as_a_file_does(world: &World, store: &str) {
     let talk = [user("Hello\0there"), assistant("Hi"), json!({"Telemetry": {"cpu": 0.5}})];
-    let file = world.file("in/talk.json", &exported("talk", &talk).to_string());
-    let import = ["import", file.to_str().unwrap()];
-    let steps: [&[&str]; 21] = [
-        &["list"],
-        &import,
-        &import,
-        &["list", "--json"],
-        &["show", "talk", "--json"],
-        &["show", "S1", "--last", "1"],
-        &["context", "S1"],
-        &["fork", "S1", "--at", "2", "--name", "branch"],
-        &["rename", "S1", "conversation"],
-        &["run", "-s", "branch", "-a", "offline", "What was said?"],
-        &["run", "-c", "-a", "offline", "--json", "And then?"],
-        &["run", "-s", "new", "-a", "offline", "A prompt"],
-        &["list", "-n", "2", "--json"],
-        &["show", "branch"],
-        &["export", "conversation", "--format", "json"],
-        &["export", "branch", "--format", "markdown"],
-        &["ps"],
-        &["cancel", "S2"],
-        &["rm", "S2", "--yes"],
-        &["show", "S2"],
-        &["list", "--all", "--json"],
+    let talk = world.file("in/talk.json", &exported("talk", &talk).to_string());
+    let long = (1..=5).flat_map(|number| {
+        let answer = format!("Answer {number}. {}", "It took a while. ".repeat(100));
+        [user(&format!("Prompt {number}")), assistant(&answer)]
+    });
+    let long = world.file("in/long.json", &exported("long", &long.collect::<Vec<_>>()).to_string());
+    let cllm = world.file("in/cllm.json", CLLM);
+    let old = run_on(world, "in/old.azs", &["run", "-a", "offline", "--name", "old", "In another file"]);
+    assert_eq!(old.code, 0, "{old}");
+    let [talk, long, cllm] = [&talk, &long, &cllm].map(|path| path.to_str().unwrap());
+    // Each with its exit code.
+    let steps: &[(i32, &[&str])] = &[
+        (0, &["list"]),
+        // From elsewhere, once.
+        (0, &["import", talk]),
+        (0, &["import", talk]),
+        (0, &["import", "in/old.azs", "--json"]),
+        (0, &["import", "in/old.azs"]),
+        (0, &["import", cllm, long]),
+        (0, &["list", "--json"]),
+        (0, &["show", "talk", "--json"]),
+        (0, &["show", "S1", "--last", "1"]),
+        (0, &["show", "conv-1"]),
+        (0, &["show", "old", "--digest"]),
+        // What the next agent is told.
+        (0, &["context", "S1"]),
+        (0, &["context", "conv-1"]),
+        (0, &["context", "S1", "--stats"]),
+        (0, &["context", "long", "--stats", "--json"]),
+        (0, &["list", "--context", "--json"]),
+        // Branches and turns.
+        (0, &["fork", "S1", "--at", "2", "--name", "branch"]),
+        (1, &["fork", "S1", "--at", "99"]),
+        (0, &["rename", "S1", "conversation"]),
+        (1, &["rename", "S1", "S9"]),
+        (0, &["run", "-s", "branch", "-a", "offline", "What was said?"]),
+        (0, &["run", "-c", "-a", "offline", "--json", "And then?"]),
+        (0, &["run", "-s", "new", "-a", "offline", "--system=Be brief", "--exec=echo from it", "A prompt"]),
+        (0, &["run", "-s", "new", "-a", "offline", "--exec", "echo not run again", "Another"]),
+        (0, &["run", "-a", "offline", "--ephemeral", "Not stored"]),
+        (1, &["run", "-s", "S99", "-a", "offline", "Nowhere"]),
+        (0, &["context", "new"]),
+        (0, &["tokens", "new"]),
+        (0, &["tokens", "conv-1", "--json"]),
+        (0, &["list", "-n", "2", "--json"]),
+        (0, &["show", "branch"]),
+        (0, &["export", "conversation", "--format", "json"]),
+        (0, &["export", "branch", "--format", "markdown"]),
+        (0, &["export", "new", "--format", "cllm"]),
+        (0, &["export", "long", "--format", "axio"]),
+        // Summaries, and without them again.
+        (0, &["compact", "long", "-a", "offline", "--preview"]),
+        (0, &["compact", "long", "-a", "offline"]),
+        (0, &["compact", "long", "--list"]),
+        (0, &["compact", "long", "--list", "--json"]),
+        (0, &["context", "long"]),
+        (0, &["tokens", "long"]),
+        (0, &["fork", "long", "--name", "with a summary"]),
+        (0, &["compact", "with a summary", "--list"]),
+        (0, &["export", "long"]),
+        (0, &["compact", "long", "--undo"]),
+        (1, &["compact", "long", "--undo"]),
+        (0, &["compact", "long", "--list"]),
+        (0, &["context", "long", "--stats"]),
+        // Nothing runs.
+        (0, &["ps"]),
+        (0, &["ps", "--json"]),
+        (1, &["cancel", "S2"]),
+        // What is gone is gone.
+        (0, &["rm", "S2", "--yes"]),
+        (1, &["show", "S2"]),
+        (1, &["cancel", "S2"]),
+        (0, &["list", "--all", "--json"]),
     ];
-    for step in steps {
+    for (code, step) in steps {
         let expected = run_on(world, "other.azs", step);
+        assert_eq!(expected.code, *code, "{step:?}: {expected}");
         let ran = run_on(world, store, step);
-        assert_eq!(without_durations(&ran), without_durations(&expected), "{step:?}");
+        assert_eq!(comparable(&ran), comparable(&expected), "{step:?}");
     }
+    // Away, once, and back again.
+    let away = |store: &str, copy: &str| {
+        let steps: [(&str, &[&str]); 5] = [
+            (store, &["copy", "--to", copy]),
+            (store, &["copy", "--to", copy]),
+            (store, &["copy", "--from", copy]),
+            (copy, &["list", "--all", "--json"]),
+            (copy, &["export", "conversation"]),
+        ];
+        steps.map(|(store, step)| {
+            let ran = run_on(world, store, step);
+            assert_eq!(ran.code, 0, "{step:?}: {ran}");
+            comparable(&ran).replace(copy, "[copy]")
+        })
+    };
+    assert_eq!(away(store, "from-server.azs"), away("other.azs", "from-file.azs"));
 }
 
 /// What two runs have in common: how long each took is its own.
-fn without_durations(ran: &Ran) -> String {
+fn comparable(ran: &Ran) -> String {
     let text = ran.to_string();
     let mut parts = text.split("\"duration_ms\":");
     let first = parts.next().unwrap_or_default().to_owned();
-    let digits = |c: char| c.is_ascii_digit();
-    let text = parts.fold(first, |text, part| text + "[duration]" + part.trim_start_matches(digits));
+    let is_number = |c: char| c == ' ' || c.is_ascii_digit();
+    let text = parts.fold(first, |text, part| text + "[duration]" + part.trim_start_matches(is_number));
     // As it is told to people, in seconds.
     let is_fraction = |word: &str| word.contains('.') && word.parse::<f64>().is_ok();
     text.split(' ')
