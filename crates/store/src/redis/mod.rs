@@ -9,6 +9,7 @@ mod connection;
 mod durability;
 mod error;
 mod keys;
+mod leases;
 mod replies;
 mod scripts;
 
@@ -16,8 +17,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, LARGEST_EVENT, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
+    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, async_trait,
+    check_name,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -502,6 +504,7 @@ impl SessionStore for RedisStore {
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
         turn.check_sizes()?;
         let call = self.operation(&scripts::APPEND, Some(id)).with(id.number());
+        let call = call.with_optional(turn.lease.as_ref().map(LeaseId::as_str));
         let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn);
         let mut answer = self.run(call).await?;
         match (answer.outcome.as_str(), turn.after) {
@@ -510,6 +513,7 @@ impl SessionStore for RedisStore {
                 Ok(Appended { first, last })
             }
             ("absent", _) => Err(StoreError::NoSuchSession(id)),
+            ("fenced", _) => Err(StoreError::Fenced(id)),
             ("moved", Some(expected)) => {
                 let last = self.read(answer.next_seq())?;
                 Err(StoreError::Moved { session: id, expected, last })
@@ -653,6 +657,22 @@ impl SessionStore for RedisStore {
         }
         noted.sort();
         Ok(noted)
+    }
+
+    async fn take_lease(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
+        self.take(id, new).await
+    }
+
+    async fn renew_lease(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
+        self.renew(id, lease, lasts).await
+    }
+
+    async fn release_lease(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
+        self.release(id, lease).await
+    }
+
+    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
+        self.leased().await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

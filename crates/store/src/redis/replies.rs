@@ -144,6 +144,10 @@ pub(super) fn list(value: Value) -> Result<Vec<Value>, Fault> {
     }
 }
 
+pub(super) fn texts(value: Value) -> Result<Vec<String>, Fault> {
+    list(value)?.into_iter().map(text).collect()
+}
+
 pub(super) fn text(value: Value) -> Result<String, Fault> {
     optional_text(value)?.ok_or_else(|| missing("a text"))
 }

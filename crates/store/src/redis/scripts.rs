@@ -18,23 +18,26 @@ macro_rules! scripts {
 }
 
 scripts! {
-    CREATE: "keys" "once" "index" "make" "create";
-    CREATE_WITH: "keys" "once" "index" "make" "sums" "turn" "create_with";
-    FIND_OR_CREATE: "keys" "once" "index" "make" "named" "find_or_create";
+    CREATE: "keys" "format" "once" "index" "make" "create";
+    CREATE_WITH: "keys" "format" "once" "index" "make" "sums" "turn" "create_with";
+    FIND_OR_CREATE: "keys" "format" "once" "index" "make" "named" "find_or_create";
     FIND: "keys" "index" "named" "find";
-    RENAME: "keys" "once" "index" "rename";
-    DELETE: "keys" "once" "index" "delete";
-    APPEND: "keys" "once" "index" "sums" "turn" "append";
-    CLEAR: "keys" "once" "clear";
-    FORK: "keys" "once" "index" "make" "fork";
-    SET_TOKENS: "keys" "once" "set_tokens";
-    ADD_TOKENS: "keys" "once" "sums" "add_tokens";
+    RENAME: "keys" "format" "once" "index" "rename";
+    DELETE: "keys" "format" "once" "index" "delete";
+    APPEND: "keys" "format" "once" "index" "sums" "turn" "append";
+    CLEAR: "keys" "format" "once" "clear";
+    FORK: "keys" "format" "once" "index" "make" "fork";
+    SET_TOKENS: "keys" "format" "once" "set_tokens";
+    ADD_TOKENS: "keys" "format" "once" "sums" "add_tokens";
     COMPACTIONS: "keys" "compactions";
-    ADD_COMPACTION: "keys" "once" "add_compaction";
-    REMOVE_COMPACTION: "keys" "once" "remove_compaction";
+    ADD_COMPACTION: "keys" "format" "once" "add_compaction";
+    REMOVE_COMPACTION: "keys" "format" "once" "remove_compaction";
     MARK: "keys" "mark";
-    REMOVE_MARK: "keys" "once" "remove_mark";
-    NOTE_RUN: "keys" "once" "note_run";
+    REMOVE_MARK: "keys" "format" "once" "remove_mark";
+    NOTE_RUN: "keys" "format" "once" "note_run";
+    TAKE_LEASE: "keys" "format" "lease" "take_lease";
+    RENEW_LEASE: "keys" "format" "lease" "renew_lease";
+    RELEASE_LEASE: "keys" "format" "lease" "release_lease";
 }
 
 /// A script with its keys and values. It may be run more than once.

@@ -1,6 +1,6 @@
 -- Every script begins with this. All are given the same keys, in the order of `keys.rs`, and touch no others.
-local project, active, names, marks, marks_by_session, runs, done = unpack(KEYS, 1, 7)
-local session, events, compactions, prompts = unpack(KEYS, 8, 11)
+local project, active, names, marks, marks_by_session, runs, leases, done = unpack(KEYS, 1, 8)
+local session, events, compactions, prompts = unpack(KEYS, 9, 12)
 
 local given = 0
 

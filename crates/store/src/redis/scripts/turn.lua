@@ -2,7 +2,7 @@
 
 -- Looks up what a turn may change; nothing where there is no such session.
 local function look_up()
-  local fields = {'name', 'active', 'last_seq', 'largest', 'open_message', 'preview', 'messages', 'duration_ms',
+  local fields = {'name', 'lease', 'active', 'last_seq', 'largest', 'open_message', 'preview', 'messages', 'duration_ms',
     'cost_usd', 'tokens_in', 'tokens_out'}
   local values = redis.call('HMGET', session, unpack(fields))
   local found = {}
