@@ -9,21 +9,16 @@ use azureal_testkit::servers::{PostgresServer, RedisServer};
 use serde_json::json;
 
 use crate::run::{fake_claude, signal, wait_until};
+use crate::servers::{Server, on_every_server};
 use crate::world::{Ran, World};
 
 /// How long a lease lasts that nobody renews.
 const LEASE: Duration = Duration::from_secs(20);
 
 /// What these tests do to a server behind the back of whoever uses it.
-trait Server: Sized + 'static {
-    /// Returns the server of all tests.
-    fn shared() -> Option<&'static Self>;
-
+trait Lessor: Server {
     /// Starts one of its own, for tests that break the connections of all who use it.
     fn start_own() -> Option<Self>;
-
-    /// Returns the URL of a project.
-    fn store(&self, project: &str) -> String;
 
     /// Says for how many seconds the lease of a project's first session lasts; nothing if it was given back.
     fn lease_lasts(&self, project: &str) -> Option<f64>;
@@ -35,17 +30,9 @@ trait Server: Sized + 'static {
     fn break_connections(&self);
 }
 
-impl Server for PostgresServer {
-    fn shared() -> Option<&'static Self> {
-        Self::shared()
-    }
-
+impl Lessor for PostgresServer {
     fn start_own() -> Option<Self> {
         Self::start_with(&[("fsync", "off")], &[])
-    }
-
-    fn store(&self, project: &str) -> String {
-        format!("{}?project={project}", self.url())
     }
 
     fn lease_lasts(&self, project: &str) -> Option<f64> {
@@ -68,17 +55,9 @@ impl Server for PostgresServer {
     }
 }
 
-impl Server for RedisServer {
-    fn shared() -> Option<&'static Self> {
-        Self::shared()
-    }
-
+impl Lessor for RedisServer {
     fn start_own() -> Option<Self> {
         Self::start_with(&[("appendonly", "no")], &[])
-    }
-
-    fn store(&self, project: &str) -> String {
-        format!("{}?loss=accepted&project={project}", self.url())
     }
 
     fn lease_lasts(&self, project: &str) -> Option<f64> {
@@ -98,18 +77,6 @@ impl Server for RedisServer {
     fn break_connections(&self) {
         self.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
-}
-
-/// Makes tests of the functions here, one for each server.
-macro_rules! on_every_server {
-    ($($case:ident)*) => {
-        mod on_postgres {
-            $(#[test] fn $case() { super::$case::<azureal_testkit::servers::PostgresServer>(); })*
-        }
-        mod on_redis {
-            $(#[test] fn $case() { super::$case::<azureal_testkit::servers::RedisServer>(); })*
-        }
-    };
 }
 
 on_every_server! {
@@ -198,7 +165,7 @@ fn host() -> String {
     String::from_utf8(Command::new("uname").arg("-n").output().unwrap().stdout).unwrap().trim().to_owned()
 }
 
-fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Server>() {
+fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Lessor>() {
     let Some(server) = S::shared() else { return };
     let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, "two-people"));
     let first = ada.begin("work", "First");
@@ -241,7 +208,7 @@ fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Server>() {
     assert_eq!(ada.run(&["ps", "--json"]).json(), json!([]));
 }
 
-fn who_dies_lets_others_in<S: Server>() {
+fn who_dies_lets_others_in<S: Lessor>() {
     let Some(server) = S::shared() else { return };
     let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, "who-dies"));
     let mut first = ada.begin("work", "First");
@@ -260,7 +227,7 @@ fn who_dies_lets_others_in<S: Server>() {
     assert_eq!(bob.prompts("S1"), ["Second", "First"]);
 }
 
-fn on_the_same_machine_who_comes_next_need_not_wait<S: Server>() {
+fn on_the_same_machine_who_comes_next_need_not_wait<S: Lessor>() {
     let Some(server) = S::shared() else { return };
     let ada = Person::new("ada", server, "same-machine");
     let mut first = ada.begin("work", "First");
@@ -273,7 +240,7 @@ fn on_the_same_machine_who_comes_next_need_not_wait<S: Server>() {
     assert_eq!(ada.prompts("S1"), ["First", "Second"]);
 }
 
-fn a_turn_that_takes_long_keeps_its_session<S: Server>() {
+fn a_turn_that_takes_long_keeps_its_session<S: Lessor>() {
     let Some(server) = S::shared() else { return };
     let ada = Person::new("ada", server, "takes-long");
     let first = ada.begin("work", "First");
@@ -288,12 +255,12 @@ fn a_turn_that_takes_long_keeps_its_session<S: Server>() {
 }
 
 /// Makes it so that nobody has renewed a lease for long, and breaks all connections.
-fn cut_off(server: &impl Server, project: &str) {
+fn cut_off(server: &impl Lessor, project: &str) {
     server.break_connections();
     server.end_lease_in(project, -3600);
 }
 
-fn who_was_cut_off_and_overtaken_is_stored_apart<S: Server>() {
+fn who_was_cut_off_and_overtaken_is_stored_apart<S: Lessor>() {
     let Some(server) = S::start_own() else { return };
     let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, &server, "overtaken"));
     assert_eq!(ada.run(&["run", "-s", "work", "-a", "offline", "Before"]).code, 0);
@@ -322,7 +289,7 @@ fn who_was_cut_off_and_overtaken_is_stored_apart<S: Server>() {
     assert_eq!(ada.run(&["list"]).stderr, "", "nothing is left to recover");
 }
 
-fn who_was_cut_off_and_not_overtaken_is_stored_where_it_belongs<S: Server>() {
+fn who_was_cut_off_and_not_overtaken_is_stored_where_it_belongs<S: Lessor>() {
     let Some(server) = S::start_own() else { return };
     let ada = Person::new("ada", &server, "cut-off");
     let first = ada.begin("work", "First");
