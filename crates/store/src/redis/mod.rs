@@ -13,6 +13,7 @@ mod leases;
 mod replies;
 mod scripts;
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use keys::Keys;
 use replies::Answer;
 use scripts::Call;
 
-use crate::outcomes::{Outcomes, number_of};
+use crate::outcomes::{Outcome, Outcomes, number_of};
 use crate::timestamp::now;
 
 /// The format that this build writes.
@@ -354,25 +355,26 @@ impl RedisStore {
 }
 
 /// Adds what a turn is made of to a call, in the order in which `turn.lua` takes it.
-fn with_turn(call: Call, turn: &Turn) -> Call {
+fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call {
     let mut call = call.with(turn.events.len());
     if !turn.events.is_empty() {
-        for new in &turn.events {
-            call = call.with(new.event().kind()).with_text(&new.json());
+        for (new, text) in turn.events.iter().zip(texts) {
+            call = call.with(new.event().kind()).with_text(text);
         }
         let outcomes = Outcomes::of(turn);
-        for outcome in outcomes.cases {
-            call = call.with(outcome.added).with(number_of(outcome.opens)).with_optional(outcome.preview);
+        for Outcome { added, opens, preview } in outcomes.cases {
+            let (sign, preview) = preview.map_or(("", String::new()), |preview| ("+", preview));
+            call = call.with(format!("{added} {} {sign}{preview}", number_of(opens)));
         }
         let totals = turn.totals();
         // Sums of these stay numbers.
         let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
         call = call
-            .with_optional(outcomes.agent)
-            .with_optional(outcomes.model)
             .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
             .with(countable(totals.duration_ms))
-            .with(format!("{cost:?}"));
+            .with(format!("{cost:?}"))
+            .with_optional(outcomes.agent)
+            .with_optional(outcomes.model);
     }
     call = call.with(countable(turn.tokens.input)).with(countable(turn.tokens.output));
     match &turn.mark {
@@ -414,7 +416,7 @@ impl SessionStore for RedisStore {
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        turn.check_sizes()?;
+        let texts = turn.texts()?;
         let last = Seq(turn.events.len() as u64);
         if let Some(wrong) =
             compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
@@ -428,7 +430,7 @@ impl SessionStore for RedisStore {
         let call = |id: SessionId| {
             let call = self.operation(&scripts::CREATE_WITH, Some(id)).with(id.number());
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
-            let mut call = with_turn(with_session(call, &new), &turn).with(compactions.len());
+            let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
             for Compaction { after_seq, summary, created_at } in &compactions {
                 let time = if created_at.is_empty() { now() } else { created_at.clone() };
                 call = call.with(after_seq.0).with_text(summary).with(time);
@@ -502,10 +504,9 @@ impl SessionStore for RedisStore {
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        turn.check_sizes()?;
         let call = self.operation(&scripts::APPEND, Some(id)).with(id.number());
         let call = call.with_optional(turn.lease.as_ref().map(LeaseId::as_str));
-        let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn);
+        let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn, &turn.texts()?);
         let mut answer = self.run(call).await?;
         match (answer.outcome.as_str(), turn.after) {
             ("done", _) => {

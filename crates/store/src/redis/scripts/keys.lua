@@ -10,13 +10,17 @@ local function take()
   return ARGV[given]
 end
 
--- The next value, where it may be missing: nothing is empty, and anything else stands behind a sign.
-local function take_optional()
-  local value = take()
+-- A value that may be missing: nothing is empty, and anything else stands behind a sign.
+local function as_optional(value)
   if value ~= '' then return string.sub(value, 2) end
 end
 
--- A whole number as text. What Lua makes of one by itself has an exponent, once it is large.
+local function take_optional()
+  return as_optional(take())
+end
+
+-- A whole number as text. What Lua makes of one by itself has an exponent, once it is large; what is made of one that a
+-- command is given has not.
 local function text(number)
   return string.format('%.0f', number)
 end
