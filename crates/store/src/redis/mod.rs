@@ -1,8 +1,8 @@
 //! Sessions on a Redis server, for several people and machines.
 //!
 //! `docs/redis.md` describes the keys, and what a server keeps under which settings. Every change is one call of a
-//! script on the server: one round trip, whole or not at all. The scripts are in `scripts/`
-//! (`docs/decisions/0006-redis-scripts.md` says why). Here is what calls them.
+//! script on the server, which the events of a turn follow in the same transaction: one round trip, whole or not at all. The
+//! scripts are in `scripts/` (`docs/decisions/0006-redis-scripts.md` says why). Here is what calls them.
 
 mod address;
 mod connection;
@@ -12,8 +12,8 @@ mod keys;
 mod leases;
 mod replies;
 mod scripts;
+mod turns;
 
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -32,8 +32,9 @@ use error::Fault;
 use keys::Keys;
 use replies::Answer;
 use scripts::Call;
+use turns::{with_events, with_turn};
 
-use crate::outcomes::{Outcome, Outcomes, number_of};
+use crate::outcomes::number_of;
 use crate::timestamp::now;
 
 /// The format that this build writes.
@@ -180,7 +181,7 @@ impl RedisStore {
             return Err(self
                 .other(&format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have")));
         }
-        let answer = self.connections.ask(Request::Script(call)).await?;
+        let answer = self.connections.ask(Request::Script(call.prepare())).await?;
         let mut answer = self.read(Answer::of(answer))?;
         match answer.outcome.as_str() {
             "newer" => Err(self.newer(self.read(answer.next_text())?)),
@@ -317,11 +318,13 @@ impl RedisStore {
         let mut look = Pipeline::new();
         match page {
             Page::After(after, _) => {
-                look.cmd("XRANGE").arg(self.keys.events(id)).arg(after.next().0).arg("+")
+                look.cmd("XRANGE").arg(self.keys.events(id)).arg(replies::place(after.next())).arg("+")
             }
-            Page::Before(before, _) => {
-                look.cmd("XREVRANGE").arg(self.keys.events(id)).arg(before.0.saturating_sub(1)).arg("-")
-            }
+            Page::Before(before, _) => look
+                .cmd("XREVRANGE")
+                .arg(self.keys.events(id))
+                .arg(replies::place(Seq(before.0.saturating_sub(1))))
+                .arg("-"),
         };
         let (Page::After(_, limit) | Page::Before(_, limit)) = page;
         look.arg("COUNT").arg(limit.min(fitting));
@@ -351,35 +354,6 @@ impl RedisStore {
         }
         let entries: Vec<Vec<Value>> = self.read(answers.into_iter().map(replies::list).collect())?;
         self.read(entries.into_iter().flatten().map(replies::event).collect())
-    }
-}
-
-/// Adds what a turn is made of to a call, in the order in which `turn.lua` takes it.
-fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call {
-    let mut call = call.with(turn.events.len());
-    if !turn.events.is_empty() {
-        for (new, text) in turn.events.iter().zip(texts) {
-            call = call.with(new.event().kind()).with_text(text);
-        }
-        let outcomes = Outcomes::of(turn);
-        for Outcome { added, opens, preview } in outcomes.cases {
-            let (sign, preview) = preview.map_or(("", String::new()), |preview| ("+", preview));
-            call = call.with(format!("{added} {} {sign}{preview}", number_of(opens)));
-        }
-        let totals = turn.totals();
-        // Sums of these stay numbers.
-        let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
-        call = call
-            .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
-            .with(countable(totals.duration_ms))
-            .with(format!("{cost:?}"))
-            .with_optional(outcomes.agent)
-            .with_optional(outcomes.model);
-    }
-    call = call.with(countable(turn.tokens.input)).with(countable(turn.tokens.output));
-    match &turn.mark {
-        Some(mark) => call.with_optional(Some(&mark.name)).with(mark.note.as_str()),
-        None => call.with_optional(None::<&str>),
     }
 }
 
@@ -435,7 +409,7 @@ impl SessionStore for RedisStore {
                 let time = if created_at.is_empty() { now() } else { created_at.clone() };
                 call = call.with(after_seq.0).with_text(summary).with(time);
             }
-            call
+            with_events(call, &self.keys, id, &turn, &texts)
         };
         let mut answer = self.make(call).await?;
         match answer.outcome.as_str() {
@@ -506,8 +480,9 @@ impl SessionStore for RedisStore {
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
         let call = self.operation(&scripts::APPEND, Some(id)).with(id.number());
         let call = call.with_optional(turn.lease.as_ref().map(LeaseId::as_str));
-        let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn, &turn.texts()?);
-        let mut answer = self.run(call).await?;
+        let texts = turn.texts()?;
+        let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn, &texts);
+        let mut answer = self.run(with_events(call, &self.keys, id, &turn, &texts)).await?;
         match (answer.outcome.as_str(), turn.after) {
             ("done", _) => {
                 let (first, last) = (self.read(answer.next_seq())?, self.read(answer.next_seq())?);
@@ -537,7 +512,8 @@ impl SessionStore for RedisStore {
         let mut command = redis::cmd("ZREVRANGEBYSCORE");
         command.arg(self.keys.prompts(id)).arg(until.0).arg("-inf").arg("LIMIT").arg(0).arg(limit);
         let mut look = Pipeline::new();
-        for place in self.texts(command).await?.into_iter().flatten() {
+        for number in self.texts(command).await?.into_iter().flatten() {
+            let place = replies::place(Seq(self.read(replies::number(&number))?));
             look.cmd("XRANGE").arg(self.keys.events(id)).arg(&place).arg(&place);
         }
         self.events(id, look).await
@@ -684,12 +660,4 @@ impl SessionStore for RedisStore {
 /// Reads a mark from its session and its note.
 fn mark(answer: &mut Answer) -> Result<Mark, Fault> {
     Ok(Mark { session: answer.next_session()?, note: answer.next_text()? })
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_kinds_in_the_index_of_prompts_are_all_that_can_hold_one() {
-        assert_eq!(azureal_core::PROMPT_KINDS, ["UserMessage", "Message"], "as in turn.lua");
-    }
 }

@@ -1,4 +1,8 @@
 -- Adding a turn to a session.
+--
+-- The events themselves are no business of the script: Lua hashes every text that it is given byte by byte, which costs more
+-- than to store it. They follow in the same transaction, each a command that adds it to the stream that lies aside, if one
+-- does. So letting a turn in is laying the stream there; the last command of the transaction puts it back.
 
 -- What a turn may change in the session. Nothing of it is known where the session is made in the same script.
 local name, last_lease, stands, last_seq, largest, open_message, preview, messages, duration_ms, cost_usd, tokens_in,
@@ -14,24 +18,37 @@ local function take_outcome()
   return string.match(outcome, '^(%d+) (%d) (.*)$')
 end
 
--- Appends the events, and returns what becomes of the session by them.
+-- Lays the stream of the session where the events will be added.
+local function lay_aside()
+  if tonumber(last_seq or '0') > 0 then
+    redis.call('RENAME', events, aside)
+  else
+    redis.call('XADD', aside, never .. '0', 'kind', '', 'json', '')
+    redis.call('XDEL', aside, never .. '0')
+  end
+end
+
+-- Lets the events in, and returns what becomes of the session by them.
 local function add_events(session_number, count)
-  local last, longest = tonumber(last_seq or '0'), tonumber(largest or '0')
-  for seq = last + 1, last + count do
-    local kind, json = take(), take()
-    redis.call('XADD', events, seq, 'kind', kind, 'json', json)
-    if kind == 'UserMessage' or kind == 'Message' then redis.call('ZADD', prompts, seq, seq) end
-    if #json > longest then longest = #json end
+  lay_aside()
+  local last, longest = tonumber(last_seq or '0'), math.max(tonumber(largest or '0'), tonumber(take()))
+  for offset in string.gmatch(take(), '%d+') do
+    redis.call('ZADD', prompts, last + offset, last + offset)
   end
   local added, opens, new_preview = take_outcome()
   local changes = {'last_seq', last + count, 'largest', longest, 'messages', sum(messages, added),
     'open_message', opens, 'completed', take(), 'duration_ms', sum(duration_ms, take()),
     'cost_usd', math.min((cost_usd or 0) + take(), 1e300),
     'active', move_to_front(session_number, stands)}
-  for field, value in pairs({agent = take_optional(), model = take_optional(), preview = as_optional(new_preview)}) do
-    changes[#changes + 1] = field
-    changes[#changes + 1] = value
+  local function change(field, value)
+    if value ~= '' then
+      changes[#changes + 1] = field
+      changes[#changes + 1] = string.sub(value, 2)
+    end
   end
+  change('agent', take())
+  change('model', take())
+  change('preview', new_preview)
   return changes
 end
 
