@@ -334,7 +334,7 @@ impl SessionStore for PostgresStore {
         let texts = texts_of(&turn, self.connections.place())?;
         let call = self
             .operation(
-                "SELECT outcome, first_seq, last_seq FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
+                "SELECT outcome, starts_at, ends_at FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
                    $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
             )
             .with(Type::INT4, rows::number(id))
