@@ -195,6 +195,11 @@ where
             Ok(answer) => return Ok(answer),
             Err(fault) => fault,
         };
+        if fault.is_about_values() && !is_repeated {
+            // They are looked at with more care when they come again.
+            is_repeated = true;
+            continue;
+        }
         let waited = started.elapsed();
         if !fault.is_passing() || waited + wait > patience || pool.is_closed() {
             return Err((fault, waited));

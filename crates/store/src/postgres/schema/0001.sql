@@ -112,22 +112,15 @@ BEGIN
   RETURN (SELECT answer FROM @schema@.operations WHERE project = in_project AND operation = in_operation);
 END $$;
 
--- What belongs to the end of every operation.
-CREATE FUNCTION @schema@.settle(in_project text) RETURNS void
+-- Takes operations away that nobody asks for again after a day, not all at once.
+CREATE FUNCTION @schema@.forget_operations(in_project text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  -- Nobody asks again after a day. Now and then somebody takes the old ones away, not all at once.
-  IF random() < 0.005 THEN
-    DELETE FROM @schema@.operations WHERE project = in_project AND operation = ANY (ARRAY(
-      SELECT operation FROM @schema@.operations WHERE project = in_project AND operation < (
-        lpad(to_hex((extract(epoch FROM now() - interval '1 day') * 1000)::bigint), 12, '0')
-        || '00000000000000000000')::uuid
-      LIMIT 1000));
-  END IF;
-  -- What is acknowledged is on the disk, also where the server was told that this is not needed.
-  IF current_setting('synchronous_commit') = 'off' THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
-  END IF;
+  DELETE FROM @schema@.operations WHERE project = in_project AND operation = ANY (ARRAY(
+    SELECT operation FROM @schema@.operations WHERE project = in_project AND operation < (
+      lpad(to_hex((extract(epoch FROM now() - interval '1 day') * 1000)::bigint), 12, '0')
+      || '00000000000000000000')::uuid
+    LIMIT 1000));
 END $$;
 
 -- Remembers that an operation is done. Part of its transaction.
@@ -135,7 +128,10 @@ CREATE FUNCTION @schema@.note_done(in_project text, in_operation uuid, in_answer
 LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO @schema@.operations (project, operation, answer) VALUES (in_project, in_operation, in_answer);
-  PERFORM @schema@.settle(in_project);
+  -- What is acknowledged is on the disk, also where the server was told that this is not needed.
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
 END $$;
 
 -- Waits until nobody else makes sessions in the project.
@@ -221,7 +217,8 @@ END $$;
 -- there is a preview yet: in_added, in_opens and in_previews hold the outcome for each of these cases, in pairs
 -- of without and with a preview.
 --
--- What every turn needs is one statement: each further one costs a twentieth of an append.
+-- The texts are taken for what jsonb can hold until the client has to ask again: to be ready for others, one by one,
+-- costs a tenth of an append. So does calling functions and statements for what can be said here.
 CREATE FUNCTION @schema@.append_turn(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint, in_lease text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
@@ -231,7 +228,7 @@ CREATE FUNCTION @schema@.append_turn(
   OUT outcome text, OUT starts_at bigint, OUT ends_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-  done bigint[] := @schema@.answer_of(in_project, in_operation, in_repeated);
+  done bigint[] := CASE WHEN in_repeated THEN @schema@.answer_of(in_project, in_operation, in_repeated) END;
   events_added bigint := cardinality(in_events);
   has_events boolean := events_added > 0;
 BEGIN
@@ -261,7 +258,8 @@ BEGIN
     RETURNING last_seq - events_added + 1 AS first_added, last_seq
   ), added AS (
     INSERT INTO @schema@.events (project, session, seq, kind, json, data)
-    SELECT in_project, in_session, first_added - 1 + number, kind, json, @schema@.as_jsonb(json)
+    SELECT in_project, in_session, first_added - 1 + number, kind, json,
+      CASE WHEN in_repeated THEN @schema@.as_jsonb(json) ELSE json::jsonb END
     FROM changed, unnest(in_kinds, in_events) WITH ORDINALITY AS new (kind, json, number)
   ), noted AS (
     INSERT INTO @schema@.operations (project, operation, answer)
@@ -280,7 +278,11 @@ BEGIN
     VALUES (in_project, in_mark, in_session, in_note)
     ON CONFLICT (project, md5(name)) DO UPDATE SET session = EXCLUDED.session, note = EXCLUDED.note;
   END IF;
-  PERFORM @schema@.settle(in_project);
+  IF random() < 0.005 THEN PERFORM @schema@.forget_operations(in_project); END IF;
+  -- As in note_done.
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
   outcome := 'done';
 END $$;
 
