@@ -14,13 +14,14 @@ mod schema;
 mod text;
 mod tls;
 mod values;
+mod watch;
 
 use std::time::Duration;
 
 use azureal_core::{
     Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, async_trait,
-    check_name,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, Watch,
+    async_trait, check_name,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -544,6 +545,10 @@ impl SessionStore for PostgresStore {
 
     async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
         self.leased().await
+    }
+
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.watched(id).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

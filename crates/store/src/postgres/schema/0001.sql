@@ -46,6 +46,8 @@ CREATE TABLE @schema@.sessions (
   -- Who has it; nothing once it is given back. And until when, unless it is renewed.
   lease_holder text,
   lease_until  timestamptz,
+  -- Until when somebody wants to hear of changes, unless they renew it.
+  watched_until timestamptz,
   PRIMARY KEY (project, session)
 -- With room on each page for the next version of a row: most turns then write no index.
 ) WITH (fillfactor = 60);
@@ -132,6 +134,26 @@ BEGIN
   IF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
+END $$;
+
+-- The channel on which one hears of changes to a session. A hash: a project may have a longer name than a channel.
+CREATE FUNCTION @schema@.channel_of(in_project text, in_session integer) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT 'azureal_' || md5(format('@schema@ %s %s', in_session, in_project))
+$$;
+
+CREATE FUNCTION @schema@.listen_to(in_project text, in_session integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format('LISTEN %I', @schema@.channel_of(in_project, in_session));
+END $$;
+
+-- Tells whoever listens that a session has changed, once that is committed. One commit of a server that does this waits
+-- for the other, so it is for sessions that somebody watches.
+CREATE FUNCTION @schema@.ring(in_project text, in_session integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_notify(@schema@.channel_of(in_project, in_session), '');
 END $$;
 
 -- Waits until nobody else makes sessions in the project.
@@ -231,6 +253,7 @@ DECLARE
   done bigint[] := CASE WHEN in_repeated THEN @schema@.answer_of(in_project, in_operation, in_repeated) END;
   events_added bigint := cardinality(in_events);
   has_events boolean := events_added > 0;
+  is_watched boolean;
 BEGIN
   IF done IS NOT NULL THEN
     outcome := 'done'; starts_at := done[2]; ends_at := done[3];
@@ -255,7 +278,7 @@ BEGIN
       tokens_out = @schema@.plus(tokens_out, in_tokens_out)
     WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
       AND (in_lease IS NULL OR lease = in_lease)
-    RETURNING last_seq - events_added + 1 AS first_added, last_seq
+    RETURNING last_seq - events_added + 1 AS first_added, last_seq, watched_until
   ), added AS (
     INSERT INTO @schema@.events (project, session, seq, kind, json, data)
     SELECT in_project, in_session, first_added - 1 + number, kind, json,
@@ -265,7 +288,8 @@ BEGIN
     INSERT INTO @schema@.operations (project, operation, answer)
     SELECT in_project, in_operation, ARRAY[in_session, first_added, last_seq] FROM changed
   )
-  SELECT first_added, last_seq INTO starts_at, ends_at FROM changed;
+  SELECT first_added, last_seq, has_events AND watched_until > clock_timestamp()
+  INTO starts_at, ends_at, is_watched FROM changed;
   IF NOT FOUND THEN
     SELECT last_seq, CASE WHEN lease IS DISTINCT FROM coalesce(in_lease, lease) THEN 'fenced' ELSE 'moved' END
     INTO ends_at, outcome FROM @schema@.sessions
@@ -278,6 +302,7 @@ BEGIN
     VALUES (in_project, in_mark, in_session, in_note)
     ON CONFLICT (project, md5(name)) DO UPDATE SET session = EXCLUDED.session, note = EXCLUDED.note;
   END IF;
+  IF is_watched THEN PERFORM @schema@.ring(in_project, in_session); END IF;
   IF random() < 0.005 THEN PERFORM @schema@.forget_operations(in_project); END IF;
   -- As in note_done.
   IF current_setting('synchronous_commit') = 'off' THEN
@@ -375,11 +400,15 @@ CREATE FUNCTION @schema@.delete_session(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+  is_watched boolean;
 BEGIN
   PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
   IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
-  DELETE FROM @schema@.sessions WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.sessions WHERE project = in_project AND session = in_session
+  RETURNING watched_until > clock_timestamp() INTO is_watched;
   IF NOT FOUND THEN RETURN false; END IF;
+  IF is_watched THEN PERFORM @schema@.ring(in_project, in_session); END IF;
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.marks WHERE project = in_project AND session = in_session;
@@ -393,13 +422,17 @@ CREATE FUNCTION @schema@.clear_session(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+  is_watched boolean;
 BEGIN
   PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
   IF NOT FOUND THEN RETURN false; END IF;
   IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
   UPDATE @schema@.sessions SET last_seq = 0, messages = 0, open_message = 1, preview = NULL,
     agent = NULL, model = NULL, completed = NULL, generation = generation + 1
-  WHERE project = in_project AND session = in_session;
+  WHERE project = in_project AND session = in_session
+  RETURNING watched_until > clock_timestamp() INTO is_watched;
+  IF is_watched THEN PERFORM @schema@.ring(in_project, in_session); END IF;
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
