@@ -1,25 +1,30 @@
 //! A session as it grows, by whoever's hand.
 //!
-//! The store is asked again and again, which works for every store and from every machine. A question reads the last
-//! event that was seen and what came after it, by its place: one small query of a server, and of a file less than a
-//! millisecond, which is a thousandth of a core. No lock is held in between, so it stops no writer.
+//! A store that can tell is listened to. Any other is asked again and again, and so is one that has said nothing for a
+//! while. A question reads the last event that was seen and what came after it, by its place: one small query of a
+//! server, and of a file less than a millisecond, which is a thousandth of a core. No lock is held in between, so it
+//! stops no writer.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use azureal_core::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
+use azureal_core::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent, Watch};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::failure::Failure;
 use crate::pages::PAGE;
 
-/// How long a turn may be in the store before it is seen.
+/// How long a turn may be in a store that tells nothing before it is seen, and how soon a closed pipe is noticed.
 const PACE: Duration = Duration::from_millis(300);
+/// How long a store that tells is believed that there is nothing to tell.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// Sees what is new in a session.
 pub(crate) struct Follower<'a> {
     store: &'a dyn SessionStore,
     id: SessionId,
+    /// What tells that there may be more, where the store can.
+    watch: Option<Box<dyn Watch>>,
     /// The last event that was seen.
     seen: Option<StoredEvent>,
 }
@@ -36,8 +41,16 @@ pub(crate) enum News {
 
 impl<'a> Follower<'a> {
     /// Follows a session from the event that was seen last.
-    pub(crate) fn new(store: &'a dyn SessionStore, id: SessionId, seen: Option<StoredEvent>) -> Self {
-        Self { store, id, seen }
+    pub(crate) async fn start(
+        store: &'a dyn SessionStore,
+        id: SessionId,
+        seen: Option<StoredEvent>,
+    ) -> Result<Self, Failure> {
+        let watch = match store.watch(id).await {
+            Err(StoreError::NoSuchSession(_)) => return Err(deleted(id)),
+            watch => watch?,
+        };
+        Ok(Self { store, id, watch, seen })
     }
 
     /// Waits for what comes next. A session that was deleted is an error.
@@ -46,8 +59,23 @@ impl<'a> Follower<'a> {
             if let Some(news) = self.look().await? {
                 return Ok(news);
             }
-            if is_unheard_after(PACE) {
+            if !self.wait_while_heard().await? {
                 return Ok(News::Unheard);
+            }
+        }
+    }
+
+    /// Waits until it is time to look again, or nobody reads the output any more; says whether somebody does.
+    async fn wait_while_heard(&mut self) -> Result<bool, Failure> {
+        let Some(watch) = &mut self.watch else { return Ok(!is_unheard_after(PACE)) };
+        let began = Instant::now();
+        loop {
+            let may_have_changed = watch.changed(PACE).await?;
+            if is_unheard_after(Duration::ZERO) {
+                return Ok(false);
+            }
+            if may_have_changed || began.elapsed() >= SILENCE {
+                return Ok(true);
             }
         }
     }
@@ -105,7 +133,7 @@ mod tests {
         let append = |texts: &[&str]| {
             block_on(store.append(id, Turn::verbatim(texts.iter().map(|text| Event::user(*text))))).unwrap();
         };
-        let mut follower = Follower::new(&store, id, None);
+        let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
         let mut news = || match block_on(follower.look()).map_err(|failure| failure.kind()) {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(News::Cleared)) => "cleared".to_owned(),
@@ -141,7 +169,7 @@ mod tests {
         let id = block_on(store.create(NewSession::default())).unwrap();
         let events = (0..PAGE * 2 + 1).map(|n| Event::user(n.to_string()));
         block_on(store.append(id, Turn::verbatim(events))).unwrap();
-        let mut follower = Follower::new(&store, id, None);
+        let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
         let mut numbers = Vec::new();
         while let Some(News::Events(events)) = block_on(follower.look()).unwrap() {
             numbers.extend(events.iter().map(|stored| stored.seq.0));

@@ -14,7 +14,8 @@
 //!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of one's own.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
 //! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
-//!   session of any database a conversation. [`NewLease`] asks one for the right to run a turn.
+//!   session of any database a conversation. [`NewLease`] asks one for the right to run a turn, [`Watch`] hears of
+//!   what others do.
 
 pub mod agent;
 mod auto_compact;
@@ -40,6 +41,7 @@ mod system_message;
 mod tool;
 mod transport;
 mod visible;
+mod watch;
 
 pub use async_trait::async_trait;
 pub use auto_compact::AutoCompactStore;
@@ -72,3 +74,4 @@ pub use system_message::{Beginning, context_block, context_error_block, has_cont
 pub use tool::Tool;
 pub use transport::{StubTransport, Transport, TransportError};
 pub use visible::{acts_on_terminal, visible, visible_line};
+pub use watch::Watch;

@@ -12,7 +12,7 @@ use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
     Compaction, Event, Holder, LeaseId, NewLease, NewSession, Seq, SessionId, SessionRecord, Taken, Tally,
-    Tokens, TurnTotals, compact_event,
+    Tokens, TurnTotals, Watch, compact_event,
 };
 
 /// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
@@ -175,6 +175,13 @@ pub trait SessionStore: Send + Sync {
     /// Returns the sessions that somebody has a lease for, and who, by their number.
     async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
         Ok(Vec::new())
+    }
+
+    /// Begins to hear of what others do to a session. What was done before that is not heard of.
+    ///
+    /// By default there is nothing to hear, and whoever wants to know looks again and again.
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.get(id).await.map(|_| None)
     }
 
     /// Lets go of the store. Handles that are used afterwards answer [`StoreError::Closed`], to this call too.

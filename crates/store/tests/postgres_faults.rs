@@ -197,6 +197,26 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
 }
 
 #[test]
+fn a_watch_hears_again_after_the_server_was_killed() {
+    let Some(mut server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+    let store = open(&server.url(), PostgresOptions::default());
+    let id = wait(store.create(NewSession::default())).unwrap();
+    let mut watch = wait(store.watch(id)).unwrap().unwrap();
+    for kill in 0..3 {
+        // What cannot hear says each time that there may be something.
+        let began = Instant::now();
+        while wait(watch.changed(Duration::from_millis(100))).unwrap() {
+            assert!(began.elapsed() < Duration::from_secs(30), "it does not hear after {kill} kills");
+        }
+        wait(store.append(id, turn_of(&kill.to_string()))).unwrap();
+        assert!(wait(watch.changed(Duration::from_secs(30))).unwrap());
+        server.kill();
+        assert!(wait(watch.changed(Duration::from_secs(30))).unwrap(), "nothing is wrong, it says");
+        server.start_again();
+    }
+}
+
+#[test]
 fn clients_go_on_by_themselves_while_the_server_is_killed_ten_times() {
     if let Some((process, place)) = scratch::role() {
         let (url, enough) = place.to_str().unwrap().rsplit_once(' ').unwrap();

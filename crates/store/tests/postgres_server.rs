@@ -7,17 +7,21 @@
     reason = "a test that cannot go on has failed"
 )]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
     Event, Holder, LeaseId, ListQuery, NewEvent, NewLease, NewSession, Page, Seq, SessionId, SessionStore,
-    StoreError, Tokens, Turn, WorktreeFilter,
+    StoreError, Tokens, Turn, Watch, WorktreeFilter,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
 use futures_executor::block_on;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tokio::runtime::Runtime;
+use tokio_postgres::{AsyncMessage, Client};
 
 fn open(url: &str) -> Result<PostgresStore, StoreError> {
     let address: PostgresAddress = url.parse().unwrap();
@@ -158,6 +162,8 @@ fn no_statement_reads_a_whole_table() {
             store.renew_lease(id, &lease.id, lasts).await.unwrap();
             store.leases().await.unwrap();
             store.release_lease(id, &lease.id).await.unwrap();
+            let mut watch = store.watch(id).await.unwrap().unwrap();
+            while watch.changed(Duration::from_millis(100)).await.unwrap() {}
             let new = || NewSession { name: Some("name 4".to_owned()), ..NewSession::default() };
             store.find_or_create(new()).await.unwrap();
             let fork = store.fork(id, Seq(3), new()).await.unwrap();
@@ -270,4 +276,115 @@ fn connections_are_encrypted_as_sslmode_says() {
     // A socket in a folder needs none of that.
     let socket = server.socket_folder().display().to_string().replace('/', "%2F");
     open(&server.url().replace("127.0.0.1", &socket)).unwrap();
+}
+
+/// How often `show --follow` looks at a store that tells nothing.
+const PACE: Duration = Duration::from_millis(300);
+
+/// Waits until a watch hears, and there is nothing to hear.
+fn is_quiet(watch: &mut dyn Watch) {
+    let began = Instant::now();
+    while block_on(watch.changed(Duration::from_millis(100))).unwrap() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not hear");
+    }
+}
+
+#[test]
+fn a_turn_of_another_client_is_heard_before_one_would_look() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let url = format!("{}?schema={}", server.url(), new_schema());
+    let (store, other) = (open(&url).unwrap(), open(&url).unwrap());
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    let mut watch = block_on(store.watch(id)).unwrap().unwrap();
+    is_quiet(&mut *watch);
+    let mut times: Vec<Duration> = (0..9)
+        .map(|_| {
+            block_on(other.append(id, Turn::verbatim([Event::user("hello")]))).unwrap();
+            let began = Instant::now();
+            assert!(block_on(watch.changed(Duration::from_secs(20))).unwrap());
+            assert_eq!(block_on(store.read(id, Page::last(1))).unwrap().len(), 1);
+            began.elapsed()
+        })
+        .collect();
+    times.sort();
+    // Looking would take half of it on average. What is heard takes a millisecond, on a machine that has nothing else to do.
+    assert!(times[4] < PACE / 3, "{times:?}");
+}
+
+/// Hears what is said of a session, beside any store.
+struct Listener {
+    runtime: Runtime,
+    client: Client,
+    heard: Arc<AtomicUsize>,
+}
+
+impl Listener {
+    fn start(url: &str, listen: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let heard = Arc::new(AtomicUsize::new(0));
+        let client = runtime.block_on(async {
+            let (client, mut connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+            let heard = Arc::clone(&heard);
+            tokio::spawn(async move {
+                while let Some(Ok(said)) = poll_fn(|context| connection.poll_message(context)).await {
+                    let is_news = matches!(said, AsyncMessage::Notification(_));
+                    heard.fetch_add(usize::from(is_news), Ordering::Relaxed);
+                }
+            });
+            client.batch_execute(listen).await.unwrap();
+            client
+        });
+        Self { runtime, client, heard }
+    }
+
+    /// Says how often it was told something. What was committed before is told before the answer to a question.
+    fn heard(&self) -> usize {
+        self.runtime.block_on(self.client.batch_execute("SELECT 1")).unwrap();
+        self.heard.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn nothing_is_said_of_a_session_that_nobody_watches() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    let store = open(&format!("{}?schema={schema}&project=p", server.url())).unwrap();
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    let append = |turn| assert!(block_on(store.append(id, turn)).is_ok());
+    let hello = || Turn::verbatim([Event::user("hello")]);
+    let heard_while = |change: &dyn Fn()| {
+        let listening = Listener::start(&server.url(), &format!("SELECT {schema}.listen_to('p', 1)"));
+        change();
+        listening.heard()
+    };
+    assert_eq!(heard_while(&|| append(hello())), 0);
+    let mut watch = block_on(store.watch(id)).unwrap().unwrap();
+    is_quiet(&mut *watch);
+    assert_eq!(heard_while(&|| [hello(), hello()].into_iter().for_each(append)), 2);
+    // A turn without events is nothing to see.
+    assert_eq!(heard_while(&|| append(Turn::default())), 0);
+    drop(watch);
+    server.sql(&format!("UPDATE {schema}.sessions SET watched_until = clock_timestamp()"));
+    assert_eq!(heard_while(&|| append(hello())), 0, "it is not watched any more");
+}
+
+#[test]
+fn whoever_may_only_read_hears_nothing_and_looks() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    let url = format!("{}?schema={schema}", server.url());
+    let id = block_on(open(&url).unwrap().create(NewSession::default())).unwrap();
+    server.sql(&format!(
+        "CREATE ROLE reader LOGIN PASSWORD '{}'; GRANT USAGE ON SCHEMA {schema} TO reader;
+         GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader",
+        server.password()
+    ));
+    let store = open(&url.replace("tester:", "reader:")).unwrap();
+    let mut watch = block_on(store.watch(id)).unwrap().unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        assert!(block_on(watch.changed(Duration::from_millis(50))).unwrap(), "it says that it hears");
+    }
+    let refused = server.log().matches("permission denied for table sessions").count();
+    assert_eq!(refused, 1, "it asks again and again for what it may not do");
 }

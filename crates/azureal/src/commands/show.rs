@@ -74,7 +74,8 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         printer.out.flush()?;
         // Heard also where a shell has its background ignore it: nothing else ends this.
         let _interrupts = Interrupts::listen()?;
-        follow(Follower::new(&*place.store, record.id, seen), record.id, &mut printer).await?;
+        let follower = Follower::start(&*place.store, record.id, seen).await?;
+        follow(follower, record.id, &mut printer).await?;
     }
     printer.damaged.report(record.id);
     Ok(())

@@ -149,6 +149,21 @@ fn a_closed_pipe_ends_it_in_silence_without_another_event() {
 }
 
 #[test]
+fn a_closed_pipe_ends_it_also_while_it_listens_to_a_server() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let world = World::new();
+    let store = format!("{}?project=closed", server.url());
+    let mut run = world.command(&["run", "-s", "talk", "-a", "offline", "Hello"]);
+    assert!(run.env("AZUREAL_STORE", &store).output().unwrap().status.success());
+    let mut following = Following::start(&world, &store, &["talk"]);
+    following.until("✓ done");
+    let Following { child, lines } = following;
+    drop(lines);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
+}
+
+#[test]
 fn a_follower_stops_no_writer() {
     let world = World::new();
     world.session("talk", &[user("Hello")]);

@@ -15,8 +15,10 @@ use azureal_core::StoreError;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio_postgres::Row;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresOptions;
 use super::address::PostgresAddress;
@@ -30,6 +32,9 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// The waits between attempts, from the first to those that follow each other until patience ends.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// An encrypted connection.
+type TlsStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 /// A statement with its values. It may be run more than once.
 pub(super) struct Call {
@@ -62,12 +67,60 @@ impl Call {
         self.values.push(Value::IsRepeated);
         self
     }
+
+    /// Runs it on a connection that is not the pool's.
+    pub(super) async fn run_on(&self, client: &Client) -> Result<Vec<Row>, Fault> {
+        let statement = client.prepare_typed(&self.sql, &self.types).await?;
+        Ok(self.query(client, &statement, false).await?)
+    }
+
+    async fn query(
+        &self,
+        client: &Client,
+        statement: &Statement,
+        is_repeated: bool,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let values: Vec<&(dyn ToSql + Sync)> = self
+            .values
+            .iter()
+            .map(|value| match value {
+                Value::Given(value) => &**value as &(dyn ToSql + Sync),
+                Value::IsRepeated => &is_repeated,
+            })
+            .collect();
+        client.query(statement, &values).await
+    }
+}
+
+/// The way to the server, for work on the store's thread.
+#[derive(Clone)]
+pub(super) struct Lines {
+    pool: Pool,
+    config: Config,
+    tls: MakeRustlsConnect,
+}
+
+impl Lines {
+    /// Opens a connection that is not the pool's. Nothing happens on it unless its second half is polled.
+    pub(super) async fn open_another(&self) -> Result<(Client, Connection<Socket, TlsStream>), Fault> {
+        Ok(self.config.connect(self.tls.clone()).await?)
+    }
+
+    /// Runs a call on one of the pool's connections, once.
+    pub(super) async fn run(&self, call: &Call) -> Result<Vec<Row>, Fault> {
+        attempt(&self.pool, call, false).await
+    }
+
+    /// Says whether the store has been closed.
+    pub(super) fn are_closed(&self) -> bool {
+        self.pool.is_closed()
+    }
 }
 
 /// The connections of a store.
 pub(super) struct Connections {
     place: String,
-    pool: Pool,
+    lines: Lines,
     runtime: Handle,
     patience: Duration,
     is_closed: AtomicBool,
@@ -91,8 +144,8 @@ impl Connections {
         config.keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
         // Connections are not asked whether they are well: that would be a round trip for every call. One that
         // turns out not to be is thrown away.
-        let manager =
-            Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(config.clone(), tls.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(options.connections)
             .build()
@@ -112,16 +165,27 @@ impl Connections {
             })
             .map_err(|error| other(error.into()))?;
         let patience = options.patience;
-        Ok(Self { place, pool, runtime: handle, patience, is_closed: AtomicBool::new(false), _alive: alive })
+        let lines = Lines { pool, config, tls };
+        Ok(Self { place, lines, runtime: handle, patience, is_closed: AtomicBool::new(false), _alive: alive })
     }
 
     pub(super) fn place(&self) -> &str {
         &self.place
     }
 
-    /// Closes all connections; says whether they were open.
+    /// Returns the way to the server.
+    pub(super) fn lines(&self) -> Lines {
+        self.lines.clone()
+    }
+
+    /// Returns what runs on the store's thread.
+    pub(super) fn runtime(&self) -> Handle {
+        self.runtime.clone()
+    }
+
+    /// Closes the connections; says whether they were open.
     pub(super) fn close(&self) -> bool {
-        self.pool.close();
+        self.lines.pool.close();
         !self.is_closed.swap(true, Ordering::AcqRel)
     }
 
@@ -136,7 +200,7 @@ impl Connections {
         call: Call,
         patience: Duration,
     ) -> Result<Vec<Row>, (Fault, Duration)> {
-        let pool = self.pool.clone();
+        let pool = self.lines.pool.clone();
         self.on_thread(async move {
             again_and_again(&pool, patience, |is_repeated| attempt(&pool, &call, is_repeated)).await
         })
@@ -152,7 +216,7 @@ impl Connections {
     where
         W: Future<Output = Result<R, StoreError>> + Send,
     {
-        let (pool, place) = (self.pool.clone(), self.place.clone());
+        let (pool, place) = (self.lines.pool.clone(), self.place.clone());
         self.on_thread(async move {
             let connection =
                 pool.get().await.map_err(|error| Fault::from(error).at(&place, Duration::ZERO))?;
@@ -195,6 +259,11 @@ where
             Ok(answer) => return Ok(answer),
             Err(fault) => fault,
         };
+        if fault.is_about_values() && !is_repeated {
+            // They are looked at with more care when they come again.
+            is_repeated = true;
+            continue;
+        }
         let waited = started.elapsed();
         if !fault.is_passing() || waited + wait > patience || pool.is_closed() {
             return Err((fault, waited));
@@ -229,13 +298,5 @@ async fn attempt(pool: &Pool, call: &Call, is_repeated: bool) -> Result<Vec<Row>
 /// Runs a call in one round trip; the first time on a connection its statement is prepared, which is another.
 async fn run(connection: &Object, call: &Call, is_repeated: bool) -> Result<Vec<Row>, tokio_postgres::Error> {
     let statement = connection.prepare_typed_cached(&call.sql, &call.types).await?;
-    let values: Vec<&(dyn ToSql + Sync)> = call
-        .values
-        .iter()
-        .map(|value| match value {
-            Value::Given(value) => &**value as &(dyn ToSql + Sync),
-            Value::IsRepeated => &is_repeated,
-        })
-        .collect();
-    connection.query(&statement, &values).await
+    call.query(connection, &statement, is_repeated).await
 }

@@ -46,6 +46,13 @@ impl Fault {
         }
     }
 
+    /// Says whether the server does not take a value: an event is JSON, and yet nothing that a `jsonb` can hold.
+    pub(super) fn is_about_values(&self) -> bool {
+        let Self::Driver(error) = self else { return false };
+        // What is wrong with the data, a limit of the server, and what it does not do.
+        error.code().is_some_and(|code| ["22", "54", "0A"].iter().any(|class| code.code().starts_with(class)))
+    }
+
     /// Says whether the schema is not there yet.
     pub(super) fn is_missing_schema(&self) -> bool {
         let state = match self {

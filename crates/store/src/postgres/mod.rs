@@ -14,13 +14,14 @@ mod schema;
 mod text;
 mod tls;
 mod values;
+mod watch;
 
 use std::time::Duration;
 
 use azureal_core::{
     Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, async_trait,
-    check_name,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, Watch,
+    async_trait, check_name,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -334,7 +335,7 @@ impl SessionStore for PostgresStore {
         let texts = texts_of(&turn, self.connections.place())?;
         let call = self
             .operation(
-                "SELECT outcome, first_seq, last_seq FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
+                "SELECT outcome, starts_at, ends_at FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
                    $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
             )
             .with(Type::INT4, rows::number(id))
@@ -544,6 +545,10 @@ impl SessionStore for PostgresStore {
 
     async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
         self.leased().await
+    }
+
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.watched(id).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! What calls are made of: turns, sessions, pages.
 
-use azureal_core::{LARGEST_EVENT, NewSession, Page, StoreError, Turn};
+use azureal_core::{LARGEST_EVENT, NewSession, Page, StoreError, Turn, TurnTotals};
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
@@ -71,7 +71,8 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
     let added: Vec<i64> = cases.iter().map(|case| rows::signed(case.added)).collect();
     let opens: Vec<i16> = cases.iter().map(|case| i16::from(number_of(case.opens))).collect();
     let previews: Vec<Option<String>> = cases.into_iter().map(|case| case.preview.map(text)).collect();
-    let totals = turn.totals();
+    // Without events nothing has cost anything.
+    let totals = if turn.events.is_empty() { TurnTotals::default() } else { turn.totals() };
     let kinds: Vec<String> = turn.events.iter().map(|new| escaped(new.event().kind()).into_owned()).collect();
     // Sums of these stay numbers.
     let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };

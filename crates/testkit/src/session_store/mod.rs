@@ -6,6 +6,7 @@ mod concurrency;
 mod leases;
 mod log;
 mod sessions;
+mod watch;
 
 use std::sync::Arc;
 
@@ -100,6 +101,12 @@ crate::contract::contract! {
         leases_are_listed_with_who_has_them,
         a_lease_goes_with_its_session_and_not_to_its_fork,
         of_many_who_ask_at_once_one_is_given_the_lease,
+    }
+    watch {
+        what_is_done_to_a_watched_session_is_heard,
+        a_change_is_heard_while_waiting_for_it,
+        a_wait_ends_when_its_time_is_over,
+        each_of_several_who_watch_hears,
     }
     as_context {
         a_conversation_is_made_at_its_first_append,

@@ -246,6 +246,7 @@ pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: St
         assert_no_such_session(&store.take_lease(id, &lease()).await, id);
         assert_no_such_session(&store.renew_lease(id, &lease().id, Duration::ZERO).await, id);
         assert_no_such_session(&store.release_lease(id, &lease().id).await, id);
+        assert_no_such_session(&store.watch(id).await.map(|_| ()), id);
     }
     assert_eq!(list_ids(&store).await, [], "an error made a session");
     assert_eq!(store.mark("mark").await.unwrap(), None, "an error set a mark");
@@ -304,6 +305,7 @@ pub(super) async fn a_run_that_is_not_stored_yet_is_noted(store: Store) {
 
 pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     let id = session_of_prompts(&store, 1).await;
+    let watch = store.watch(id).await.unwrap();
     store.close().await.unwrap();
     assert_closed(&store.create(unnamed()).await);
     assert_closed(&store.find_or_create(named("name")).await);
@@ -330,5 +332,9 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.take_lease(id, &lease()).await);
     assert_closed(&store.renew_lease(id, &lease().id, Duration::ZERO).await);
     assert_closed(&store.release_lease(id, &lease().id).await);
+    assert_closed(&store.watch(id).await.map(|_| ()));
+    if let Some(mut watch) = watch {
+        assert_closed(&watch.changed(Duration::ZERO).await);
+    }
     assert_closed(&store.close().await);
 }

@@ -46,6 +46,8 @@ CREATE TABLE @schema@.sessions (
   -- Who has it; nothing once it is given back. And until when, unless it is renewed.
   lease_holder text,
   lease_until  timestamptz,
+  -- Until when somebody wants to hear of changes, unless they renew it.
+  watched_until timestamptz,
   PRIMARY KEY (project, session)
 -- With room on each page for the next version of a row: most turns then write no index.
 ) WITH (fillfactor = 60);
@@ -112,23 +114,46 @@ BEGIN
   RETURN (SELECT answer FROM @schema@.operations WHERE project = in_project AND operation = in_operation);
 END $$;
 
+-- Takes operations away that nobody asks for again after a day, not all at once.
+CREATE FUNCTION @schema@.forget_operations(in_project text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM @schema@.operations WHERE project = in_project AND operation = ANY (ARRAY(
+    SELECT operation FROM @schema@.operations WHERE project = in_project AND operation < (
+      lpad(to_hex((extract(epoch FROM now() - interval '1 day') * 1000)::bigint), 12, '0')
+      || '00000000000000000000')::uuid
+    LIMIT 1000));
+END $$;
+
 -- Remembers that an operation is done. Part of its transaction.
 CREATE FUNCTION @schema@.note_done(in_project text, in_operation uuid, in_answer bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO @schema@.operations (project, operation, answer) VALUES (in_project, in_operation, in_answer);
-  -- Nobody asks again after a day. Now and then somebody takes the old ones away, not all at once.
-  IF random() < 0.005 THEN
-    DELETE FROM @schema@.operations WHERE project = in_project AND operation = ANY (ARRAY(
-      SELECT operation FROM @schema@.operations WHERE project = in_project AND operation < (
-        lpad(to_hex((extract(epoch FROM now() - interval '1 day') * 1000)::bigint), 12, '0')
-        || '00000000000000000000')::uuid
-      LIMIT 1000));
-  END IF;
   -- What is acknowledged is on the disk, also where the server was told that this is not needed.
   IF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
+END $$;
+
+-- The channel on which one hears of changes to a session. A hash: a project may have a longer name than a channel.
+CREATE FUNCTION @schema@.channel_of(in_project text, in_session integer) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT 'azureal_' || md5(format('@schema@ %s %s', in_session, in_project))
+$$;
+
+CREATE FUNCTION @schema@.listen_to(in_project text, in_session integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format('LISTEN %I', @schema@.channel_of(in_project, in_session));
+END $$;
+
+-- Tells whoever listens that a session has changed, once that is committed. One commit of a server that does this waits
+-- for the other, so it is for sessions that somebody watches.
+CREATE FUNCTION @schema@.ring(in_project text, in_session integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_notify(@schema@.channel_of(in_project, in_session), '');
 END $$;
 
 -- Waits until nobody else makes sessions in the project.
@@ -147,10 +172,10 @@ EXCEPTION WHEN data_exception OR program_limit_exceeded OR feature_not_supported
   RETURN NULL;
 END $$;
 
--- Adds, and stops at what a bigint can hold.
+-- Adds what is not negative, and stops at what a bigint can hold.
 CREATE FUNCTION @schema@.plus(in_one bigint, in_other bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT LEAST(in_one::numeric + in_other, 9223372036854775807)::bigint
+  SELECT LEAST(in_one, 9223372036854775807 - in_other) + in_other
 $$;
 
 -- Makes a session. The caller has locked the project.
@@ -207,25 +232,34 @@ BEGIN
   RETURN @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
 END $$;
 
--- Adds a turn to a session and returns its last event; nothing if there is no such session, if it does not end
--- at in_after, or if a lease was given out after in_lease.
+-- Adds a turn to a session. Outcomes: done, absent (no such session), fenced (another lease was given out since
+-- in_lease), moved (it does not end at in_after, but at ends_at).
 --
 -- What the events do to the counts depends on the message that is open at the end of the session and on whether
 -- there is a preview yet: in_added, in_opens and in_previews hold the outcome for each of these cases, in pairs
 -- of without and with a preview.
-CREATE FUNCTION @schema@.add_turn(
-  in_project text, in_session integer, in_after bigint, in_lease text,
+--
+-- The texts are taken for what jsonb can hold until the client has to ask again: to be ready for others, one by one,
+-- costs a tenth of an append. So does calling functions and statements for what can be said here.
+CREATE FUNCTION @schema@.append_turn(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint, in_lease text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
   in_agent text, in_model text,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
-  in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text)
-RETURNS bigint
+  in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text,
+  OUT outcome text, OUT starts_at bigint, OUT ends_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
+  done bigint[] := CASE WHEN in_repeated THEN @schema@.answer_of(in_project, in_operation, in_repeated) END;
   events_added bigint := cardinality(in_events);
-  ends_at bigint;
+  has_events boolean := events_added > 0;
+  is_watched boolean;
 BEGIN
-  IF events_added > 0 THEN
+  IF done IS NOT NULL THEN
+    outcome := 'done'; starts_at := done[2]; ends_at := done[3];
+    RETURN;
+  END IF;
+  WITH changed AS (
     UPDATE @schema@.sessions SET
       last_seq = last_seq + events_added,
       messages = messages + in_added[2 * open_message - (preview IS NULL)::integer],
@@ -234,67 +268,47 @@ BEGIN
       agent = coalesce(in_agent, agent),
       model = coalesce(in_model, model),
       -- The session at the front of the list stays there: no index to write.
-      active = CASE WHEN active = (SELECT max(newest.active) FROM @schema@.sessions AS newest
-                                   WHERE newest.project = in_project)
+      active = CASE WHEN NOT has_events OR active = (SELECT max(newest.active) FROM @schema@.sessions AS newest
+                                                     WHERE newest.project = in_project)
                THEN active ELSE nextval('@schema@.activity') END,
-      completed = in_completed,
+      completed = CASE WHEN has_events THEN in_completed ELSE completed END,
       duration_ms = @schema@.plus(duration_ms, in_duration_ms),
       cost_usd = LEAST(cost_usd + in_cost_usd, 1e300),
       tokens_in = @schema@.plus(tokens_in, in_tokens_in),
       tokens_out = @schema@.plus(tokens_out, in_tokens_out)
     WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
       AND (in_lease IS NULL OR lease = in_lease)
-    RETURNING last_seq INTO ends_at;
-  ELSE
-    UPDATE @schema@.sessions SET
-      tokens_in = @schema@.plus(tokens_in, in_tokens_in),
-      tokens_out = @schema@.plus(tokens_out, in_tokens_out)
-    WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
-      AND (in_lease IS NULL OR lease = in_lease)
-    RETURNING last_seq INTO ends_at;
+    RETURNING last_seq - events_added + 1 AS first_added, last_seq, watched_until
+  ), added AS (
+    INSERT INTO @schema@.events (project, session, seq, kind, json, data)
+    SELECT in_project, in_session, first_added - 1 + number, kind, json,
+      CASE WHEN in_repeated THEN @schema@.as_jsonb(json) ELSE json::jsonb END
+    FROM changed, unnest(in_kinds, in_events) WITH ORDINALITY AS new (kind, json, number)
+  ), noted AS (
+    INSERT INTO @schema@.operations (project, operation, answer)
+    SELECT in_project, in_operation, ARRAY[in_session, first_added, last_seq] FROM changed
+  )
+  SELECT first_added, last_seq, has_events AND watched_until > clock_timestamp()
+  INTO starts_at, ends_at, is_watched FROM changed;
+  IF NOT FOUND THEN
+    SELECT last_seq, CASE WHEN lease IS DISTINCT FROM coalesce(in_lease, lease) THEN 'fenced' ELSE 'moved' END
+    INTO ends_at, outcome FROM @schema@.sessions
+    WHERE project = in_project AND session = in_session;
+    IF NOT FOUND THEN outcome := 'absent'; END IF;
+    RETURN;
   END IF;
-  IF NOT FOUND THEN RETURN NULL; END IF;
-  INSERT INTO @schema@.events (project, session, seq, kind, json, data)
-  SELECT in_project, in_session, ends_at - events_added + number, kind, json, @schema@.as_jsonb(json)
-  FROM unnest(in_kinds, in_events) WITH ORDINALITY AS new (kind, json, number);
   IF in_mark IS NOT NULL THEN
     INSERT INTO @schema@.marks (project, name, session, note)
     VALUES (in_project, in_mark, in_session, in_note)
     ON CONFLICT (project, md5(name)) DO UPDATE SET session = EXCLUDED.session, note = EXCLUDED.note;
   END IF;
-  RETURN ends_at;
-END $$;
-
--- Outcomes: done, absent (no such session), fenced (another lease was given out since in_lease), moved (it does
--- not end at in_after).
-CREATE FUNCTION @schema@.append_turn(
-  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint, in_lease text,
-  in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
-  in_agent text, in_model text,
-  in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
-  in_tokens_in bigint, in_tokens_out bigint, in_mark text, in_note text,
-  OUT outcome text, OUT first_seq bigint, OUT last_seq bigint)
-LANGUAGE plpgsql AS $$
-DECLARE
-  done bigint[] := @schema@.answer_of(in_project, in_operation, in_repeated);
-BEGIN
-  IF done IS NOT NULL THEN
-    outcome := 'done'; first_seq := done[1]; last_seq := done[2];
-    RETURN;
-  END IF;
-  last_seq := @schema@.add_turn(in_project, in_session, in_after, in_lease, in_kinds, in_events, in_added, in_opens,
-    in_previews, in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out,
-    in_mark, in_note);
-  IF last_seq IS NULL THEN
-    SELECT sessions.last_seq, CASE WHEN lease IS DISTINCT FROM coalesce(in_lease, lease) THEN 'fenced' ELSE 'moved' END
-    INTO last_seq, outcome FROM @schema@.sessions
-    WHERE project = in_project AND session = in_session;
-    IF NOT FOUND THEN outcome := 'absent'; END IF;
-    RETURN;
+  IF is_watched THEN PERFORM @schema@.ring(in_project, in_session); END IF;
+  IF random() < 0.005 THEN PERFORM @schema@.forget_operations(in_project); END IF;
+  -- As in note_done.
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
   END IF;
   outcome := 'done';
-  first_seq := last_seq - cardinality(in_events) + 1;
-  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[first_seq, last_seq]);
 END $$;
 
 -- Outcomes: done, marked (in_mark is set: by in_session, with in_note).
@@ -321,14 +335,14 @@ BEGIN
   IF FOUND THEN RETURN; END IF;
   outcome := 'done';
   number := @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
-  PERFORM @schema@.add_turn(in_project, number, NULL, NULL, in_kinds, in_events, in_added, in_opens, in_previews,
-    in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out, in_mark, in_note);
+  PERFORM @schema@.append_turn(in_project, in_operation, in_repeated, number, NULL, NULL, in_kinds, in_events, in_added,
+    in_opens, in_previews, in_agent, in_model, in_completed, in_duration_ms, in_cost_usd, in_tokens_in, in_tokens_out,
+    in_mark, in_note);
   INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at)
   SELECT in_project, number, after_seq, summary, created_at
   FROM unnest(in_after_seqs, in_summaries, in_compacted_at) AS new (after_seq, summary, created_at)
   ON CONFLICT (project, session, after_seq) DO UPDATE
   SET summary = EXCLUDED.summary, created_at = EXCLUDED.created_at;
-  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[number]);
 END $$;
 
 -- Copies what stands up to in_at. Outcomes: done, absent, no_event, and changed where the session was cleared
@@ -386,11 +400,15 @@ CREATE FUNCTION @schema@.delete_session(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+  is_watched boolean;
 BEGIN
   PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
   IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
-  DELETE FROM @schema@.sessions WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.sessions WHERE project = in_project AND session = in_session
+  RETURNING watched_until > clock_timestamp() INTO is_watched;
   IF NOT FOUND THEN RETURN false; END IF;
+  IF is_watched THEN PERFORM @schema@.ring(in_project, in_session); END IF;
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.marks WHERE project = in_project AND session = in_session;
@@ -404,13 +422,17 @@ CREATE FUNCTION @schema@.clear_session(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+  is_watched boolean;
 BEGIN
   PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
   IF NOT FOUND THEN RETURN false; END IF;
   IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
   UPDATE @schema@.sessions SET last_seq = 0, messages = 0, open_message = 1, preview = NULL,
     agent = NULL, model = NULL, completed = NULL, generation = generation + 1
-  WHERE project = in_project AND session = in_session;
+  WHERE project = in_project AND session = in_session
+  RETURNING watched_until > clock_timestamp() INTO is_watched;
+  IF is_watched THEN PERFORM @schema@.ring(in_project, in_session); END IF;
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);

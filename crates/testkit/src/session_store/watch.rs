@@ -1,0 +1,78 @@
+//! Hearing of what others do. A store that tells nothing is asked again and again, and there is nothing to check.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use azureal_core::Watch;
+use futures_executor::block_on;
+
+use super::*;
+
+/// Longer than any case takes: whoever waits for so long has heard nothing.
+const LONG: Duration = Duration::from_secs(60);
+/// So short that it is over soon.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Watches a session, from where it can be heard; nothing if the store tells nothing.
+async fn watch(store: &Store, id: SessionId) -> Option<Box<dyn Watch>> {
+    let mut watch = store.watch(id).await.unwrap()?;
+    // One that cannot hear yet says each time that there may be something.
+    let began = Instant::now();
+    while watch.changed(SHORT).await.unwrap() {
+        assert!(began.elapsed() < LONG, "nothing happens, and it never says so");
+    }
+    Some(watch)
+}
+
+/// Waits for news, and makes sure that it was not the time that ended it.
+async fn hears(watch: &mut dyn Watch, what: &str) {
+    let began = Instant::now();
+    assert!(watch.changed(LONG).await.unwrap(), "{what} was not heard");
+    assert!(began.elapsed() < LONG / 2, "{what} was not heard, only looked for");
+}
+
+pub(super) async fn what_is_done_to_a_watched_session_is_heard(store: Store) {
+    let id = session_of_prompts(&store, 1).await;
+    let Some(mut watch) = watch(&store, id).await else { return };
+    store.append(id, prompt("hello")).await.unwrap();
+    hears(&mut *watch, "an event").await;
+    store.clear(id).await.unwrap();
+    hears(&mut *watch, "a clear").await;
+    store.delete(id).await.unwrap();
+    hears(&mut *watch, "a deletion").await;
+}
+
+pub(super) async fn a_change_is_heard_while_waiting_for_it(store: Store) {
+    let id = session_of_prompts(&store, 1).await;
+    let Some(mut watch) = watch(&store, id).await else { return };
+    for number in 0..10 {
+        let other = Arc::clone(&store);
+        let appending = thread::spawn(move || block_on(other.append(id, prompt("hello"))).unwrap());
+        hears(&mut *watch, &format!("event {number}")).await;
+        appending.join().unwrap();
+    }
+}
+
+pub(super) async fn a_wait_ends_when_its_time_is_over(store: Store) {
+    let id = session_of_prompts(&store, 1).await;
+    let other = session_of_prompts(&store, 1).await;
+    let Some(mut watch) = watch(&store, id).await else { return };
+    store.append(other, prompt("hello")).await.unwrap();
+    let began = Instant::now();
+    // It may say that there is something, though there is nothing; not that it goes on for ever.
+    watch.changed(SHORT).await.unwrap();
+    assert!(began.elapsed() < LONG / 2, "it waited for {:?}", began.elapsed());
+}
+
+pub(super) async fn each_of_several_who_watch_hears(store: Store) {
+    let id = session_of_prompts(&store, 1).await;
+    let Some(mut one) = watch(&store, id).await else { return };
+    let Some(mut other) = watch(&store, id).await else { return };
+    let third = watch(&store, id).await;
+    // That one goes is nothing to those who stay.
+    drop(third);
+    while one.changed(SHORT).await.unwrap() || other.changed(SHORT).await.unwrap() {}
+    store.append(id, prompt("hello")).await.unwrap();
+    hears(&mut *one, "an event").await;
+    hears(&mut *other, "an event").await;
+}
