@@ -47,7 +47,7 @@ pub(super) struct Connections {
     place: String,
     patience: Duration,
     line: Arc<Line>,
-    thread: OwnThread,
+    thread: Arc<OwnThread>,
 }
 
 impl Connections {
@@ -59,7 +59,25 @@ impl Connections {
         let line = Line { address: address.clone(), certificates, state: Mutex::default() };
         let thread = OwnThread::start("azureal-redis")
             .map_err(|error| StoreError::Other { place: place.clone(), source: error.into() })?;
-        Ok(Self { place, patience: options.patience, line: Arc::new(line), thread })
+        Ok(Self { place, patience: options.patience, line: Arc::new(line), thread: Arc::new(thread) })
+    }
+
+    /// Returns a connection of its own to the same server, on the same thread. Closing the other closes this one too.
+    pub(super) fn another(&self) -> Self {
+        let Line { address, certificates, .. } = &*self.line;
+        let (address, certificates) = (address.clone(), certificates.clone());
+        let line = Line { address, certificates, state: Mutex::default() };
+        Self {
+            place: self.place.clone(),
+            patience: self.patience,
+            line: Arc::new(line),
+            thread: Arc::clone(&self.thread),
+        }
+    }
+
+    /// Waits for a while.
+    pub(super) async fn wait(&self, time: Duration) -> Result<(), StoreError> {
+        self.thread.run(async move { tokio::time::sleep(time).await }).await.ok_or(StoreError::Closed)
     }
 
     pub(super) fn place(&self) -> &str {

@@ -13,14 +13,15 @@ mod leases;
 mod replies;
 mod scripts;
 mod turns;
+mod watch;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_core::{
     Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, async_trait,
-    check_name,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, Watch,
+    async_trait, check_name,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -650,6 +651,10 @@ impl SessionStore for RedisStore {
 
     async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
         self.leased().await
+    }
+
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.watched(id).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {
