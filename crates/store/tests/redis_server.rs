@@ -268,6 +268,45 @@ fn a_lease_that_the_server_forgot_is_nobodys_and_its_turn_is_refused() {
 }
 
 #[test]
+fn a_turn_is_heard_when_it_lands_and_not_at_the_next_look() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(&of_project(server, "heard")).unwrap();
+    let id = new_session(&store);
+    let mut watch = block_on(store.watch(id)).unwrap().unwrap();
+    let (rounds, began) = (10, Instant::now());
+    for round in 0..rounds {
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| block_on(watch.changed(Duration::from_secs(60))).unwrap());
+            // So that it waits already, most of the time. It is heard in either case.
+            std::thread::sleep(Duration::from_millis(20));
+            append(&store, id, &format!("turn {round}")).unwrap();
+            assert!(waiting.join().unwrap());
+        });
+    }
+    // It looks once in a second.
+    assert!(began.elapsed() < Duration::from_secs(rounds) / 2, "{:?}", began.elapsed());
+}
+
+#[test]
+fn whoever_watches_goes_on_when_the_server_was_gone() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let store = open(&server.url()).unwrap();
+    let id = new_session(&store);
+    let mut watch = block_on(store.watch(id)).unwrap().unwrap();
+    let mut changed = || block_on(watch.changed(Duration::from_millis(100))).unwrap();
+    assert!(!changed());
+    server.kill();
+    assert!(changed(), "what cannot be heard may have happened");
+    server.start_again();
+    let began = Instant::now();
+    while changed() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it stays deaf");
+    }
+    append(&store, id, "after").unwrap();
+    assert!(changed());
+}
+
+#[test]
 fn a_failure_to_make_a_copy_leaves_nothing_of_it() {
     // As a server that is too old for it, which does not know the command.
     let Some(server) = RedisServer::start_with(&[("appendonly", "no"), ("rename-command", "COPY \"\"")], &[])
