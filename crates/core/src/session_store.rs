@@ -238,6 +238,13 @@ impl Turn {
         self.events.iter().take(covered).map(|new| told_chars(&new.event)).fold(0, u64::saturating_add)
     }
 
+    /// Returns the texts of its events, unless one is larger than [`LARGEST_EVENT`]: for stores that send them all at once.
+    pub fn texts(&self) -> Result<Vec<Cow<'_, str>>, StoreError> {
+        let texts: Vec<Cow<'_, str>> = self.events.iter().map(NewEvent::json).collect();
+        let bytes = texts.iter().map(|text| text.len()).max().unwrap_or(0);
+        if bytes > LARGEST_EVENT { Err(StoreError::TooLarge { bytes }) } else { Ok(texts) }
+    }
+
     /// Counts the turn's events, which begin after `after`.
     pub fn count_into(&self, tally: &mut Tally, after: Seq) {
         let mut seq = after;

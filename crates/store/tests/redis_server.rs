@@ -12,8 +12,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, LARGEST_EVENT, ListQuery, NewEvent, NewMark, NewSession, Page, Seq, SessionId, SessionStore,
-    StoreError, Tokens, Turn,
+    Event, Holder, LARGEST_EVENT, LeaseId, ListQuery, NewEvent, NewLease, NewMark, NewSession, Page, Seq,
+    SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
 };
 use azureal_store::redis::{Durability, RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -38,6 +38,12 @@ fn append(store: &RedisStore, id: SessionId, text: &str) -> Result<Seq, StoreErr
     Ok(block_on(store.append(id, turn))?.last)
 }
 
+fn lease() -> NewLease {
+    let text = String::new;
+    let holder = Holder { user: text(), host: text(), pid: 1, agent: text(), since: text() };
+    NewLease { id: LeaseId::random(), holder, lasts: Duration::from_secs(60), instead_of: None }
+}
+
 /// Does everything that writes a key.
 fn use_all_keys(store: &RedisStore) {
     let id = new_session(store);
@@ -46,6 +52,7 @@ fn use_all_keys(store: &RedisStore) {
         store.append(id, Turn { mark, ..Turn::verbatim([Event::user("Hello")]) }).await.unwrap();
         store.add_compaction(id, Seq(1), "summary").await.unwrap();
         store.note_run(id, Some("run")).await.unwrap();
+        assert_eq!(store.take_lease(id, &lease()).await.unwrap(), Taken::Ours);
         store.fork(id, Seq(1), NewSession::default()).await.unwrap();
     });
 }
@@ -85,6 +92,7 @@ fn opening_writes_nothing_and_what_is_newer_is_left_alone() {
         append(&store, id, "after").unwrap_err(),
         block_on(store.create(NewSession::default())).unwrap_err(),
         block_on(store.delete(id)).unwrap_err(),
+        block_on(store.take_lease(id, &lease())).unwrap_err(),
     ];
     for error in refused {
         assert!(matches!(&error, StoreError::Newer { found, known: 1, .. } if found == "99"), "{error}");
@@ -232,6 +240,70 @@ fn a_server_that_lost_its_memory_begins_again() {
     assert!(matches!(append(&store, ids[1], "x"), Err(StoreError::NoSuchSession(_))));
     assert_eq!(new_session(&store), ids[0]);
     append(&store, ids[0], "x").unwrap();
+}
+
+#[test]
+fn a_lease_that_the_server_forgot_is_nobodys_and_its_turn_is_refused() {
+    let Some(mut server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let store = open(&server.url()).unwrap();
+    let id = new_session(&store);
+    server.command(&["SAVE"]);
+    let (forgotten, next) = (lease(), lease());
+    let under = |lease: &NewLease| Turn {
+        lease: Some(lease.id.clone()),
+        ..Turn::verbatim([Event::user("under a lease")])
+    };
+    block_on(async {
+        assert_eq!(store.take_lease(id, &forgotten).await.unwrap(), Taken::Ours);
+        server.kill();
+        server.start_again();
+        assert_eq!(store.leases().await.unwrap(), []);
+        assert!(!store.renew_lease(id, &forgotten.id, forgotten.lasts).await.unwrap());
+        // The server cannot know that nobody came in between, and neither can anybody else.
+        let refused = store.append(id, under(&forgotten)).await;
+        assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
+        assert_eq!(store.take_lease(id, &next).await.unwrap(), Taken::Ours);
+        assert_eq!(store.append(id, under(&next)).await.unwrap().last, Seq(1));
+    });
+}
+
+#[test]
+fn a_turn_is_heard_when_it_lands_and_not_at_the_next_look() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(&of_project(server, "heard")).unwrap();
+    let id = new_session(&store);
+    let mut watch = block_on(store.watch(id)).unwrap().unwrap();
+    let (rounds, began) = (10, Instant::now());
+    for round in 0..rounds {
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| block_on(watch.changed(Duration::from_secs(60))).unwrap());
+            // So that it waits already, most of the time. It is heard in either case.
+            std::thread::sleep(Duration::from_millis(20));
+            append(&store, id, &format!("turn {round}")).unwrap();
+            assert!(waiting.join().unwrap());
+        });
+    }
+    // It looks once in a second.
+    assert!(began.elapsed() < Duration::from_secs(rounds) / 2, "{:?}", began.elapsed());
+}
+
+#[test]
+fn whoever_watches_goes_on_when_the_server_was_gone() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let store = open(&server.url()).unwrap();
+    let id = new_session(&store);
+    let mut watch = block_on(store.watch(id)).unwrap().unwrap();
+    let mut changed = || block_on(watch.changed(Duration::from_millis(100))).unwrap();
+    assert!(!changed());
+    server.kill();
+    assert!(changed(), "what cannot be heard may have happened");
+    server.start_again();
+    let began = Instant::now();
+    while changed() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it stays deaf");
+    }
+    append(&store, id, "after").unwrap();
+    assert!(changed());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use azureal_core::{
 };
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
-use azureal_testkit::servers::PostgresServer;
+use azureal_testkit::servers::{PostgresServer, RedisServer};
 use futures_executor::block_on;
 use rusqlite::Connection;
 use serde::Deserialize;
@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::run::signal;
+use crate::servers::{Server, on_every_server};
 use crate::terminal::Terminal;
 use crate::world::{Ran, World};
 
@@ -136,12 +137,17 @@ fn a_file_to_a_file() {
     assert_eq!(world.snapshot("p"), before);
 }
 
-#[test]
-fn a_file_to_a_server_and_back_is_the_same_to_the_byte() {
-    let Some(server) = PostgresServer::shared() else { return };
+on_every_server! {
+    a_file_to_a_server_and_back_is_the_same_to_the_byte
+    killed_at_any_moment_it_goes_on_to_a_server
+    killed_at_any_moment_it_goes_on_from_a_server
+}
+
+fn a_file_to_a_server_and_back_is_the_same_to_the_byte<S: Server>() {
+    let Some(server) = S::shared() else { return };
     let world = World::new();
     make_source(&world.path("p/a.azs"));
-    let on_server = format!("{}?project=copies", server.url());
+    let on_server = server.store("copies");
     let report = world.run(&["copy", "--from", "a.azs", "--to", &on_server, "--json"]);
     assert_eq!(report.code, 0, "{report}");
     assert_eq!(
@@ -151,30 +157,47 @@ fn a_file_to_a_server_and_back_is_the_same_to_the_byte() {
             {"from": "S3", "to": "S2", "name": "fix \u{1b}login", "outcome": "new", "events": 8},
         ], "problems": []})
     );
+    assert_eq!(
+        copy(&world, "a.azs", &on_server).quiet(),
+        "S1 -> S1, unchanged\nS3 fix ␛login -> S2, unchanged\n"
+    );
     copy(&world, &on_server, "b.azs").quiet();
     assert_eq!(texts(&world.path("p/b.azs"), id(2)), HOSTILE);
     for (there, here) in [("S1", "S1"), ("S3", "S2")] {
         assert_eq!(content(&world, "a.azs", there), content(&world, "b.azs", here));
     }
     // Where it is from it is already, under the number that it has there.
-    insta::assert_snapshot!(copy(&world, &on_server, "a.azs"), @r"
-    exit code 0
-    --- stdout
-    S1 -> S1, unchanged
-    S2 fix ␛login -> S3, unchanged
-    ");
-    insta::assert_snapshot!(copy(&world, "b.azs", "a.azs"), @r"
-    exit code 0
-    --- stdout
-    S1 -> S1, unchanged
-    S2 fix ␛login -> S3, unchanged
-    ");
+    for from in [&*on_server, "b.azs"] {
+        let said = copy(&world, from, "a.azs").quiet();
+        assert_eq!(said, "S1 -> S1, unchanged\nS2 fix ␛login -> S3, unchanged\n");
+    }
     let same = copy(&world, &on_server, &on_server);
     assert_eq!(same.code, 2, "{same}");
     // Between two projects of one server, too.
-    let elsewhere = format!("{}?project=copies-2", server.url());
+    let elsewhere = server.store("copies-2");
     copy(&world, &on_server, &elsewhere).quiet();
     assert_eq!(content(&world, "a.azs", "S3"), content(&world, &elsewhere, "S2"));
+}
+
+#[test]
+fn one_server_to_another_and_back() {
+    let (Some(postgres), Some(redis)) = (PostgresServer::shared(), RedisServer::shared()) else { return };
+    let world = World::new();
+    make_source(&world.path("p/a.azs"));
+    let (first, second) = (postgres.store("between-servers"), redis.store("between-servers"));
+    copy(&world, "a.azs", &first).quiet();
+    copy(&world, &first, &second).quiet();
+    for session in ["S1", "S2"] {
+        assert_eq!(content(&world, &first, session), content(&world, &second, session));
+    }
+    // Each knows where its sessions are from, also when they came by way of the other.
+    for (from, to) in [(&first, &second), (&second, &first)] {
+        assert_eq!(copy(&world, from, to).quiet(), "S1 -> S1, unchanged\nS2 fix ␛login -> S2, unchanged\n");
+    }
+    assert_eq!(
+        copy(&world, &second, "a.azs").quiet(),
+        "S1 -> S1, unchanged\nS2 fix ␛login -> S3, unchanged\n"
+    );
 }
 
 #[test]
@@ -325,8 +348,7 @@ fn make_long_source(path: &Path) {
 }
 
 #[track_caller]
-fn goes_on_when_it_is_killed(world: &World, to: &str) {
-    make_long_source(&world.path("p/a.azs"));
+fn goes_on_when_it_is_killed(world: &World, from: &str, to: &str) {
     let sessions =
         || world.run(&["list", "--all", "--json", "--store", to]).json().as_array().unwrap().clone();
     let in_store =
@@ -335,7 +357,7 @@ fn goes_on_when_it_is_killed(world: &World, to: &str) {
     // At the beginning, between the pieces, at the end.
     for moment in [0, 1, 4, 10_000, 20_000, 30_000, LONG] {
         let mut child = world
-            .command(&["copy", "--from", "a.azs", "--to", to])
+            .command(&["copy", "--from", from, "--to", to])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -347,10 +369,10 @@ fn goes_on_when_it_is_killed(world: &World, to: &str) {
     }
     assert!(moments.is_sorted(), "{moments:?}");
     assert!(moments.iter().any(|events| (10_000..LONG).contains(events)), "too late to tell: {moments:?}");
-    let ran = copy(world, "a.azs", to);
+    let ran = copy(world, from, to);
     assert_eq!(ran.code, 0, "{ran}");
     for name in ["first", "long", "last"] {
-        let (there, here) = (content(world, "a.azs", name), content(world, to, name));
+        let (there, here) = (content(world, from, name), content(world, to, name));
         assert_eq!((there.session, there.events.get()), (here.session, here.events.get()));
         // When a summary was made is not kept where its session came in pieces.
         let summaries = |compactions: Value| -> Vec<(Value, Value)> {
@@ -360,18 +382,30 @@ fn goes_on_when_it_is_killed(world: &World, to: &str) {
         assert_eq!(summaries(there.compactions), summaries(here.compactions));
     }
     assert_eq!(sessions().len(), 3);
-    assert_eq!(copy(world, "a.azs", to).quiet().matches("unchanged").count(), 3);
+    assert_eq!(copy(world, from, to).quiet().matches("unchanged").count(), 3);
 }
 
 #[test]
 fn killed_at_any_moment_it_goes_on() {
-    goes_on_when_it_is_killed(&World::new(), "b.azs");
+    let world = World::new();
+    make_long_source(&world.path("p/a.azs"));
+    goes_on_when_it_is_killed(&world, "a.azs", "b.azs");
 }
 
-#[test]
-fn killed_at_any_moment_it_goes_on_to_a_server() {
-    let Some(server) = PostgresServer::shared() else { return };
-    goes_on_when_it_is_killed(&World::new(), &format!("{}?project=killed-copies", server.url()));
+fn killed_at_any_moment_it_goes_on_to_a_server<S: Server>() {
+    let Some(server) = S::shared() else { return };
+    let world = World::new();
+    make_long_source(&world.path("p/a.azs"));
+    goes_on_when_it_is_killed(&world, "a.azs", &server.store("killed-copies"));
+}
+
+fn killed_at_any_moment_it_goes_on_from_a_server<S: Server>() {
+    let Some(server) = S::shared() else { return };
+    let world = World::new();
+    make_long_source(&world.path("p/a.azs"));
+    let on_server = server.store("long-source");
+    copy(&world, "a.azs", &on_server).quiet();
+    goes_on_when_it_is_killed(&world, &on_server, "b.azs");
 }
 
 #[test]

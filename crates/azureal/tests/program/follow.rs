@@ -7,11 +7,11 @@ use std::process::{Child, ChildStdout, Stdio};
 use azureal_core::{Event, SessionId, SessionStore, Turn};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
-use azureal_testkit::servers::PostgresServer;
 use futures_executor::block_on;
 use serde_json::Value;
 
 use crate::run::signal;
+use crate::servers::{Server, on_every_server};
 use crate::world::{World, assistant, user};
 
 /// A follower, whose lines are read as they come. A test that waits for one that never comes hangs, and is seen.
@@ -79,11 +79,14 @@ fn turns_of_another_process_are_seen_as_they_land() {
     sees_turns_of_another_process(&world, "a.azs");
 }
 
-#[test]
-fn turns_on_a_server_are_seen_as_they_land() {
-    let Some(server) = PostgresServer::shared() else { return };
-    let world = World::new();
-    sees_turns_of_another_process(&world, &format!("{}?project=followed", server.url()));
+on_every_server! {
+    turns_on_a_server_are_seen_as_they_land
+    a_closed_pipe_ends_it_also_while_it_listens_to_a_server
+}
+
+fn turns_on_a_server_are_seen_as_they_land<S: Server>() {
+    let Some(server) = S::shared() else { return };
+    sees_turns_of_another_process(&World::new(), &server.store("followed"));
 }
 
 #[test]
@@ -148,11 +151,10 @@ fn a_closed_pipe_ends_it_in_silence_without_another_event() {
     }
 }
 
-#[test]
-fn a_closed_pipe_ends_it_also_while_it_listens_to_a_server() {
-    let Some(server) = PostgresServer::shared() else { return };
+fn a_closed_pipe_ends_it_also_while_it_listens_to_a_server<S: Server>() {
+    let Some(server) = S::shared() else { return };
     let world = World::new();
-    let store = format!("{}?project=closed", server.url());
+    let store = server.store("closed");
     let mut run = world.command(&["run", "-s", "talk", "-a", "offline", "Hello"]);
     assert!(run.env("AZUREAL_STORE", &store).output().unwrap().status.success());
     let mut following = Following::start(&world, &store, &["talk"]);

@@ -6,27 +6,22 @@ use std::os::unix::fs::PermissionsExt;
 use azureal_testkit::servers::RedisServer;
 use serde_json::json;
 
-use crate::servers::{answers_as_a_file_does, recovers_a_turn, run_on};
+use crate::servers::{Server, answers_as_a_file_does, recovers_a_turn, run_on};
 use crate::world::World;
-
-/// The server that all tests share keeps nothing, which is not what they are about.
-fn url(server: &RedisServer, project: &str) -> String {
-    format!("{}?loss=accepted&project={project}", server.url())
-}
 
 #[test]
 fn redis_answers_as_a_file_does() {
     let Some(server) = RedisServer::shared() else { return };
     let world = World::new();
-    answers_as_a_file_does(&world, &url(server, "answers"));
+    answers_as_a_file_does(&world, &server.store("answers"));
     // Who has the same server with another project sees nothing of it.
-    assert_eq!(run_on(&world, &url(server, "elsewhere"), &["list", "--all", "--json"]).json(), json!([]));
+    assert_eq!(run_on(&world, &server.store("elsewhere"), &["list", "--all", "--json"]).json(), json!([]));
 }
 
 #[test]
 fn a_turn_whose_azureal_was_killed_is_recovered_into_redis() {
     let Some(server) = RedisServer::shared() else { return };
-    recovers_a_turn(&World::new(), &url(server, "recovery"));
+    recovers_a_turn(&World::new(), &server.store("recovery"));
 }
 
 #[test]

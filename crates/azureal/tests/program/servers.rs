@@ -4,11 +4,55 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use azureal_testkit::servers::{PostgresServer, RedisServer};
 use serde_json::json;
 
 use crate::import::CLLM;
 use crate::run::{fake_claude, signal, wait_until};
 use crate::world::{Ran, World, assistant, exported, user};
+
+/// A server with the stores of many projects.
+pub(crate) trait Server: Sized + 'static {
+    /// Returns the server of all tests.
+    fn shared() -> Option<&'static Self>;
+
+    /// Returns the URL of a project's store.
+    fn store(&self, project: &str) -> String;
+}
+
+impl Server for PostgresServer {
+    fn shared() -> Option<&'static Self> {
+        Self::shared()
+    }
+
+    fn store(&self, project: &str) -> String {
+        format!("{}?project={project}", self.url())
+    }
+}
+
+impl Server for RedisServer {
+    fn shared() -> Option<&'static Self> {
+        Self::shared()
+    }
+
+    /// The server that all tests share keeps nothing, which is not what they are about.
+    fn store(&self, project: &str) -> String {
+        format!("{}?loss=accepted&project={project}", self.url())
+    }
+}
+
+/// Makes tests of functions that are about any [`Server`], one for each.
+macro_rules! on_every_server {
+    ($($case:ident)*) => {
+        mod on_postgres {
+            $(#[test] fn $case() { super::$case::<azureal_testkit::servers::PostgresServer>(); })*
+        }
+        mod on_redis {
+            $(#[test] fn $case() { super::$case::<azureal_testkit::servers::RedisServer>(); })*
+        }
+    };
+}
+pub(crate) use on_every_server;
 
 /// Runs the program with a store that its environment names.
 pub(crate) fn run_on(world: &World, store: &str, arguments: &[&str]) -> Ran {

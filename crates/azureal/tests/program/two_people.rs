@@ -5,14 +5,88 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use azureal_testkit::servers::PostgresServer;
+use azureal_testkit::servers::{PostgresServer, RedisServer};
 use serde_json::json;
 
 use crate::run::{fake_claude, signal, wait_until};
+use crate::servers::{Server, on_every_server};
 use crate::world::{Ran, World};
 
 /// How long a lease lasts that nobody renews.
 const LEASE: Duration = Duration::from_secs(20);
+
+/// What these tests do to a server behind the back of whoever uses it.
+trait Lessor: Server {
+    /// Starts one of its own, for tests that break the connections of all who use it.
+    fn start_own() -> Option<Self>;
+
+    /// Says for how many seconds the lease of a project's first session lasts; nothing if it was given back.
+    fn lease_lasts(&self, project: &str) -> Option<f64>;
+
+    /// Makes that lease end in so many seconds.
+    fn end_lease_in(&self, project: &str, seconds: i64);
+
+    /// Breaks all connections.
+    fn break_connections(&self);
+}
+
+impl Lessor for PostgresServer {
+    fn start_own() -> Option<Self> {
+        Self::start_with(&[("fsync", "off")], &[])
+    }
+
+    fn lease_lasts(&self, project: &str) -> Option<f64> {
+        let seconds = self.sql(&format!(
+            "SELECT extract(epoch FROM lease_until - clock_timestamp()) FROM azureal.sessions
+             WHERE project = '{project}' AND session = 1 AND lease_holder IS NOT NULL"
+        ));
+        (!seconds.is_empty()).then(|| seconds.parse().unwrap())
+    }
+
+    fn end_lease_in(&self, project: &str, seconds: i64) {
+        self.sql(&format!(
+            "UPDATE azureal.sessions SET lease_until = clock_timestamp() + interval '{seconds} s'
+             WHERE project = '{project}' AND session = 1 AND lease_holder IS NOT NULL"
+        ));
+    }
+
+    fn break_connections(&self) {
+        self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'azureal'");
+    }
+}
+
+impl Lessor for RedisServer {
+    fn start_own() -> Option<Self> {
+        Self::start_with(&[("appendonly", "no")], &[])
+    }
+
+    fn lease_lasts(&self, project: &str) -> Option<f64> {
+        let lease = self.command(&["HGET", &format!("azureal:{{{project}}}:leases"), "1"]);
+        let (until, _) = lease.split_once(' ')?;
+        let now: f64 = self.command(&["TIME"]).lines().next().unwrap().parse().unwrap();
+        Some(until.parse::<f64>().unwrap() / 1000.0 - now)
+    }
+
+    fn end_lease_in(&self, project: &str, seconds: i64) {
+        let end = "local lease = redis.call('HGET', KEYS[1], '1')
+                   local until_ms = (redis.call('TIME')[1] + ARGV[1]) * 1000
+                   redis.call('HSET', KEYS[1], '1', (string.gsub(lease, '^%d+', string.format('%.0f', until_ms))))";
+        self.command(&["EVAL", end, "1", &format!("azureal:{{{project}}}:leases"), &seconds.to_string()]);
+    }
+
+    fn break_connections(&self) {
+        self.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+}
+
+on_every_server! {
+    the_second_person_is_told_who_runs_a_turn_and_can_wait
+    who_dies_lets_others_in
+    on_the_same_machine_who_comes_next_need_not_wait
+    a_turn_that_takes_long_keeps_its_session
+    who_was_cut_off_and_overtaken_is_stored_apart
+    who_was_cut_off_and_not_overtaken_is_stored_where_it_belongs
+}
 
 /// Somebody with a machine of their own, and the store of the team.
 struct Person {
@@ -22,8 +96,8 @@ struct Person {
 }
 
 impl Person {
-    fn new(name: &'static str, server: &PostgresServer, project: &str) -> Self {
-        Self { name, world: World::new(), store: format!("{}?project={project}", server.url()) }
+    fn new(name: &'static str, server: &impl Server, project: &str) -> Self {
+        Self { name, world: World::new(), store: server.store(project) }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -91,9 +165,8 @@ fn host() -> String {
     String::from_utf8(Command::new("uname").arg("-n").output().unwrap().stdout).unwrap().trim().to_owned()
 }
 
-#[test]
-fn the_second_person_is_told_who_runs_a_turn_and_can_wait() {
-    let Some(server) = PostgresServer::shared() else { return };
+fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Lessor>() {
+    let Some(server) = S::shared() else { return };
     let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, "two-people"));
     let first = ada.begin("work", "First");
     let who = format!("claude since [time], run by ada on {}, process {}", host(), first.id());
@@ -135,9 +208,8 @@ fn the_second_person_is_told_who_runs_a_turn_and_can_wait() {
     assert_eq!(ada.run(&["ps", "--json"]).json(), json!([]));
 }
 
-#[test]
-fn who_dies_lets_others_in() {
-    let Some(server) = PostgresServer::shared() else { return };
+fn who_dies_lets_others_in<S: Lessor>() {
+    let Some(server) = S::shared() else { return };
     let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, "who-dies"));
     let mut first = ada.begin("work", "First");
     signal(&first, "-KILL");
@@ -155,56 +227,47 @@ fn who_dies_lets_others_in() {
     assert_eq!(bob.prompts("S1"), ["Second", "First"]);
 }
 
-#[test]
-fn on_the_same_machine_who_comes_next_need_not_wait() {
-    let Some(server) = PostgresServer::shared() else { return };
+fn on_the_same_machine_who_comes_next_need_not_wait<S: Lessor>() {
+    let Some(server) = S::shared() else { return };
     let ada = Person::new("ada", server, "same-machine");
     let mut first = ada.begin("work", "First");
     signal(&first, "-KILL");
     first.wait().unwrap();
-    let leased =
-        "SELECT lease_until > now() + interval '5 s' FROM azureal.sessions WHERE project = 'same-machine'";
-    assert_eq!(server.sql(leased), "t", "the lease of the dead has not ended");
+    assert!(server.lease_lasts("same-machine").unwrap() > 5.0, "the lease of the dead has not ended");
     ada.let_go_on();
     let next = ada.run(&["run", "-s", "work", "-a", "offline", "Second"]);
     assert_eq!(next.code, 0, "{next}");
     assert_eq!(ada.prompts("S1"), ["First", "Second"]);
 }
 
-#[test]
-fn a_turn_that_takes_long_keeps_its_session() {
-    let Some(server) = PostgresServer::shared() else { return };
+fn a_turn_that_takes_long_keeps_its_session<S: Lessor>() {
+    let Some(server) = S::shared() else { return };
     let ada = Person::new("ada", server, "takes-long");
     let first = ada.begin("work", "First");
-    let lease = |sql: &str| server.sql(&format!("{sql} WHERE project = 'takes-long'"));
-    let lasts = || lease("SELECT lease_until > now() + interval '10 s' FROM azureal.sessions") == "t";
     // Twice, since one that is renewed once may not be again.
     for _ in 0..2 {
-        lease("UPDATE azureal.sessions SET lease_until = now() + interval '1 s'");
-        wait_until("the lease is renewed", lasts);
+        server.end_lease_in("takes-long", 1);
+        wait_until("the lease is renewed", || server.lease_lasts("takes-long").unwrap() > 10.0);
     }
     ada.let_go_on();
     assert_eq!(ada.finish(first).code, 0);
-    assert_eq!(lease("SELECT lease_holder IS NULL FROM azureal.sessions"), "t", "it was not given back");
+    assert_eq!(server.lease_lasts("takes-long"), None, "it was not given back");
 }
 
 /// Makes it so that nobody has renewed a lease for long, and breaks all connections.
-fn cut_off(server: &PostgresServer) {
-    server.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'azureal';
-         UPDATE azureal.sessions SET lease_until = now() - interval '1 hour' WHERE lease_holder IS NOT NULL",
-    );
+fn cut_off(server: &impl Lessor, project: &str) {
+    server.break_connections();
+    server.end_lease_in(project, -3600);
 }
 
-#[test]
-fn who_was_cut_off_and_overtaken_is_stored_apart() {
-    let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+fn who_was_cut_off_and_overtaken_is_stored_apart<S: Lessor>() {
+    let Some(server) = S::start_own() else { return };
     let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, &server, "overtaken"));
     assert_eq!(ada.run(&["run", "-s", "work", "-a", "offline", "Before"]).code, 0);
     let first = ada.begin("work", "First");
     // As a machine that sleeps.
     signal(&first, "-STOP");
-    cut_off(&server);
+    cut_off(&server, "overtaken");
     let second = bob.run(&["run", "-s", "work", "-a", "offline", "Second"]);
     assert_eq!(second.code, 0, "{second}");
     signal(&first, "-CONT");
@@ -226,12 +289,11 @@ fn who_was_cut_off_and_overtaken_is_stored_apart() {
     assert_eq!(ada.run(&["list"]).stderr, "", "nothing is left to recover");
 }
 
-#[test]
-fn who_was_cut_off_and_not_overtaken_is_stored_where_it_belongs() {
-    let Some(server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
+fn who_was_cut_off_and_not_overtaken_is_stored_where_it_belongs<S: Lessor>() {
+    let Some(server) = S::start_own() else { return };
     let ada = Person::new("ada", &server, "cut-off");
     let first = ada.begin("work", "First");
-    cut_off(&server);
+    cut_off(&server, "cut-off");
     ada.let_go_on();
     let first = ada.finish(first);
     assert_eq!(first.code, 0, "{first}");

@@ -15,14 +15,14 @@ use azureal_core::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, ServerErrorKind, TlsCertificates, Value,
+    RedisConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value,
 };
 use tokio::sync::Mutex;
 
 use super::RedisOptions;
 use super::address::{RedisAddress, TlsFiles};
 use super::error::Fault;
-use super::scripts::Call;
+use super::scripts::Prepared;
 use crate::own_thread::OwnThread;
 use crate::patience::{MayPass, again_and_again};
 
@@ -37,7 +37,7 @@ const LARGEST_CERTIFICATES: u64 = 16 << 20;
 /// What is asked of the server. It may be asked more than once.
 pub(super) enum Request {
     /// A script, which changes something or reads several things at one time.
-    Script(Call),
+    Script(Prepared),
     /// Commands that read. The answer is the list of theirs.
     Commands(Pipeline),
 }
@@ -47,7 +47,7 @@ pub(super) struct Connections {
     place: String,
     patience: Duration,
     line: Arc<Line>,
-    thread: OwnThread,
+    thread: Arc<OwnThread>,
 }
 
 impl Connections {
@@ -59,7 +59,25 @@ impl Connections {
         let line = Line { address: address.clone(), certificates, state: Mutex::default() };
         let thread = OwnThread::start("azureal-redis")
             .map_err(|error| StoreError::Other { place: place.clone(), source: error.into() })?;
-        Ok(Self { place, patience: options.patience, line: Arc::new(line), thread })
+        Ok(Self { place, patience: options.patience, line: Arc::new(line), thread: Arc::new(thread) })
+    }
+
+    /// Returns a connection of its own to the same server, on the same thread. Closing the other closes this one too.
+    pub(super) fn another(&self) -> Self {
+        let Line { address, certificates, .. } = &*self.line;
+        let (address, certificates) = (address.clone(), certificates.clone());
+        let line = Line { address, certificates, state: Mutex::default() };
+        Self {
+            place: self.place.clone(),
+            patience: self.patience,
+            line: Arc::new(line),
+            thread: Arc::clone(&self.thread),
+        }
+    }
+
+    /// Waits for a while.
+    pub(super) async fn wait(&self, time: Duration) -> Result<(), StoreError> {
+        self.thread.run(async move { tokio::time::sleep(time).await }).await.ok_or(StoreError::Closed)
     }
 
     pub(super) fn place(&self) -> &str {
@@ -181,16 +199,39 @@ async fn run(mut connection: MultiplexedConnection, request: &Request) -> Result
     let answer = tokio::time::timeout(limit, async {
         match request {
             Request::Commands(commands) => commands.query_async(&mut connection).await,
-            Request::Script(call) => match call.command.query_async(&mut connection).await {
+            Request::Script(call) => match run_script(&mut connection, call).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                     call.script.load_async(&mut connection).await?;
-                    call.command.query_async(&mut connection).await
+                    run_script(&mut connection, call).await
                 }
                 other => other,
             },
         }
     });
     Ok(answer.await.map_err(|_| Fault::Silent(limit))??)
+}
+
+/// Runs a script and what follows it, and returns what the script answers.
+async fn run_script(connection: &mut MultiplexedConnection, call: &Prepared) -> Result<Value, RedisError> {
+    let answers: Value = call.commands.query_async(connection).await.map_err(why_it_was_refused)?;
+    match answers {
+        Value::Array(answers) => match answers.into_iter().next().unwrap_or_default() {
+            Value::ServerError(error) => Err(error.into()),
+            answer => Ok(answer),
+        },
+        other => Ok(other),
+    }
+}
+
+/// Returns why the server took no part of a transaction: what it said of the first command that it refused.
+fn why_it_was_refused(error: RedisError) -> RedisError {
+    if error.kind() != ErrorKind::Server(ServerErrorKind::ExecAbort) {
+        return error;
+    }
+    match error.clone().into_server_errors().as_deref() {
+        Some([(_, refused), ..]) => refused.clone().into(),
+        Some([]) | None => error,
+    }
 }
 
 /// Reads the files that an encrypted connection needs.

@@ -44,6 +44,16 @@ impl Keys {
         format!("{}:runs", self.prefix)
     }
 
+    /// The leases that were given out: until when, and who has them.
+    pub(super) fn leases(&self) -> String {
+        format!("{}:leases", self.prefix)
+    }
+
+    /// Where the events of a session lie while a turn is added to them.
+    pub(super) fn aside(&self) -> String {
+        format!("{}:aside", self.prefix)
+    }
+
     /// A session: all but its events and summaries.
     pub(super) fn session(&self, id: SessionId) -> String {
         format!("{}:session:{}", self.prefix, id.number())
@@ -79,10 +89,20 @@ impl Keys {
         let names = format!("{}:names", self.prefix);
         let marks = format!("{}:marks", self.prefix);
         let marks_by_session = format!("{}:marks-by-session", self.prefix);
-        [self.project(), self.active(), names, marks, marks_by_session, self.runs(), done]
-            .into_iter()
-            .chain(of_session)
-            .collect()
+        [
+            self.project(),
+            self.active(),
+            names,
+            marks,
+            marks_by_session,
+            self.runs(),
+            self.leases(),
+            self.aside(),
+            done,
+        ]
+        .into_iter()
+        .chain(of_session)
+        .collect()
     }
 }
 
@@ -101,7 +121,7 @@ mod tests {
             assert_eq!(keys.project(), prefix);
             let all = keys.of_script(Some(Uuid::nil()), SessionId::new(3));
             assert!(all.iter().all(|key| key.starts_with(prefix)), "{all:?}");
-            assert_eq!(all.len(), 11);
+            assert_eq!(all.len(), 13);
         }
     }
 }

@@ -1,23 +1,27 @@
 //! Sessions on a Redis server, for several people and machines.
 //!
 //! `docs/redis.md` describes the keys, and what a server keeps under which settings. Every change is one call of a
-//! script on the server: one round trip, whole or not at all. The scripts are in `scripts/`
-//! (`docs/decisions/0006-redis-scripts.md` says why). Here is what calls them.
+//! script on the server, which the events of a turn follow in the same transaction: one round trip, whole or not at all. The
+//! scripts are in `scripts/` (`docs/decisions/0006-redis-scripts.md` says why). Here is what calls them.
 
 mod address;
 mod connection;
 mod durability;
 mod error;
 mod keys;
+mod leases;
 mod replies;
 mod scripts;
+mod turns;
+mod watch;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, LARGEST_EVENT, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name, read_told_through,
+    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, Watch,
+    async_trait, check_name, read_told_through,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -29,8 +33,9 @@ use error::Fault;
 use keys::Keys;
 use replies::Answer;
 use scripts::Call;
+use turns::{with_events, with_turn};
 
-use crate::outcomes::{Outcomes, number_of};
+use crate::outcomes::number_of;
 use crate::timestamp::now;
 
 /// The format that this build writes.
@@ -177,7 +182,7 @@ impl RedisStore {
             return Err(self
                 .other(&format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have")));
         }
-        let answer = self.connections.ask(Request::Script(call)).await?;
+        let answer = self.connections.ask(Request::Script(call.prepare())).await?;
         let mut answer = self.read(Answer::of(answer))?;
         match answer.outcome.as_str() {
             "newer" => Err(self.newer(self.read(answer.next_text())?)),
@@ -314,11 +319,13 @@ impl RedisStore {
         let mut look = Pipeline::new();
         match page {
             Page::After(after, _) => {
-                look.cmd("XRANGE").arg(self.keys.events(id)).arg(after.next().0).arg("+")
+                look.cmd("XRANGE").arg(self.keys.events(id)).arg(replies::place(after.next())).arg("+")
             }
-            Page::Before(before, _) => {
-                look.cmd("XREVRANGE").arg(self.keys.events(id)).arg(before.0.saturating_sub(1)).arg("-")
-            }
+            Page::Before(before, _) => look
+                .cmd("XREVRANGE")
+                .arg(self.keys.events(id))
+                .arg(replies::place(Seq(before.0.saturating_sub(1))))
+                .arg("-"),
         };
         let (Page::After(_, limit) | Page::Before(_, limit)) = page;
         look.arg("COUNT").arg(limit.min(fitting));
@@ -348,42 +355,6 @@ impl RedisStore {
         }
         let entries: Vec<Vec<Value>> = self.read(answers.into_iter().map(replies::list).collect())?;
         self.read(entries.into_iter().flatten().map(replies::event).collect())
-    }
-}
-
-/// Adds what a turn is made of to a call, in the order in which `turn.lua` takes it.
-fn with_turn(call: Call, turn: &Turn) -> Call {
-    let mut call = call.with(turn.events.len());
-    if !turn.events.is_empty() {
-        for new in &turn.events {
-            call = call.with(new.event().kind()).with_text(&new.json());
-        }
-        let outcomes = Outcomes::of(turn);
-        for outcome in outcomes.cases {
-            call = call.with(outcome.added).with(number_of(outcome.opens)).with_optional(outcome.preview);
-        }
-        let totals = turn.totals();
-        // Sums of these stay numbers.
-        let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
-        call = call
-            .with_optional(outcomes.alone.agent)
-            .with_optional(outcomes.alone.model)
-            .with(countable(outcomes.alone.told))
-            .with(
-                outcomes
-                    .alone
-                    .context_tokens
-                    .map(countable)
-                    .map_or_else(String::new, |tokens| tokens.to_string()),
-            )
-            .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
-            .with(countable(totals.duration_ms))
-            .with(format!("{cost:?}"));
-    }
-    call = call.with(countable(turn.tokens.input)).with(countable(turn.tokens.output));
-    match &turn.mark {
-        Some(mark) => call.with_optional(Some(&mark.name)).with(mark.note.as_str()),
-        None => call.with_optional(None::<&str>),
     }
 }
 
@@ -420,7 +391,7 @@ impl SessionStore for RedisStore {
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        turn.check_sizes()?;
+        let texts = turn.texts()?;
         let last = Seq(turn.events.len() as u64);
         if let Some(wrong) =
             compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
@@ -434,13 +405,13 @@ impl SessionStore for RedisStore {
         let call = |id: SessionId| {
             let call = self.operation(&scripts::CREATE_WITH, Some(id)).with(id.number());
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
-            let mut call = with_turn(with_session(call, &new), &turn).with(compactions.len());
+            let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
             for Compaction { after_seq, summary, created_at } in &compactions {
                 let time = if created_at.is_empty() { now() } else { created_at.clone() };
                 let covers = countable(turn.told_through(*after_seq));
                 call = call.with(after_seq.0).with_text(summary).with(time).with(covers);
             }
-            call
+            with_events(call, &self.keys, id, &turn, &texts)
         };
         let mut answer = self.make(call).await?;
         match answer.outcome.as_str() {
@@ -509,16 +480,18 @@ impl SessionStore for RedisStore {
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        turn.check_sizes()?;
         let call = self.operation(&scripts::APPEND, Some(id)).with(id.number());
-        let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn);
-        let mut answer = self.run(call).await?;
+        let call = call.with_optional(turn.lease.as_ref().map(LeaseId::as_str));
+        let texts = turn.texts()?;
+        let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn, &texts);
+        let mut answer = self.run(with_events(call, &self.keys, id, &turn, &texts)).await?;
         match (answer.outcome.as_str(), turn.after) {
             ("done", _) => {
                 let (first, last) = (self.read(answer.next_seq())?, self.read(answer.next_seq())?);
                 Ok(Appended { first, last })
             }
             ("absent", _) => Err(StoreError::NoSuchSession(id)),
+            ("fenced", _) => Err(StoreError::Fenced(id)),
             ("moved", Some(expected)) => {
                 let last = self.read(answer.next_seq())?;
                 Err(StoreError::Moved { session: id, expected, last })
@@ -541,7 +514,8 @@ impl SessionStore for RedisStore {
         let mut command = redis::cmd("ZREVRANGEBYSCORE");
         command.arg(self.keys.prompts(id)).arg(until.0).arg("-inf").arg("LIMIT").arg(0).arg(limit);
         let mut look = Pipeline::new();
-        for place in self.texts(command).await?.into_iter().flatten() {
+        for number in self.texts(command).await?.into_iter().flatten() {
+            let place = replies::place(Seq(self.read(replies::number(&number))?));
             look.cmd("XRANGE").arg(self.keys.events(id)).arg(&place).arg(&place);
         }
         self.events(id, look).await
@@ -668,6 +642,26 @@ impl SessionStore for RedisStore {
         Ok(noted)
     }
 
+    async fn take_lease(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
+        self.take(id, new).await
+    }
+
+    async fn renew_lease(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
+        self.renew(id, lease, lasts).await
+    }
+
+    async fn release_lease(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
+        self.release(id, lease).await
+    }
+
+    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
+        self.leased().await
+    }
+
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.watched(id).await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         if self.connections.close().await { Ok(()) } else { Err(StoreError::Closed) }
     }
@@ -676,12 +670,4 @@ impl SessionStore for RedisStore {
 /// Reads a mark from its session and its note.
 fn mark(answer: &mut Answer) -> Result<Mark, Fault> {
     Ok(Mark { session: answer.next_session()?, note: answer.next_text()? })
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_kinds_in_the_index_of_prompts_are_all_that_can_hold_one() {
-        assert_eq!(azureal_core::PROMPT_KINDS, ["UserMessage", "Message"], "as in turn.lua");
-    }
 }

@@ -12,6 +12,14 @@ use redis::Value;
 
 use super::error::Fault;
 
+/// What the place of an event begins with, before its number (`keys.lua` says why).
+const NEVER: &str = "9999999999999999-";
+
+/// Returns the place of an event in the stream of its session.
+pub(super) fn place(seq: Seq) -> String {
+    format!("{NEVER}{}", seq.0)
+}
+
 /// The fields of a session, in the order in which [`session`] reads them.
 pub(super) const SESSION: [&str; 16] = [
     "name",
@@ -108,7 +116,7 @@ pub(super) fn event(entry: Value) -> Result<StoredEvent, Fault> {
     let mut entry = list(entry)?.into_iter();
     let (Some(place), Some(fields)) = (entry.next(), entry.next()) else { return Err(missing("an event")) };
     let place = text(place)?;
-    let seq = Seq(number(place.split('-').next().unwrap_or_default())?);
+    let seq = Seq(number(place.strip_prefix(NEVER).unwrap_or_default())?);
     let mut fields = list(fields)?.into_iter();
     let (mut kind, mut json) = (String::new(), Err(Damage("its text is missing".to_owned())));
     while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
@@ -155,6 +163,10 @@ pub(super) fn list(value: Value) -> Result<Vec<Value>, Fault> {
     }
 }
 
+pub(super) fn texts(value: Value) -> Result<Vec<String>, Fault> {
+    list(value)?.into_iter().map(text).collect()
+}
+
 pub(super) fn text(value: Value) -> Result<String, Fault> {
     optional_text(value)?.ok_or_else(|| missing("a text"))
 }
@@ -183,4 +195,15 @@ pub(super) fn session_id(text: &str) -> Result<SessionId, Fault> {
 
 fn missing(what: &str) -> Fault {
     Fault::Answer(format!("{what} is missing where it should be"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_those_of_the_scripts() {
+        assert!(include_str!("scripts/keys.lua").contains(&format!("local never = '{NEVER}'\n")));
+        assert_eq!(place(Seq(3)), "9999999999999999-3");
+    }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use redis::{Cmd, Script, ToRedisArgs};
+use redis::{Cmd, Pipeline, Script, ToRedisArgs};
 
 /// Makes a script of files: what it begins with, and itself.
 macro_rules! scripts {
@@ -18,30 +18,41 @@ macro_rules! scripts {
 }
 
 scripts! {
-    CREATE: "keys" "once" "index" "make" "create";
-    CREATE_WITH: "keys" "once" "index" "make" "sums" "turn" "cover" "create_with";
-    FIND_OR_CREATE: "keys" "once" "index" "make" "named" "find_or_create";
+    CREATE: "keys" "format" "once" "index" "make" "create";
+    CREATE_WITH: "keys" "format" "once" "index" "make" "sums" "turn" "cover" "create_with";
+    FIND_OR_CREATE: "keys" "format" "once" "index" "make" "named" "find_or_create";
     FIND: "keys" "index" "named" "find";
-    RENAME: "keys" "once" "index" "rename";
-    DELETE: "keys" "once" "index" "delete";
-    APPEND: "keys" "once" "index" "sums" "turn" "append";
-    CLEAR: "keys" "once" "clear";
-    FORK: "keys" "once" "index" "make" "cover" "fork";
-    SET_TOKENS: "keys" "once" "set_tokens";
-    ADD_TOKENS: "keys" "once" "sums" "add_tokens";
+    RENAME: "keys" "format" "once" "index" "rename";
+    DELETE: "keys" "format" "once" "index" "delete";
+    APPEND: "keys" "format" "once" "index" "sums" "turn" "append";
+    CLEAR: "keys" "format" "once" "clear";
+    FORK: "keys" "format" "once" "index" "make" "cover" "fork";
+    SET_TOKENS: "keys" "format" "once" "set_tokens";
+    ADD_TOKENS: "keys" "format" "once" "sums" "add_tokens";
     COMPACTIONS: "keys" "compactions";
-    ADD_COMPACTION: "keys" "once" "cover" "add_compaction";
-    REMOVE_COMPACTION: "keys" "once" "cover" "remove_compaction";
+    ADD_COMPACTION: "keys" "format" "once" "cover" "add_compaction";
+    REMOVE_COMPACTION: "keys" "format" "once" "cover" "remove_compaction";
     MARK: "keys" "mark";
-    REMOVE_MARK: "keys" "once" "remove_mark";
-    NOTE_RUN: "keys" "once" "note_run";
+    REMOVE_MARK: "keys" "format" "once" "remove_mark";
+    NOTE_RUN: "keys" "format" "once" "note_run";
+    TAKE_LEASE: "keys" "format" "lease" "take_lease";
+    RENEW_LEASE: "keys" "format" "lease" "renew_lease";
+    RELEASE_LEASE: "keys" "format" "lease" "release_lease";
 }
 
-/// A script with its keys and values. It may be run more than once.
+/// A script with its keys and values, and what follows it in the same transaction.
 pub(super) struct Call {
-    pub(super) script: &'static Script,
-    pub(super) command: Cmd,
+    script: &'static Script,
+    command: Cmd,
+    followed_by: Vec<Cmd>,
     /// How much is sent, in bytes, without what is small.
+    pub(super) size: usize,
+}
+
+/// A call that is ready to be run, more than once if need be.
+pub(super) struct Prepared {
+    pub(super) script: &'static Script,
+    pub(super) commands: Pipeline,
     pub(super) size: usize,
 }
 
@@ -49,7 +60,29 @@ impl Call {
     pub(super) fn new(script: &'static Script, keys: &[String]) -> Self {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(keys.len()).arg(keys);
-        Self { script, command, size: 0 }
+        Self { script, command, followed_by: Vec::new(), size: 0 }
+    }
+
+    /// Adds a command that follows the script: both are done, with nothing of anybody else in between. `size` is how
+    /// much it holds.
+    pub(super) fn followed_by(mut self, command: Cmd, size: usize) -> Self {
+        self.followed_by.push(command);
+        self.size += size;
+        self
+    }
+
+    pub(super) fn prepare(self) -> Prepared {
+        let mut commands = Pipeline::with_capacity(1 + self.followed_by.len());
+        // Where the script refuses, there is nothing to do for those that follow: one of them says so.
+        commands.ignore_errors();
+        if !self.followed_by.is_empty() {
+            commands.atomic();
+        }
+        commands.add_command(self.command);
+        for command in self.followed_by {
+            commands.add_command(command);
+        }
+        Prepared { script: self.script, commands, size: self.size }
     }
 
     /// Adds a value, in the order in which the script takes them.

@@ -1,6 +1,6 @@
 -- Makes a session of what another one holds up to a place. Answers: done, its number; taken, the number to try; absent;
 -- no_event, the last event there is; changed, where the session was cleared since its events were counted.
-local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 12, 15)
+local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 14, 17)
 local at, generation = tonumber(take()), take_optional()
 local messages, open, preview, agent, model = take(), take(), take_optional(), take_optional(), take_optional()
 local told = take()
@@ -26,10 +26,10 @@ if at > 0 then
   redis.call('COPY', origin_events, events, 'REPLACE')
   for from = at + 1, last, 1000 do
     local cut = {}
-    for seq = from, math.min(from + 999, last) do cut[#cut + 1] = text(seq) .. '-0' end
+    for seq = from, math.min(from + 999, last) do cut[#cut + 1] = never .. text(seq) end
     redis.call('XDEL', events, unpack(cut))
   end
-  if at < last then redis.call('XSETID', events, text(at) .. '-0') end
+  if at < last then redis.call('XSETID', events, never .. text(at)) end
   redis.call('COPY', origin_prompts, prompts, 'REPLACE')
   redis.call('ZREMRANGEBYSCORE', prompts, '(' .. text(at), '+inf')
 end

@@ -1,6 +1,10 @@
 -- Every script begins with this. All are given the same keys, in the order of `keys.rs`, and touch no others.
-local project, active, names, marks, marks_by_session, runs, done = unpack(KEYS, 1, 7)
-local session, events, compactions, prompts = unpack(KEYS, 8, 11)
+local project, active, names, marks, marks_by_session, runs, leases, aside, done = unpack(KEYS, 1, 9)
+local session, events, compactions, prompts = unpack(KEYS, 10, 13)
+
+-- What the places of events in a stream begin with: a time that never comes. The server gives an event the next place by
+-- itself, and as long as the time of the last one is not over that is the same time with the next number.
+local never = '9999999999999999-'
 
 local given = 0
 
@@ -16,7 +20,8 @@ local function take_optional()
   if value ~= '' then return string.sub(value, 2) end
 end
 
--- A whole number as text. What Lua makes of one by itself has an exponent, once it is large.
+-- A whole number as text. What Lua makes of one by itself has an exponent, once it is large; what is made of one that a
+-- command is given has not.
 local function text(number)
   return string.format('%.0f', number)
 end

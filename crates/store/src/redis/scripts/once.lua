@@ -1,11 +1,6 @@
--- Every script that changes something goes on with this: nothing is done to a store of a newer format, and nothing
--- is done twice. A client whose connection broke before it heard the answer sends the same operation again, and
--- is told what the answer was.
-local known, lifetime = tonumber(take()), take()
-
-local format, last_session, activity = unpack(redis.call('HMGET', project, 'format', 'last_session', 'activity'))
-if tonumber(format or '0') > known then return {'newer', format} end
-
+-- A change that would be another one if it were done again is done once. A client whose connection broke before it
+-- heard the answer sends the same operation again, and is told what the answer was.
+local lifetime = take()
 local answer = redis.call('GET', done)
 if answer then
   local values = {'done'}

@@ -2,5 +2,5 @@
 
 -- Adds two whole numbers. They are exact up to here; no total is larger.
 local function sum(one, other)
-  return text(math.min((tonumber(one) or 0) + tonumber(other), 9007199254740992))
+  return math.min((one or 0) + other, 9007199254740992)
 end

@@ -1,66 +1,68 @@
 -- Adding a turn to a session.
+--
+-- The events themselves are no business of the script: Lua hashes every text that it is given byte by byte, which costs more
+-- than to store it. They follow in the same transaction, each a command that adds it to the stream that lies aside, if one
+-- does. So letting a turn in is laying the stream there; the last command of the transaction puts it back.
 
--- Looks up what a turn may change; nothing where there is no such session.
-local function look_up()
-  local fields = {'name', 'active', 'last_seq', 'largest', 'open_message', 'preview', 'messages', 'duration_ms',
-    'cost_usd', 'tokens_in', 'tokens_out', 'told'}
-  local values = redis.call('HMGET', session, unpack(fields))
-  local found = {}
-  for index, field in ipairs(fields) do found[field] = values[index] or nil end
-  return found.name and found
+-- What a turn may change in the session. Nothing of it is known where the session is made in the same script.
+local name, last_lease, stands, last_seq, largest, open_message, preview, messages, duration_ms, cost_usd, tokens_in,
+  tokens_out, told = unpack(redis.call('HMGET', session, 'name', 'lease', 'active', 'last_seq', 'largest', 'open_message',
+    'preview', 'messages', 'duration_ms', 'cost_usd', 'tokens_in', 'tokens_out', 'told'))
+
+-- Takes what the events do to the counts. That depends on the message that is open at the end of the session and on
+-- whether there is a preview yet: the values hold the outcome for each of these cases, in pairs of without and with a
+-- preview, as ADDED OPENS PREVIEW.
+local function take_outcome()
+  local outcome = ARGV[given + 2 * tonumber(open_message or '1') - (preview and 0 or 1)]
+  given = given + 8
+  return string.match(outcome, '^(%d+) (%d) (.*)$')
 end
 
--- Appends the events, and returns what becomes of the session by them.
---
--- What they do to the counts depends on the message that is open at the end of the session and on whether there is a
--- preview yet: the values hold the outcome for each of these cases, in pairs of without and with a preview.
-local function add_events(found, session_number, count)
-  local last, largest = tonumber(found.last_seq or '0'), tonumber(found.largest or '0')
-  for index = 1, count do
-    local kind, json = take(), take()
-    local seq = text(last + index)
-    redis.call('XADD', events, seq .. '-0', 'kind', kind, 'json', json)
-    if kind == 'UserMessage' or kind == 'Message' then redis.call('ZADD', prompts, seq, seq) end
-    largest = math.max(largest, #json)
+-- Lays the stream of the session where the events will be added.
+local function lay_aside()
+  if tonumber(last_seq or '0') > 0 then
+    redis.call('RENAME', events, aside)
+  else
+    redis.call('XADD', aside, never .. '0', 'kind', '', 'json', '')
+    redis.call('XDEL', aside, never .. '0')
   end
-  local changes = {'last_seq', text(last + count), 'largest', text(largest)}
+end
+
+-- Lets the events in, and returns what becomes of the session by them.
+local function add_events(session_number, count)
+  lay_aside()
+  local last, longest = tonumber(last_seq or '0'), math.max(tonumber(largest or '0'), tonumber(take()))
+  for offset in string.gmatch(take(), '%d+') do
+    redis.call('ZADD', prompts, last + offset, last + offset)
+  end
+  local added, opens, new_preview = take_outcome()
+  local changes = {'last_seq', last + count, 'largest', longest, 'messages', sum(messages, added),
+    'open_message', opens, 'completed', take(), 'duration_ms', sum(duration_ms, take()),
+    'cost_usd', math.min((cost_usd or 0) + take(), 1e300), 'told', sum(told, take()), 'context_tokens', take(),
+    'active', move_to_front(session_number, stands)}
   local function change(field, value)
-    if value then
+    if value ~= '' then
       changes[#changes + 1] = field
-      changes[#changes + 1] = value
+      changes[#changes + 1] = string.sub(value, 2)
     end
   end
-  local chosen = 2 * tonumber(found.open_message or '1') - (found.preview and 0 or 1)
-  for case = 1, 8 do
-    local added, opens, preview = take(), take(), take_optional()
-    if case == chosen then
-      change('messages', sum(found.messages, added))
-      change('open_message', opens)
-      change('preview', preview)
-    end
-  end
-  change('agent', take_optional())
-  change('model', take_optional())
-  change('told', sum(found.told, take()))
-  change('context_tokens', take())
-  change('completed', take())
-  change('duration_ms', sum(found.duration_ms, take()))
-  change('cost_usd', string.format('%.17g', math.min(tonumber(found.cost_usd or '0') + tonumber(take()), 1e300)))
-  change('active', move_to_front(session_number, found.active))
+  change('agent', take())
+  change('model', take())
+  change('preview', new_preview)
   return changes
 end
 
 -- Adds the turn; returns the places of its first and its last event.
-local function add_turn(found, session_number)
+local function add_turn(session_number)
   local count = tonumber(take())
-  local changes = count > 0 and add_events(found, session_number, count) or {}
-  redis.call('HSET', session, 'tokens_in', sum(found.tokens_in, take()),
-    'tokens_out', sum(found.tokens_out, take()), unpack(changes))
+  local changes = count > 0 and add_events(session_number, count) or {}
+  redis.call('HSET', session, 'tokens_in', sum(tokens_in, take()), 'tokens_out', sum(tokens_out, take()),
+    unpack(changes))
   local mark = take_optional()
   if mark then
     redis.call('HSET', marks, mark, take())
     redis.call('ZADD', marks_by_session, session_number, mark)
   end
-  local last = tonumber(found.last_seq or '0')
+  local last = tonumber(last_seq or '0')
   return text(last + 1), text(last + count)
 end

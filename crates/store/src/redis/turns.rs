@@ -1,0 +1,70 @@
+//! A turn on its way to the server: what the script must know of it, and its events, which follow the script.
+
+use std::borrow::Cow;
+
+use azureal_core::{PROMPT_KINDS, SessionId, Turn};
+
+use super::countable;
+use super::keys::Keys;
+use super::scripts::Call;
+use crate::outcomes::{Outcome, Outcomes, number_of};
+
+/// Adds what a turn does to its session to a call, in the order in which `turn.lua` takes it.
+pub(super) fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call {
+    let mut call = call.with(turn.events.len());
+    if !turn.events.is_empty() {
+        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
+        call = call.with(longest).with(places_of_prompts(turn));
+        let Outcomes { cases, alone } = Outcomes::of(turn);
+        for Outcome { added, opens, preview } in cases {
+            let (sign, preview) = preview.map_or(("", String::new()), |preview| ("+", preview));
+            call = call.with(format!("{added} {} {sign}{preview}", number_of(opens)));
+        }
+        let totals = turn.totals();
+        // Sums of these stay numbers.
+        let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
+        call = call
+            .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
+            .with(countable(totals.duration_ms))
+            .with(format!("{cost:?}"))
+            .with(countable(alone.told))
+            .with(alone.context_tokens.map_or_else(String::new, |tokens| countable(tokens).to_string()))
+            .with_optional(alone.agent)
+            .with_optional(alone.model);
+    }
+    call = call.with(countable(turn.tokens.input)).with(countable(turn.tokens.output));
+    match &turn.mark {
+        Some(mark) => call.with_optional(Some(&mark.name)).with(mark.note.as_str()),
+        None => call.with_optional(None::<&str>),
+    }
+}
+
+/// Returns which events of a turn can hold a prompt, counted from 1.
+fn places_of_prompts(turn: &Turn) -> String {
+    let events = turn.events.iter().zip(1_u64..);
+    let prompts = events.filter(|(new, _)| PROMPT_KINDS.contains(&new.event().kind()));
+    prompts.map(|(_, place)| format!("{place} ")).collect()
+}
+
+/// Adds the events of a turn to a call that lets the turn in: they go to the stream that it lays aside, and if it lays
+/// none there, nowhere.
+pub(super) fn with_events(
+    mut call: Call,
+    keys: &Keys,
+    id: SessionId,
+    turn: &Turn,
+    texts: &[Cow<'_, str>],
+) -> Call {
+    if turn.events.is_empty() {
+        return call;
+    }
+    let aside = keys.aside();
+    for (new, text) in turn.events.iter().zip(texts) {
+        let mut add = redis::cmd("XADD");
+        add.arg(&aside).arg(&["NOMKSTREAM", "*"]).arg("kind").arg(new.event().kind()).arg("json").arg(text);
+        call = call.followed_by(add, text.len());
+    }
+    let mut put_back = redis::cmd("RENAME");
+    put_back.arg(&aside).arg(keys.events(id));
+    call.followed_by(put_back, 0)
+}

@@ -1,0 +1,92 @@
+//! Hearing of what others do to a session: `XREAD BLOCK`, on a connection of its own, since that keeps it busy.
+//!
+//! The server wakes whoever waits for a stream when something is added to it. That a session is cleared or deleted wakes
+//! nobody, so no wait is long, and the session is looked at after each.
+
+use std::time::{Duration, Instant};
+
+use azureal_core::{Seq, SessionId, StoreError, Watch, async_trait};
+use redis::Pipeline;
+
+use super::connection::{Connections, Request};
+use super::error::Fault;
+use super::{RedisStore, replies};
+
+/// How long a session may be cleared or deleted before that is heard.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// To Redis, a wait of no time is one without an end.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// How often a session was cleared, and where it ends; nothing if it is gone.
+type State = Option<(u64, Seq)>;
+
+struct RedisWatch {
+    connections: Connections,
+    session: String,
+    events: String,
+    /// What the session was when it was last looked at.
+    seen: State,
+}
+
+impl RedisStore {
+    pub(super) async fn watched(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        let (session, events) = (self.keys.session(id), self.keys.events(id));
+        let mut watch = RedisWatch { connections: self.connections.another(), session, events, seen: None };
+        watch.seen = watch.look_after(Duration::ZERO).await?;
+        watch.seen.ok_or(StoreError::NoSuchSession(id))?;
+        Ok(Some(Box::new(watch)))
+    }
+}
+
+#[async_trait]
+impl Watch for RedisWatch {
+    async fn changed(&mut self, at_most: Duration) -> Result<bool, StoreError> {
+        let began = Instant::now();
+        loop {
+            let left = at_most.saturating_sub(began.elapsed());
+            match self.look_after(left.min(LONGEST_WAIT)).await {
+                Ok(state) if state != self.seen => {
+                    self.seen = state;
+                    return Ok(true);
+                }
+                Ok(_) => {}
+                Err(StoreError::Unreachable { .. }) => {
+                    // Whatever happens meanwhile is not heard.
+                    self.connections.wait(left).await?;
+                    return Ok(true);
+                }
+                Err(error) => return Err(error),
+            }
+            if began.elapsed() >= at_most {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+impl RedisWatch {
+    /// Waits until something is added to the session, but not longer than `at_most`, and looks at it.
+    async fn look_after(&self, at_most: Duration) -> Result<State, StoreError> {
+        let mut look = Pipeline::new();
+        if at_most >= SHORTEST_WAIT {
+            let last = self.seen.map_or(Seq::START, |(_, last)| last);
+            let milliseconds = at_most.as_millis().to_string();
+            look.cmd("XREAD").arg(&["COUNT", "1", "BLOCK", &milliseconds, "STREAMS"]);
+            look.arg(&self.events).arg(replies::place(last));
+        }
+        look.cmd("HMGET").arg(&self.session).arg(&["name", "generation", "last_seq"]);
+        // Once: whoever waits is told that nothing can be heard, instead of waiting for longer.
+        let answers = self.connections.ask_for(Request::Commands(look), Duration::ZERO).await?;
+        let state =
+            replies::list(answers).and_then(|mut answers| state_of(answers.pop().unwrap_or_default()));
+        state.map_err(|fault| fault.at(self.connections.place(), Duration::ZERO))
+    }
+}
+
+fn state_of(fields: redis::Value) -> Result<State, Fault> {
+    let fields: Vec<Option<String>> =
+        replies::list(fields)?.into_iter().map(replies::optional_text).collect::<Result<_, _>>()?;
+    let [name, generation, last] = fields.as_slice() else { return Ok(None) };
+    let number = |text: &Option<String>| text.as_deref().map_or(Ok(0), replies::number);
+    Ok(if name.is_some() { Some((number(generation)?, Seq(number(last)?))) } else { None })
+}
