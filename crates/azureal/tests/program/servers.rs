@@ -91,7 +91,6 @@ pub(crate) fn answers_as_a_file_does(world: &World, store: &str) {
         (0, &["context", "conv-1"]),
         (0, &["context", "S1", "--stats"]),
         (0, &["context", "long", "--stats", "--json"]),
-        (0, &["list", "--context", "--json"]),
         // Branches and turns.
         (0, &["fork", "S1", "--at", "2", "--name", "branch"]),
         (1, &["fork", "S1", "--at", "99"]),
