@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use azureal_core::{
-    ContextBuilder, Message, Page, Seq, SessionId, SessionStore, events_of_message, read_context,
+    Compaction, ContextBuilder, Message, Page, Seq, SessionId, SessionStore, events_of_message, read_context,
     wrap_context,
 };
 use azureal_store::SqliteStore;
@@ -32,7 +32,7 @@ pub(crate) fn run() -> Result<Value> {
     let alone = SessionId::new(2).context("there is no session 2")?;
     let (end, kept) = (last(&store, sessions.id)?, last(&store, alone)?);
     ensure!(end.0 > EVENTS * 99 / 100, "the long session has {end} events");
-    block_on(store.add_compaction(sessions.id, Seq(end.0 - kept.0), &SUMMARY.repeat(40)))?;
+    block_on(store.add_compaction(sessions.id, &Compaction::new(Seq(end.0 - kept.0), SUMMARY.repeat(40))))?;
 
     // In turns, so that both see the same machine, and in processor time: each takes a millisecond or two, of
     // which others on a shared machine take their part.

@@ -299,8 +299,15 @@ pub struct Compaction {
     pub after_seq: Seq,
     /// The summary.
     pub summary: String,
-    /// When it was made; empty in the memory store.
+    /// When it was made, as `2026-01-31T09:30:00Z`; empty where nobody said so.
     pub created_at: String,
+}
+
+impl Compaction {
+    /// Makes a summary of the events up to a place, which is being made now.
+    pub fn new(after_seq: Seq, summary: impl Into<String>) -> Self {
+        Self { after_seq, summary: summary.into(), created_at: String::new() }
+    }
 }
 
 /// Brings a timestamp of any form that stores have held into the one that we write.

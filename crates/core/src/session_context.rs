@@ -158,7 +158,7 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
         let Some(id) = self.number().await? else { return Ok(Laid::Changed) };
         match last_event_of(self.store.as_ref(), id, beginning).await? {
             Some(last) => {
-                self.store.add_compaction(id, last, summary).await?;
+                self.store.add_compaction(id, &Compaction::new(last, summary)).await?;
                 Ok(Laid::Kept)
             }
             None => Ok(Laid::Changed),

@@ -126,9 +126,10 @@ pub trait SessionStore: Send + Sync {
     /// Returns the compactions of a session, the one that reaches furthest last: that one counts.
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError>;
 
-    /// Lays a summary over the events up to `after_seq`, instead of one that ends there already. A place that
+    /// Lays a summary over the events up to its `after_seq`, instead of one that ends there already. One without a time gets
+    /// that of this moment. A place that
     /// has no event is [`StoreError::NoSuchEvent`].
-    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError>;
+    async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError>;
 
     /// Takes the summary that ends at `after_seq` off again; says whether there was one.
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError>;

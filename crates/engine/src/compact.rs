@@ -162,7 +162,7 @@ pub fn compact(
     };
     let summarised = summarise(setup, notice)?;
     if let Some(Summarised { boundary, summary, used, .. }) = &summarised {
-        block_on(setup.store.add_compaction(session, boundary.after_seq, summary))?;
+        block_on(setup.store.add_compaction(session, &Compaction::new(boundary.after_seq, summary)))?;
         // The summary is laid, whether this is counted or not.
         drop(block_on(setup.store.add_tokens(session, *used)));
     }

@@ -15,7 +15,8 @@ use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
 use azureal_core::event::{Complete, SystemMessage, ToolCall, ToolResult};
 use azureal_core::{
-    Event, Holder, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn, read_context,
+    Compaction, Event, Holder, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn,
+    read_context,
 };
 use azureal_engine::{
     CompactNotice, CompactSetup, CompactionError, Leased, Spools, Summarised, Summariser, compact, summarise,
@@ -410,7 +411,7 @@ proptest! {
         prop_assert!(block_on(world.store.remove_compaction(world.session, report.boundary.after_seq)).unwrap());
         prop_assert_eq!(world.context(), before, "undone, byte for byte");
         // However the session goes on, what was told is how the next context begins.
-        block_on(world.store.add_compaction(world.session, report.boundary.after_seq, &report.summary)).unwrap();
+        block_on(world.store.add_compaction(world.session, &Compaction::new(report.boundary.after_seq, &report.summary))).unwrap();
         block_on(world.store.append(world.session, Turn::verbatim([Event::user("more")]))).unwrap();
         prop_assert!(world.context().starts_with(&after));
     }

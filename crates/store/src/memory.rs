@@ -66,7 +66,7 @@ struct Session {
 /// A summary over the events up to a place.
 #[derive(Debug, Clone)]
 struct Laid {
-    summary: String,
+    compaction: Compaction,
     /// How much there is to tell of the events that it covers.
     covers: u64,
 }
@@ -166,12 +166,13 @@ impl Session {
     }
 
     /// Lays a summary over the events up to a place that has one.
-    fn lay(&mut self, after_seq: Seq, summary: String) {
+    fn lay(&mut self, compaction: Compaction) {
+        let after_seq = compaction.after_seq;
         let mut covered = Tally::default();
         for (text, number) in self.events.iter().take(index(after_seq)).zip(1..) {
             covered.add(Seq(number), Event::from_json(&text.json).ok().as_ref());
         }
-        self.compactions.insert(after_seq, Laid { summary, covers: covered.counts.told });
+        self.compactions.insert(after_seq, Laid { compaction, covers: covered.counts.told });
         self.tally.counts.context_tokens = None;
     }
 
@@ -282,7 +283,7 @@ impl SessionStore for MemoryStore {
         let session = state.session_mut(id)?;
         session.append(turn);
         for compaction in compactions {
-            session.lay(compaction.after_seq, compaction.summary);
+            session.lay(compaction);
         }
         if let Some(NewMark { name, note }) = mark {
             state.marks.insert(name, Mark { session: id, note });
@@ -410,22 +411,17 @@ impl SessionStore for MemoryStore {
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
         let state = self.open()?;
         let compactions = state.session(id)?.compactions.iter();
-        Ok(compactions
-            .map(|(after_seq, laid)| Compaction {
-                after_seq: *after_seq,
-                summary: laid.summary.clone(),
-                created_at: String::new(),
-            })
-            .collect())
+        Ok(compactions.map(|(_, laid)| laid.compaction.clone()).collect())
     }
 
-    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+    async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
+        let after_seq = compaction.after_seq;
         let mut state = self.open()?;
         let session = state.session_mut(id)?;
         if after_seq == Seq::START || after_seq > session.last() {
             return Err(no_such_event(id, after_seq, session.last()));
         }
-        session.lay(after_seq, summary.to_owned());
+        session.lay(compaction.clone());
         Ok(())
     }
 

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 
 use azureal_core::event::MessageEvent;
 use azureal_core::{
-    AutoCompactStore, Block, CompactError, ContextStore, Event, Json, MemoryContextStore, Message,
-    NewSession, Page, Role, Seq, SessionContext, SessionStore, StubTransport, Turn, read_context,
+    AutoCompactStore, Block, CompactError, Compaction, ContextStore, Event, Json, MemoryContextStore,
+    Message, NewSession, Page, Role, Seq, SessionContext, SessionStore, StubTransport, Turn, read_context,
 };
 use azureal_store::MemoryStore;
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, Work};
@@ -388,7 +388,7 @@ fn context_after(events: Vec<Event>, covered: u64) -> String {
     block_on(async {
         let id = store.create(NewSession::default()).await.unwrap();
         store.append(id, Turn::verbatim(events)).await.unwrap();
-        store.add_compaction(id, Seq(covered), "the summary").await.unwrap();
+        store.add_compaction(id, &Compaction::new(Seq(covered), "the summary")).await.unwrap();
         read_context(&store, id).await.unwrap()
     })
 }

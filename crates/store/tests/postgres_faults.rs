@@ -15,7 +15,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, ListQuery, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
+    Compaction, Event, ListQuery, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError,
+    Tokens, Turn,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, PostgresServer};
@@ -187,7 +188,7 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
         let record = wait(store.get(*id)).unwrap();
         assert_eq!((record.counts.events, record.tokens.input), (EVENTS as u64, 11));
     }
-    twice(&|id| wait(store.add_compaction(id, Seq(1), "summary")).unwrap());
+    twice(&|id| wait(store.add_compaction(id, &Compaction::new(Seq(1), "summary"))).unwrap());
     twice(&|id| assert!(wait(store.remove_compaction(id, Seq(1))).unwrap()));
     twice(&|id| assert!(wait(store.remove_mark(&format!("turn of {id}"))).unwrap()));
     twice(&|id| wait(store.clear(id)).unwrap());

@@ -12,8 +12,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, Holder, LARGEST_EVENT, LeaseId, ListQuery, NewEvent, NewLease, NewMark, NewSession, Page, Seq,
-    SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
+    Compaction, Event, Holder, LARGEST_EVENT, LeaseId, ListQuery, NewEvent, NewLease, NewMark, NewSession,
+    Page, Seq, SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
 };
 use azureal_store::redis::{Durability, RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -50,7 +50,7 @@ fn use_all_keys(store: &RedisStore) {
     block_on(async {
         let mark = Some(NewMark { name: "mark".to_owned(), note: String::new() });
         store.append(id, Turn { mark, ..Turn::verbatim([Event::user("Hello")]) }).await.unwrap();
-        store.add_compaction(id, Seq(1), "summary").await.unwrap();
+        store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await.unwrap();
         store.note_run(id, Some("run")).await.unwrap();
         assert_eq!(store.take_lease(id, &lease()).await.unwrap(), Taken::Ours);
         store.fork(id, Seq(1), NewSession::default()).await.unwrap();

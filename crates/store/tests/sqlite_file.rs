@@ -13,7 +13,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
 use azureal_store::core::{
-    Event, ListQuery, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, read_context,
+    Compaction, Event, ListQuery, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
+    read_context,
 };
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, rusqlite};
 use scratch::{Project, append, have, new_session, original_append, original_session, read_all, wait};
@@ -124,7 +125,7 @@ fn numbers_are_never_used_again() {
         append(&store, new_session(&store), talk("x"));
     }
     let third = SessionId::new(3).unwrap();
-    wait(store.add_compaction(third, Seq(1), "summary")).unwrap();
+    wait(store.add_compaction(third, &Compaction::new(Seq(1), "summary"))).unwrap();
     wait(store.delete(third)).unwrap();
     assert_eq!(new_session(&store).to_string(), "S4");
     let raw = project.raw();
@@ -231,7 +232,7 @@ fn a_file_without_the_index_of_prompts_gets_it_and_is_read_until_then() {
         for number in 1..=3 {
             append(&store, id, talk(&format!("prompt {number}")));
         }
-        wait(store.add_compaction(id, Seq(4), "the summary")).unwrap();
+        wait(store.add_compaction(id, &Compaction::new(Seq(4), "the summary"))).unwrap();
         (id, wait(read_context(&store, id)).unwrap())
     };
     assert!(last.contains("### Prompt, event 3\nprompt 2"), "{last}");
@@ -291,7 +292,7 @@ fn a_summary_of_the_original_program_is_measured_like_ours() {
     let store = project.store();
     let id = new_session(&store);
     append(&store, id, [talk("first"), talk("second")].concat());
-    wait(store.add_compaction(id, Seq(2), "ours")).unwrap();
+    wait(store.add_compaction(id, &Compaction::new(Seq(2), "ours"))).unwrap();
     let ours = wait(store.get(id)).unwrap();
     assert!(ours.covered > 0 && ours.covered < ours.counts.told, "{ours:?}");
     let lay = |after: u32| {
@@ -737,7 +738,7 @@ fn the_system_message_stays_though_an_agent_began_before_it() {
             Event::assistant("b"),
         ],
     );
-    wait(store.add_compaction(id, Seq(3), "we met")).unwrap();
+    wait(store.add_compaction(id, &Compaction::new(Seq(3), "we met"))).unwrap();
     let context = wait(read_context(&store, id)).unwrap();
     assert_eq!(context.matches("be kind").count(), 1, "{context}");
     assert!(context.starts_with("## System message\nbe kind"), "{context}");

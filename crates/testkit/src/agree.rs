@@ -12,8 +12,8 @@ use azureal_core::event::{
     AssistantText, Complete, Init, MessageEvent, ModelSwitch, ToolResult, Usage, UserMessage,
 };
 use azureal_core::{
-    Block, Event, ListQuery, NewEvent, NewMark, NewSession, Page, Role, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, Tokens, Turn, WorktreeFilter,
+    Block, Compaction, Event, ListQuery, NewEvent, NewMark, NewSession, Page, Role, Seq, SessionId,
+    SessionRecord, SessionStore, StoreError, Tokens, Turn, WorktreeFilter,
 };
 use futures_executor::block_on;
 use futures_util::future::join_all;
@@ -393,7 +393,7 @@ impl Side {
                 self.say(store.add_tokens(self.id(session), tokens).await)
             }
             Operation::AddCompaction(session, seq, summary) => {
-                self.say(store.add_compaction(self.id(session), seq, &summary).await)
+                self.say(store.add_compaction(self.id(session), &Compaction::new(seq, &summary)).await)
             }
             Operation::RemoveCompaction(session, seq) => {
                 self.say(store.remove_compaction(self.id(session), seq).await)

@@ -366,7 +366,7 @@ impl<'a> Arriving<'a> {
         let mut added = 0;
         for summary in wanted {
             if known.iter().all(|known| known.after_seq != summary.after_seq) {
-                let done = self.store.add_compaction(id, summary.after_seq, &summary.summary).await;
+                let done = self.store.add_compaction(id, &summary).await;
                 if unless_changed(done)?.is_none() {
                     return Ok(None);
                 }

@@ -226,10 +226,13 @@ fn what_grew_on_either_side_is_copied_once() {
     assert!(copy(&world, "a.azs", "b.azs").quiet().contains("S3 fix ␛login -> S3, unchanged\n"));
     assert_eq!(content(&world, "a.azs", "S3"), content(&world, "b.azs", "S3"));
     // A summary that came later comes after.
-    block_on(sqlite(&a).add_compaction(id(3), Seq(12), "all of it")).unwrap();
+    let summary =
+        Compaction { created_at: "2026-01-31T09:30:00Z".to_owned(), ..Compaction::new(Seq(12), "all of it") };
+    block_on(sqlite(&a).add_compaction(id(3), &summary)).unwrap();
     assert!(copy(&world, "a.azs", "b.azs").quiet().contains("S3 fix ␛login -> S3, 1 new summary\n"));
+    assert!(block_on(sqlite(&b).compactions(id(3))).unwrap().contains(&summary), "with the time it was made");
     // One that is another there is a difference, which is told.
-    block_on(sqlite(&b).add_compaction(id(3), Seq(12), "something else")).unwrap();
+    block_on(sqlite(&b).add_compaction(id(3), &Compaction::new(Seq(12), "something else"))).unwrap();
     insta::assert_snapshot!(copy(&world, "a.azs", "b.azs"), @r"
     exit code 1
     --- stdout
@@ -341,7 +344,7 @@ fn make_long_source(path: &Path) {
             let events = (0..count).map(|n| Event::user(format!("{name} {n}")));
             let turn = Turn { tokens: Tokens { input: 7, output: 9 }, ..Turn::verbatim(events) };
             store.append(id, turn).await.unwrap();
-            store.add_compaction(id, Seq(count as u64 - 1), "nearly all").await.unwrap();
+            store.add_compaction(id, &Compaction::new(Seq(count as u64 - 1), "nearly all")).await.unwrap();
         }
         store.close().await.unwrap();
     });

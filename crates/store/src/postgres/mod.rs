@@ -34,7 +34,7 @@ use text::escaped;
 use values::{PROMPTS, page_sql, texts_of, with_session, with_turn};
 
 use crate::outcomes::number_of;
-use crate::timestamp::now;
+use crate::timestamp::given_or_now;
 
 /// The project of an address that names none.
 const DEFAULT_PROJECT: &str = "default";
@@ -244,14 +244,11 @@ impl SessionStore for PostgresStore {
             compactions.iter().map(|one| escaped(&one.summary).into_owned()).collect();
         let covers: Vec<i64> =
             compactions.iter().map(|one| rows::signed(turn.told_through(one.after_seq))).collect();
-        let times = compactions.into_iter().map(|one| match one.created_at {
-            time if time.is_empty() => now(),
-            time => time,
-        });
+        let times: Vec<String> = compactions.iter().map(|one| given_or_now(&one.created_at)).collect();
         let call = with_turn(with_session(call, &new), &turn, texts)
             .with(Type::INT8_ARRAY, places)
             .with(Type::TEXT_ARRAY, summaries)
-            .with(Type::TEXT_ARRAY, times.collect::<Vec<_>>())
+            .with(Type::TEXT_ARRAY, times)
             .with(Type::INT8_ARRAY, covers);
         let (outcome, made) = self
             .one(call, |row| {
@@ -457,7 +454,9 @@ impl SessionStore for PostgresStore {
         self.placed(found.iter().filter_map(|row| rows::compaction(row).transpose()).collect())
     }
 
-    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+    async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
+        let Compaction { after_seq, summary, created_at } = compaction;
+        let after_seq = *after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = read_told_through(self, id, after_seq).await?;
         let call = self
@@ -465,7 +464,7 @@ impl SessionStore for PostgresStore {
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, rows::integer(after_seq))
             .with(Type::TEXT, escaped(summary).into_owned())
-            .with(Type::TEXT, now())
+            .with(Type::TEXT, given_or_now(created_at))
             .with(Type::INT8, rows::signed(covers));
         let (outcome, last): (String, Option<i64>) =
             self.one(call, |row| Ok((row.try_get(0)?, row.try_get(1)?))).await?;

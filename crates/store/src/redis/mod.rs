@@ -36,7 +36,7 @@ use scripts::Call;
 use turns::{with_events, with_turn};
 
 use crate::outcomes::number_of;
-use crate::timestamp::now;
+use crate::timestamp::{given_or_now, now};
 
 /// The format that this build writes.
 const FORMAT: u32 = 1;
@@ -407,7 +407,7 @@ impl SessionStore for RedisStore {
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
             let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
             for Compaction { after_seq, summary, created_at } in &compactions {
-                let time = if created_at.is_empty() { now() } else { created_at.clone() };
+                let time = given_or_now(created_at);
                 let covers = countable(turn.told_through(*after_seq));
                 call = call.with(after_seq.0).with_text(summary).with(time).with(covers);
             }
@@ -579,11 +579,13 @@ impl SessionStore for RedisStore {
         }
     }
 
-    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
+    async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
+        let Compaction { after_seq, summary, created_at } = compaction;
+        let after_seq = *after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = countable(read_told_through(self, id, after_seq).await?);
         let call = self.operation(&scripts::ADD_COMPACTION, Some(id));
-        let call = call.with(after_seq.0).with_text(summary).with(now()).with(covers);
+        let call = call.with(after_seq.0).with_text(summary).with(given_or_now(created_at)).with(covers);
         let mut answer = self.run(call).await?;
         match answer.outcome.as_str() {
             "done" => Ok(()),

@@ -250,10 +250,10 @@ impl SessionStore for SqliteStore {
         self.look_at(id, move |open, _| sessions::compactions(&open.connection, id)).await
     }
 
-    async fn add_compaction(&self, id: SessionId, after_seq: Seq, summary: &str) -> Result<(), StoreError> {
-        let summary = summary.to_owned();
+    async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
+        let compaction = compaction.clone();
         self.change(id, move |open, codec| {
-            sessions::add_compaction(&mut open.connection, codec, id, after_seq, &summary)
+            sessions::add_compaction(&mut open.connection, codec, id, &compaction)
         })
         .await
     }

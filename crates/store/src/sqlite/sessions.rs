@@ -12,7 +12,7 @@ use super::counts::unsigned;
 use super::error::Fault;
 use super::schema::SessionColumns;
 use super::{counts, events, marks};
-use crate::timestamp::now;
+use crate::timestamp::{given_or_now, now};
 
 /// Makes a session inside a transaction, at the front of the list.
 pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<SessionId, Fault> {
@@ -368,16 +368,14 @@ pub(super) fn add_compaction(
     connection: &mut Connection,
     codec: &mut Codec,
     id: SessionId,
-    after_seq: Seq,
-    summary: &str,
+    compaction: &Compaction,
 ) -> Result<(), Fault> {
     let session = i64::from(id.number());
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if !exists(&transaction, session)? {
         return Err(StoreError::NoSuchSession(id).into());
     }
-    let compaction = Compaction { after_seq, summary: summary.to_owned(), created_at: now() };
-    insert_compaction(&transaction, codec, id, &compaction)?;
+    insert_compaction(&transaction, codec, id, compaction)?;
     transaction.commit()?;
     Ok(())
 }
@@ -397,7 +395,7 @@ pub(super) fn insert_compaction(
     }
     let covered = params![session, events::integer(*after_seq)];
     connection.execute("DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2", covered)?;
-    let created_at = if created_at.is_empty() { &now() } else { created_at };
+    let created_at = given_or_now(created_at);
     let covers = counts::told_through(connection, codec, session, *after_seq)?;
     connection.execute(
         "INSERT INTO compactions (session_id, after_seq, summary, created, covers) VALUES (?1, ?2, ?3, ?4, ?5)",

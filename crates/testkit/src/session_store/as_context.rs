@@ -81,7 +81,7 @@ pub(super) async fn a_forked_conversation_has_an_id_and_a_life_of_its_own(store:
         context.append(Message::user(text)).await.unwrap();
     }
     let id = context.number().await.unwrap().unwrap();
-    store.add_compaction(id, Seq(2), "we counted").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(2), "we counted")).await.unwrap();
     let fork = context.fork().await.unwrap();
     let number: SessionId = fork.session_id().parse().unwrap();
     assert_ne!(number, id);
@@ -120,8 +120,8 @@ pub(super) async fn a_compacted_history_is_system_message_summary_and_the_rest(s
     assert_eq!(context.get_history().await.unwrap(), all);
 
     // The one that reaches furthest counts, whenever it was made.
-    store.add_compaction(id, Seq(3), "they met").await.unwrap();
-    store.add_compaction(id, Seq(2), "too old").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(3), "they met")).await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(2), "too old")).await.unwrap();
     let history = context.get_history().await.unwrap();
     let [system, summary, acknowledged, kept @ ..] = history.as_slice() else { panic!("{history:?}") };
     assert_eq!(*system, all[0]);
@@ -140,7 +140,7 @@ pub(super) async fn a_compacted_history_is_system_message_summary_and_the_rest(s
     let asked = "## What the user asked in that part, newest first\n\n### Prompt, event 2\none";
     assert_eq!(told, format!("{before}they met\n\n{asked}{after}"));
 
-    store.add_compaction(id, Seq(5), "all of it").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(5), "all of it")).await.unwrap();
     assert_eq!(context.get_history().await.unwrap().len(), 3);
     for seq in [5, 3, 2] {
         assert!(store.remove_compaction(id, Seq(seq)).await.unwrap());
@@ -165,7 +165,7 @@ pub(super) async fn a_summary_goes_with_what_the_user_asked(store: Store) {
         Event::assistant("stays"),
     ];
     store.append(id, Turn::verbatim(turn)).await.unwrap();
-    store.add_compaction(id, Seq(6), "the summary").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(6), "the summary")).await.unwrap();
     let told = read_context(store.as_ref(), id).await.unwrap();
     let (_, told) = told.split_once("## Summary of what happened before\n").unwrap();
     let expected = format!(
@@ -195,7 +195,7 @@ pub(super) async fn a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole
         Event::assistant("goes on"),
     ];
     store.append(id, Turn::verbatim(turn)).await.unwrap();
-    store.add_compaction(id, Seq(4), "the summary").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(4), "the summary")).await.unwrap();
     let told = read_context(store.as_ref(), id).await.unwrap();
     let rest = format!("### Prompt, event 1\nfirst\n\n## User\n{long}\n\n## Assistant\ngoes on");
     assert!(told.ends_with(&rest), "{told}");
@@ -210,7 +210,7 @@ pub(super) async fn what_the_user_asked_is_bounded(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     let turn = (1..=1200).map(|number| Event::user(format!("{number}: {}", "x".repeat(number % 600))));
     store.append(id, Turn::verbatim(turn)).await.unwrap();
-    store.add_compaction(id, Seq(1200), "the summary").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(1200), "the summary")).await.unwrap();
     let told = read_context(store.as_ref(), id).await.unwrap();
     let (_, prompts) = told.split_once("newest first\n\n").unwrap();
     assert!((19_000..=20_000).contains(&prompts.chars().count()), "{}", prompts.chars().count());
@@ -260,7 +260,7 @@ pub(super) async fn a_system_message_of_several_blocks_stays_whole(store: Store)
         context.append(message).await.unwrap();
     }
     let id = context.number().await.unwrap().unwrap();
-    store.add_compaction(id, Seq(2), "they met").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(2), "they met")).await.unwrap();
     assert_eq!(context.get_history().await.unwrap()[0], system);
     let told = read_context(store.as_ref(), id).await.unwrap();
     assert!(told.contains("be kind") && told.contains("be brief"), "{told}");
@@ -273,7 +273,7 @@ pub(super) async fn conversations_are_listed_as_their_logs_are(store: Store) {
     context.append(Message::new(Role::Assistant, [Block::text("a"), Block::text("b")])).await.unwrap();
     context.add_context_tokens(3, 4).await.unwrap();
     let id = context.number().await.unwrap().unwrap();
-    store.add_compaction(id, Seq(3), "summary").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(3), "summary")).await.unwrap();
     let other = store.create(unnamed()).await.unwrap();
     store.set_tokens(other, Tokens { input: 1, output: 1 }).await.unwrap();
 

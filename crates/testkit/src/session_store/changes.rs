@@ -1,7 +1,7 @@
 //! Compactions, forks, clearing and marks.
 
 use azureal_core::event::{Complete, Usage};
-use azureal_core::{Compaction, ListQuery, Mark, NewMark, Tokens, told_chars};
+use azureal_core::{ListQuery, Mark, NewMark, Tokens, told_chars};
 
 use super::log::varied_events;
 use super::*;
@@ -68,9 +68,9 @@ pub(super) async fn compactions_are_ordered_by_how_far_they_reach(store: Store) 
     let id = session_of_prompts(&store, 5).await;
     let other = session_of_prompts(&store, 5).await;
     for (seq, summary) in [(4, "to four"), (2, "to two"), (5, "to five")] {
-        store.add_compaction(id, Seq(seq), summary).await.unwrap();
+        store.add_compaction(id, &Compaction::new(Seq(seq), summary)).await.unwrap();
     }
-    store.add_compaction(other, Seq(3), "another's").await.unwrap();
+    store.add_compaction(other, &Compaction::new(Seq(3), "another's")).await.unwrap();
     assert_eq!(summaries(&store, id).await, pairs(&[(2, "to two"), (4, "to four"), (5, "to five")]));
     assert!(store.remove_compaction(id, Seq(5)).await.unwrap());
     assert!(!store.remove_compaction(id, Seq(5)).await.unwrap(), "twice");
@@ -81,31 +81,35 @@ pub(super) async fn compactions_are_ordered_by_how_far_they_reach(store: Store) 
 
 pub(super) async fn a_compaction_replaces_one_that_ends_where_it_does(store: Store) {
     let id = session_of_prompts(&store, 3).await;
-    store.add_compaction(id, Seq(2), "first").await.unwrap();
-    store.add_compaction(id, Seq(2), "second").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(2), "first")).await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(2), "second")).await.unwrap();
     assert_eq!(summaries(&store, id).await, pairs(&[(2, "second")]));
     assert!(store.remove_compaction(id, Seq(2)).await.unwrap());
     assert_eq!(summaries(&store, id).await, [], "the first came back");
+    let from_elsewhere =
+        Compaction { created_at: "2026-01-31T09:30:00Z".to_owned(), ..Compaction::new(Seq(1), "old") };
+    store.add_compaction(id, &from_elsewhere).await.unwrap();
+    assert_eq!(store.compactions(id).await.unwrap(), [from_elsewhere], "it keeps its time");
 }
 
 pub(super) async fn a_compaction_ends_at_an_event(store: Store) {
     let id = session_of_prompts(&store, 3).await;
     for seq in [Seq::START, Seq(4), Seq::END] {
-        let answer = store.add_compaction(id, seq, "summary").await;
+        let answer = store.add_compaction(id, &Compaction::new(seq, "summary")).await;
         assert_no_such_event(&answer, (id, seq, Seq(3)));
     }
     let empty = store.create(unnamed()).await.unwrap();
-    let answer = store.add_compaction(empty, Seq(1), "summary").await;
+    let answer = store.add_compaction(empty, &Compaction::new(Seq(1), "summary")).await;
     assert_no_such_event(&answer, (empty, Seq(1), Seq::START));
     assert_eq!(summaries(&store, id).await, []);
-    store.add_compaction(id, Seq(1), "the first").await.unwrap();
-    store.add_compaction(id, Seq(3), "the last").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(1), "the first")).await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(3), "the last")).await.unwrap();
 }
 
 pub(super) async fn a_compaction_changes_no_event(store: Store) {
     let id = session_of_prompts(&store, 4).await;
     let before = (store.get(id).await.unwrap(), read_all(&store, id).await);
-    store.add_compaction(id, Seq(3), "summary").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(3), "summary")).await.unwrap();
     let after = (store.get(id).await.unwrap(), read_all(&store, id).await);
     let covered = after.0.covered;
     assert_eq!(after, (SessionRecord { covered, ..before.0 }, before.1));
@@ -128,9 +132,9 @@ pub(super) async fn what_is_told_is_counted_and_how_much_of_it_is_covered(store:
     };
     assert_eq!(covered(0).await, (all, all));
     let (two, four) = (told(&events[..2]), told(&events[..4]));
-    store.add_compaction(id, Seq(4), "to four").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(4), "to four")).await.unwrap();
     assert_eq!(covered(four).await, (all, all - four));
-    store.add_compaction(id, Seq(2), "to two").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(2), "to two")).await.unwrap();
     covered(four).await;
     store.remove_compaction(id, Seq(4)).await.unwrap();
     covered(two).await;
@@ -161,7 +165,7 @@ pub(super) async fn what_the_model_had_before_it_is_known_until_something_comes_
     store.append(id, done(None)).await.unwrap();
     assert_eq!(known().await, None, "not counted");
     store.append(id, done(Some(5))).await.unwrap();
-    store.add_compaction(id, Seq(2), "summary").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(2), "summary")).await.unwrap();
     assert_eq!(known().await, None, "there is a summary now");
     store.append(id, done(Some(6))).await.unwrap();
     assert!(!store.remove_compaction(id, Seq(1)).await.unwrap());
@@ -175,7 +179,7 @@ pub(super) async fn what_the_model_had_before_it_is_known_until_something_comes_
 
     let elsewhere = store.create_with(unnamed(), done(Some(8)), Vec::new()).await.unwrap();
     assert_eq!(store.get(elsewhere).await.unwrap().counts.context_tokens, Some(8));
-    let summary = Compaction { after_seq: Seq(1), summary: "s".to_owned(), created_at: String::new() };
+    let summary = Compaction::new(Seq(1), "s");
     let elsewhere = store.create_with(unnamed(), done(Some(8)), vec![summary]).await.unwrap();
     let record = store.get(elsewhere).await.unwrap();
     assert_eq!((record.counts.context_tokens, record.covered), (None, told_chars(&Event::user("go"))));
@@ -196,7 +200,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
     store.append(id, turn).await.unwrap();
     let laid = [(1, "to one"), (6, "to six"), (length, "to the end")];
     for (seq, summary) in laid {
-        store.add_compaction(id, Seq(seq), summary).await.unwrap();
+        store.add_compaction(id, &Compaction::new(Seq(seq), summary)).await.unwrap();
     }
     let whole = texts(&store, id).await;
     let before = store.get(id).await.unwrap();
@@ -248,12 +252,12 @@ pub(super) async fn a_fork_beyond_the_end_is_refused(store: Store) {
 
 pub(super) async fn a_fork_and_its_origin_go_their_own_ways(store: Store) {
     let origin = session_of_prompts(&store, 2).await;
-    store.add_compaction(origin, Seq(1), "summary").await.unwrap();
+    store.add_compaction(origin, &Compaction::new(Seq(1), "summary")).await.unwrap();
     let fork = store.fork(origin, Seq::END, unnamed()).await.unwrap();
     let of_fork = store.append(fork, prompt("fork")).await.unwrap();
     let of_origin = store.append(origin, prompt("origin")).await.unwrap();
     assert_eq!((of_fork.first, of_origin.first), (Seq(3), Seq(3)));
-    store.add_compaction(origin, Seq(1), "another").await.unwrap();
+    store.add_compaction(origin, &Compaction::new(Seq(1), "another")).await.unwrap();
     assert_eq!(summaries(&store, fork).await, pairs(&[(1, "summary")]));
     store.clear(origin).await.unwrap();
     store.delete(origin).await.unwrap();
@@ -273,7 +277,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     }));
     let turn = Turn { tokens: Tokens { input: 1, output: 2 }, ..Turn::verbatim(events) };
     store.append(id, turn).await.unwrap();
-    store.add_compaction(id, Seq(2), "summary").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(2), "summary")).await.unwrap();
     let before = store.get(id).await.unwrap();
     let other = session_of_prompts(&store, 2).await;
 
@@ -286,7 +290,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     store.clear(id).await.unwrap();
     assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");
 
-    let answer = store.add_compaction(id, Seq(1), "summary").await;
+    let answer = store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await;
     assert_no_such_event(&answer, (id, Seq(1), Seq::START));
     let appended = store.append(id, prompt("anew")).await.unwrap();
     assert_eq!((appended.first, appended.last), (Seq(1), Seq(1)));

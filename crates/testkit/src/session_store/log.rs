@@ -337,7 +337,7 @@ pub(super) async fn any_text_is_kept(store: Store) {
         let turn =
             Turn { mark: Some(NewMark { name: format!("mark {text}"), note: text.clone() }), ..prompt(text) };
         store.append(id, turn).await.unwrap();
-        store.add_compaction(id, Seq(number), text).await.unwrap();
+        store.add_compaction(id, &Compaction::new(Seq(number), text)).await.unwrap();
         let mark = store.mark(&format!("mark {text}")).await.unwrap();
         assert_eq!(mark.unwrap().note, *text);
     }

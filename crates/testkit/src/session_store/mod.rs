@@ -11,8 +11,8 @@ mod watch;
 use std::sync::Arc;
 
 use azureal_core::{
-    Counts, Event, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent,
-    Tally, Turn,
+    Compaction, Counts, Event, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError,
+    StoredEvent, Tally, Turn,
 };
 
 crate::contract::contract! {

@@ -183,7 +183,7 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     store.rename(c, "other").await.unwrap();
     store.set_tokens(c, Tokens { input: 1, output: 1 }).await.unwrap();
     store.add_tokens(c, Tokens { input: 1, output: 1 }).await.unwrap();
-    store.add_compaction(b, Seq(1), "summary").await.unwrap();
+    store.add_compaction(b, &Compaction::new(Seq(1), "summary")).await.unwrap();
     store.remove_compaction(b, Seq(1)).await.unwrap();
     store.clear(b).await.unwrap();
     assert_eq!(list_ids(&store).await, [fork, b, a, c], "none of this is activity");
@@ -242,7 +242,7 @@ pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: St
         assert_no_such_session(&store.set_tokens(id, Tokens::default()).await, id);
         assert_no_such_session(&store.add_tokens(id, Tokens::default()).await, id);
         assert_no_such_session(&store.compactions(id).await, id);
-        assert_no_such_session(&store.add_compaction(id, Seq(1), "summary").await, id);
+        assert_no_such_session(&store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await, id);
         assert_no_such_session(&store.remove_compaction(id, Seq(1)).await, id);
         assert_no_such_session(&store.take_lease(id, &lease()).await, id);
         assert_no_such_session(&store.renew_lease(id, &lease().id, Duration::ZERO).await, id);
@@ -269,7 +269,7 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
         ..Turn::default()
     };
     store.append(id, turn).await.unwrap();
-    store.add_compaction(id, Seq(1), "summary").await.unwrap();
+    store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await.unwrap();
     store.delete(id).await.unwrap();
 
     assert_no_such_session(&store.get(id).await, id);
@@ -323,7 +323,7 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.set_tokens(id, Tokens::default()).await);
     assert_closed(&store.add_tokens(id, Tokens::default()).await);
     assert_closed(&store.compactions(id).await);
-    assert_closed(&store.add_compaction(id, Seq(1), "summary").await);
+    assert_closed(&store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await);
     assert_closed(&store.remove_compaction(id, Seq(1)).await);
     assert_closed(&store.mark("mark").await);
     assert_closed(&store.remove_mark("mark").await);
