@@ -172,15 +172,20 @@ pub(super) fn note_run(connection: &Connection, id: SessionId, run: &str) -> Res
     changed(id, rows)
 }
 
+/// Every command asks for these. With an order, SQLite would read all sessions instead of the index that holds only them.
+const NOTED_RUNS: &str = "SELECT id, last_claude_uuid FROM sessions WHERE last_claude_uuid <> ''";
+
 pub(super) fn noted_runs(connection: &Connection) -> Result<Vec<(SessionId, String)>, Fault> {
-    connection
-        .prepare_cached("SELECT id, last_claude_uuid FROM sessions WHERE last_claude_uuid <> '' ORDER BY id")?
+    let mut noted = connection
+        .prepare_cached(NOTED_RUNS)?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .map(|row| {
             let (id, run) = row?;
             Ok((session_id(id)?, run))
         })
-        .collect()
+        .collect::<Result<Vec<_>, Fault>>()?;
+    noted.sort();
+    Ok(noted)
 }
 
 /// SQLite has signed integers; totals that large do not occur.
@@ -431,4 +436,18 @@ pub(super) fn remove_compaction(
     forget_model_tokens(&transaction, session)?;
     transaction.commit()?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noted_runs_are_found_by_their_index_alone() {
+        let connection = Connection::open_in_memory().unwrap();
+        super::super::schema::create(&connection).unwrap();
+        let plan: String =
+            connection.query_row(&format!("EXPLAIN QUERY PLAN {NOTED_RUNS}"), [], |row| row.get(3)).unwrap();
+        assert!(plan.ends_with("COVERING INDEX idx_sessions_run"), "{plan}");
+    }
 }
