@@ -66,7 +66,8 @@ impl Address for PostgresAddress {
                 Some(path) => PathBuf::from(path),
                 None => std::env::home_dir()?.join(".pgpass"),
             };
-            self.password_in(&read_private(&passfile)?)
+            let login = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
+            self.password_in(&read_private(&passfile)?, &login)
         })
     }
 

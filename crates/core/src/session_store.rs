@@ -592,15 +592,24 @@ impl StoreError {
             Self::Unreachable { .. } => {
                 Some("see that the server runs and that its address is right, then do it again")
             }
-            Self::Denied { .. } => Some("check the user, the password and the name of the database"),
+            Self::Denied { .. } => Some(
+                "check the user, the password and the name of the database, and what the user may do; a password comes \
+                 from the URL, the environment or a file: docs/postgres.md, docs/redis.md",
+            ),
             Self::Forgetful { .. } => Some(
                 "`CONFIG SET maxmemory-policy noeviction` on the server makes it keep what it has, and `loss=accepted` \
                  in the URL takes it as it is; nothing was changed",
             ),
             Self::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
             Self::Full { .. } => Some("make room and do it again; nothing that was stored is lost"),
+            Self::ReadOnly { place } if is_url(place) => Some(
+                "reading still works; if it is a replica, name the others too: `host1,host2/…?target_session_attrs=read-write`",
+            ),
             Self::ReadOnly { .. } => {
                 Some("reading still works; check the permissions of the file and its folder")
+            }
+            Self::Corrupt { place, .. } if is_url(place) => {
+                Some("nothing was changed; see to the server before anything else, and to its last backup")
             }
             Self::Corrupt { .. } => Some(
                 "keep a copy of the file before anything else; `sqlite3 FILE .recover` may save most of it",
@@ -608,6 +617,11 @@ impl StoreError {
             Self::NotSupported(_) | Self::Closed | Self::Other { .. } => None,
         }
     }
+}
+
+/// Says whether a place is a server rather than a file.
+fn is_url(place: &str) -> bool {
+    place.contains("://")
 }
 
 /// Says for how long something was tried, where it was tried for long enough to be noticed.

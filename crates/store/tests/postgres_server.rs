@@ -394,3 +394,46 @@ fn whoever_may_only_read_hears_nothing_and_looks() {
     let refused = server.log().matches("permission denied for table sessions").count();
     assert_eq!(refused, 1, "it asks again and again for what it may not do");
 }
+
+#[test]
+fn an_append_that_is_asked_again_while_it_commits_is_answered_as_what_it_is() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    let store = open(&format!("{}?schema={schema}&project=p", server.url())).unwrap();
+    // As the program appends: after an event, and under a lease.
+    for (number, after, lease) in [(1, "0", "NULL"), (2, "NULL", "'mine'")] {
+        let id = block_on(store.create(NewSession::default())).unwrap();
+        assert_eq!(id.number(), number);
+        server.sql(&format!("UPDATE {schema}.sessions SET lease = 'mine' WHERE session = {number}"));
+        let append = |is_repeated: bool| {
+            format!(
+                "SELECT outcome, starts_at, ends_at FROM {schema}.append_turn('p',
+                   '01a1de0a-5dc4-79a1-9d42-9ba53a380f0{number}', {is_repeated}, {number}, {after}, {lease},
+                   ARRAY['UserMessage'], ARRAY['{{\"UserMessage\":{{\"content\":\"x\"}}}}'],
+                   ARRAY[1,1,1,1,1,1,1,1], ARRAY[2,2,2,2,2,2,2,2]::smallint[], ARRAY['x','x','x','x','x','x','x','x'],
+                   NULL, NULL, 10, NULL, true, 1, 0, 1, 1, NULL, '')"
+            )
+        };
+        std::thread::scope(|scope| {
+            // Its lease is given to somebody else with it, as if that came right after.
+            let slow = format!(
+                "BEGIN; {}; UPDATE {schema}.sessions SET lease = 'theirs' WHERE session = {number}; SELECT pg_sleep(1.5); COMMIT;",
+                append(false)
+            );
+            scope.spawn(move || server.sql(&slow));
+            std::thread::sleep(Duration::from_millis(600));
+            assert_eq!(server.sql(&append(true)), "done|1|1");
+        });
+        assert_eq!(block_on(store.read(id, Page::last(9))).unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn what_listens_and_says_nothing_is_soon_given_up() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let started = Instant::now();
+    let error = open(&format!("postgres://u:p@127.0.0.1:{port}/d")).err().unwrap();
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+}

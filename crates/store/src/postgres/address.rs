@@ -140,9 +140,10 @@ impl PostgresAddress {
         self.config.password(password);
     }
 
-    /// Looks the password up in the text of a password file, as PostgreSQL's own programs do with `~/.pgpass`.
-    pub fn password_in(&self, passfile: &str) -> Option<String> {
-        let user = self.config.get_user().unwrap_or_default();
+    /// Looks the password up in the text of a password file, as PostgreSQL's own programs do with `~/.pgpass`. `login` is
+    /// what the person is called on this machine: who they are to the server too, unless the URL says otherwise.
+    pub fn password_in(&self, passfile: &str, login: &str) -> Option<String> {
+        let user = self.config.get_user().unwrap_or(login);
         let host = match self.config.get_hosts().first()? {
             Host::Tcp(host) => host.as_str(),
             #[cfg(unix)]

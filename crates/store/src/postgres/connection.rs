@@ -27,8 +27,15 @@ use super::tls;
 
 /// How long one attempt to connect to one host may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// After how long a peer that says nothing and acknowledges nothing is given up.
-const SILENCE: Duration = Duration::from_secs(30);
+/// After how long a peer that says nothing and acknowledges nothing is given up. Well below the patience of a store, so
+/// that there is time for another connection.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long an answer may take, and how much longer for each MiB that is sent. Then another connection is tried: the server
+/// may never have heard of it.
+const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER_PER_MIB: Duration = Duration::from_secs(1);
+/// The same for what is as much work as a session is long, and may wait for others.
+const LONG_ANSWER: Duration = Duration::from_secs(600);
 /// The waits between attempts, from the first to those that follow each other until patience ends.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
@@ -41,6 +48,8 @@ pub(super) struct Call {
     sql: String,
     types: Vec<Type>,
     values: Vec<Value>,
+    /// How long the answer may take.
+    limit: Duration,
 }
 
 enum Value {
@@ -51,7 +60,20 @@ enum Value {
 
 impl Call {
     pub(super) fn new(sql: String) -> Self {
-        Self { sql, types: Vec::new(), values: Vec::new() }
+        Self { sql, types: Vec::new(), values: Vec::new(), limit: ANSWER }
+    }
+
+    /// Gives it the time that it takes to send so much.
+    pub(super) fn sending(mut self, bytes: usize) -> Self {
+        let mib = u32::try_from(bytes >> 20).unwrap_or(u32::MAX);
+        self.limit = self.limit.saturating_add(ANSWER_PER_MIB.saturating_mul(mib));
+        self
+    }
+
+    /// Gives it the time that it takes to go through a whole session.
+    pub(super) fn long(mut self) -> Self {
+        self.limit = LONG_ANSWER;
+        self
     }
 
     /// Adds a value, in the order of `$1`, `$2`, …
@@ -70,8 +92,11 @@ impl Call {
 
     /// Runs it on a connection that is not the pool's.
     pub(super) async fn run_on(&self, client: &Client) -> Result<Vec<Row>, Fault> {
-        let statement = client.prepare_typed(&self.sql, &self.types).await?;
-        Ok(self.query(client, &statement, false).await?)
+        within(self.limit, async {
+            let statement = client.prepare_typed(&self.sql, &self.types).await?;
+            self.query(client, &statement, false).await
+        })
+        .await
     }
 
     async fn query(
@@ -103,12 +128,12 @@ pub(super) struct Lines {
 impl Lines {
     /// Opens a connection that is not the pool's. Nothing happens on it unless its second half is polled.
     pub(super) async fn open_another(&self) -> Result<(Client, Connection<Socket, TlsStream>), Fault> {
-        Ok(self.config.connect(self.tls.clone()).await?)
+        within(CONNECT_TIMEOUT, self.config.connect(self.tls.clone())).await
     }
 
     /// Runs a call on one of the pool's connections, once.
     pub(super) async fn run(&self, call: &Call) -> Result<Vec<Row>, Fault> {
-        attempt(&self.pool, call, false).await
+        attempt(&self.pool, call, CONNECT_TIMEOUT, false).await
     }
 
     /// Says whether the store has been closed.
@@ -141,7 +166,10 @@ impl Connections {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
-        config.keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
+        if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+            config.keepalives_idle(SILENCE);
+        }
+        config.tcp_user_timeout(SILENCE);
         // Connections are not asked whether they are well: that would be a round trip for every call. One that
         // turns out not to be is thrown away.
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
@@ -202,7 +230,9 @@ impl Connections {
     ) -> Result<Vec<Row>, (Fault, Duration)> {
         let pool = self.lines.pool.clone();
         self.on_thread(async move {
-            again_and_again(&pool, patience, |is_repeated| attempt(&pool, &call, is_repeated)).await
+            let to_connect = CONNECT_TIMEOUT.min(patience);
+            again_and_again(&pool, patience, |is_repeated| attempt(&pool, &call, to_connect, is_repeated))
+                .await
         })
         .await
         .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
@@ -218,8 +248,9 @@ impl Connections {
     {
         let (pool, place) = (self.lines.pool.clone(), self.place.clone());
         self.on_thread(async move {
-            let connection =
-                pool.get().await.map_err(|error| Fault::from(error).at(&place, Duration::ZERO))?;
+            let connection = within(CONNECT_TIMEOUT, pool.get())
+                .await
+                .map_err(|fault| fault.at(&place, CONNECT_TIMEOUT))?;
             work(connection).await
         })
         .await
@@ -280,18 +311,34 @@ fn chance() -> f64 {
     f64::from(RandomState::new().build_hasher().finish() as u32) / f64::from(u32::MAX)
 }
 
-async fn attempt(pool: &Pool, call: &Call, is_repeated: bool) -> Result<Vec<Row>, Fault> {
-    let connection = pool.get().await?;
-    match run(&connection, call, is_repeated).await {
+async fn attempt(
+    pool: &Pool,
+    call: &Call,
+    to_connect: Duration,
+    is_repeated: bool,
+) -> Result<Vec<Row>, Fault> {
+    // It counts for the whole of it: what accepts a connection need not be a server.
+    let connection = within(to_connect, pool.get()).await?;
+    match within(call.limit, run(&connection, call, is_repeated)).await {
         Ok(rows) => Ok(rows),
-        Err(error) => {
-            let fault = Fault::from(error);
+        Err(fault) => {
             if fault.is_passing() {
                 // Whatever is wrong with it, another one may be better.
                 drop(Object::take(connection));
             }
             Err(fault)
         }
+    }
+}
+
+/// Waits so long for the server.
+async fn within<R, E: Into<Fault>>(
+    limit: Duration,
+    work: impl Future<Output = Result<R, E>>,
+) -> Result<R, Fault> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(Fault::Silent),
     }
 }
 

@@ -11,6 +11,8 @@ use tokio_postgres::error::{DbError, SqlState};
 #[derive(Debug)]
 pub(super) enum Fault {
     Driver(tokio_postgres::Error),
+    /// The server takes what is sent, if anything, and says nothing.
+    Silent,
     /// The store has been closed meanwhile.
     Closed,
     /// The pool says something that is not about a connection.
@@ -38,7 +40,11 @@ impl From<PoolError> for Fault {
 impl Fault {
     /// Says whether it may go away by itself: the server restarts, somebody else was in the way.
     pub(super) fn is_passing(&self) -> bool {
-        let Self::Driver(error) = self else { return false };
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Silent => return true,
+            Self::Closed | Self::Pool(_) | Self::Answer(_) => return false,
+        };
         match error.as_db_error() {
             Some(said) => is_passing_state(said),
             // The connection broke, or none could be made. What the driver itself objects to stays so.
@@ -57,13 +63,13 @@ impl Fault {
     pub(super) fn is_missing_schema(&self) -> bool {
         let state = match self {
             Self::Driver(error) => error.code(),
-            Self::Closed | Self::Pool(_) | Self::Answer(_) => None,
+            Self::Silent | Self::Closed | Self::Pool(_) | Self::Answer(_) => None,
         };
         matches!(state, Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME))
     }
 
     /// Says whether the server has refused to write.
-    fn is_read_only(&self) -> bool {
+    pub(super) fn is_read_only(&self) -> bool {
         matches!(self, Self::Driver(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
     }
 
@@ -76,10 +82,21 @@ impl Fault {
         let is_passing = self.is_passing();
         let error = match self {
             Self::Driver(error) => error,
+            Self::Silent => {
+                let why = "it does not answer".to_owned();
+                return StoreError::Unreachable { place, why, seconds: waited.as_secs() };
+            }
             Self::Closed => return StoreError::Closed,
             Self::Pool(why) | Self::Answer(why) => return StoreError::Other { place, source: why.into() },
         };
         let Some(said) = error.as_db_error() else {
+            // The driver has no kind for it.
+            if error.to_string().contains("password missing")
+                || innermost(&error).contains("password missing")
+            {
+                let why = "it asks for a password, and there is none".to_owned();
+                return StoreError::Denied { place, why };
+            }
             let why = io_error(&error).map_or_else(|| innermost(&error), plain);
             return match is_passing {
                 true => StoreError::Unreachable { place, why, seconds: waited.as_secs() },

@@ -40,6 +40,8 @@ use crate::timestamp::given_or_now;
 const DEFAULT_PROJECT: &str = "default";
 /// The most that one page holds, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: i64 = LARGEST_EVENT as i64;
+/// What a page may take the time of.
+const USUAL_PAGE: usize = 16 << 20;
 /// How long opening waits for a server that is not there. Somebody may have mistyped its name.
 const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
 /// How many events are read at once when a part of a session is counted.
@@ -187,7 +189,9 @@ impl PostgresStore {
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, rows::integer(bound))
             .with(Type::INT8, i64::try_from(limit).unwrap_or(i64::MAX))
-            .with(Type::INT8, LARGEST_PAGE);
+            .with(Type::INT8, LARGEST_PAGE)
+            // A page is that large only where its events are.
+            .sending(USUAL_PAGE);
         let found = self.rows(call).await?;
         if found.is_empty() {
             return Err(StoreError::NoSuchSession(id));
@@ -327,6 +331,7 @@ impl SessionStore for PostgresStore {
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
         let call = self
             .operation("SELECT @schema@.delete_session($1, $2, $3, $4)")
+            .long()
             .with(Type::INT4, rows::number(id));
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
@@ -374,6 +379,7 @@ impl SessionStore for PostgresStore {
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
         let call = self
             .operation("SELECT @schema@.clear_session($1, $2, $3, $4)")
+            .long()
             .with(Type::INT4, rows::number(id));
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
@@ -391,6 +397,7 @@ impl SessionStore for PostgresStore {
                     "SELECT outcome, number, last_seq FROM @schema@.fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9,
                        $10, $11, $12, $13, $14, $15)",
                 )
+                .long()
                 .with(Type::INT4, rows::number(id))
                 .with(Type::INT8, rows::integer(at))
                 .with(Type::INT8, generation)

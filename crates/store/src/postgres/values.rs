@@ -68,6 +68,7 @@ pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreErr
 pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
     let Outcomes { cases, alone } = Outcomes::of(turn);
     let text = |text: String| escaped(&text).into_owned();
+    let call = call.sending(texts.iter().map(String::len).sum());
     let added: Vec<i64> = cases.iter().map(|case| rows::signed(case.added)).collect();
     let opens: Vec<i16> = cases.iter().map(|case| i16::from(number_of(case.opens))).collect();
     let previews: Vec<Option<String>> = cases.into_iter().map(|case| case.preview.map(text)).collect();

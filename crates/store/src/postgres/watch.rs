@@ -106,7 +106,7 @@ async fn listen(lines: Lines, calls: Arc<Calls>, ear: watch::Sender<Ear>) {
         };
         ear.send_replace(Ear::Deaf);
         match ended {
-            Some(Ok(Err(fault))) if fault.is_passing() => sleep(WAIT).await,
+            Some(Ok(Err(fault))) if fault.is_passing() && !fault.is_read_only() => sleep(WAIT).await,
             // Somebody who may only read, or a server that will not have it: nothing is heard here.
             _ => pending().await,
         }

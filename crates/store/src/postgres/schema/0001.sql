@@ -1,7 +1,7 @@
 -- Version 1. `@schema@` stands for the schema that the store was given.
 --
--- Every key begins with the project and, below it, the session: whoever spreads the tables over several servers
--- by project or by (project, session) finds all that a turn touches in one place.
+-- Every key begins with the project and, below it, the session: whoever spreads the tables over several servers by
+-- project finds all that a call touches in one place.
 --
 -- There are no foreign keys. Whatever changes a session holds the lock on its row, and what deletes it deletes
 -- all that belongs to it; a foreign key would look the session up once more for every event.
@@ -256,14 +256,19 @@ CREATE FUNCTION @schema@.append_turn(
   OUT outcome text, OUT starts_at bigint, OUT ends_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-  done bigint[] := CASE WHEN in_repeated THEN @schema@.answer_of(in_project, in_operation, in_repeated) END;
+  done bigint[];
   events_added bigint := cardinality(in_events);
   has_events boolean := events_added > 0;
   is_watched boolean;
 BEGIN
-  IF done IS NOT NULL THEN
-    outcome := 'done'; starts_at := done[2]; ends_at := done[3];
-    RETURN;
+  IF in_repeated THEN
+    -- First the row: an earlier try may be about to commit, and what it changes would be taken for somebody else's.
+    PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+    done := @schema@.answer_of(in_project, in_operation, in_repeated);
+    IF done IS NOT NULL THEN
+      outcome := 'done'; starts_at := done[2]; ends_at := done[3];
+      RETURN;
+    END IF;
   END IF;
   WITH changed AS (
     UPDATE @schema@.sessions SET
@@ -528,15 +533,24 @@ CREATE FUNCTION @schema@.take_lease(
   OUT outcome text, OUT holder text)
 LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE @schema@.sessions SET lease = in_lease, lease_holder = in_holder,
-    lease_until = clock_timestamp() + make_interval(secs => in_seconds)
-  WHERE project = in_project AND session = in_session
-    AND (lease_holder IS NULL OR lease_until < clock_timestamp() OR lease = in_lease OR lease = in_instead_of);
-  IF FOUND THEN
-    outcome := 'ours';
-    RETURN;
-  END IF;
-  SELECT 'theirs', lease_holder INTO outcome, holder FROM @schema@.sessions
-  WHERE project = in_project AND session = in_session;
-  IF NOT FOUND THEN outcome := 'absent'; END IF;
+  LOOP
+    UPDATE @schema@.sessions SET lease = in_lease, lease_holder = in_holder,
+      lease_until = clock_timestamp() + make_interval(secs => in_seconds)
+    WHERE project = in_project AND session = in_session
+      AND (lease_holder IS NULL OR lease_until < clock_timestamp() OR lease = in_lease OR lease = in_instead_of);
+    IF FOUND THEN
+      outcome := 'ours';
+      RETURN;
+    END IF;
+    SELECT lease_holder INTO holder FROM @schema@.sessions WHERE project = in_project AND session = in_session;
+    IF NOT FOUND THEN
+      outcome := 'absent';
+      RETURN;
+    END IF;
+    IF holder IS NOT NULL THEN
+      outcome := 'theirs';
+      RETURN;
+    END IF;
+    -- It was given back in between.
+  END LOOP;
 END $$;
