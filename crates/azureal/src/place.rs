@@ -198,6 +198,14 @@ impl StoreChoice {
                 Err(Failure::usage(format!("{} is not a kind of store", quoted(format_args!("{scheme}://"))))
                     .with_hint("a store is a file, `postgres://…`, `redis://…` or `memory:`"))
             }
+            None if ["postgres:", "postgresql:", "redis:", "rediss:"]
+                .iter()
+                .any(|scheme| text.starts_with(scheme)) =>
+            {
+                let scheme = text.split(':').next().unwrap_or_default();
+                Err(Failure::usage(format!("the URL of a store begins with `{scheme}://`"))
+                    .with_hint(format!("for a file of that name, `./{scheme}:…`")))
+            }
             _ => Ok(Self::File(choice.to_owned())),
         }
     }
@@ -229,7 +237,9 @@ mod tests {
 
     #[test]
     fn a_password_is_not_repeated() {
-        for url in ["postgres://u:secret@h:x/d", "redis://:secret@h:x", "mysql://u:secret@h"] {
+        for url in
+            ["postgres://u:secret@h:x/d", "redis://:secret@h:x", "mysql://u:secret@h", "postgres:u:secret@h"]
+        {
             let failure = StoreChoice::of(Path::new(url)).unwrap_err();
             assert!(!failure.message().contains("secret"), "{}", failure.message());
         }

@@ -20,7 +20,7 @@ use azureal_core::{
 use azureal_process::{Child, Marker, Patience, Spawn, Stream};
 use futures_executor::block_on;
 
-use crate::drive::{RUN_MARKER, STDERR_BYTES};
+use crate::drive::{RUN_MARKER, STDERR_BYTES, withheld};
 use crate::lease::{Leased, this_process};
 use crate::spool::{SpoolError, Spools, at};
 use crate::watch::Watcher;
@@ -358,6 +358,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     let stdout = output.file.try_clone().map_err(|error| because(error.to_string()))?;
     let mut spawn = Spawn::new(who.program, setup.directory, stdout, marker);
     spawn.args = command.args.into_iter().map(Into::into).collect();
+    spawn.env_remove = withheld();
     spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
     spawn.stdin = command.stdin;
     spawn.stderr = Stream::Keep(STDERR_BYTES);

@@ -15,7 +15,7 @@ use azureal_core::event::CommandRecord;
 use azureal_core::{ContextCommand, OnFailure, context_block, context_error_block};
 use azureal_process::{Child, Excerpt, Exit, Marker, Patience, Spawn, Stream, end_marked};
 
-use crate::drive::with_hint;
+use crate::drive::{with_hint, withheld};
 
 /// The variable that every process of a context command carries. Another than that of the agents: a command that
 /// was left behind is not a turn that goes on.
@@ -228,6 +228,7 @@ fn run_one(command: &ContextCommand, directory: &Path, marker: &Marker, stop: &C
     let started = Instant::now();
     let mut spawn = Spawn::new(SHELL, directory, Stream::Keep(OUTPUT_BYTES), marker.clone());
     spawn.stderr = Stream::Keep(ERROR_BYTES);
+    spawn.env_remove = withheld();
     spawn.args = vec!["-c".into(), command.command.clone().into()];
     let (end, output, errors) = match spawn.start() {
         Ok(child) => {

@@ -1,5 +1,6 @@
 //! The driver: performs what the machine says, and tells it what came of that.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, Scope};
@@ -108,6 +109,14 @@ impl Controls {
     pub fn cancel(&self) {
         drop(self.0.send(Word::Input(Input::Cancel)));
     }
+}
+
+/// Where the store is, and how to get in, is no business of agents and commands: what they see, a model may be told.
+const WITHHELD: [&str; 3] = ["AZUREAL_STORE", "AZUREAL_REDIS_PASSWORD", "AZUREAL_REDIS_PASSWORD_FILE"];
+
+/// Returns the variables that are not handed on.
+pub(crate) fn withheld() -> Vec<OsString> {
+    WITHHELD.map(OsString::from).into()
 }
 
 /// Runs the turns of one session until none is left.
@@ -363,6 +372,7 @@ impl<'a> Driver<'a> {
             Marker::new(RUN_MARKER, run.spool.turn().run.clone()).map_err(|error| error.to_string())?;
         let mut spawn = Spawn::new(setup.program, setup.directory, run.spool.output().map_err(text)?, marker);
         spawn.args = command.args.into_iter().map(Into::into).collect();
+        spawn.env_remove = withheld();
         spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         if let Some(marker) = setup.spools.session_marker(setup.session) {
             spawn.env.push((marker.key().into(), marker.value().into()));

@@ -235,8 +235,7 @@ async fn store_once(
                 mark: Some(NewMark { name: mark_of(spool.turn()), note: String::new() }),
                 ..Turn::verbatim(events)
             };
-            let (session, appended) = append(store, meant_for, turn, destination).await?;
-            (session, Some(appended))
+            append(store, meant_for, turn, destination).await?
         }
     };
     let instead_of = (session != meant_for).then_some(meant_for);
@@ -249,25 +248,31 @@ async fn store_once(
     Ok(Ingested { kept: Some(spool.keep_output()?), ..ingested })
 }
 
-/// Appends a turn where it belongs, and says which session that is.
+/// Appends a turn where it belongs, and says which session that is, and where in it; nothing if it was there already.
 async fn append(
     store: &dyn SessionStore,
     session: SessionId,
     turn: Turn,
     destination: &Destination,
-) -> Result<(SessionId, Appended), StoreError> {
+) -> Result<(SessionId, Option<Appended>), StoreError> {
     let Destination::Under(lease, began_after) = destination else {
-        return Ok((session, store.append(session, turn).await?));
+        return Ok((session, Some(store.append(session, turn).await?)));
     };
     let leased = Turn { lease: Some(lease.clone()), ..turn.clone() };
     match store.append(session, leased).await {
         Err(StoreError::Fenced(_)) => {
+            // Somebody may have stored it meanwhile: whoever took the session over on this machine.
+            if let Some(mark) = &turn.mark
+                && let Some(stored) = store.mark(&mark.name).await?
+            {
+                return Ok((stored.session, None));
+            }
             let worktree = store.get(session).await?.worktree;
             let fork =
                 store.fork(session, *began_after, NewSession { worktree, ..NewSession::default() }).await?;
-            Ok((fork, store.append(fork, turn).await?))
+            Ok((fork, Some(store.append(fork, turn).await?)))
         }
-        appended => Ok((session, appended?)),
+        appended => Ok((session, Some(appended?))),
     }
 }
 

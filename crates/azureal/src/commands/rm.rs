@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
-use crate::one_turn::lease;
+use crate::one_turn::{elsewhere, lease};
 use crate::output::{Output, counted};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
@@ -40,9 +40,15 @@ pub(crate) async fn run(
         if running.contains(&record.id) {
             // Its agent would work on for nobody, and what it says could not be stored.
             let id = record.id;
-            return Err(Failure::new("busy", format!("a turn of {} is running", called(&record))).with_hint(
-                format!("wait for it, or end it with `azureal cancel {id}`; nothing was deleted"),
-            ));
+            let holder = place.store.leases().await?.into_iter().find(|(leased, _)| *leased == id);
+            let (who, there) = match &holder {
+                Some((_, holder)) => (format!(": {}", elsewhere(holder)), " where it runs"),
+                None => (String::new(), ""),
+            };
+            return Err(Failure::new("busy", format!("a turn of {} is running{who}", called(&record)))
+                .with_hint(format!(
+                    "wait for it, or end it with `azureal cancel {id}`{there}; nothing was deleted"
+                )));
         }
         if records.iter().all(|known| known.id != record.id) {
             records.push(record);

@@ -69,7 +69,8 @@ impl SourceStore {
     pub(crate) async fn sessions(&self) -> Result<Vec<SessionRecord>, Failure> {
         let listed = self.store.list(&ListQuery::default()).await;
         let mut records = listed.map_err(|error| self.failure(error))?;
-        records.sort_by_key(|record| record.id);
+        // Those that were active last come last, so that they are it where they come to as well.
+        records.reverse();
         Ok(records)
     }
 

@@ -575,3 +575,15 @@ fn a_terminal_shows_what_runs_and_how_long_it_took() {
     let ran = project.ask(&["Second"]);
     assert!(!ran.stderr.contains("quick") && !ran.stderr.contains('\u{1b}'), "{ran}");
 }
+
+#[test]
+fn where_the_store_is_and_how_to_get_in_is_told_to_nobody() {
+    let world = World::new();
+    let mut run = world.command(&["run", "-a", "offline", "--exec", "env", "Hello"]);
+    run.env("AZUREAL_STORE", world.path("p/secret.azs")).env("AZUREAL_REDIS_PASSWORD", "hunter2");
+    let ran = world.ran(run.output().unwrap());
+    assert_eq!(ran.code, 0, "{ran}");
+    let context = world.run(&["context", "S1", "--store", "secret.azs"]).quiet();
+    assert!(context.contains("PWD="), "{context}");
+    assert!(!context.contains("AZUREAL_STORE") && !context.contains("hunter2"), "{context}");
+}

@@ -466,3 +466,30 @@ fn a_terminal_shows_how_far_it_is() {
     assert!(shown.contains("░") && shown.contains(" % S2 long"), "{shown:?}");
     assert!(shown.ends_with("\r\u{1b}[K"), "{shown:?}");
 }
+
+#[test]
+fn sessions_stand_in_the_order_in_which_they_were_active() {
+    let world = World::new();
+    let store = sqlite(&world.path("p/a.azs"));
+    block_on(async {
+        for name in ["first", "second", "third"] {
+            let new =
+                NewSession { name: Some(name.to_owned()), worktree: ".".to_owned(), ..NewSession::default() };
+            store.create(new).await.unwrap();
+        }
+        append_events(&store, id(2), [Event::user("again")]).await.unwrap();
+        store.close().await.unwrap();
+    });
+    copy(&world, "a.azs", "b.azs");
+    let order = |store: &str| -> Vec<String> {
+        let listed = world.run(&["list", "--all", "--json", "--store", store]).json();
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|session| session["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(order("a.azs"), ["second", "third", "first"]);
+    assert_eq!(order("b.azs"), order("a.azs"));
+}

@@ -368,13 +368,13 @@ fn a_store_of_the_original_program() {
     insta::assert_snapshot!(import_twice(&world, "in/sessions.azs"), @r"
     exit code 0
     --- stdout
-    S1 first with 1 event, from [folder]/in/sessions.azs S2
-    S2 with 2 events, from [folder]/in/sessions.azs S4
+    S1 with 2 events, from [folder]/in/sessions.azs S4
+    S2 first with 1 event, from [folder]/in/sessions.azs S2
     ");
     assert_eq!(world.snapshot("in"), before);
     // A branch's name is one of the forms that a worktree has had; without any, it is the current one.
     assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
-    assert_eq!(world.run(&["context", "S2", "--json"]).json()["compaction"], json!({"after_seq": 1}));
+    assert_eq!(world.run(&["context", "S1", "--json"]).json()["compaction"], json!({"after_seq": 1}));
 }
 
 #[test]
