@@ -27,6 +27,7 @@ use super::tls;
 
 /// How long one attempt to connect to one host may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const SHORTEST_CONNECT: Duration = Duration::from_secs(2);
 /// After how long a peer that says nothing and acknowledges nothing is given up. Well below the patience of a store, so
 /// that there is time for another connection.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -230,7 +231,8 @@ impl Connections {
     ) -> Result<Vec<Row>, (Fault, Duration)> {
         let pool = self.lines.pool.clone();
         self.on_thread(async move {
-            let to_connect = CONNECT_TIMEOUT.min(patience);
+            // Whoever does not try again wants to connect all the same.
+            let to_connect = patience.clamp(SHORTEST_CONNECT, CONNECT_TIMEOUT);
             again_and_again(&pool, patience, |is_repeated| attempt(&pool, &call, to_connect, is_repeated))
                 .await
         })
