@@ -6,7 +6,7 @@ use futures_executor::block_on;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::import::{Outcome, SourceStore, arrive, verify};
+use crate::import::{Outcome, SourceStore, arrive, verify, verify_record};
 use crate::interrupts::{Interrupted, Interrupts};
 use crate::output::{Output, counted, warn};
 use crate::place::{Place, StoreChoice};
@@ -208,7 +208,10 @@ impl Copy<'_> {
         let progress = |events| self.progress(record, events);
         // Without a worktree it stays: it is not one of the folder that we happen to be in.
         let outcome = arrive(self.to, "", &mut arrival, &progress).await?;
-        let verified = verify(self.to, &arrival, outcome.session()).await;
+        let verified = match (verify(self.to, &arrival, outcome.session()).await, outcome) {
+            (Ok(()), Outcome::New(id, _)) => verify_record(self.to, &arrival, record, id).await,
+            (verified, _) => verified,
+        };
         self.spinner.hide();
         for problem in std::mem::take(&mut arrival.problems) {
             warn(&format!("{}: {problem}", arrival.source));

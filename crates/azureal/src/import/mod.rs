@@ -24,7 +24,7 @@ use clap::ValueEnum;
 pub(crate) use arrive::{Gained, Outcome, arrive};
 pub(crate) use recognise::look_into;
 pub(crate) use stored::SourceStore;
-pub(crate) use verify::verify;
+pub(crate) use verify::{verify, verify_record};
 
 use crate::failure::Failure;
 use database::Database;
