@@ -437,3 +437,16 @@ fn what_listens_and_says_nothing_is_soon_given_up() {
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
+
+#[test]
+fn questions_about_what_is_in_events_have_an_index() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = new_schema();
+    drop(open(&format!("{}?schema={schema}", server.url())).unwrap());
+    // Of an empty table the planner would rather read all.
+    let plan = server.sql(&format!(
+        "SET enable_seqscan = off; SET enable_indexscan = off;
+         EXPLAIN SELECT session, seq FROM {schema}.events WHERE data @> '{{\"ToolCall\":{{\"tool_name\":\"Bash\"}}}}'"
+    ));
+    assert!(plan.contains("events_by_data"), "{plan}");
+}

@@ -75,6 +75,8 @@ CREATE TABLE @schema@.events (
 );
 -- One entry per turn: what the user asked is told beside every summary.
 CREATE INDEX events_with_prompt ON @schema@.events (project, session, seq) WHERE kind IN ('UserMessage', 'Message');
+-- For questions about what is in the events: `data @> …`. What a turn adds is put on a list, and sorted in later.
+CREATE INDEX events_by_data ON @schema@.events USING gin (data jsonb_path_ops);
 -- Several times faster than what PostgreSQL does by itself; not every server is built with it.
 DO $$ BEGIN
   ALTER TABLE @schema@.events ALTER json SET COMPRESSION lz4, ALTER data SET COMPRESSION lz4;
