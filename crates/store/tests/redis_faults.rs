@@ -11,7 +11,11 @@
 mod scratch;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
@@ -153,6 +157,75 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     }
     assert!(there > 0 && not_there > 0, "{there} {not_there}");
     println!("{} cuts twice: {to_server} bytes there, {to_client} back", cuts.len());
+}
+
+/// Passes bytes on to a server until it is told that its connections are dead: from then on it swallows what comes on those
+/// that are there, and neither side hears of that. New ones work.
+struct DeadLine {
+    port: u16,
+    is_dead: Arc<AtomicBool>,
+}
+
+impl DeadLine {
+    fn start(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_dead = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_dead);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) =
+                    (client.unwrap(), TcpStream::connect((Ipv4Addr::LOCALHOST, server)).unwrap());
+                // One that comes when others are dead already is not.
+                let dies = !told.load(Ordering::SeqCst);
+                for (mut from, mut to) in
+                    [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
+                {
+                    let told = Arc::clone(&told);
+                    std::thread::spawn(move || {
+                        let mut buffer = [0; 1 << 16];
+                        while let Ok(count @ 1..) = from.read(&mut buffer) {
+                            if !(dies && told.load(Ordering::SeqCst))
+                                && to.write_all(&buffer[..count]).is_err()
+                            {
+                                return;
+                            }
+                        }
+                    });
+                }
+            }
+        });
+        Self { port, is_dead }
+    }
+}
+
+#[test]
+fn a_connection_that_went_dead_is_left_for_a_new_one() {
+    let Some(server) = RedisServer::shared() else { return };
+    let line = DeadLine::start(server.port());
+    let store = open(&format!("{}?project=dead", server.url_at(line.port)), patient());
+    let id = wait(store.create(NewSession::default())).unwrap();
+    wait(store.append(id, turn_of("before"))).unwrap();
+    line.is_dead.store(true, Ordering::SeqCst);
+    wait(store.append(id, turn_of("after"))).unwrap();
+    assert_eq!(turns_in(&store, id), ["before", "after"]);
+}
+
+#[test]
+fn opening_gives_a_silent_server_up_in_its_own_time() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    // With a password it is silent while the connection is made, without one when it is asked.
+    for who in ["", ":secret@"] {
+        let address: RedisAddress = format!("redis://{who}127.0.0.1:{port}").parse().unwrap();
+        let began = Instant::now();
+        let error = wait(RedisStore::open(&address, patient())).err().unwrap();
+        assert!(
+            matches!(&error, StoreError::Unreachable { why, .. } if why.contains("said nothing")),
+            "{error}"
+        );
+        assert!((2500..4500).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azureal_core::StoreError;
 use redis::aio::MultiplexedConnection;
@@ -28,9 +28,12 @@ use crate::patience::{MayPass, again_and_again};
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server may take to answer, and how much longer for each MiB that is sent.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a server may take to answer, and how much longer for each MiB that is sent. Well below the patience of a
+/// store: where a connection has gone dead without a word, a new one is tried.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT_PER_MIB: Duration = Duration::from_secs(1);
+/// What an attempt has at least, however little time is left: whether a server is gone or only silent shows in it.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 /// How much of a file of certificates is read.
 const LARGEST_CERTIFICATES: u64 = 16 << 20;
 
@@ -99,11 +102,29 @@ impl Connections {
     /// The same for a time that is given.
     pub(super) async fn ask_for(&self, request: Request, patience: Duration) -> Result<Value, StoreError> {
         let line = Arc::clone(&self.line);
-        let answer = self
-            .thread
-            .run(async move { again_and_again(patience, || line.attempt(&request)).await })
-            .await
-            .unwrap_or(Err((Fault::Closed, Duration::ZERO)));
+        self.on_thread(async move { again_and_again(patience, || line.attempt(&request)).await }).await
+    }
+
+    /// The same, but when the time is over that is the end also of an attempt that is under way.
+    pub(super) async fn ask_within(&self, request: Request, time: Duration) -> Result<Value, StoreError> {
+        let line = Arc::clone(&self.line);
+        self.on_thread(async move {
+            let began = Instant::now();
+            let attempt = || async {
+                let left = time.saturating_sub(began.elapsed()).max(SHORTEST_ATTEMPT);
+                let answer = tokio::time::timeout(left, line.attempt(&request)).await;
+                answer.unwrap_or(Err(Fault::Silent(time)))
+            };
+            again_and_again(time, attempt).await
+        })
+        .await
+    }
+
+    async fn on_thread(
+        &self,
+        asking: impl Future<Output = Result<Value, (Fault, Duration)>> + Send + 'static,
+    ) -> Result<Value, StoreError> {
+        let answer = self.thread.run(asking).await.unwrap_or(Err((Fault::Closed, Duration::ZERO)));
         answer.map_err(|(fault, waited)| fault.at(&self.place, waited))
     }
 }

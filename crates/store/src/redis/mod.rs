@@ -46,7 +46,7 @@ const DEFAULT_PROJECT: &str = "default";
 const LARGEST_PAGE: usize = LARGEST_EVENT;
 /// The most that one turn may hold. A server takes no request of a gigabyte.
 const LARGEST_TURN: usize = 512 << 20;
-/// How long opening waits for a server that is not there. Somebody may have mistyped its name.
+/// How long opening waits for a server that is not there or says nothing. Somebody may have mistyped its name.
 const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
 /// How long the server remembers that an operation is done, beyond the time for which it may be asked again.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -115,9 +115,8 @@ impl RedisStore {
             last_number: AtomicU32::new(0),
         };
         let mut greeting = Pipeline::new();
-        greeting.cmd("PING");
-        let patience = options.patience.min(PATIENCE_TO_OPEN);
-        store.connections.ask_for(Request::Commands(greeting), patience).await?;
+        greeting.cmd("EXISTS").arg(store.keys.project());
+        store.connections.ask_within(Request::Commands(greeting), PATIENCE_TO_OPEN).await?;
         store.look_at_project().await?;
         store.look_at_settings(address.accepts_loss).await?;
         Ok(store)
