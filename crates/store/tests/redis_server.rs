@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use azureal_store::core::{
     Compaction, Event, Holder, LARGEST_EVENT, LeaseId, ListQuery, NewEvent, NewLease, NewMark, NewSession,
-    Page, Seq, SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
+    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken, Tokens, Turn, WorktreeFilter,
 };
 use azureal_store::redis::{Durability, RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -304,6 +304,58 @@ fn whoever_watches_goes_on_when_the_server_was_gone() {
     }
     append(&store, id, "after").unwrap();
     assert!(changed());
+}
+
+fn of_worktree(worktree: &str) -> NewSession {
+    NewSession { worktree: worktree.to_owned(), ..NewSession::default() }
+}
+
+fn in_worktree(worktree: &str) -> WorktreeFilter {
+    WorktreeFilter { names: vec![worktree.to_owned()], last_part: worktree.to_owned() }
+}
+
+fn numbers_of(listed: &[SessionRecord]) -> Vec<u32> {
+    listed.iter().map(|record| record.id.number()).collect()
+}
+
+#[test]
+fn a_session_that_is_damaged_is_left_out_of_the_list() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(&of_project(server, "damaged")).unwrap();
+    for _ in 0..4 {
+        block_on(store.create(of_worktree("here"))).unwrap();
+    }
+    server.command(&["DEL", "azureal:{damaged}:session:3"]);
+    let rows =
+        [(None, vec![4, 2, 1]), (Some(2), vec![4, 2]), (Some(3), vec![4, 2, 1]), (Some(9), vec![4, 2, 1])];
+    for (limit, expected) in rows {
+        for worktree in [None, Some(in_worktree("here"))] {
+            let query = ListQuery { limit, worktree };
+            assert_eq!(numbers_of(&block_on(store.list(&query)).unwrap()), expected, "{query:?}");
+        }
+    }
+}
+
+#[test]
+fn the_last_session_of_a_worktree_is_found_without_reading_all() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let store = open(&server.url()).unwrap();
+    for number in 1..=3300 {
+        let worktree = if number % 1650 == 0 { "here" } else { "there" };
+        block_on(store.create(of_worktree(worktree))).unwrap();
+    }
+    let looked_at = |worktree: &str, limit: Option<usize>| {
+        server.command(&["CONFIG", "RESETSTAT"]);
+        let query = ListQuery { limit, worktree: Some(in_worktree(worktree)) };
+        let listed = block_on(store.list(&query)).unwrap();
+        let stats = server.command(&["INFO", "commandstats"]);
+        let calls = stats.split_once("cmdstat_hmget:calls=").unwrap().1.split_once(',').unwrap().0;
+        (numbers_of(&listed), calls.parse().unwrap())
+    };
+    assert_eq!(looked_at("here", Some(1)), (vec![3300], 50));
+    assert_eq!(looked_at("here", Some(2)), (vec![3300, 1650], 2000));
+    assert_eq!(looked_at("nowhere", Some(1)), (vec![], 3300), "none is read twice");
+    assert_eq!(looked_at("there", Some(60)).1, 240);
 }
 
 #[test]

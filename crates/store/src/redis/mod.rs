@@ -15,6 +15,7 @@ mod scripts;
 mod turns;
 mod watch;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ const COUNTED_AT_ONCE: usize = 1000;
 const PROMPTS_AT_ONCE: usize = 1000;
 /// How many sessions are looked at in one round trip.
 const LISTED_AT_ONCE: usize = 1000;
+/// How many are looked at first where only those of a worktree are wanted.
+const LISTED_AT_FIRST: usize = 50;
 
 /// How a store uses its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,6 +273,9 @@ impl RedisStore {
 
     /// Reads sessions; nothing stands for one that is not there.
     async fn records(&self, ids: &[SessionId]) -> Result<Vec<Option<SessionRecord>>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut look = Pipeline::with_capacity(ids.len());
         for id in ids {
             look.cmd("HMGET").arg(self.keys.session(*id)).arg(&replies::SESSION);
@@ -280,8 +286,8 @@ impl RedisStore {
     }
 
     /// Returns sessions in the order in which they were active, at most so many.
-    async fn by_activity(&self, limit: Option<usize>) -> Result<Vec<SessionId>, StoreError> {
-        let last = limit.and_then(|limit| i64::try_from(limit).ok()).map_or(-1, |limit| limit - 1);
+    async fn by_activity(&self, limit: usize) -> Result<Vec<SessionId>, StoreError> {
+        let last = i64::try_from(limit).map_or(-1, |limit| limit - 1);
         let mut command = redis::cmd("ZREVRANGE");
         command.arg(self.keys.active()).arg(0).arg(last);
         let numbers = self.texts(command).await?.into_iter().flatten();
@@ -446,25 +452,35 @@ impl SessionStore for RedisStore {
         let limit = query.limit.unwrap_or(usize::MAX);
         if limit == 0 {
             // Asked all the same: a store that is closed says so.
-            return self.by_activity(Some(1)).await.map(|_| Vec::new());
+            return self.by_activity(1).await.map(|_| Vec::new());
         }
-        'again: loop {
-            // The order is that of one moment. How many will be looked at is known only where all are wanted.
-            let ids = self.by_activity(if query.worktree.is_some() { None } else { query.limit }).await?;
+        let is_wanted = |record: &SessionRecord| {
+            query.worktree.as_ref().is_none_or(|filter| filter.matches(&record.worktree))
+        };
+        // How far one has to look for those of a worktree is not known.
+        let mut depth = if query.worktree.is_some() { limit.max(LISTED_AT_FIRST) } else { limit };
+        let mut known: HashMap<SessionId, Option<SessionRecord>> = HashMap::new();
+        loop {
+            // From the front each time, so that the order is that of one moment.
+            let ids = self.by_activity(depth).await?;
             let mut listed = Vec::new();
             for ids in ids.chunks(LISTED_AT_ONCE) {
-                for record in self.records(ids).await? {
-                    // One that has been deleted meanwhile leaves a gap, which another should fill.
-                    let Some(record) = record else { continue 'again };
-                    if query.worktree.as_ref().is_none_or(|filter| filter.matches(&record.worktree)) {
-                        listed.push(record);
-                    }
+                let unknown: Vec<_> = ids.iter().copied().filter(|id| !known.contains_key(id)).collect();
+                let records = self.records(&unknown).await?.into_iter();
+                known.extend(unknown.into_iter().zip(records.map(|record| record.filter(is_wanted))));
+                for id in ids {
+                    listed.extend(known.get_mut(id).and_then(Option::take));
                     if listed.len() == limit {
                         return Ok(listed);
                     }
                 }
             }
-            return Ok(listed);
+            if ids.len() < depth {
+                return Ok(listed);
+            }
+            // Others take the place of those that are not wanted, and of those that were deleted meanwhile or are damaged.
+            known.extend(listed.into_iter().map(|record| (record.id, Some(record))));
+            depth = depth.saturating_mul(4);
         }
     }
 
