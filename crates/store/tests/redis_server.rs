@@ -359,6 +359,25 @@ fn the_last_session_of_a_worktree_is_found_without_reading_all() {
 }
 
 #[test]
+fn nothing_that_lies_about_takes_the_place_of_a_history() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let store = open(&of_project(&server, "leftover")).unwrap();
+    let id = new_session(&store);
+    append(&store, id, "kept").unwrap();
+    server.command(&["XADD", "azureal:{leftover}:aside", "9999999999999999-7", "kind", "", "json", ""]);
+    let late = Turn { after: Some(Seq(9)), ..Turn::verbatim([Event::user("late")]) };
+    assert!(matches!(block_on(store.append(id, late)), Err(StoreError::Moved { .. })));
+    // A server that has forgotten the script runs what follows it all the same.
+    server.command(&["SCRIPT", "FLUSH"]);
+    assert_eq!(append(&store, id, "after").unwrap(), Seq(2));
+    let events = block_on(store.read(id, Page::last(9))).unwrap();
+    let texts: Vec<_> = events.iter().map(|event| event.event().unwrap()).collect();
+    assert_eq!(texts, [Event::user("kept"), Event::user("after")]);
+    let keys = server.command(&["KEYS", "azureal:{leftover}:aside:*"]);
+    assert_eq!(keys, "", "something was left aside");
+}
+
+#[test]
 fn a_failure_to_make_a_copy_leaves_nothing_of_it() {
     // As a server that is too old for it, which does not know the command.
     let Some(server) = RedisServer::start_with(&[("appendonly", "no"), ("rename-command", "COPY \"\"")], &[])

@@ -408,7 +408,9 @@ impl SessionStore for RedisStore {
             return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
         }
         let call = |id: SessionId| {
-            let call = self.operation(&scripts::CREATE_WITH, Some(id)).with(id.number());
+            let operation = Uuid::now_v7();
+            let keys = self.keys.of_script(Some(operation), Some(id));
+            let call = self.once(&scripts::CREATE_WITH, &keys).with(id.number());
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
             let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
             for Compaction { after_seq, summary, created_at } in &compactions {
@@ -416,7 +418,7 @@ impl SessionStore for RedisStore {
                 let covers = countable(turn.told_through(*after_seq));
                 call = call.with(after_seq.0).with_text(summary).with(time).with(covers);
             }
-            with_events(call, &self.keys, id, &turn, &texts)
+            with_events(call, &self.keys, operation, id, &turn, &texts)
         };
         let mut answer = self.make(call).await?;
         match answer.outcome.as_str() {
@@ -495,11 +497,13 @@ impl SessionStore for RedisStore {
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        let call = self.operation(&scripts::APPEND, Some(id)).with(id.number());
+        let operation = Uuid::now_v7();
+        let call = self.once(&scripts::APPEND, &self.keys.of_script(Some(operation), Some(id)));
+        let call = call.with(id.number());
         let call = call.with_optional(turn.lease.as_ref().map(LeaseId::as_str));
         let texts = turn.texts()?;
         let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn, &texts);
-        let mut answer = self.run(with_events(call, &self.keys, id, &turn, &texts)).await?;
+        let mut answer = self.run(with_events(call, &self.keys, operation, id, &turn, &texts)).await?;
         match (answer.outcome.as_str(), turn.after) {
             ("done", _) => {
                 let (first, last) = (self.read(answer.next_seq())?, self.read(answer.next_seq())?);
