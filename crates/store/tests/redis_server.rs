@@ -157,6 +157,32 @@ fn a_user_who_may_not_see_the_settings_can_use_a_store() {
 }
 
 #[test]
+fn a_user_who_may_not_do_all_of_a_change_does_none() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let url = format!("redis://ada:p@127.0.0.1:{}?project=mine", server.port());
+    let allow = |rights: &[&str]| {
+        let user =
+            ["ACL", "SETUSER", "ada", "reset", "on", ">p", "~azureal:*", "+@all", "-@admin", "-@dangerous"];
+        assert_eq!(server.command(&[&user, rights].concat()), "OK");
+    };
+    for command in ["ZADD", "XADD", "RENAME", "COPY", "UNLINK", "MULTI", "EXEC"] {
+        allow(&[&format!("-{}", command.to_lowercase())]);
+        let error = open(&url).err().unwrap();
+        assert!(
+            matches!(&error, StoreError::Denied { why, .. } if why.contains(command)),
+            "{command}: {error}"
+        );
+    }
+    // Who loses a right later is told that, and not that something is wrong with the store.
+    allow(&[]);
+    let store = open(&url).unwrap();
+    let id = new_session(&store);
+    allow(&["-hincrby"]);
+    let error = block_on(store.clear(id)).unwrap_err();
+    assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+}
+
+#[test]
 fn the_largest_event_comes_back_and_pages_stay_small() {
     let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
     let store = open(&server.url()).unwrap();

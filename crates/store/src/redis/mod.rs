@@ -117,9 +117,7 @@ impl RedisStore {
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
         };
-        let mut greeting = Pipeline::new();
-        greeting.cmd("EXISTS").arg(store.keys.project());
-        store.connections.ask_within(Request::Commands(greeting), PATIENCE_TO_OPEN).await?;
+        store.look_at_rights().await?;
         store.look_at_project().await?;
         store.look_at_settings(address.accepts_loss).await?;
         Ok(store)
@@ -128,6 +126,22 @@ impl RedisStore {
     /// Returns what the server keeps when it crashes, as it was set up when the store was opened.
     pub fn durability(&self) -> Durability {
         self.durability
+    }
+
+    /// Checks that the server is there, and lets us do all that we will do. Whoever may do only a part of it would do
+    /// changes in part.
+    async fn look_at_rights(&self) -> Result<(), StoreError> {
+        let call = Request::Script(Call::new(&scripts::RIGHTS, &[self.keys.project()]).prepare());
+        let answer = self.connections.ask_within(call, PATIENCE_TO_OPEN).await?;
+        let mut answer = self.read(Answer::of(answer))?;
+        match answer.outcome.as_str() {
+            "done" => Ok(()),
+            "denied" => Err(StoreError::Denied {
+                place: self.connections.place().to_owned(),
+                why: format!("its user may not run {}", self.read(answer.next_text())?),
+            }),
+            _ => Err(self.unknown(&answer)),
+        }
     }
 
     /// Checks the format of the project, and remembers which number was given last.
