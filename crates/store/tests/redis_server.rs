@@ -404,6 +404,30 @@ fn nothing_that_lies_about_takes_the_place_of_a_history() {
 }
 
 #[test]
+fn the_stream_of_a_fork_is_one_that_never_went_on() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(&of_project(server, "forked")).unwrap();
+    let origin = new_session(&store);
+    for text in ["one", "two"] {
+        append(&store, origin, text).unwrap();
+    }
+    // What the server notes of a stream, but for how it lies in memory.
+    let noted = |id: SessionId| {
+        let info =
+            server.command(&["XINFO", "STREAM", &format!("azureal:{{forked}}:events:{}", id.number())]);
+        let lines: Vec<String> = info.lines().map(str::to_owned).collect();
+        let of = |name: &str| lines[lines.iter().position(|line| line == name).unwrap() + 1].clone();
+        ["last-generated-id", "max-deleted-entry-id", "entries-added", "length"].map(of)
+    };
+    let before = noted(origin);
+    append(&store, origin, "three").unwrap();
+    let fork = block_on(store.fork(origin, Seq(2), NewSession::default())).unwrap();
+    assert_eq!(noted(fork), before);
+    assert_eq!(append(&store, fork, "another").unwrap(), Seq(3));
+    assert_eq!(noted(fork), noted(origin));
+}
+
+#[test]
 fn a_failure_to_make_a_copy_leaves_nothing_of_it() {
     // As a server that is too old for it, which does not know the command.
     let Some(server) = RedisServer::start_with(&[("appendonly", "no"), ("rename-command", "COPY \"\"")], &[])
