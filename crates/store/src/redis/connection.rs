@@ -32,6 +32,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// store: where a connection has gone dead without a word, a new one is tried.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT_PER_MIB: Duration = Duration::from_secs(1);
+/// How long a page may take, which can hold 64 MiB. Something small is asked before each, so that a connection that is dead
+/// shows there.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(25);
 /// What an attempt has at least, however little time is left: whether a server is gone or only silent shows in it.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 /// How much of a file of certificates is read.
@@ -43,6 +46,8 @@ pub(super) enum Request {
     Script(Prepared),
     /// Commands that read. The answer is the list of theirs.
     Commands(Pipeline),
+    /// The same where a page of events is read.
+    Page(Pipeline),
 }
 
 /// The connection of a store.
@@ -212,14 +217,18 @@ impl Line {
 }
 
 async fn run(mut connection: MultiplexedConnection, request: &Request) -> Result<Value, Fault> {
-    let size = match request {
-        Request::Script(call) => call.size,
-        Request::Commands(_) => 0,
+    let limit = match request {
+        Request::Script(call) => {
+            ANSWER_TIMEOUT + TIMEOUT_PER_MIB * u32::try_from(call.size >> 20).unwrap_or(u32::MAX)
+        }
+        Request::Commands(_) => ANSWER_TIMEOUT,
+        Request::Page(_) => PAGE_TIMEOUT,
     };
-    let limit = ANSWER_TIMEOUT + TIMEOUT_PER_MIB * u32::try_from(size >> 20).unwrap_or(u32::MAX);
     let answer = tokio::time::timeout(limit, async {
         match request {
-            Request::Commands(commands) => commands.query_async(&mut connection).await,
+            Request::Commands(commands) | Request::Page(commands) => {
+                commands.query_async(&mut connection).await
+            }
             Request::Script(call) => match run_script(&mut connection, call).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                     call.script.load_async(&mut connection).await?;

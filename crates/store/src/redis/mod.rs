@@ -368,7 +368,7 @@ impl RedisStore {
     async fn events(&self, id: SessionId, mut look: Pipeline) -> Result<Vec<StoredEvent>, StoreError> {
         // Looked at after the events: where the session is still there, they were its own.
         look.cmd("EXISTS").arg(self.keys.session(id));
-        let mut answers = self.answers(look).await?;
+        let mut answers = self.read(replies::list(self.connections.ask(Request::Page(look)).await?))?;
         if answers.pop() != Some(Value::Int(1)) {
             return Err(StoreError::NoSuchSession(id));
         }
