@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use azureal_store::core::{
     Compaction, Event, Holder, LARGEST_EVENT, LeaseId, ListQuery, NewEvent, NewLease, NewMark, NewSession,
-    Page, Seq, SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
+    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken, Tokens, Turn, WorktreeFilter,
 };
 use azureal_store::redis::{Durability, RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -154,6 +154,32 @@ fn a_user_who_may_not_see_the_settings_can_use_a_store() {
         let told = format!("{error} {error:?}");
         assert!(!told.contains("p@ss") && !told.contains("wrong"), "{told}");
     }
+}
+
+#[test]
+fn a_user_who_may_not_do_all_of_a_change_does_none() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let url = format!("redis://ada:p@127.0.0.1:{}?project=mine", server.port());
+    let allow = |rights: &[&str]| {
+        let user =
+            ["ACL", "SETUSER", "ada", "reset", "on", ">p", "~azureal:*", "+@all", "-@admin", "-@dangerous"];
+        assert_eq!(server.command(&[&user, rights].concat()), "OK");
+    };
+    for command in ["ZADD", "XADD", "RENAME", "COPY", "UNLINK", "MULTI", "EXEC"] {
+        allow(&[&format!("-{}", command.to_lowercase())]);
+        let error = open(&url).err().unwrap();
+        assert!(
+            matches!(&error, StoreError::Denied { why, .. } if why.contains(command)),
+            "{command}: {error}"
+        );
+    }
+    // Who loses a right later is told that, and not that something is wrong with the store.
+    allow(&[]);
+    let store = open(&url).unwrap();
+    let id = new_session(&store);
+    allow(&["-hincrby"]);
+    let error = block_on(store.clear(id)).unwrap_err();
+    assert!(matches!(error, StoreError::Denied { .. }), "{error}");
 }
 
 #[test]
@@ -304,6 +330,101 @@ fn whoever_watches_goes_on_when_the_server_was_gone() {
     }
     append(&store, id, "after").unwrap();
     assert!(changed());
+}
+
+fn of_worktree(worktree: &str) -> NewSession {
+    NewSession { worktree: worktree.to_owned(), ..NewSession::default() }
+}
+
+fn in_worktree(worktree: &str) -> WorktreeFilter {
+    WorktreeFilter { names: vec![worktree.to_owned()], last_part: worktree.to_owned() }
+}
+
+fn numbers_of(listed: &[SessionRecord]) -> Vec<u32> {
+    listed.iter().map(|record| record.id.number()).collect()
+}
+
+#[test]
+fn a_session_that_is_damaged_is_left_out_of_the_list() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(&of_project(server, "damaged")).unwrap();
+    for _ in 0..4 {
+        block_on(store.create(of_worktree("here"))).unwrap();
+    }
+    server.command(&["DEL", "azureal:{damaged}:session:3"]);
+    let rows =
+        [(None, vec![4, 2, 1]), (Some(2), vec![4, 2]), (Some(3), vec![4, 2, 1]), (Some(9), vec![4, 2, 1])];
+    for (limit, expected) in rows {
+        for worktree in [None, Some(in_worktree("here"))] {
+            let query = ListQuery { limit, worktree };
+            assert_eq!(numbers_of(&block_on(store.list(&query)).unwrap()), expected, "{query:?}");
+        }
+    }
+}
+
+#[test]
+fn the_last_session_of_a_worktree_is_found_without_reading_all() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let store = open(&server.url()).unwrap();
+    for number in 1..=3300 {
+        let worktree = if number % 1650 == 0 { "here" } else { "there" };
+        block_on(store.create(of_worktree(worktree))).unwrap();
+    }
+    let looked_at = |worktree: &str, limit: Option<usize>| {
+        server.command(&["CONFIG", "RESETSTAT"]);
+        let query = ListQuery { limit, worktree: Some(in_worktree(worktree)) };
+        let listed = block_on(store.list(&query)).unwrap();
+        let stats = server.command(&["INFO", "commandstats"]);
+        let calls = stats.split_once("cmdstat_hmget:calls=").unwrap().1.split_once(',').unwrap().0;
+        (numbers_of(&listed), calls.parse().unwrap())
+    };
+    assert_eq!(looked_at("here", Some(1)), (vec![3300], 50));
+    assert_eq!(looked_at("here", Some(2)), (vec![3300, 1650], 2000));
+    assert_eq!(looked_at("nowhere", Some(1)), (vec![], 3300), "none is read twice");
+    assert_eq!(looked_at("there", Some(60)).1, 240);
+}
+
+#[test]
+fn nothing_that_lies_about_takes_the_place_of_a_history() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let store = open(&of_project(&server, "leftover")).unwrap();
+    let id = new_session(&store);
+    append(&store, id, "kept").unwrap();
+    server.command(&["XADD", "azureal:{leftover}:aside", "9999999999999999-7", "kind", "", "json", ""]);
+    let late = Turn { after: Some(Seq(9)), ..Turn::verbatim([Event::user("late")]) };
+    assert!(matches!(block_on(store.append(id, late)), Err(StoreError::Moved { .. })));
+    // A server that has forgotten the script runs what follows it all the same.
+    server.command(&["SCRIPT", "FLUSH"]);
+    assert_eq!(append(&store, id, "after").unwrap(), Seq(2));
+    let events = block_on(store.read(id, Page::last(9))).unwrap();
+    let texts: Vec<_> = events.iter().map(|event| event.event().unwrap()).collect();
+    assert_eq!(texts, [Event::user("kept"), Event::user("after")]);
+    let keys = server.command(&["KEYS", "azureal:{leftover}:aside:*"]);
+    assert_eq!(keys, "", "something was left aside");
+}
+
+#[test]
+fn the_stream_of_a_fork_is_one_that_never_went_on() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(&of_project(server, "forked")).unwrap();
+    let origin = new_session(&store);
+    for text in ["one", "two"] {
+        append(&store, origin, text).unwrap();
+    }
+    // What the server notes of a stream, but for how it lies in memory.
+    let noted = |id: SessionId| {
+        let info =
+            server.command(&["XINFO", "STREAM", &format!("azureal:{{forked}}:events:{}", id.number())]);
+        let lines: Vec<String> = info.lines().map(str::to_owned).collect();
+        let of = |name: &str| lines[lines.iter().position(|line| line == name).unwrap() + 1].clone();
+        ["last-generated-id", "max-deleted-entry-id", "entries-added", "length"].map(of)
+    };
+    let before = noted(origin);
+    append(&store, origin, "three").unwrap();
+    let fork = block_on(store.fork(origin, Seq(2), NewSession::default())).unwrap();
+    assert_eq!(noted(fork), before);
+    assert_eq!(append(&store, fork, "another").unwrap(), Seq(3));
+    assert_eq!(noted(fork), noted(origin));
 }
 
 #[test]

@@ -258,6 +258,7 @@ mod tests {
         use AddressError as Error;
         let rows = [
             ("mysql://h", Error::Unreadable),
+            ("redis:h", Error::Unreadable),
             ("redis://u:p@ss@h", Error::Unreadable),
             ("redis://u:p/ss@h", Error::Unreadable),
             ("redis://h:port", Error::Unreadable),

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azureal_core::StoreError;
 use redis::aio::MultiplexedConnection;
@@ -28,9 +28,15 @@ use crate::patience::{MayPass, again_and_again};
 
 /// How long one attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server may take to answer, and how much longer for each MiB that is sent.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a server may take to answer, and how much longer for each MiB that is sent. Well below the patience of a
+/// store: where a connection has gone dead without a word, a new one is tried.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT_PER_MIB: Duration = Duration::from_secs(1);
+/// How long a page may take, which can hold 64 MiB. Something small is asked before each, so that a connection that is dead
+/// shows there.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(25);
+/// What an attempt has at least, however little time is left: whether a server is gone or only silent shows in it.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 /// How much of a file of certificates is read.
 const LARGEST_CERTIFICATES: u64 = 16 << 20;
 
@@ -40,6 +46,8 @@ pub(super) enum Request {
     Script(Prepared),
     /// Commands that read. The answer is the list of theirs.
     Commands(Pipeline),
+    /// The same where a page of events is read.
+    Page(Pipeline),
 }
 
 /// The connection of a store.
@@ -99,11 +107,29 @@ impl Connections {
     /// The same for a time that is given.
     pub(super) async fn ask_for(&self, request: Request, patience: Duration) -> Result<Value, StoreError> {
         let line = Arc::clone(&self.line);
-        let answer = self
-            .thread
-            .run(async move { again_and_again(patience, || line.attempt(&request)).await })
-            .await
-            .unwrap_or(Err((Fault::Closed, Duration::ZERO)));
+        self.on_thread(async move { again_and_again(patience, || line.attempt(&request)).await }).await
+    }
+
+    /// The same, but when the time is over that is the end also of an attempt that is under way.
+    pub(super) async fn ask_within(&self, request: Request, time: Duration) -> Result<Value, StoreError> {
+        let line = Arc::clone(&self.line);
+        self.on_thread(async move {
+            let began = Instant::now();
+            let attempt = || async {
+                let left = time.saturating_sub(began.elapsed()).max(SHORTEST_ATTEMPT);
+                let answer = tokio::time::timeout(left, line.attempt(&request)).await;
+                answer.unwrap_or(Err(Fault::Silent(time)))
+            };
+            again_and_again(time, attempt).await
+        })
+        .await
+    }
+
+    async fn on_thread(
+        &self,
+        asking: impl Future<Output = Result<Value, (Fault, Duration)>> + Send + 'static,
+    ) -> Result<Value, StoreError> {
+        let answer = self.thread.run(asking).await.unwrap_or(Err((Fault::Closed, Duration::ZERO)));
         answer.map_err(|(fault, waited)| fault.at(&self.place, waited))
     }
 }
@@ -191,14 +217,18 @@ impl Line {
 }
 
 async fn run(mut connection: MultiplexedConnection, request: &Request) -> Result<Value, Fault> {
-    let size = match request {
-        Request::Script(call) => call.size,
-        Request::Commands(_) => 0,
+    let limit = match request {
+        Request::Script(call) => {
+            ANSWER_TIMEOUT + TIMEOUT_PER_MIB * u32::try_from(call.size >> 20).unwrap_or(u32::MAX)
+        }
+        Request::Commands(_) => ANSWER_TIMEOUT,
+        Request::Page(_) => PAGE_TIMEOUT,
     };
-    let limit = ANSWER_TIMEOUT + TIMEOUT_PER_MIB * u32::try_from(size >> 20).unwrap_or(u32::MAX);
     let answer = tokio::time::timeout(limit, async {
         match request {
-            Request::Commands(commands) => commands.query_async(&mut connection).await,
+            Request::Commands(commands) | Request::Page(commands) => {
+                commands.query_async(&mut connection).await
+            }
             Request::Script(call) => match run_script(&mut connection, call).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                     call.script.load_async(&mut connection).await?;

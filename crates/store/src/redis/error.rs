@@ -78,6 +78,7 @@ impl Fault {
             (ErrorKind::AuthenticationFailed, _)
             | (ErrorKind::Server(ServerErrorKind::NoPerm), _)
             | (_, Some("NOAUTH" | "WRONGPASS" | "DENIED")) => StoreError::Denied { place, why },
+            (_, _) if is_denied_in_script(&why) => StoreError::Denied { place, why },
             (ErrorKind::Server(ServerErrorKind::ReadOnly), _) => StoreError::ReadOnly { place },
             (_, Some("MISCONF")) if why.contains("No space left") => StoreError::Full { place },
             (_, Some("OOM")) => {
@@ -102,6 +103,11 @@ fn is_passing_kind(kind: ServerErrorKind, error: &RedisError) -> bool {
         | ServerErrorKind::ReadOnly => true,
         _ => is_full_of_clients(error),
     }
+}
+
+/// Says whether a command of a script was not allowed. Servers have no code for that, and two forms of saying it.
+fn is_denied_in_script(said: &str) -> bool {
+    said.contains("The user executing the script can't") || said.contains("ACL failure in script")
 }
 
 fn is_full_of_clients(error: &RedisError) -> bool {

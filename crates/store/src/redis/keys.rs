@@ -49,9 +49,10 @@ impl Keys {
         format!("{}:leases", self.prefix)
     }
 
-    /// Where the events of a session lie while a turn is added to them.
-    pub(super) fn aside(&self) -> String {
-        format!("{}:aside", self.prefix)
+    /// Where the events of a session lie while an operation adds a turn to them. No other operation has the same place, so
+    /// whatever was left there by one that went wrong is never met.
+    pub(super) fn aside(&self, operation: Uuid) -> String {
+        format!("{}:aside:{operation}", self.prefix)
     }
 
     /// A session: all but its events and summaries.
@@ -78,9 +79,9 @@ impl Keys {
     /// Returns the keys that every script is given, in the order in which `keys.lua` takes them. Where there is no
     /// operation and no session, a script has no use for their keys: the project's stand in their place.
     pub(super) fn of_script(&self, operation: Option<Uuid>, session: Option<SessionId>) -> Vec<String> {
-        let done = match operation {
-            Some(operation) => format!("{}:done:{operation}", self.prefix),
-            None => self.project(),
+        let (aside, done) = match operation {
+            Some(operation) => (self.aside(operation), format!("{}:done:{operation}", self.prefix)),
+            None => (self.project(), self.project()),
         };
         let of_session = match session {
             Some(id) => self.of_session(id),
@@ -97,7 +98,7 @@ impl Keys {
             marks_by_session,
             self.runs(),
             self.leases(),
-            self.aside(),
+            aside,
             done,
         ]
         .into_iter()

@@ -15,6 +15,7 @@ mod scripts;
 mod turns;
 mod watch;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ const DEFAULT_PROJECT: &str = "default";
 const LARGEST_PAGE: usize = LARGEST_EVENT;
 /// The most that one turn may hold. A server takes no request of a gigabyte.
 const LARGEST_TURN: usize = 512 << 20;
-/// How long opening waits for a server that is not there. Somebody may have mistyped its name.
+/// How long opening waits for a server that is not there or says nothing. Somebody may have mistyped its name.
 const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
 /// How long the server remembers that an operation is done, beyond the time for which it may be asked again.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -56,6 +57,8 @@ const COUNTED_AT_ONCE: usize = 1000;
 const PROMPTS_AT_ONCE: usize = 1000;
 /// How many sessions are looked at in one round trip.
 const LISTED_AT_ONCE: usize = 1000;
+/// How many are looked at first where only those of a worktree are wanted.
+const LISTED_AT_FIRST: usize = 50;
 
 /// How a store uses its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,10 +117,7 @@ impl RedisStore {
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
         };
-        let mut greeting = Pipeline::new();
-        greeting.cmd("PING");
-        let patience = options.patience.min(PATIENCE_TO_OPEN);
-        store.connections.ask_for(Request::Commands(greeting), patience).await?;
+        store.look_at_rights().await?;
         store.look_at_project().await?;
         store.look_at_settings(address.accepts_loss).await?;
         Ok(store)
@@ -126,6 +126,22 @@ impl RedisStore {
     /// Returns what the server keeps when it crashes, as it was set up when the store was opened.
     pub fn durability(&self) -> Durability {
         self.durability
+    }
+
+    /// Checks that the server is there, and lets us do all that we will do. Whoever may do only a part of it would do
+    /// changes in part.
+    async fn look_at_rights(&self) -> Result<(), StoreError> {
+        let call = Request::Script(Call::new(&scripts::RIGHTS, &[self.keys.project()]).prepare());
+        let answer = self.connections.ask_within(call, PATIENCE_TO_OPEN).await?;
+        let mut answer = self.read(Answer::of(answer))?;
+        match answer.outcome.as_str() {
+            "done" => Ok(()),
+            "denied" => Err(StoreError::Denied {
+                place: self.connections.place().to_owned(),
+                why: format!("its user may not run {}", self.read(answer.next_text())?),
+            }),
+            _ => Err(self.unknown(&answer)),
+        }
     }
 
     /// Checks the format of the project, and remembers which number was given last.
@@ -271,6 +287,9 @@ impl RedisStore {
 
     /// Reads sessions; nothing stands for one that is not there.
     async fn records(&self, ids: &[SessionId]) -> Result<Vec<Option<SessionRecord>>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut look = Pipeline::with_capacity(ids.len());
         for id in ids {
             look.cmd("HMGET").arg(self.keys.session(*id)).arg(&replies::SESSION);
@@ -281,8 +300,8 @@ impl RedisStore {
     }
 
     /// Returns sessions in the order in which they were active, at most so many.
-    async fn by_activity(&self, limit: Option<usize>) -> Result<Vec<SessionId>, StoreError> {
-        let last = limit.and_then(|limit| i64::try_from(limit).ok()).map_or(-1, |limit| limit - 1);
+    async fn by_activity(&self, limit: usize) -> Result<Vec<SessionId>, StoreError> {
+        let last = i64::try_from(limit).map_or(-1, |limit| limit - 1);
         let mut command = redis::cmd("ZREVRANGE");
         command.arg(self.keys.active()).arg(0).arg(last);
         let numbers = self.texts(command).await?.into_iter().flatten();
@@ -349,7 +368,7 @@ impl RedisStore {
     async fn events(&self, id: SessionId, mut look: Pipeline) -> Result<Vec<StoredEvent>, StoreError> {
         // Looked at after the events: where the session is still there, they were its own.
         look.cmd("EXISTS").arg(self.keys.session(id));
-        let mut answers = self.answers(look).await?;
+        let mut answers = self.read(replies::list(self.connections.ask(Request::Page(look)).await?))?;
         if answers.pop() != Some(Value::Int(1)) {
             return Err(StoreError::NoSuchSession(id));
         }
@@ -403,7 +422,9 @@ impl SessionStore for RedisStore {
             return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
         }
         let call = |id: SessionId| {
-            let call = self.operation(&scripts::CREATE_WITH, Some(id)).with(id.number());
+            let operation = Uuid::now_v7();
+            let keys = self.keys.of_script(Some(operation), Some(id));
+            let call = self.once(&scripts::CREATE_WITH, &keys).with(id.number());
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
             let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
             for Compaction { after_seq, summary, created_at } in &compactions {
@@ -411,7 +432,7 @@ impl SessionStore for RedisStore {
                 let covers = countable(turn.told_through(*after_seq));
                 call = call.with(after_seq.0).with_text(summary).with(time).with(covers);
             }
-            with_events(call, &self.keys, id, &turn, &texts)
+            with_events(call, &self.keys, operation, id, &turn, &texts)
         };
         let mut answer = self.make(call).await?;
         match answer.outcome.as_str() {
@@ -447,25 +468,35 @@ impl SessionStore for RedisStore {
         let limit = query.limit.unwrap_or(usize::MAX);
         if limit == 0 {
             // Asked all the same: a store that is closed says so.
-            return self.by_activity(Some(1)).await.map(|_| Vec::new());
+            return self.by_activity(1).await.map(|_| Vec::new());
         }
-        'again: loop {
-            // The order is that of one moment. How many will be looked at is known only where all are wanted.
-            let ids = self.by_activity(if query.worktree.is_some() { None } else { query.limit }).await?;
+        let is_wanted = |record: &SessionRecord| {
+            query.worktree.as_ref().is_none_or(|filter| filter.matches(&record.worktree))
+        };
+        // How far one has to look for those of a worktree is not known.
+        let mut depth = if query.worktree.is_some() { limit.max(LISTED_AT_FIRST) } else { limit };
+        let mut known: HashMap<SessionId, Option<SessionRecord>> = HashMap::new();
+        loop {
+            // From the front each time, so that the order is that of one moment.
+            let ids = self.by_activity(depth).await?;
             let mut listed = Vec::new();
             for ids in ids.chunks(LISTED_AT_ONCE) {
-                for record in self.records(ids).await? {
-                    // One that has been deleted meanwhile leaves a gap, which another should fill.
-                    let Some(record) = record else { continue 'again };
-                    if query.worktree.as_ref().is_none_or(|filter| filter.matches(&record.worktree)) {
-                        listed.push(record);
-                    }
+                let unknown: Vec<_> = ids.iter().copied().filter(|id| !known.contains_key(id)).collect();
+                let records = self.records(&unknown).await?.into_iter();
+                known.extend(unknown.into_iter().zip(records.map(|record| record.filter(is_wanted))));
+                for id in ids {
+                    listed.extend(known.get_mut(id).and_then(Option::take));
                     if listed.len() == limit {
                         return Ok(listed);
                     }
                 }
             }
-            return Ok(listed);
+            if ids.len() < depth {
+                return Ok(listed);
+            }
+            // Others take the place of those that are not wanted, and of those that were deleted meanwhile or are damaged.
+            known.extend(listed.into_iter().map(|record| (record.id, Some(record))));
+            depth = depth.saturating_mul(4);
         }
     }
 
@@ -480,11 +511,13 @@ impl SessionStore for RedisStore {
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
-        let call = self.operation(&scripts::APPEND, Some(id)).with(id.number());
+        let operation = Uuid::now_v7();
+        let call = self.once(&scripts::APPEND, &self.keys.of_script(Some(operation), Some(id)));
+        let call = call.with(id.number());
         let call = call.with_optional(turn.lease.as_ref().map(LeaseId::as_str));
         let texts = turn.texts()?;
         let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn, &texts);
-        let mut answer = self.run(with_events(call, &self.keys, id, &turn, &texts)).await?;
+        let mut answer = self.run(with_events(call, &self.keys, operation, id, &turn, &texts)).await?;
         match (answer.outcome.as_str(), turn.after) {
             ("done", _) => {
                 let (first, last) = (self.read(answer.next_seq())?, self.read(answer.next_seq())?);

@@ -18,6 +18,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    RIGHTS: "rights";
     CREATE: "keys" "format" "once" "index" "make" "create";
     CREATE_WITH: "keys" "format" "once" "index" "make" "sums" "turn" "cover" "create_with";
     FIND_OR_CREATE: "keys" "format" "once" "index" "make" "named" "find_or_create";
@@ -103,5 +104,24 @@ impl Call {
             Some(value) => self.with(format!("+{value}")),
             None => self.with(""),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn rights_are_asked_for_every_command_that_a_script_runs() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/scripts");
+        let mut run: BTreeSet<String> = ["MULTI", "EXEC"].map(str::to_owned).into();
+        for file in std::fs::read_dir(folder).unwrap() {
+            let script = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let calls = script.split("call('").skip(1);
+            run.extend(calls.map(|call| call.split('\'').next().unwrap().to_owned()));
+        }
+        let asked =
+            include_str!("scripts/rights.lua").split("[[").nth(1).unwrap().split("]]").next().unwrap();
+        assert_eq!(asked.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>(), run);
     }
 }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use azureal_core::{PROMPT_KINDS, SessionId, Turn};
 
+use uuid::Uuid;
+
 use super::countable;
 use super::keys::Keys;
 use super::scripts::Call;
@@ -51,6 +53,7 @@ fn places_of_prompts(turn: &Turn) -> String {
 pub(super) fn with_events(
     mut call: Call,
     keys: &Keys,
+    operation: Uuid,
     id: SessionId,
     turn: &Turn,
     texts: &[Cow<'_, str>],
@@ -58,7 +61,7 @@ pub(super) fn with_events(
     if turn.events.is_empty() {
         return call;
     }
-    let aside = keys.aside();
+    let aside = keys.aside(operation);
     for (new, text) in turn.events.iter().zip(texts) {
         let mut add = redis::cmd("XADD");
         add.arg(&aside).arg(&["NOMKSTREAM", "*"]).arg("kind").arg(new.event().kind()).arg("json").arg(text);

@@ -20,6 +20,12 @@ elseif generation ~= (found[3] or '0') then
 end
 if number ~= next_number then return {'taken', next_number} end
 
+-- Makes the stream end at a place as if it had never gone on. Servers before 7.0 do not note what was removed from a stream.
+local function end_at(seq)
+  local set = redis.pcall('XSETID', events, never .. seq, 'ENTRIESADDED', text(seq + 1), 'MAXDELETEDID', never .. '0')
+  if set.err then redis.call('XSETID', events, never .. seq) end
+end
+
 -- Copied as a whole, which is quick, and then cut off; its next event follows the last that stays. A server that is too
 -- old for that says so here, before anything is made.
 if at > 0 then
@@ -29,7 +35,7 @@ if at > 0 then
     for seq = from, math.min(from + 999, last) do cut[#cut + 1] = never .. text(seq) end
     redis.call('XDEL', events, unpack(cut))
   end
-  if at < last then redis.call('XSETID', events, never .. text(at)) end
+  if at < last then end_at(text(at)) end
   redis.call('COPY', origin_prompts, prompts, 'REPLACE')
   redis.call('ZREMRANGEBYSCORE', prompts, '(' .. text(at), '+inf')
 end

@@ -1,4 +1,4 @@
--- Every script begins with this. All are given the same keys, in the order of `keys.rs`, and touch no others.
+-- Every script that touches a key begins with this. All are given the same keys, in the order of `keys.rs`, and touch no others.
 local project, active, names, marks, marks_by_session, runs, leases, aside, done = unpack(KEYS, 1, 9)
 local session, events, compactions, prompts = unpack(KEYS, 10, 13)
 
