@@ -176,12 +176,16 @@ fn comparable(ran: &Ran) -> String {
 
 /// Checks that a turn whose azureal is killed is stored by the next one, once.
 pub(crate) fn recovers_a_turn(world: &World, store: &str) {
-    let go_on = world.path("go on");
-    fake_claude(world, &format!("while [ ! -e '{}' ]; do sleep 0.05; done", go_on.display()));
+    let (begun, go_on) = (world.path("begun"), world.path("go on"));
+    let waits =
+        format!("touch '{}'; while [ ! -e '{}' ]; do sleep 0.05; done", begun.display(), go_on.display());
+    fake_claude(world, &waits);
     let mut command = world.with_programs(&["run", "Do it"]);
     command.env("AZUREAL_STORE", store).stdout(Stdio::null()).stderr(Stdio::null());
     let mut azureal = command.spawn().unwrap();
-    wait_until("a running turn", || run_on(world, store, &["ps", "--json"]).json()[0]["pid"].is_u64());
+    // Before that it is a turn too, of an azureal that has not started its agent yet.
+    wait_until("a running agent", || begun.exists());
+    assert!(run_on(world, store, &["ps", "--json"]).json()[0]["pid"].is_u64());
     // Another store of the same project has nothing to do with it.
     assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
     signal(&azureal, "-KILL");
