@@ -227,19 +227,13 @@ impl Turn {
         self.totals.unwrap_or_else(|| TurnTotals::of(self.events.iter().map(|new| &new.event)))
     }
 
-    /// Says whether every event is of a size that can be stored, and read again.
-    pub fn check_sizes(&self) -> Result<(), StoreError> {
-        let largest = self.events.iter().map(|new| new.json().len()).max().unwrap_or(0);
-        if largest > LARGEST_EVENT { Err(StoreError::TooLarge { bytes: largest }) } else { Ok(()) }
-    }
-
     /// Returns how much there is to tell of the turn up to a place, in characters, where it is the first of its session.
     pub fn told_through(&self, seq: Seq) -> u64 {
         let covered = usize::try_from(seq.0).unwrap_or(usize::MAX);
         self.events.iter().take(covered).map(|new| told_chars(&new.event)).fold(0, u64::saturating_add)
     }
 
-    /// Returns the texts of its events, unless one is larger than [`LARGEST_EVENT`]: for stores that send them all at once.
+    /// Returns the texts of its events, each written once, unless one is larger than [`LARGEST_EVENT`] and could not be stored, or not be read again.
     pub fn texts(&self) -> Result<Vec<Cow<'_, str>>, StoreError> {
         let texts: Vec<Cow<'_, str>> = self.events.iter().map(NewEvent::json).collect();
         let bytes = texts.iter().map(|text| text.len()).max().unwrap_or(0);

@@ -265,7 +265,7 @@ impl SessionStore for MemoryStore {
         mut turn: Turn,
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
-        turn.check_sizes()?;
+        turn.texts()?;
         let mut state = self.open()?;
         if let Some(mark) = turn.mark.as_ref().and_then(|mark| state.marks.get(&mark.name)) {
             return Err(StoreError::Marked(mark.clone()));
@@ -339,7 +339,7 @@ impl SessionStore for MemoryStore {
     }
 
     async fn append(&self, id: SessionId, mut turn: Turn) -> Result<Appended, StoreError> {
-        turn.check_sizes()?;
+        turn.texts()?;
         let mut state = self.open()?;
         let last = state.session(id)?.last();
         if let Some(expected) = turn.after.filter(|expected| *expected != last) {

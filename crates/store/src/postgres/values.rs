@@ -1,6 +1,8 @@
 //! What calls are made of: turns, sessions, pages.
 
-use azureal_core::{LARGEST_EVENT, NewSession, Page, StoreError, Turn, TurnTotals};
+use std::borrow::Cow;
+
+use azureal_core::{NewSession, Page, StoreError, Turn, TurnTotals};
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
@@ -50,11 +52,7 @@ pub(super) const PROMPTS: &str =
 
 /// Returns the texts of a turn's events, each written once; refuses what could not be stored, or not be sent.
 pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreError> {
-    let texts: Vec<String> = turn.events.iter().map(|new| new.json().into_owned()).collect();
-    let largest = texts.iter().map(String::len).max().unwrap_or(0);
-    if largest > LARGEST_EVENT {
-        return Err(StoreError::TooLarge { bytes: largest });
-    }
+    let texts: Vec<String> = turn.texts()?.into_iter().map(Cow::into_owned).collect();
     let bytes: usize = texts.iter().map(String::len).sum();
     if bytes > LARGEST_TURN {
         let most = LARGEST_TURN >> 20;

@@ -32,9 +32,8 @@ struct NewRow<'a> {
 
 /// Makes the rows of a turn.
 fn pack<'a>(codec: &mut Codec, turn: &'a Turn) -> Result<Vec<NewRow<'a>>, Fault> {
-    turn.check_sizes()?;
-    let rows = turn.events.iter().map(|new| {
-        let json = new.json();
+    let texts = turn.texts()?;
+    let rows = turn.events.iter().zip(texts).map(|(new, json)| {
         let char_len = json.chars().count().cast_signed() as i64;
         Ok(NewRow { kind: new.event().kind(), data: codec.pack(&json)?, char_len })
     });
