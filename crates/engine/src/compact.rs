@@ -23,7 +23,7 @@ use futures_executor::block_on;
 use crate::drive::{RUN_MARKER, STDERR_BYTES, withheld};
 use crate::lease::{Leased, this_process};
 use crate::spool::{SpoolError, Spools, at};
-use crate::watch::Watcher;
+use crate::watch::{Look, Watcher};
 
 /// How long a summary may be, in characters.
 const MOST_CHARS: usize = 4_000;
@@ -318,9 +318,7 @@ impl Work {
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;
         let said = answer.finish().map_err(Unusable::Because)?;
-        judge(&said, &record)
-            .map(|summary| within(summary, MOST_CHARS))
-            .map_err(|why| Unusable::Because(why.to_owned()))
+        judge(&said, &record).map(|summary| within(summary, MOST_CHARS)).map_err(Unusable::Because)
     }
 }
 
@@ -376,6 +374,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
         azureal_process::Exit::Unknown => None,
     };
     stopped?;
+    output.check_size().map_err(Unusable::Because)?;
 
     let mut watcher = output.watcher;
     let fragment =
@@ -391,7 +390,9 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     Ok(answer)
 }
 
-/// Waits for an agent while it takes in what it says, and says why it must be stopped if it must.
+/// Waits for an agent and reads what it prints, and says why it must be stopped if it must.
+///
+/// One read, then all checks: an agent that prints faster than this reads would otherwise never be stopped.
 fn attend(
     setup: &CompactSetup<'_>,
     child: &Child,
@@ -400,22 +401,28 @@ fn attend(
     started: Instant,
 ) -> Result<(), Unusable> {
     let because = |why: String| Err(Unusable::Because(why));
-    while child.wait_timeout(PACE).is_none() {
-        if (setup.is_cancelled)() {
-            return Err(Unusable::Cancelled);
+    let mut cancel_checked: Option<Instant> = None;
+    loop {
+        // The answer may be in a file.
+        if cancel_checked.is_none_or(|checked| checked.elapsed() >= PACE) {
+            cancel_checked = Some(Instant::now());
+            if (setup.is_cancelled)() {
+                return Err(Unusable::Cancelled);
+            }
         }
         if started.elapsed() > setup.timeout {
             return because(format!("it took longer than {} seconds", setup.timeout.as_secs_f64()));
         }
-        if output.file.metadata().is_ok_and(|output| output.len() > MOST_OUTPUT) {
-            return because(format!("it printed more than {} MiB", MOST_OUTPUT >> 20));
-        }
-        loop {
-            match output.watcher.next_outputs() {
-                Ok(Some(outputs)) => outputs.into_iter().for_each(|output| answer.take(output)),
-                Ok(None) => break,
-                Err(error) => return because(error.to_string()),
+        output.check_size().map_err(Unusable::Because)?;
+        match output.watcher.look() {
+            Ok(Look::Outputs(outputs)) => outputs.into_iter().for_each(|output| answer.take(output)),
+            Ok(Look::Reading) => {}
+            Ok(Look::Waiting) => {
+                if child.wait_timeout(PACE).is_some() {
+                    return Ok(());
+                }
             }
+            Err(error) => return because(error.to_string()),
         }
         if answer.again > MOST_AGAIN || answer.said.len() > MOST_TEXTS {
             return because(
@@ -423,7 +430,6 @@ fn attend(
             );
         }
     }
-    Ok(())
 }
 
 /// What an agent said, as far as it can be a summary.
@@ -475,23 +481,24 @@ impl Answer {
 }
 
 /// Takes an answer for a summary, or says why it is none.
-fn judge<'a>(answer: &'a str, record: &str) -> Result<&'a str, &'static str> {
+fn judge<'a>(answer: &'a str, record: &str) -> Result<&'a str, String> {
     let summary = answer.trim();
     if summary.is_empty() {
-        return Err("it said nothing");
+        return Err("it said nothing".to_owned());
     }
     if summary == record.trim() {
-        return Err("it gave the record back");
+        return Err("it gave the record back".to_owned());
     }
     let (length, odd) = summary.chars().fold((0_usize, 0_usize), |(length, odd), c| {
         let is_odd = c == char::REPLACEMENT_CHARACTER || (c.is_control() && !c.is_whitespace());
         (length + 1, odd + usize::from(is_odd))
     });
     if odd * 10 > length {
-        return Err("what it said is no text");
+        return Err("what it said is no text".to_owned());
     }
-    if length >= record.chars().count() {
-        return Err("its summary is longer than the record");
+    let covered = record.chars().count();
+    if length >= covered {
+        return Err("its summary is longer than the record".to_owned());
     }
     Ok(summary)
 }
@@ -524,9 +531,17 @@ impl Output {
         let path = spools.folder().join(format!("{run}.summary"));
         let open = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = open.map_err(|error| at(&path)(error).to_string())?;
-        let watcher = Watcher::open(&path, agent, None).map_err(|error| error.to_string());
+        let watcher = Watcher::growing(&path, agent.parser()).map_err(|error| error.to_string());
         fs::remove_file(&path).map_err(|error| at(&path)(error).to_string())?;
         Ok(Self { file, watcher: watcher? })
+    }
+
+    /// Says whether the agent printed too much.
+    fn check_size(&self) -> Result<(), String> {
+        if self.file.metadata().is_ok_and(|output| output.len() > MOST_OUTPUT) {
+            return Err(format!("it printed more than {} MiB", MOST_OUTPUT >> 20));
+        }
+        Ok(())
     }
 }
 

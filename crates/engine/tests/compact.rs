@@ -246,8 +246,10 @@ impl World {
 #[test]
 fn an_endless_talker_is_stopped_and_a_long_summary_is_cut() {
     let world = World::long();
-    let endless =
-        StandIn::script("endless", "yes '{\"delta\":\"and on and on and on and on and on and on\"}'");
+    let endless = StandIn::script(
+        "endless",
+        "ulimit -f 2097152; yes '{\"delta\":\"and on and on and on and on and on and on\"}'",
+    );
     let long = StandIn::new("long", |_| says(&"A sentence of the summary. ".repeat(200)));
     let (report, told) = world.compact(&[&endless, &long], Duration::from_secs(60));
     assert!(told[1].contains("16 MiB"), "{told:?}");
@@ -256,6 +258,38 @@ fn an_endless_talker_is_stopped_and_a_long_summary_is_cut() {
     assert!(
         report.summary.ends_with("A sentence of the summary.\n[the summary was longer and was cut here]")
     );
+}
+
+/// Prints a little, so that it is being read, and then as fast as it can; leaves a file behind if nobody stops it before it
+/// has printed a gigabyte. What it prints says nothing to the parser.
+const FLOOD: &str = "ulimit -f 2097152
+    for i in 1 2 3 4 5 6 7 8 9 10; do echo '{\"notice\":\"slow\"}'; sleep 0.02; done
+    yes '{\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}'
+    touch not-stopped";
+
+#[test]
+fn an_agent_that_prints_faster_than_it_is_read_is_stopped() {
+    let world = World::long();
+    let started = Instant::now();
+    let next = StandIn::new("next", good);
+    let (_, told) = world.compact(&[&StandIn::script("flood", FLOOD), &next], Duration::from_secs(60));
+    assert!(told[1].contains("it printed more than 16 MiB"), "{told:?}");
+    assert!(!world.folder.path().join("not-stopped").exists(), "it printed a gigabyte");
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_cancel_reaches_an_agent_that_never_stops_printing() {
+    let world = World::long();
+    // Slower than what is read, and without a pause in which nothing is there to read.
+    let script = "ulimit -f 16384; while :; do echo '{\"notice\":\"x\"}'; done";
+    let agent = StandIn::script("busy", script);
+    let summarisers = asked(&[&agent]);
+    let started = Instant::now();
+    let is_cancelled = || started.elapsed() > Duration::from_millis(300);
+    let setup = CompactSetup { is_cancelled: &is_cancelled, ..world.setup(&summarisers) };
+    assert!(matches!(compact(&setup, &mut |_| {}), Err(CompactionError::Cancelled)));
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[test]
