@@ -29,6 +29,10 @@ use crate::watch::{Look, Watcher};
 const MOST_CHARS: usize = 4_000;
 /// What must be there to be saved, in characters, before anybody is asked for a summary.
 const LEAST_GAIN: usize = 1_000;
+/// A summary of fewer characters than this is none, for a record of more than [`LONG_RECORD`].
+const LEAST_CHARS: usize = 500;
+/// The length from which a record cannot be summarised in a sentence or two, in characters.
+const LONG_RECORD: usize = 50_000;
 /// How much an agent is told in characters; what is older is told as its digest. A model takes so much.
 const RECORD_CHARS: u64 = 800_000;
 /// How much an agent may print before it is stopped.
@@ -500,6 +504,9 @@ fn judge<'a>(answer: &'a str, record: &str) -> Result<&'a str, String> {
     if length >= covered {
         return Err("its summary is longer than the record".to_owned());
     }
+    if length < LEAST_CHARS && covered > LONG_RECORD {
+        return Err(format!("its summary is too short: {length} characters for {covered}"));
+    }
     Ok(summary)
 }
 
@@ -558,6 +565,14 @@ mod tests {
         assert_eq!(refused(&record.repeat(2)), "its summary is longer than the record");
         assert_eq!(refused("\u{1}\u{2}\u{fffd} x"), "what it said is no text");
         assert_eq!(judge(" short\n", record), Ok("short"));
+        let long = "word ".repeat(10_001);
+        assert_eq!(
+            judge("All is done.", &long).unwrap_err(),
+            "its summary is too short: 12 characters for 50005"
+        );
+        let least = "x".repeat(LEAST_CHARS);
+        assert_eq!(judge(&least, &long), Ok(least.as_str()));
+        assert_eq!(judge("All is done.", &"x".repeat(LONG_RECORD)), Ok("All is done."));
     }
 
     #[test]

@@ -293,6 +293,23 @@ fn a_cancel_reaches_an_agent_that_never_stops_printing() {
 }
 
 #[test]
+fn a_summary_of_one_sentence_is_too_short_for_a_long_record() {
+    let turn =
+        |number: usize| [Event::user(format!("Prompt {number}")), Event::assistant("word ".repeat(5_000))];
+    let world = World::new((1..=8).flat_map(turn));
+    let short = StandIn::new("short", |_| says("Everything is done."));
+    let (report, told) = world.compact(&[&short, &StandIn::new("lazy", good)], Duration::from_secs(20));
+    assert_eq!((report.agent, report.failed.len()), (None, 2), "the digest is next");
+    assert!(told[1].starts_with("short: its summary is too short: 19 characters for 1"), "{told:?}");
+    assert!(told[3].starts_with("lazy: its summary is too short: "), "{told:?}");
+
+    let long = StandIn::new("long", |_| says(&"They did one thing after the other. ".repeat(20)));
+    let world = World::new((1..=8).flat_map(turn));
+    let (report, _) = world.compact(&[&short, &long], Duration::from_secs(20));
+    assert_eq!((report.agent.as_deref(), report.failed.len()), (Some("long"), 1), "the next agent is asked");
+}
+
+#[test]
 fn a_later_summary_is_made_of_the_earlier_one_and_the_events_since() {
     let world = World::long();
     world.compact(&[&StandIn::new("first", good)], Duration::from_secs(20));
