@@ -88,10 +88,24 @@ pub enum Notice<'a> {
 enum Word {
     /// Something for the machine.
     Input(Input),
-    /// The agent's own name of the run, as soon as it says it.
-    Named(String),
+    /// Something that was read in the output of a run. It may come when that run is over.
+    Observed {
+        /// The run's name.
+        run: String,
+        /// What it is.
+        what: Observed,
+    },
     /// What is worth telling of what is being gathered.
     Gathering(Gathering),
+}
+
+/// What the driver itself reads in the output of an agent.
+#[derive(Debug)]
+enum Observed {
+    /// The agent's own name of the run, as soon as it says it.
+    Named(String),
+    /// The session has become too long.
+    Full,
 }
 
 /// Sends prompts and cancels to a driver that runs.
@@ -212,13 +226,25 @@ impl<'a> Driver<'a> {
                     self.compacted = true;
                     notice(Notice::Tell(&line));
                 }
-                Word::Named(name) => {
-                    // Only an aid for recovery; the turn goes on without it.
-                    if let Err(error) = block_on(self.setup.store.note_run(self.setup.session, Some(&name))) {
-                        notice(Notice::Tell(&error.to_string()));
+                Word::Observed { run, what } => {
+                    if self.run.as_ref().is_some_and(|current| current.spool.turn().run == run) {
+                        inputs.extend(self.observed(what, notice));
                     }
                 }
             }
+        }
+    }
+
+    fn observed(&self, what: Observed, notice: &mut dyn FnMut(Notice<'_>)) -> Option<Input> {
+        match what {
+            Observed::Named(name) => {
+                // Only an aid for recovery; the turn continues without it.
+                if let Err(error) = block_on(self.setup.store.note_run(self.setup.session, Some(&name))) {
+                    notice(Notice::Tell(&error.to_string()));
+                }
+                None
+            }
+            Observed::Full => Some(Input::Full),
         }
     }
 
@@ -399,15 +425,19 @@ impl<'a> Driver<'a> {
             // Not being able to watch does not stop the turn.
             Err(error) => notice(Notice::Tell(&error.to_string())),
         }
-        // A thread of its own, so that prompts and cancels are heard meanwhile. A driver that has gone does not
-        // need to know what it finds out.
-        let (sender, waiting) = (self.sender.clone(), child.clone());
-        let watcher = Watcher::open(run.spool.output_path(), setup.agent, Some(process)).ok();
+        // Threads of their own, so that prompts and cancels are received meanwhile. Two, because an agent may print faster
+        // than it can be read: its end must not wait for that. A driver that has gone needs neither.
+        if let Ok(watcher) = Watcher::open(run.spool.output_path(), setup.agent, Some(process)) {
+            let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
+            thread::spawn(move || {
+                observe(watcher, growth, &mut |what| {
+                    drop(sender.send(Word::Observed { run: run.clone(), what }));
+                });
+            });
+        }
+        let sender = self.sender.clone();
         thread::spawn(move || {
-            if let Some(watcher) = watcher {
-                observe(watcher, growth, &sender);
-            }
-            waiting.wait();
+            child.wait();
             drop(sender.send(Word::Input(Input::Exited)));
         });
         Ok(())
@@ -482,12 +512,11 @@ fn end_all(child: &Child, notice: &mut dyn FnMut(Notice<'_>)) {
     }
 }
 
-/// Reads along, to tell the agent's own name of the run and that the session has become too long; as long as it takes
-/// for both.
-fn observe(mut watcher: Watcher, mut growth: Option<Growth>, sender: &Sender<Word>) {
+/// Reads the output along, until the agent has named the run and, where that is watched, the session has become too long.
+fn observe(mut watcher: Watcher, mut growth: Option<Growth>, report: &mut dyn FnMut(Observed)) {
     let mut is_named = false;
     while !is_named || growth.is_some() {
-        // What cannot be read any more is not worth an error here: it is read again when it is stored.
+        // An output that cannot be read is not worth an error here: it is read again when it is stored.
         let Ok(Some(outputs)) = watcher.next_outputs() else { return };
         for output in outputs {
             let AgentOutput::Event(event) = output else { continue };
@@ -495,13 +524,11 @@ fn observe(mut watcher: Watcher, mut growth: Option<Growth>, sender: &Sender<Wor
                 && !is_named
             {
                 is_named = true;
-                if let Some(name) = init.agent_session.clone() {
-                    drop(sender.send(Word::Named(name)));
-                }
+                init.agent_session.clone().map(Observed::Named).into_iter().for_each(&mut *report);
             }
-            if growth.as_mut().is_some_and(|growth| growth.is_full_with(&event)) {
+            if growth.as_mut().is_some_and(|growth| growth.is_full_with(event)) {
                 growth = None;
-                drop(sender.send(Word::Input(Input::Full)));
+                report(Observed::Full);
             }
         }
     }

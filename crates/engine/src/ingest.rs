@@ -7,6 +7,7 @@
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
 //! is recovered has no lease any more and is put at the end, whoever has gone on meanwhile.
 
+use std::io;
 use std::path::PathBuf;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending};
@@ -81,6 +82,7 @@ pub async fn ingest(
     let mut gathered = Gathered::new(spool.turn());
     let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
+    gathered.unread = watcher.skipped();
     if watcher.untold() > 0 {
         let why = format!(
             "{} further lines could not be read; all of them are kept in the spool",
@@ -122,11 +124,13 @@ struct Gathered {
     is_full: bool,
     /// How many events there was no room for.
     left_out: u64,
+    /// How many bytes were not even read.
+    unread: u64,
 }
 
 impl Gathered {
     fn new(turn: &SpooledTurn) -> Self {
-        Self { turn: turn.clone(), events: Vec::new(), size: 0, is_full: false, left_out: 0 }
+        Self { turn: turn.clone(), events: Vec::new(), size: 0, is_full: false, left_out: 0, unread: 0 }
     }
 
     fn take(&mut self, output: AgentOutput) {
@@ -142,7 +146,7 @@ impl Gathered {
         }
         complete_init(&mut event, &self.turn);
         let event = compact_event(event);
-        let size = event.to_json().len() + EVENT_COST;
+        let size = json_length(&event) + EVENT_COST;
         if self.size + size > LARGEST_TURN {
             self.left_out += 1;
             // One that is too large by itself does not cost those after it.
@@ -154,15 +158,38 @@ impl Gathered {
     }
 
     fn finish(mut self) -> Vec<Event> {
-        if self.left_out > 0 {
+        if self.left_out > 0 || self.unread > 0 {
+            let unread = match self.unread {
+                0 => String::new(),
+                bytes => format!(", and {} MiB were not read", bytes.div_ceil(1 << 20)),
+            };
             let why = format!(
-                "the agent printed more than a turn can hold: {} events were not stored; all of it is kept \
+                "the agent printed more than a turn can hold: {} events were not stored{unread}; all of it is kept \
                  in the spool",
                 self.left_out
             );
             self.events.push(Event::error(OVERSIZED, why));
         }
         self.events
+    }
+}
+
+/// Returns how long the JSON of an event is, without writing it: it may have 64 MiB.
+fn json_length(event: &Event) -> usize {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    match serde_json::to_writer(&mut counter, event) {
+        Ok(()) => counter.0,
+        Err(_) => event.to_json().len(),
     }
 }
 

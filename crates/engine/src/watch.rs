@@ -16,7 +16,7 @@ const CHECK_PACE: Duration = Duration::from_millis(50);
 const LARGEST_BACKLOG: u64 = 16 << 20;
 /// How much of a finished output is read, in bytes and with [`LINE_COST`] per line: a second or two. What is more stays
 /// unread, except for its end.
-const READ_BUDGET: u64 = 1 << 30;
+const READ_BUDGET: u64 = 512 << 20;
 /// What a line costs besides its bytes.
 const LINE_COST: u64 = 512;
 /// How much is read from the end of an output that is over the budget: there the agent says how it ended.

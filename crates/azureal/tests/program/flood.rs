@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -14,24 +14,49 @@ const GIGABYTE: u64 = 1 << 30;
 /// What the program may use at most.
 const MEMORY: u64 = 200 << 20;
 
-/// Runs a turn with an agent that prints what a script prints, then ends as it should.
+/// Returns the command of a turn with an agent that prints what a script prints, then ends as it should. More than
+/// four gigabytes it cannot print: a test that fails must not fill the disk.
+fn flooded(world: &World, flood: &str, arguments: &[&str]) -> Command {
+    let init = json!({"type": "system", "subtype": "init", "cwd": "/", "model": "m", "session_id": "u"});
+    let end = json!({"type": "result", "subtype": "success", "is_error": false, "result": "Done."});
+    let script = format!("ulimit -f 8388608\ncat > /dev/null\necho '{init}'\n{flood}\necho '{end}'");
+    world.program("claude", &script);
+    // So that it is not stopped to compact the session: this is about what a turn can hold.
+    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000000000\n");
+    let mut run = world.with_programs(arguments);
+    run.env("XDG_CONFIG_HOME", world.path("config"));
+    run.stdout(Stdio::null()).stderr(Stdio::piped());
+    run
+}
+
+/// Runs a turn with an agent that floods.
 ///
 /// Returns how it went, and the most memory that the program has used meanwhile, in bytes.
 fn run_flooded(world: &World, flood: &str) -> (Ran, u64) {
-    let init = json!({"type": "system", "subtype": "init", "cwd": "/", "model": "m", "session_id": "u"});
-    let end = json!({"type": "result", "subtype": "success", "is_error": false, "result": "Done."});
-    world.program("claude", &format!("cat > /dev/null\necho '{init}'\n{flood}\necho '{end}'"));
-    // So that it is not stopped to compact the session: this is about what a turn can hold.
-    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000000000\n");
-    let mut run = world.with_programs(&["run", "Go"]);
-    run.env("XDG_CONFIG_HOME", world.path("config"));
-    let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = flooded(world, flood, &["run", "Go"]).spawn().unwrap();
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
         peak = peak.max(peak_memory(child.id()));
         thread::sleep(Duration::from_millis(5));
     }
     (world.ran(child.wait_with_output().unwrap()), peak)
+}
+
+#[test]
+fn a_timeout_ends_a_flood_at_once() {
+    let world = World::new();
+    let line = results(&world, 8 * 1024);
+    let flood = format!("while cat '{}'; do :; done; sleep 600", line.display());
+    let started = Instant::now();
+    let run = flooded(&world, &flood, &["run", "--timeout", "2", "Go"]).output().unwrap();
+    let (took, ran) = (started.elapsed(), world.ran(run));
+    assert!(ran.stderr.contains("longer than 2 s"), "{}", ran.stderr);
+    let events = world.run(&["show", "S1", "--last", "1", "--json"]).json_lines();
+    let end = &events.last().unwrap()["data"];
+    assert_eq!(end["outcome"], "timeout");
+    let duration = end["duration_ms"].as_u64().unwrap();
+    assert!((2_000..6_000).contains(&duration), "the agent was stopped after {duration} ms");
+    assert!(took < Duration::from_secs(20), "it took {took:?} until it was stored");
 }
 
 /// Returns the most memory that a process has used so far, in bytes; 0 where that cannot be known.
