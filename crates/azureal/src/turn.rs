@@ -117,7 +117,9 @@ pub(crate) fn take_turn(
         for heard in heard {
             match heard {
                 Heard::Command(progress) => live.command(&progress),
-                Heard::NotGathered(why) => not_gathered = Some(why),
+                // Once part of the turn is stored, the turn has begun: it was stopped to compact the session.
+                Heard::NotGathered(why) if first.is_none() => not_gathered = Some(why),
+                Heard::NotGathered(_) => {}
                 Heard::Summary(agent) => live.summary(&agent),
                 Heard::Began(watcher) if shown.is_ok() => {
                     let meter = meter(place, ask, ask.session);

@@ -59,6 +59,22 @@ fn a_timeout_ends_a_flood_at_once() {
     assert!(took < Duration::from_secs(20), "it took {took:?} until it was stored");
 }
 
+#[test]
+fn a_timeout_while_a_turn_is_compacted_keeps_what_is_stored_of_it() {
+    let world = World::new();
+    let line = results(&world, 8 * 1024);
+    // First it works until it is stopped to be compacted; then it is asked for a summary, and never answers.
+    let script = format!("mkdir first && for i in 1 2 3 4; do cat '{}'; done\nsleep 600", line.display());
+    let mut run = flooded(&world, &script, &["run", "--timeout", "3", "Go"]);
+    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000\n");
+    let ran = world.ran(run.output().unwrap());
+    assert!(ran.stderr.contains("longer than 3 s"), "{}", ran.stderr);
+    let events = world.run(&["show", "S1", "--json"]).json_lines();
+    assert_eq!(events[0]["data"]["content"], "Go", "the session is there");
+    assert!(events.iter().any(|event| event["kind"] == "ToolResult"));
+    assert_eq!(events.last().unwrap()["data"]["outcome"], "timeout");
+}
+
 /// Returns the most memory that a process has used so far, in bytes; 0 where that cannot be known.
 fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
