@@ -16,6 +16,7 @@ use crate::context_commands::{CommandProgress, CommandStop};
 use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
+use crate::output_limit::{OutputLimit, Printed, guard};
 use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 use crate::turn::{Effect, Input, Sent, Turn};
 use crate::watch::Watcher;
@@ -54,6 +55,8 @@ pub struct Setup<'a> {
     pub in_git: bool,
     /// How long a turn may take.
     pub timeout: Option<Duration>,
+    /// How much the agent may print.
+    pub output_limit: OutputLimit,
     /// What the agent is told besides the history.
     pub briefing: &'a Briefing,
     /// What is done about a history that becomes too long; nothing without it.
@@ -99,13 +102,15 @@ enum Word {
     Gathering(Gathering),
 }
 
-/// What the driver itself reads in the output of an agent.
+/// What the driver itself learns from the output of an agent.
 #[derive(Debug)]
 enum Observed {
     /// The agent's own name of the run, as soon as it says it.
     Named(String),
     /// The session has become too long.
     Full,
+    /// The output has grown, to the limit or towards it.
+    Printed(Printed, OutputLimit),
 }
 
 /// Sends prompts and cancels to a driver that runs.
@@ -245,6 +250,16 @@ impl<'a> Driver<'a> {
                 None
             }
             Observed::Full => Some(Input::Full),
+            Observed::Printed(Printed::Much(bytes), limit) => {
+                notice(Notice::Tell(&format!(
+                    "{} has printed {} MiB; it is stopped at {} MiB",
+                    self.setup.agent.name(),
+                    bytes >> 20,
+                    limit.mib()
+                )));
+                None
+            }
+            Observed::Printed(Printed::TooMuch, _) => Some(Input::OutputLimit),
         }
     }
 
@@ -406,6 +421,7 @@ impl<'a> Driver<'a> {
         spawn.stdin = command.stdin;
         // A file, because it is there after us: the agent may outlive us and go on writing.
         spawn.stderr = Stream::File(run.spool.errors().map_err(text)?);
+        let output = [run.spool.output().map_err(text)?, run.spool.errors().map_err(text)?];
         let child = spawn.start().map_err(|error| with_hint(&error))?;
         let process = child.identity().clone();
         run.child = Some(child.clone());
@@ -435,9 +451,13 @@ impl<'a> Driver<'a> {
                 });
             });
         }
-        let sender = self.sender.clone();
+        let limit = setup.output_limit.on_disk_of(setup.spools.folder());
+        let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
         thread::spawn(move || {
-            child.wait();
+            guard(&child, &output, limit, |printed| {
+                let what = Observed::Printed(printed, limit);
+                drop(sender.send(Word::Observed { run: run.clone(), what }));
+            });
             drop(sender.send(Word::Input(Input::Exited)));
         });
         Ok(())

@@ -102,8 +102,19 @@ pub async fn ingest(
         // Right before its end: we stopped it, because of what comes now.
         events.insert(events.len().saturating_sub(1), Event::Compacting);
     }
+    if ending.stopped == Some(Outcome::Failed) {
+        let why = format!(
+            "{} was stopped because of its output: it had printed {} MiB",
+            spool.turn().agent,
+            spool.printed() >> 20
+        );
+        events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
+    }
     store_once(store, spool, events, destination).await
 }
+
+/// The kind of the error that stands for an output that reached its limit.
+const OUTPUT_LIMIT: &str = "output_limit";
 
 /// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
 fn opening(turn: &SpooledTurn) -> Event {

@@ -18,7 +18,7 @@ use azureal_core::{
     Event, NewSession, Page, Role, SessionId, SessionStore, Threshold, Turn, read_context, read_history,
 };
 use azureal_engine::{
-    AutoCompaction, Briefing, Controls, Driver, Ingested, Notice, Setup, Spools, Summariser,
+    AutoCompaction, Briefing, Controls, Driver, Ingested, Notice, OutputLimit, Setup, Spools, Summariser,
 };
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
@@ -188,6 +188,7 @@ impl World {
             directory: self.folder.path(),
             in_git: false,
             timeout: Some(Duration::from_secs(60)),
+            output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: Some(&compaction),
         });
