@@ -6,7 +6,7 @@ use azureal_core::agent::Permission;
 use azureal_core::{
     Beginning, ListQuery, NewSession, SessionId, SessionRecord, read_beginning, visible_line,
 };
-use azureal_engine::{AutoCompaction, OutputLimit, Recovered, Spools, Summariser};
+use azureal_engine::{AutoCompaction, Recovered, Spools, Summariser};
 use azureal_process::ProcessIdentity;
 use futures_executor::block_on;
 use serde_json::json;
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         false => block_on(lease(place, &spools, session, agent))?,
     };
     let found = if args.ephemeral { Vec::new() } else { block_on(recover_again(place, found)) };
-    let output_limit = OutputLimit::default();
+    let output_limit = config.output_limit();
     orphan::follow(place, &spools, &interrupts, &found, session, output_limit, out)?;
     warn_of_lost(&found, session);
     let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {

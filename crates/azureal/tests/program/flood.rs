@@ -75,6 +75,23 @@ fn a_timeout_while_a_turn_is_compacted_keeps_what_is_stored_of_it() {
     assert_eq!(events.last().unwrap()["data"]["outcome"], "timeout");
 }
 
+#[test]
+fn an_agent_is_stopped_at_the_output_limit_that_is_configured() {
+    let world = World::new();
+    let line = results(&world, 8 * 1024);
+    let flood = format!("while cat '{}'; do :; done; touch not-stopped; sleep 600", line.display());
+    let mut run = flooded(&world, &flood, &["run", "Go"]);
+    world.file("config/azureal/azufig.toml", "[turn]\noutput_limit_mib = 12\n");
+    let ran = world.ran(run.output().unwrap());
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("claude was stopped because of its output: it had printed "),
+        "{}",
+        ran.stderr
+    );
+    assert!(!world.path("p/not-stopped").exists(), "it printed all that it could");
+}
+
 /// Returns the most memory that a process has used so far, in bytes; 0 where that cannot be known.
 fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
