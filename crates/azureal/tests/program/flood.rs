@@ -45,7 +45,7 @@ fn run_flooded(world: &World, flood: &str) -> (Ran, u64) {
 #[test]
 fn a_timeout_ends_a_flood_at_once() {
     let world = World::new();
-    let line = results(&world, 8 * 1024);
+    let line = results(&world, 64 * 1024);
     let flood = format!("while cat '{}'; do :; done; sleep 600", line.display());
     let started = Instant::now();
     let run = flooded(&world, &flood, &["run", "--timeout", "2", "Go"]).output().unwrap();
@@ -145,15 +145,37 @@ fn a_gigabyte_in_lines_is_kept_and_costs_little_memory() {
 }
 
 #[test]
+fn long_lines_cost_little_memory() {
+    for megabytes in [20, 60] {
+        let world = World::new();
+        // Ten million lines of text, in one line of JSON: six bytes each, as a line break is written as two.
+        let line = [
+            r#"printf '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'"#,
+            &format!(r"yes 'word\n' | tr -d '\n' | head -c {}", megabytes * 1_000_000 / 6 * 6),
+            r#"printf '"}]}}\n'"#,
+        ];
+        let (ran, peak) = run_flooded(&world, &format!("for i in 1 2 3 4; do\n{}\ndone", line.join("\n")));
+        assert_eq!(ran.code, 0, "{ran}");
+        let results = world.run(&["show", "S1", "--json"]).json_lines();
+        let results: Vec<&Value> = results.iter().filter(|event| event["kind"] == "ToolResult").collect();
+        assert_eq!(results.len(), 4);
+        assert_eq!(results[0]["data"]["omitted"], megabytes * 1_000_000 / 6 - 3);
+        assert!(peak < MEMORY, "{} MiB with lines of {megabytes} MB", peak >> 20);
+    }
+}
+
+#[test]
 fn an_event_that_is_too_large_for_a_store_does_not_cost_its_turn() {
     let world = World::new();
     // Every broken byte of a line becomes a character of three bytes.
     let line = [
-        r#"printf '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'"#,
+        r#"printf '{"type":"assistant","message":{"content":[{"type":"text","text":"'"#,
         r"head -c 23000000 /dev/zero | tr '\0' '\377'",
         r#"printf '"}]}}\n'"#,
     ];
-    let (ran, _) = run_flooded(&world, &line.join("\n"));
+    let text = json!({"type": "text", "text": "Done."});
+    let after = json!({"type": "assistant", "message": {"content": [text]}});
+    let (ran, _) = run_flooded(&world, &format!("{}\necho '{after}'", line.join("\n")));
     let why = assert_kept(&world, &ran, 23_000_000);
     assert!(world.run(&["show", "S1"]).stdout.contains("Done."), "what came after it is stored");
     assert!(
