@@ -46,6 +46,9 @@ const PACE: Duration = Duration::from_millis(20);
 /// How many events are read at a time.
 const PAGE: usize = 400;
 
+/// The author of a summary that no agent wrote.
+pub const DIGEST: &str = "digest";
+
 /// What is compacted, and by whom.
 #[derive(Clone, Copy)]
 pub struct CompactSetup<'a> {
@@ -105,8 +108,10 @@ pub struct Summarised {
     pub boundary: Boundary,
     /// The summary.
     pub summary: String,
-    /// The agent that wrote it; nothing if it is the digest.
+    /// The agent that wrote it; `None` if it is the digest.
     pub agent: Option<String>,
+    /// The author as it is stored: an agent, `agent/model`, or [`DIGEST`].
+    pub writer: String,
     /// The agents that were asked before and gave none, with the reason.
     pub failed: Vec<(String, String)>,
     /// What the next agent was told before, in characters.
@@ -159,14 +164,16 @@ pub fn compact(
     notice: &mut dyn FnMut(CompactNotice<'_>),
 ) -> Result<Option<Summarised>, CompactionError> {
     let session = setup.session;
-    let holder = this_process(setup.summarisers.first().map_or("digest", |first| first.agent.name()));
+    let holder = this_process(setup.summarisers.first().map_or(DIGEST, |first| first.agent.name()));
     let _lease = match setup.spools.lease_compaction(session, &holder)? {
         Leased::Ours(lease) => lease,
         Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),
     };
     let summarised = summarise(setup, notice)?;
-    if let Some(Summarised { boundary, summary, used, .. }) = &summarised {
-        block_on(setup.store.add_compaction(session, &Compaction::new(boundary.after_seq, summary)))?;
+    if let Some(Summarised { boundary, summary, writer, used, .. }) = &summarised {
+        let compaction =
+            Compaction { writer: Some(writer.clone()), ..Compaction::new(boundary.after_seq, summary) };
+        block_on(setup.store.add_compaction(session, &compaction))?;
         // The summary is laid, whether this is counted or not.
         drop(block_on(setup.store.add_tokens(session, *used)));
     }
@@ -184,10 +191,11 @@ pub fn summarise(
         let agent = summariser.agent.name();
         notice(CompactNotice::Asking(agent));
         let why = match work.ask(setup, summariser, &mut used) {
-            Ok(summary) => {
+            Ok(Written { summary, model }) => {
                 let (before, after) = (work.chars_before, work.chars_with(setup, &summary)?);
                 if after < before {
-                    return Ok(Some(work.summarised(summary, Some(agent), failed, after, used)));
+                    let author = Author { agent, model: model.as_deref() };
+                    return Ok(Some(work.summarised(summary, Some(author), failed, after, used)));
                 }
                 "its summary would not make the context smaller".to_owned()
             }
@@ -211,6 +219,19 @@ struct Work {
     chars_before: usize,
     /// How long the summary may be.
     most: usize,
+}
+
+/// A summary by an agent.
+struct Written {
+    summary: String,
+    /// The model, if it is known.
+    model: Option<String>,
+}
+
+/// An agent that wrote a summary, and its model if that is known.
+struct Author<'a> {
+    agent: &'a str,
+    model: Option<&'a str>,
 }
 
 /// Why an agent's answer is not taken.
@@ -253,15 +274,21 @@ impl Work {
     fn summarised(
         &self,
         summary: String,
-        agent: Option<&str>,
+        author: Option<Author<'_>>,
         failed: Vec<(String, String)>,
         chars_after: usize,
         used: Tokens,
     ) -> Summarised {
+        let writer = match &author {
+            None => DIGEST.to_owned(),
+            Some(Author { agent, model: None }) => (*agent).to_owned(),
+            Some(Author { agent, model: Some(model) }) => format!("{agent}/{model}"),
+        };
         Summarised {
             boundary: self.boundary,
             summary,
-            agent: agent.map(str::to_owned),
+            agent: author.map(|author| author.agent.to_owned()),
+            writer,
             failed,
             chars_before: self.chars_before,
             chars_after,
@@ -302,7 +329,7 @@ impl Work {
         setup: &CompactSetup<'_>,
         summariser: &Summariser<'_>,
         used: &mut Tokens,
-    ) -> Result<String, Unusable> {
+    ) -> Result<Written, Unusable> {
         let record = self.record();
         let mut prompt = SUMMARY_PROMPT.to_owned();
         if self.most < MOST_CHARS {
@@ -317,8 +344,10 @@ impl Work {
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;
+        let model = answer.model.clone().or_else(|| summariser.model.map(str::to_owned));
         let said = answer.finish().map_err(Unusable::Because)?;
-        judge(&said, &record).map(|summary| within(summary, MOST_CHARS)).map_err(Unusable::Because)
+        let summary = judge(&said, &record).map_err(Unusable::Because)?;
+        Ok(Written { summary: within(summary, MOST_CHARS), model })
     }
 }
 
@@ -437,6 +466,8 @@ fn attend(
 struct Answer {
     /// What it said since it last used a tool.
     said: Vec<String>,
+    /// The model that the agent says it uses.
+    model: Option<String>,
     error: Option<String>,
     is_done: bool,
     used: Tokens,
@@ -449,6 +480,9 @@ impl Answer {
         match output {
             AgentOutput::Event(Event::AssistantText(said)) if said.subagent.is_none() => {
                 self.said.push(said.text);
+            }
+            AgentOutput::Event(Event::Init(init)) => {
+                self.model = Some(init.model).filter(|model| !model.is_empty());
             }
             AgentOutput::Event(Event::ToolCall(_)) => {
                 self.said.clear();

@@ -28,7 +28,9 @@ mod spool;
 mod turn;
 mod watch;
 
-pub use compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact, summarise};
+pub use compact::{
+    CompactNotice, CompactSetup, CompactionError, DIGEST, Summarised, Summariser, compact, summarise,
+};
 pub use context_commands::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
     run_commands,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
-use azureal_core::event::{Complete, SystemMessage, ToolCall, ToolResult};
+use azureal_core::event::{Complete, Init, SystemMessage, ToolCall, ToolResult};
 use azureal_core::{
     Compaction, Event, Holder, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn,
     read_context,
@@ -160,6 +160,29 @@ impl World {
             CompactNotice::Failed { agent, why } => told.push(format!("{agent}: {why}")),
         });
         (report.unwrap().unwrap(), told)
+    }
+}
+
+#[test]
+fn a_summary_remembers_who_wrote_it() {
+    let says_model: fn(&str) -> String = |_| {
+        let init = Event::Init(Init { model: "large-2".into(), ..Init::default() });
+        format!("{}\n{}", init.to_json(), says(GOOD))
+    };
+    for (answer, model, expected) in [
+        (good as fn(&str) -> String, None, "ann"),
+        (good, Some("small"), "ann/small"),
+        (says_model, None, "ann/large-2"),
+        (says_model, Some("large"), "ann/large-2"),
+        (|_| String::new(), Some("large"), "digest"),
+    ] {
+        let world = World::long();
+        let agent = StandIn::new("ann", answer);
+        let summarisers = [Summariser { model, ..asked(&[&agent])[0] }];
+        let report = compact(&world.setup(&summarisers), &mut |_| {}).unwrap().unwrap();
+        assert_eq!(report.writer, expected);
+        let stored = block_on(world.store.compactions(world.session)).unwrap();
+        assert_eq!(stored[0].writer.as_deref(), Some(expected));
     }
 }
 
