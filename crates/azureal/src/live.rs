@@ -19,6 +19,10 @@ use crate::turn::Keep;
 
 /// How much of what a tool call is about is shown.
 const ABOUT_CHARS: usize = 100;
+/// How much is remembered of a text that is being written, in bytes, and how many calls without a result. An agent may
+/// print without end.
+const MOST_OPEN: usize = 16 << 20;
+const MOST_CALLS: usize = 1_000;
 /// How much is shown of the names of the commands that run.
 const LABEL_CHARS: usize = 60;
 
@@ -184,7 +188,9 @@ impl<'a> Live<'a> {
                 self.out.flush()
             }
             AgentOutput::Delta(text) => {
-                self.open.push_str(text);
+                if self.open.len() < MOST_OPEN {
+                    self.open.push_str(text);
+                }
                 self.write(&visible(text))
             }
             AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
@@ -266,6 +272,9 @@ impl<'a> Live<'a> {
         let indent = if call.subagent.is_some() { "  " } else { "" };
         let line = format!("{indent}{} {about}", call.tool_name);
         let line = visible_line(line.trim_end()).into_owned();
+        if self.calls.len() >= MOST_CALLS {
+            self.calls.remove(0);
+        }
         self.calls.push((call.tool_use_id.clone(), line));
         self.spinner.label(&self.waiting());
         Ok(())

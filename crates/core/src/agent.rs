@@ -154,8 +154,8 @@ pub struct Ending {
     pub fragment: Vec<u8>,
     /// How long it ran.
     pub duration: Duration,
-    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], or [`Outcome::Interrupted`] to
-    /// compact the session and go on.
+    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], [`Outcome::Failed`] because it printed
+    /// more than it may, or [`Outcome::Interrupted`] to compact the session and continue.
     pub stopped: Option<Outcome>,
 }
 

@@ -190,6 +190,9 @@ fn output() -> BoxedStrategy<String> {
         Just("No files found".to_owned()),
         Just("\r".to_owned()),
         text(),
+        // Around the length from which a line is shortened, in characters of one to four bytes.
+        (select(&['x', 'ü', '✓', '\u{1F980}'][..]), prop_oneof![1_990..2_010_usize, Just(5_000)])
+            .prop_map(|(c, count)| String::from_iter(std::iter::repeat_n(c, count))),
     ];
     let ending = select(&["\n", "\n", "\r\n", "\n\n"][..]);
     let lines = vec((line, ending), 0..9).prop_map(|lines| {
@@ -532,6 +535,7 @@ proptest! {
         let Event::ToolResult(kept) = compact_event(Event::ToolResult(result.clone())) else {
             panic!("a result became something else")
         };
+        prop_assert!(kept.content.chars().count() <= 5 * 2_000 + 100, "however long it was");
         let (content, omitted) = expected_result(&result);
         prop_assert_eq!(&kept.content, &content);
         prop_assert_eq!(kept.omitted, omitted);
@@ -557,7 +561,8 @@ proptest! {
                 let lines = content.lines().count();
                 let first = content.lines().map(str::trim).find(|line| line.contains(char::is_alphanumeric));
                 let path = key_field(&before, &["file_path", "path"]);
-                let counted = [("line_count", Value::from(lines)), ("first_line", first.unwrap_or("").into())];
+                let first = short(first.unwrap_or(""));
+                let counted = [("line_count", Value::from(lines)), ("first_line", first.into())];
                 let expected = path.into_iter().chain(counted);
                 prop_assert_eq!(after, object(expected));
                 prop_assert_eq!(kept.omitted, Some(lines as u64));
@@ -607,19 +612,34 @@ fn expected_result(result: &ToolResult) -> (String, Option<u64>) {
     };
     let count = lines.len();
     if count <= head + tail {
-        return (result.content.clone(), None);
+        if lines.iter().all(|line| short(line) == *line) {
+            return (result.content.clone(), None);
+        }
+        return (lines.iter().map(|line| short(line)).collect::<Vec<_>>().join("\n"), Some(0));
     }
     let omitted = count - head - tail;
     let plural = if omitted == 1 { "" } else { "s" };
     let marker = format!("[{omitted} line{plural} omitted]");
-    let kept: Vec<&str> = lines
+    let kept: Vec<String> = lines
         .iter()
         .take(head)
         .copied()
         .chain([marker.as_str()])
         .chain(lines.iter().skip(count - tail).copied())
+        .map(short)
         .collect();
     (kept.join("\n"), Some(omitted as u64))
+}
+
+/// A line of more than 2,000 characters without its middle.
+fn short(line: &str) -> String {
+    let chars: Vec<char> = line.chars().collect();
+    if chars.len() <= 2_000 {
+        return line.to_owned();
+    }
+    let (head, tail) = (&chars[..900], &chars[chars.len() - 900..]);
+    let omitted = chars.len() - 1_800;
+    format!("{}[{omitted} characters omitted]{}", String::from_iter(head), String::from_iter(tail))
 }
 
 /// Splits a text into lines. A carriage return before a line break belongs to it, and what stands after the

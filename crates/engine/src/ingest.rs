@@ -7,6 +7,7 @@
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
 //! is recovered has no lease any more and is put at the end, whoever has gone on meanwhile.
 
+use std::io;
 use std::path::PathBuf;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending};
@@ -82,6 +83,7 @@ pub async fn ingest(
     let mut gathered = Gathered::default();
     let mut watcher = Watcher::of_turn(spool.output_path(), agent, spool.turn(), None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
+    gathered.unread = watcher.skipped();
     if watcher.untold() > 0 {
         let why = format!(
             "{} further lines could not be read; all of them are kept in the spool",
@@ -101,8 +103,19 @@ pub async fn ingest(
         // Right before its end: we stopped it, because of what comes now.
         events.insert(events.len().saturating_sub(1), Event::Compacting);
     }
+    if ending.stopped == Some(Outcome::Failed) {
+        let why = format!(
+            "{} was stopped because of its output: it had printed {} MiB",
+            spool.turn().agent,
+            spool.printed() >> 20
+        );
+        events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
+    }
     store_once(store, spool, events, destination).await
 }
+
+/// The kind of the error that stands for an output that reached its limit.
+const OUTPUT_LIMIT: &str = "output_limit";
 
 /// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
 fn opening(turn: &SpooledTurn) -> Event {
@@ -123,6 +136,8 @@ struct Gathered {
     is_full: bool,
     /// How many events there was no room for.
     left_out: u64,
+    /// How many bytes were not even read.
+    unread: u64,
 }
 
 impl Gathered {
@@ -138,7 +153,7 @@ impl Gathered {
             return;
         }
         let event = compact_event(event);
-        let size = event.to_json().len() + EVENT_COST;
+        let size = json_length(&event) + EVENT_COST;
         if self.size + size > LARGEST_TURN {
             self.left_out += 1;
             // One that is too large by itself does not cost those after it.
@@ -150,15 +165,38 @@ impl Gathered {
     }
 
     fn finish(mut self) -> Vec<Event> {
-        if self.left_out > 0 {
+        if self.left_out > 0 || self.unread > 0 {
+            let unread = match self.unread {
+                0 => String::new(),
+                bytes => format!(", and {} MiB were not read", bytes.div_ceil(1 << 20)),
+            };
             let why = format!(
-                "the agent printed more than a turn can hold: {} events were not stored; all of it is kept \
+                "the agent printed more than a turn can hold: {} events were not stored{unread}; all of it is kept \
                  in the spool",
                 self.left_out
             );
             self.events.push(Event::error(OVERSIZED, why));
         }
         self.events
+    }
+}
+
+/// Returns how long the JSON of an event is, without writing it: it may have 64 MiB.
+fn json_length(event: &Event) -> usize {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    match serde_json::to_writer(&mut counter, event) {
+        Ok(()) => counter.0,
+        Err(_) => event.to_json().len(),
     }
 }
 

@@ -24,6 +24,9 @@ use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
 use crate::wire::{Fields, read};
 
+/// How many finished items are remembered. An agent that prints without end must not fill the memory.
+const MOST_FINISHED: usize = 100_000;
+
 /// The reader of one run.
 #[derive(Default)]
 pub(super) struct Parser {
@@ -146,7 +149,7 @@ impl Parser {
             return Some(Vec::new());
         }
         if completed && !item.id.is_empty() {
-            self.finished.insert(item.id.clone());
+            self.finish(&item.id);
         }
         Some(match item.kind.as_str() {
             "" => return None,
@@ -220,7 +223,9 @@ impl Parser {
 
     /// Remembers that an item is over.
     pub(super) fn finish(&mut self, id: &str) {
-        self.finished.insert(id.to_owned());
+        if self.finished.len() < MOST_FINISHED {
+            self.finished.insert(id.to_owned());
+        }
     }
 
     /// Remembers that somebody interrupted the turn.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::NAME;
 use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, unreadable_line};
-use crate::wire::{Fields, Loose, lenient};
+use crate::wire::{Fields, Loose, lenient, push_bounded};
 
 /// The reader of one run.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl AgentParser for Parser {
         let text = String::from_utf8_lossy(line);
         if let Some(shown) = Fields::of(&text).and_then(|fields| fields.read::<Shown>()) {
             if let Some(delta) = shown.delta {
-                self.open.push_str(&delta);
+                push_bounded(&mut self.open, &delta);
                 return vec![AgentOutput::Delta(delta)];
             }
             if let Some(notice) = shown.notice {

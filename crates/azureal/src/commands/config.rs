@@ -26,7 +26,7 @@ const SHOWN: usize = 60;
 /// that of a farther file of the same kind; the list of `azufig.toml` comes before that of `Cllmfile.yml`.
 ///
 /// Keys of `azufig.toml`: `agent`, `model`, `default_system_message`, `[compaction]` with `threshold_characters` or
-/// `threshold_tokens`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
+/// `threshold_tokens`, `[turn]` with `output_limit_mib`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
 /// `timeout` and `dynamic`. Of a `Cllmfile.yml`, `default_system_message`, `variables` and `context_commands` are taken.
 ///
 /// Files of the project are in effect once they are trusted: see `azureal trust`.
@@ -88,6 +88,7 @@ struct Report {
     model: Setting,
     default_system_message: Setting,
     compaction_threshold: Setting,
+    output_limit_mib: Setting,
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
@@ -191,6 +192,10 @@ impl Report {
                 value: threshold_value(&config.compaction_threshold()),
                 ..Setting::of(config.find_threshold(), threshold_value)
             },
+            output_limit_mib: Setting {
+                value: json!(config.output_limit().mib()),
+                ..Setting::of(config.find_output_limit(), |limit| json!(limit.mib()))
+            },
             variables: config
                 .find_variables()
                 .into_iter()
@@ -248,6 +253,10 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
             &report.compaction_threshold.source,
         ),
     ];
+    if let Some(found) = config.find_output_limit() {
+        let value = format!("{} MiB", found.value.mib());
+        rows.push(Row::new("output limit", &value, &report.output_limit_mib.source));
+    }
     for (line, (name, found)) in report.variables.iter().zip(config.find_variables()) {
         let value = match line.source {
             Source::Environment => format!("${name}"),

@@ -172,7 +172,8 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         false => block_on(lease(place, &spools, session, agent))?,
     };
     let found = if args.ephemeral { Vec::new() } else { block_on(recover_again(place, found)) };
-    orphan::follow(place, &spools, &interrupts, &found, session, out)?;
+    let output_limit = config.output_limit();
+    orphan::follow(place, &spools, &interrupts, &found, session, output_limit, out)?;
     warn_of_lost(&found, session);
     let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
         _ if args.ephemeral => (Keep::Nothing, briefing),
@@ -202,6 +203,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         prompt: &prompt,
         permission: args.permission.map(Permission::from),
         timeout: args.timeout,
+        output_limit,
         briefing: &briefing,
         compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,

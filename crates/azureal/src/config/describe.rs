@@ -24,6 +24,9 @@ pub(crate) fn describe(file: &ConfigFile) -> String {
     if let Some(threshold) = &settings.threshold {
         text.push_str(&format!("  compaction threshold: {}\n", threshold.value));
     }
+    if let Some(limit) = &settings.output_limit {
+        text.push_str(&format!("  output limit of a turn: {} MiB\n", limit.value.mib()));
+    }
     if let Some(message) = &settings.default_system_message {
         text.push_str("  default system message\n");
         text.push_str(&set_in(&message.value));

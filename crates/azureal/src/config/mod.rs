@@ -18,6 +18,7 @@ pub(crate) mod trust;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{ContextCommand, Threshold};
+use azureal_engine::OutputLimit;
 
 pub(crate) use self::describe::{describe, terms};
 pub(crate) use self::file::ConfigFile;
@@ -122,6 +123,11 @@ impl Config {
         self.find_threshold().map_or_else(Threshold::default, |found| *found.value)
     }
 
+    /// Returns how much an agent may print in one turn.
+    pub(crate) fn output_limit(&self) -> OutputLimit {
+        self.find_output_limit().map_or_else(OutputLimit::default, |found| *found.value)
+    }
+
     /// Returns what every new session begins with, unless its command line says otherwise.
     pub(crate) fn default_system_message(&self) -> Option<String> {
         let found = self.find_default_system_message()?;
@@ -139,6 +145,10 @@ impl Config {
 
     pub(crate) fn find_threshold(&self) -> Option<Found<'_, Threshold>> {
         self.first(|settings| settings.threshold.as_ref())
+    }
+
+    pub(crate) fn find_output_limit(&self) -> Option<Found<'_, OutputLimit>> {
+        self.first(|settings| settings.output_limit.as_ref())
     }
 
     pub(crate) fn find_default_system_message(&self) -> Option<Found<'_, String>> {
@@ -379,10 +389,11 @@ mod tests {
             (
                 "h/.config/azureal/azufig.toml",
                 "agent = \"codex\"\nmodel = \"far\"\ndefault_system_message = \"far\"\n\
-                 [compaction]\nthreshold_tokens = 5\n",
+                 [compaction]\nthreshold_tokens = 5\n[turn]\noutput_limit_mib = 7\n",
             ),
         ]);
         let config = folders.trusted(&[("WHO", "me")]);
+        assert_eq!(config.output_limit(), OutputLimit::of_mib(7));
         assert_eq!((config.agent(), config.model()), (Some("codex"), Some("near")));
         assert_eq!(config.compaction_threshold(), Threshold::Tokens(5));
         assert_eq!(config.default_system_message().as_deref(), Some("near me ${NOBODY}"));
@@ -399,7 +410,7 @@ mod tests {
             (
                 "p/.azureal/azufig.toml",
                 "agent = \"claude\"\nmodel = \"m\"\ndefault_system_message = \"s\"\n\
-                 [compaction]\nthreshold_tokens = 5\n[variables]\nA = 1\n",
+                 [compaction]\nthreshold_tokens = 5\n[turn]\noutput_limit_mib = 7\n[variables]\nA = 1\n",
             ),
             ("p/Cllmfile.yml", &theirs("project")),
             ("h/.cllm/Cllmfile.yml", &theirs("home")),
@@ -408,6 +419,7 @@ mod tests {
         assert_eq!(names(&config), ["home"]);
         assert_eq!((config.agent(), config.model(), config.default_system_message()), (None, None, None));
         assert_eq!(config.compaction_threshold(), Threshold::Chars(400_000));
+        assert_eq!(config.output_limit(), OutputLimit::default());
         assert_eq!(config.fill_in("{{ A }}", &[]).unwrap_err().kind(), "variable");
     }
 

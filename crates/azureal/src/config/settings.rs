@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use azureal_agents::registry;
 use azureal_core::{ContextCommand, OnFailure, Threshold};
+use azureal_engine::OutputLimit;
 
 use super::node::{Entry, Node, Place, Problem, Value};
 use crate::failure::quoted;
@@ -25,6 +26,7 @@ pub(super) struct Settings {
     pub(super) model: Option<Located<String>>,
     pub(super) default_system_message: Option<Located<String>>,
     pub(super) threshold: Option<Located<Threshold>>,
+    pub(super) output_limit: Option<Located<OutputLimit>>,
     pub(super) variables: Vec<(String, Located<Variable>)>,
     pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
 }
@@ -67,8 +69,15 @@ impl Settings {
 
     /// Reads our own format, in which every key must be known: one that is misspelt would do nothing, silently.
     pub(super) fn of_azufig(root: &Node) -> Result<Self, Problem> {
-        const KEYS: [&str; 6] =
-            ["agent", "model", "default_system_message", "compaction", "variables", "context_commands"];
+        const KEYS: [&str; 7] = [
+            "agent",
+            "model",
+            "default_system_message",
+            "compaction",
+            "turn",
+            "variables",
+            "context_commands",
+        ];
         let mut settings = Self::default();
         for entry in of_file(root)? {
             let Entry { key, place, node } = entry;
@@ -76,6 +85,7 @@ impl Settings {
                 "agent" => settings.agent = Some(located(*place, agent(node)?)),
                 "model" => settings.model = Some(located(*place, node.text(key)?.to_owned())),
                 "compaction" => settings.threshold = threshold(node)?,
+                "turn" => settings.output_limit = output_limit(node)?,
                 _ if settings.take_shared(entry, Strictness::EveryKey)? => {}
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
             }
@@ -182,6 +192,23 @@ fn threshold(node: &Node) -> Result<Option<Located<Threshold>>, Problem> {
         };
         let count = count.ok_or_else(|| node.is_not(key, "a whole number above 0"))?;
         found = Some(located(*place, kind(count)));
+    }
+    Ok(found)
+}
+
+fn output_limit(node: &Node) -> Result<Option<Located<OutputLimit>>, Problem> {
+    const KEYS: [&str; 1] = ["output_limit_mib"];
+    let mut found = None;
+    for Entry { key, place, node } in node.table("turn")? {
+        if !KEYS.contains(&key.as_str()) {
+            return Err(Problem::new(*place, unknown(key, &KEYS)));
+        }
+        let mib = match node.value {
+            Value::Integer(mib) => u64::try_from(mib).ok().filter(|mib| *mib > 0),
+            _ => None,
+        };
+        let mib = mib.ok_or_else(|| node.is_not(key, "a whole number of MiB above 0"))?;
+        found = Some(located(*place, OutputLimit::of_mib(mib)));
     }
     Ok(found)
 }

@@ -134,12 +134,12 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         ("model = \" \"", ":1:9: `model` is an empty text; allowed is a text"),
         (
             "\n  modle = \"x\"",
-            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, compaction, variables, \
+            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, compaction, turn, variables, \
              context_commands; did you mean `model`?",
         ),
         (
             "[whatever]",
-            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, compaction, \
+            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, compaction, turn, \
              variables, context_commands",
         ),
         ("compaction = 5", ":1:14: `compaction` is 5; allowed is a table of keys and values"),
@@ -154,6 +154,14 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         (
             "[compaction]\nthreshold_tokens = 1\nthreshold_characters = 1",
             ":3:1: `threshold_characters` is a second threshold; allowed is one",
+        ),
+        (
+            "[turn]\noutput_limit = 5",
+            ":2:1: `output_limit` is not a key here; allowed: output_limit_mib; did you mean `output_limit_mib`?",
+        ),
+        (
+            "[turn]\noutput_limit_mib = -1",
+            ":2:20: `output_limit_mib` is -1; allowed is a whole number of MiB above 0",
         ),
         (
             "[variables]\nA = 2024-01-01",
