@@ -212,7 +212,7 @@ impl Report {
 }
 
 fn command_line(found: &Found<'_, ContextCommand>) -> CommandLine {
-    let ContextCommand { name, command, on_failure, timeout, dynamic } = found.value;
+    let ContextCommand { name, command, template: _, on_failure, timeout, dynamic } = found.value;
     CommandLine {
         name: name.clone(),
         command: command.clone(),

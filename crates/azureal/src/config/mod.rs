@@ -194,10 +194,11 @@ impl Config {
         let commands = self.find_context_commands().into_iter().filter(|found| are_meant(found.value));
         commands
             .map(|found| {
-                let command = self.fill_in(&found.value.command, vars).map_err(|failure| {
+                let template = &found.value.command;
+                let command = self.fill_in(template, vars).map_err(|failure| {
                     failure.about(&format!("{found}: context command {}", quoted(&found.value.name)))
                 })?;
-                Ok(ContextCommand { command, ..found.value.clone() })
+                Ok(ContextCommand { command, template: Some(template.clone()), ..found.value.clone() })
             })
             .collect()
     }

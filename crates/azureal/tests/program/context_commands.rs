@@ -122,6 +122,24 @@ fn context_stored_as_system_message_after_main_system_prompt() {
 }
 
 #[test]
+fn values_of_variables_are_not_stored_with_the_commands() {
+    let project =
+        Project::new("[[context_commands]]\nname = 'api'\ncommand = 'echo {{ API_TOKEN | length }}'\n");
+    let mut command = project.command(&["run", "--exec", "true {{ API_TOKEN }}", "First"]);
+    let ran = project.world.ran(command.env("API_TOKEN", "s3cret").output().unwrap());
+    assert_eq!(ran.code, 0, "{ran}");
+    let first = project.events("S1").remove(0);
+    assert_eq!(first["data"]["content"].as_str().unwrap().lines().nth(1), Some("6"), "it was filled in");
+    let commands = &first["data"]["context_commands"];
+    assert_eq!(commands[0]["command"], "echo {{ API_TOKEN | length }}");
+    assert_eq!(commands[1]["command"], "true {{ API_TOKEN }}");
+    for format in ["json", "cllm", "markdown"] {
+        let exported = project.run(&["export", "S1", "--format", format]);
+        assert!(!exported.stdout.contains("s3cret"), "{exported}");
+    }
+}
+
+#[test]
 fn conversation_continuation_does_not_re_execute_context() {
     let project = Project::new(&counting("one"));
     project.ask(&["First"]);
