@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use azureal_agents::registry;
 use azureal_core::{ContextCommand, OnFailure, Threshold};
+use serde::{Deserialize, Serialize};
 
 use super::node::{Entry, Node, Place, Problem, Value};
 use crate::failure::quoted;
@@ -37,7 +38,7 @@ pub(super) struct Located<T> {
 }
 
 /// What a variable is declared as.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Variable {
     /// It must be given.
     Required,
