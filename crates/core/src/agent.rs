@@ -141,6 +141,8 @@ pub enum AgentOutput {
     Notice(String),
     /// The same, of a request to the model that failed and is sent again.
     Retry(String),
+    /// Tools that the model wanted to use and the agent's program did not allow, one entry for each call.
+    Refused(Vec<String>),
 }
 
 /// How a run ended.

@@ -462,7 +462,8 @@ impl Answer {
             AgentOutput::Event(_)
             | AgentOutput::Delta(_)
             | AgentOutput::Usage(_)
-            | AgentOutput::Notice(_) => {}
+            | AgentOutput::Notice(_)
+            | AgentOutput::Refused(_) => {}
         }
     }
 

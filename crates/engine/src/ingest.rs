@@ -33,6 +33,8 @@ pub struct Ingested {
     pub complete: Complete,
     /// The spool, where it is kept because not all of it could be read.
     pub kept: Option<PathBuf>,
+    /// The tools that the agent was refused, one entry for each call.
+    pub refused: Vec<String>,
 }
 
 /// Why a turn is not in the store. What was printed is kept.
@@ -75,7 +77,8 @@ pub async fn ingest(
     // First: whoever stored it may have died after removing the output.
     if let Some(session) = stored_before(store, spool.turn()).await? {
         let complete = Complete::default();
-        let ingested = Ingested { session, instead_of: None, appended: None, complete, kept: None };
+        let ingested =
+            Ingested { session, instead_of: None, appended: None, complete, kept: None, refused: Vec::new() };
         return settle(store, spool, ingested).await;
     }
     let mut gathered = Gathered::new(spool.turn());
@@ -90,9 +93,11 @@ pub async fn ingest(
     }
     // What was asked and how it ended is told in any case.
     let mut events = vec![opening(spool.turn())];
+    let mut refused = std::mem::take(&mut gathered.refused);
     events.append(&mut gathered.finish());
     let mut last = Gathered::new(spool.turn());
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
+    refused.append(&mut last.refused);
     events.append(&mut last.finish());
     if matches!(events.last(), Some(Event::Complete(end)) if end.outcome == Some(Outcome::Interrupted))
         && ending.stopped == Some(Outcome::Interrupted)
@@ -100,7 +105,8 @@ pub async fn ingest(
         // Right before its end: we stopped it, because of what comes now.
         events.insert(events.len().saturating_sub(1), Event::Compacting);
     }
-    store_once(store, spool, events, destination).await
+    let ingested = store_once(store, spool, events, destination).await?;
+    Ok(Ingested { refused, ..ingested })
 }
 
 /// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
@@ -111,6 +117,8 @@ fn opening(turn: &SpooledTurn) -> Event {
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
 /// rest stays in the spool, which is then kept. No event in it is larger than a store takes.
 const LARGEST_TURN: usize = LARGEST_EVENT;
+/// How many refused calls are counted.
+const MOST_REFUSED: usize = 1_000;
 /// What an event takes besides its text, here and on its way into the store. Many short ones take the most.
 const EVENT_COST: usize = 512;
 
@@ -122,16 +130,32 @@ struct Gathered {
     is_full: bool,
     /// How many events there was no room for.
     left_out: u64,
+    refused: Vec<String>,
 }
 
 impl Gathered {
     fn new(turn: &SpooledTurn) -> Self {
-        Self { turn: turn.clone(), events: Vec::new(), size: 0, is_full: false, left_out: 0 }
+        Self {
+            turn: turn.clone(),
+            events: Vec::new(),
+            size: 0,
+            is_full: false,
+            left_out: 0,
+            refused: Vec::new(),
+        }
     }
 
     fn take(&mut self, output: AgentOutput) {
-        if let AgentOutput::Event(event) = output {
-            self.push(event);
+        match output {
+            AgentOutput::Event(event) => self.push(event),
+            AgentOutput::Refused(mut tools) => {
+                tools.truncate(MOST_REFUSED.saturating_sub(self.refused.len()));
+                self.refused.append(&mut tools);
+            }
+            AgentOutput::Delta(_)
+            | AgentOutput::Usage(_)
+            | AgentOutput::Notice(_)
+            | AgentOutput::Retry(_) => {}
         }
     }
 
@@ -239,7 +263,7 @@ async fn store_once(
         }
     };
     let instead_of = (session != meant_for).then_some(meant_for);
-    let ingested = Ingested { session, instead_of, appended, complete, kept: None };
+    let ingested = Ingested { session, instead_of, appended, complete, kept: None, refused: Vec::new() };
     if is_whole {
         return settle(store, spool, ingested).await;
     }
