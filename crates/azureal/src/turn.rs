@@ -39,6 +39,8 @@ pub(crate) struct Ask<'a> {
     /// What is done about a history that becomes too long.
     pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
     pub(crate) keep: Keep,
+    /// Further arguments for the agent's program.
+    pub(crate) arguments: &'a [String],
 }
 
 /// What is kept of a turn.
@@ -87,6 +89,7 @@ pub(crate) fn take_turn(
         timeout: ask.timeout,
         briefing: ask.briefing,
         compaction: ask.compaction,
+        arguments: ask.arguments,
     });
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
     let mut not_gathered = None;

@@ -314,6 +314,7 @@ impl Work {
             permission: Some(Permission::Answer),
             in_git: setup.in_git,
             settings: summariser.settings.map(str::to_owned),
+            arguments: Vec::new(),
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;

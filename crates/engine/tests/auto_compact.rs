@@ -190,6 +190,7 @@ impl World {
             timeout: Some(Duration::from_secs(60)),
             briefing: &self.briefing,
             compaction: Some(&compaction),
+            arguments: &[],
         });
         let mut told = Vec::new();
         let ingested = driver.run(prompt, &mut |notice| match notice {

@@ -87,6 +87,7 @@ impl Project {
             timeout: None,
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         });
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()
     }

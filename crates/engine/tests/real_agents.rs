@@ -96,6 +96,7 @@ impl World {
             timeout: Some(Duration::from_secs(60)),
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         };
         let (driver, controls) = Driver::new(setup);
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()

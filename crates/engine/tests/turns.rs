@@ -87,6 +87,7 @@ impl Project {
             timeout: None,
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         }
     }
 

@@ -91,6 +91,9 @@ impl Agent for Offline {
                 known: "ada, ben",
             })?,
         };
+        if !turn.arguments.is_empty() {
+            return Err(AgentError::NoArguments { agent: NAME });
+        }
         Ok(AgentCommand {
             args: vec![SUBCOMMAND.to_owned(), persona.name().to_owned()],
             env: Vec::new(),
@@ -140,6 +143,12 @@ mod tests {
                  <azureal-turn-context>\nnow\n</azureal-turn-context>\n\nthe prompt"
             );
         }
+    }
+
+    #[test]
+    fn arguments_are_refused() {
+        let turn = TurnRequest { arguments: vec!["--max-turns".to_owned()], ..turn(None) };
+        assert_eq!(Offline.command(&turn).unwrap_err().to_string(), "offline takes no arguments");
     }
 
     #[test]

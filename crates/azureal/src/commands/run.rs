@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
-use azureal_core::agent::Permission;
+use azureal_core::agent::{Permission, Program};
 use azureal_core::{
     Beginning, ListQuery, NewSession, SessionId, SessionRecord, read_beginning, visible_line,
 };
@@ -62,7 +62,8 @@ Examples:
   git diff | azureal run -s review -m opus \"Review this\"
   azureal run --system \"Be brief.\" --exec \"git status --short\" \"What is left to do?\"
   azureal run --ephemeral --exec \"git diff --staged\" \"Write a commit message\"
-  azureal run --permission edit --timeout 600 \"Update the changelog\"")]
+  azureal run --permission edit --timeout 600 \"Update the changelog\"
+  azureal run -a claude \"Summarise the design\" -- --max-turns 3")]
 pub(crate) struct Args {
     /// What to ask
     #[arg(value_name = "PROMPT")]
@@ -96,6 +97,9 @@ pub(crate) struct Args {
     ephemeral: bool,
     #[command(flatten)]
     context: ContextArgs,
+    /// Arguments for the agent's own program, after `--`, as they are
+    #[arg(last = true, value_name = "AGENT_ARGUMENTS")]
+    arguments: Vec<String>,
 }
 
 /// What an agent may do.
@@ -141,6 +145,10 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         configured_model: config.model(),
     };
     let choice = choose(&wanted)?;
+    if !args.arguments.is_empty() && choice.agent.program() == Program::Ourselves {
+        return Err(Failure::usage(format!("{} takes no arguments", choice.agent.name()))
+            .with_hint("leave out what stands after `--`, or name another agent with `-a`"));
+    }
     // What is wrong with the context is said before a session is made for it.
     let briefing = match &known {
         _ if args.ephemeral => settings.ephemeral()?,
@@ -200,6 +208,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         briefing: &briefing,
         compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,
+        arguments: &args.arguments,
     };
     take_turn(place, &spools, &interrupts, &ask, out)?;
     out.flush()
