@@ -13,6 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::agent_choice::{AgentChoice, Wanted, choose};
+use crate::config::seconds;
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
@@ -83,13 +84,14 @@ pub(crate) struct Args {
     /// The model, which also says whose it is
     #[arg(short = 'm', long, value_name = "MODEL")]
     model: Option<String>,
-    /// Stop the turn after so many seconds
+    /// Stop the turn after so many seconds; also `AZUREAL_TIMEOUT`, or `[turn] timeout` in a configuration file
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Wait while somebody else runs a turn in the session
     #[arg(long)]
     wait: bool,
-    /// What the agent may do without asking; its own default without it
+    /// What the agent may do without asking; also `AZUREAL_PERMISSION`, or `[turn] permission` in your own
+    /// configuration file; else the agent's own default
     #[arg(long, value_name = "LEVEL")]
     permission: Option<Level>,
     /// Store nothing, neither the prompt nor the answer
@@ -121,11 +123,6 @@ impl From<Level> for Permission {
             Level::All => Self::All,
         }
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "not a number of seconds above 0".to_owned())
 }
 
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
@@ -203,8 +200,8 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         lease: lease.id(),
         choice: &choice,
         prompt: &prompt,
-        permission: args.permission.map(Permission::from),
-        timeout: args.timeout,
+        permission: args.permission.map(Permission::from).or(config.permission()),
+        timeout: args.timeout.or(config.timeout()),
         briefing: &briefing,
         compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,

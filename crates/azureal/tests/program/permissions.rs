@@ -112,3 +112,108 @@ fn arguments_for_the_agent_are_not_used_for_summaries() {
     assert!(summaries.iter().all(|line| !line.contains("--max-turns")), "{noted}");
     assert!(turns.iter().all(|line| line.ends_with(" --max-turns 3")), "{noted}");
 }
+
+#[test]
+fn permission_and_model_are_those_of_the_nearest_place_that_sets_them() {
+    let world = World::new();
+    agent(&world, "claude", RECORDED, "");
+    let asked = |environment: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = command(&world, &[&["run", "-a", "claude"], arguments, &["hi"]].concat());
+        let ran = world.ran(command.envs(environment.iter().copied()).output().unwrap());
+        assert_eq!(ran.code, 0, "{ran}");
+        let noted = noted(&world);
+        let after = |name: &str| {
+            let (_, value) = noted.split_once(&format!("{name} "))?;
+            value.split(' ').next().map(str::to_owned)
+        };
+        (after("--permission-mode").unwrap_or_default(), after("--model").unwrap_or_default())
+    };
+    let both = |permission: &str, model: &str| (permission.to_owned(), model.to_owned());
+    assert_eq!(asked(&[], &[]), both("", ""));
+    world.file(USERS_FILE, "model = \"opus\"\n[turn]\npermission = \"edit\"\n");
+    assert_eq!(asked(&[], &[]), both("acceptEdits", "opus"));
+    world.file("p/.azureal/azufig.toml", "model = \"haiku\"\n[turn]\npermission = \"read\"\n");
+    assert_eq!(world.ran(command(&world, &["trust", "--yes"]).output().unwrap()).code, 0);
+    assert_eq!(asked(&[], &[]), both("dontAsk", "haiku"), "a project can lower it");
+    let environment = [("AZUREAL_PERMISSION", "all"), ("AZUREAL_MODEL", "sonnet")];
+    assert_eq!(asked(&environment, &[]), both("bypassPermissions", "sonnet"));
+    assert_eq!(asked(&environment, &["--permission", "edit", "-m", "opus"]), both("acceptEdits", "opus"));
+}
+
+#[test]
+fn the_environment_chooses_the_agent_and_the_timeout() {
+    let world = World::new();
+    world.program("codex", "exec sleep 60");
+    world.file(USERS_FILE, "agent = \"claude\"\n");
+    let mut command = command(&world, &["run", "hi"]);
+    let ran =
+        world.ran(command.env("AZUREAL_AGENT", "codex").env("AZUREAL_TIMEOUT", "0.3").output().unwrap());
+    assert_eq!(ran.code, 1, "{ran}");
+    assert!(ran.stderr.contains("codex") && ran.stderr.contains("took too long: longer than 0.3 s"), "{ran}");
+}
+
+#[test]
+fn a_wrong_value_in_the_environment_is_an_error_that_names_it() {
+    let world = World::new();
+    let ran = world.ran(
+        command(&world, &["run", "-a", "offline", "hi"]).env("AZUREAL_PERMISSION", "x").output().unwrap(),
+    );
+    assert_eq!(
+        ran.stderr.lines().next().unwrap(),
+        "error: `AZUREAL_PERMISSION` in the environment is `x`; allowed is one of read, edit, all"
+    );
+    assert_eq!(ran.code, 2);
+    assert!(!world.store().exists());
+}
+
+#[test]
+fn a_project_cannot_allow_its_agents_more_than_to_read() {
+    for (file, expected) in [
+        (
+            "model = \"opus\"\n\n[turn]\npermission = \"all\"\n",
+            ":4:14: a project's file can only set `permission`",
+        ),
+        ("[turn]\npermission = \"edit\"\n", ":2:14: a project's file can only set `permission`"),
+        ("[turn]\ntimeout = 5\nfallback = [\"codex\"]\n", ":3:1: `fallback` is not a key here"),
+        ("store = \"postgres://h/db\"\n", ":1:1: `store` is not a key here"),
+        ("[agents.mine]\nacp = [\"evil\"]\n", ":1:2: `agents` is not a key here"),
+    ] {
+        let world = World::new();
+        world.file("p/.azureal/azufig.toml", file);
+        for arguments in [&["config"][..], &["trust", "--yes"]] {
+            let ran = world.ran(command(&world, arguments).output().unwrap());
+            assert_eq!(ran.code, 1, "{ran}");
+            assert!(ran.stderr.contains(&format!("azufig.toml{expected}")), "{ran}");
+        }
+        let ran = run(&world, &["-a", "offline", "hi"]);
+        assert_eq!(ran.code, 1, "{ran}");
+        let place: String = expected.split(": ").next().unwrap().to_owned();
+        assert!(ran.stderr.contains(&format!("azufig.toml{place}: ")) && !world.store().exists(), "{ran}");
+    }
+}
+
+#[test]
+fn where_each_value_comes_from_is_shown() {
+    let world = World::new();
+    world.file(USERS_FILE, "[turn]\npermission = \"edit\"\ntimeout = 600\n");
+    let mut shown = command(&world, &["config"]);
+    let ran = world.ran(shown.env("AZUREAL_MODEL", "opus").env("AZUREAL_TIMEOUT", "1.5").output().unwrap());
+    insta::assert_snapshot!(ran, @r"
+    exit code 0
+    --- stdout
+    agent                   claude             environment, AZUREAL_MODEL
+    model                   opus               environment, AZUREAL_MODEL
+    permission              edit               [folder]/h/.config/azureal/azufig.toml:2
+    timeout                 1.5 s              environment, AZUREAL_TIMEOUT
+    default_system_message  none               default
+    compaction threshold    400000 characters  default
+    ");
+    let mut shown = command(&world, &["config", "--json"]);
+    let json = world.ran(shown.env("AZUREAL_MODEL", "opus").output().unwrap()).json();
+    assert_eq!(
+        json["model"],
+        serde_json::json!({"value": "opus", "source": "environment", "variable": "AZUREAL_MODEL"})
+    );
+    assert_eq!((&json["permission"]["value"], &json["permission"]["line"]), (&"edit".into(), &2.into()));
+    assert_eq!((&json["timeout"]["value"], &json["timeout"]["line"]), (&600.0.into(), &3.into()));
+}
