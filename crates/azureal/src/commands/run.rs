@@ -126,7 +126,12 @@ impl From<Level> for Permission {
 }
 
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
-    let prompt = prompt::gather(args.prompt.as_deref())?;
+    let prompt = prompt::gather(args.prompt.as_deref()).map_err(|failure| {
+        if args.arguments.is_empty() || failure.kind() != "usage" {
+            return failure;
+        }
+        failure.with_hint("the prompt stands before `--`; what follows it goes to the agent's program")
+    })?;
     let config = load_config(&args.context, &place.project)?;
     let settings = ContextSettings::new(&args.context, &config);
     let ephemeral = args.ephemeral.then(|| place.ephemeral());

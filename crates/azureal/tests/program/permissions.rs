@@ -88,6 +88,9 @@ fn arguments_after_two_dashes_go_to_the_agents_program() {
     // The prompt is still that of the command line.
     let shown = world.run(&["show", "S1", "--json"]).json_lines();
     assert_eq!(shown[0]["data"]["content"], "hi");
+    let ran = run(&world, &["-a", "claude", "--", "- fix the list"]);
+    assert_eq!(ran.code, 2, "{ran}");
+    assert!(ran.stderr.contains("hint: the prompt stands before `--`"), "{ran}");
     let ran = run(&world, &["-a", "offline", "hi", "--", "--max-turns", "3"]);
     assert_eq!(
         (ran.code, ran.stderr.lines().next()),
