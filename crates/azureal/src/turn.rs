@@ -20,8 +20,9 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
 use crate::meter::Meter;
-use crate::output::{Output, warn};
+use crate::output::{Output, tell, warn};
 use crate::place::Place;
+use crate::refusals::refusals;
 
 /// How many events are read at once.
 const PAGE: usize = 100;
@@ -46,6 +47,8 @@ pub(crate) struct Ask<'a> {
     /// What is done about a history that becomes too long.
     pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
     pub(crate) keep: Keep,
+    /// Further arguments for the agent's program.
+    pub(crate) arguments: &'a [String],
 }
 
 /// What is kept of a turn.
@@ -97,6 +100,7 @@ pub(crate) fn take_turn(
         output_limit: ask.output_limit,
         briefing: ask.briefing,
         compaction: ask.compaction,
+        arguments: ask.arguments,
     });
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
     let mut not_gathered = None;
@@ -104,6 +108,8 @@ pub(crate) fn take_turn(
     let mut stored = None;
     // Where the turn begins: before a compaction, if there was one in the middle of it.
     let mut first = None;
+    // The tools that were refused, before and after a compaction.
+    let mut refused = Vec::new();
     if let Some(meter) = meter(place, ask, ask.session)? {
         live.measure(meter);
     }
@@ -147,7 +153,8 @@ pub(crate) fn take_turn(
                     .and_then(|()| watch(watcher, &mut live, &heard, &mut waiting));
                 }
                 Heard::Began(_) => {}
-                Heard::Stored(ingested) => {
+                Heard::Stored(mut ingested) => {
+                    refused.append(&mut ingested.refused);
                     first = first.or(ingested.appended.map(|appended| appended.first));
                     stored = Some(ingested);
                 }
@@ -177,7 +184,7 @@ pub(crate) fn take_turn(
     // Before any complaint of the output: the turn is stored, whoever reads it.
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
-    live.end(&ingested, first, meter(place, ask, ingested.session)?)?;
+    live.end(&ingested, first, meter(place, ask, ingested.session)?, refused.len())?;
     match &ingested.kept {
         Some(_) if ask.keep == Keep::Nothing => {
             warn("not all that was printed could be read; nothing of it is kept");
@@ -185,7 +192,12 @@ pub(crate) fn take_turn(
         Some(path) => warn(&kept(path)),
         None => {}
     }
-    match failure_of(&ingested, ask, &live) {
+    let failure = failure_of(&ingested, ask, &live);
+    // Last, because it says what to do next.
+    if let Some(hint) = refusals(ask.choice.agent.name(), &refused, ask.permission) {
+        tell(&hint);
+    }
+    match failure {
         Some(failure) => Err(failure),
         None => Ok(ingested),
     }

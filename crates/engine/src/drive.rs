@@ -65,6 +65,8 @@ pub struct Setup<'a> {
     pub briefing: &'a Briefing,
     /// What is done about a history that becomes too long; nothing without it.
     pub compaction: Option<&'a AutoCompaction<'a>>,
+    /// Further arguments for the agent's program, as the user typed them. Summaries are asked for without them.
+    pub arguments: &'a [String],
 }
 
 /// What is going on, for whoever wants to know.
@@ -412,6 +414,7 @@ impl<'a> Driver<'a> {
             permission: setup.permission,
             in_git: setup.in_git,
             settings: None,
+            arguments: setup.arguments.to_vec(),
         };
         let command = setup.agent.command(&request).map_err(|error| format!("{error}; {}", error.hint()))?;
         let text = |error: SpoolError| error.to_string();

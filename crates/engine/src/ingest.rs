@@ -35,6 +35,8 @@ pub struct Ingested {
     pub complete: Complete,
     /// The spool, where it is kept because not all of it could be read.
     pub kept: Option<PathBuf>,
+    /// The tools that the agent was refused, one entry for each call.
+    pub refused: Vec<String>,
 }
 
 /// Why a turn is not in the store. What was printed is kept.
@@ -77,7 +79,8 @@ pub async fn ingest(
     // First: whoever stored it may have died after removing the output.
     if let Some(session) = stored_before(store, spool.turn()).await? {
         let complete = Complete::default();
-        let ingested = Ingested { session, instead_of: None, appended: None, complete, kept: None };
+        let ingested =
+            Ingested { session, instead_of: None, appended: None, complete, kept: None, refused: Vec::new() };
         return settle(store, spool, ingested).await;
     }
     let mut gathered = Gathered::default();
@@ -93,9 +96,11 @@ pub async fn ingest(
     }
     // What was asked and how it ended is told in any case.
     let mut events = vec![opening(spool.turn())];
+    let mut refused = std::mem::take(&mut gathered.refused);
     events.append(&mut gathered.finish());
     let mut last = Gathered::default();
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
+    refused.append(&mut last.refused);
     events.append(&mut last.finish());
     if matches!(events.last(), Some(Event::Complete(end)) if end.outcome == Some(Outcome::Interrupted))
         && ending.stopped == Some(Outcome::Interrupted)
@@ -111,7 +116,8 @@ pub async fn ingest(
         );
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
-    store_once(store, spool, events, destination).await
+    let ingested = store_once(store, spool, events, destination).await?;
+    Ok(Ingested { refused, ..ingested })
 }
 
 /// The kind of the error that stands for an output that reached its limit.
@@ -125,6 +131,8 @@ fn opening(turn: &SpooledTurn) -> Event {
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
 /// rest stays in the spool, which is then kept. No event in it is larger than a store takes.
 const LARGEST_TURN: usize = LARGEST_EVENT;
+/// How many refused calls are counted.
+const MOST_REFUSED: usize = 1_000;
 /// What an event takes besides its text, here and on its way into the store. Many short ones take the most.
 const EVENT_COST: usize = 512;
 
@@ -138,12 +146,21 @@ struct Gathered {
     left_out: u64,
     /// How many bytes were not even read.
     unread: u64,
+    refused: Vec<String>,
 }
 
 impl Gathered {
     fn take(&mut self, output: AgentOutput) {
-        if let AgentOutput::Event(event) = output {
-            self.push(event);
+        match output {
+            AgentOutput::Event(event) => self.push(event),
+            AgentOutput::Refused(mut tools) => {
+                tools.truncate(MOST_REFUSED.saturating_sub(self.refused.len()));
+                self.refused.append(&mut tools);
+            }
+            AgentOutput::Delta(_)
+            | AgentOutput::Usage(_)
+            | AgentOutput::Notice(_)
+            | AgentOutput::Retry(_) => {}
         }
     }
 
@@ -263,7 +280,7 @@ async fn store_once(
         }
     };
     let instead_of = (session != meant_for).then_some(meant_for);
-    let ingested = Ingested { session, instead_of, appended, complete, kept: None };
+    let ingested = Ingested { session, instead_of, appended, complete, kept: None, refused: Vec::new() };
     if is_whole {
         return settle(store, spool, ingested).await;
     }

@@ -193,6 +193,7 @@ impl World {
             output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: Some(&compaction),
+            arguments: &[],
         });
         let mut told = Vec::new();
         let ingested = driver.run(prompt, &mut |notice| match notice {

@@ -396,9 +396,8 @@ impl Parser {
         }
         self.told = false;
         if !result.permission_denials.is_empty() {
-            let tools: Vec<&str> =
-                result.permission_denials.iter().map(|denial| denial.tool_name.as_str()).collect();
-            out.push(AgentOutput::Notice(format!("claude was not allowed to use: {}", tools.join(", "))));
+            let tools = result.permission_denials.into_iter().map(|denial| denial.tool_name);
+            out.push(AgentOutput::Refused(tools.collect()));
         }
         self.closing.cost_usd = self.closing.cost_usd.max(result.total_cost_usd);
         self.tokens.turns = sum(self.tokens.turns, result.usage.0.map_or_else(Usage::default, Usage::from));
@@ -494,7 +493,7 @@ mod tests {
                 AgentOutput::Delta(text) | AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                     shown.push(text);
                 }
-                AgentOutput::Usage(_) => {}
+                AgentOutput::Usage(_) | AgentOutput::Refused(_) => {}
             }
         }
         (events, shown)

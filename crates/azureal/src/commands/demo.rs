@@ -158,6 +158,7 @@ impl Tour<'_> {
             compaction: None,
             briefing: &Briefing::default(),
             keep: Keep::Session,
+            arguments: &[],
         };
         take_turn(&self.place, &self.spools, &self.interrupts, &ask, self.out)?;
         Ok(())
