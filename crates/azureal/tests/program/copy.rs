@@ -464,7 +464,7 @@ fn a_terminal_shows_how_far_it_is() {
     drop(terminal.into_our_side().read_to_end(&mut shown));
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("░") && shown.contains(" % S2 long"), "{shown:?}");
-    assert!(shown.ends_with("\r\u{1b}[K"), "{shown:?}");
+    assert!(shown.ends_with("\r\u{1b}[J"), "{shown:?}");
 }
 
 #[test]

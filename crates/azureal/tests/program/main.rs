@@ -24,6 +24,7 @@ mod redis;
 mod run;
 mod servers;
 mod sessions;
+mod status_line;
 mod terminal;
 mod trust;
 mod two_people;
