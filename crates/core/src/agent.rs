@@ -20,6 +20,11 @@ pub trait Agent: Send + Sync {
     /// Says whether the agent answers for this model, so that a model's name is enough to choose it.
     fn answers_for(&self, model: &str) -> bool;
 
+    /// Returns models that the agent is known for, to be offered to a person. It may have more.
+    fn models(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Says what to run for a turn, and what to write to its standard input.
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError>;
 

@@ -30,6 +30,10 @@ impl Agent for Claude {
         ["opus", "sonnet", "haiku", "opusplan"].contains(&alias) || model.starts_with("claude-")
     }
 
+    fn models(&self) -> &'static [&'static str] {
+        &["opus", "sonnet", "haiku"]
+    }
+
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
         command::build(turn)
     }

@@ -38,6 +38,10 @@ impl Agent for Codex {
         numbered || model.starts_with("gpt-") || model.starts_with("codex-")
     }
 
+    fn models(&self) -> &'static [&'static str] {
+        &["gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna", "gpt-5.5"]
+    }
+
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
         let mut command = command::build(turn)?;
         if turn.permission == Some(Permission::Answer) {

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::agent_choice::{AgentChoice, Wanted, choose};
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
+use crate::dashed_prompt;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::one_turn::{lease, wait_for_lease};
@@ -64,9 +65,12 @@ Examples:
   azureal run --ephemeral --exec \"git diff --staged\" \"Write a commit message\"
   azureal run --permission edit --timeout 600 \"Update the changelog\"")]
 pub(crate) struct Args {
-    /// What to ask
+    /// What to ask; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
+    /// A prompt that begins with a dash
+    #[arg(long = dashed_prompt::OPTION, hide = true, conflicts_with = "prompt")]
+    dashed_prompt: Option<String>,
     /// Go on with the session of this worktree that was active last
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     go_on: bool,
@@ -125,7 +129,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
-    let prompt = prompt::gather(args.prompt.as_deref())?;
+    let prompt = prompt::gather(args.prompt.as_ref().or(args.dashed_prompt.as_ref()).map(String::as_str))?;
     let config = load_config(&args.context, &place.project)?;
     let settings = ContextSettings::new(&args.context, &config);
     let ephemeral = args.ephemeral.then(|| place.ephemeral());

@@ -7,6 +7,7 @@
 )]
 
 mod compact;
+mod completion;
 mod config;
 mod context_commands;
 mod context_savings;

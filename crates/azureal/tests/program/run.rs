@@ -147,7 +147,7 @@ fn a_prompt_is_needed() {
     for arguments in [&["run"][..], &["run", " "], &["run", "-c", ""]] {
         let ran = world.run(arguments);
         assert_eq!(ran.code, 2, "{ran}");
-        assert!(ran.stderr.starts_with("error: there is no prompt"), "{ran}");
+        assert!(ran.stderr.starts_with("error: no prompt"), "{ran}");
     }
     assert!(!world.store().exists());
     assert_eq!(world.run(&["run", "-c", "x"]).code, 1, "there is nothing to go on with");
@@ -652,4 +652,47 @@ fn an_ephemeral_turn_writes_no_prompt_down() {
         fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["azureal-999999-open", "seen"]);
+}
+
+/// Returns the prompts of a session.
+fn prompts(world: &World, session: &str) -> Vec<String> {
+    let events = world.run(&["show", session, "--json"]).json_lines();
+    let prompts = events.iter().filter(|event| event["kind"] == "UserMessage");
+    prompts.map(|event| event["data"]["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_prompt_may_begin_with_a_dash() {
+    let world = World::new();
+    for prompt in ["- fix the list", "--help me with this", "-1 is wrong"] {
+        let ran = world.run(&["run", "-s", "list", prompt, "-a", "offline"]);
+        assert_eq!(ran.code, 0, "{ran}");
+    }
+    let ran = world.run(&["run", "-soffline talk", "-aoffline", "--system", "- be brief", "hello"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(prompts(&world, "list"), ["- fix the list", "--help me with this", "-1 is wrong"]);
+    assert_eq!(prompts(&world, "offline talk"), ["hello"]);
+    // A mistyped option is not sent to anybody.
+    for option in ["--ephemral", "-x", "--continu"] {
+        let ran = world.run(&["run", "-a", "offline", option]);
+        assert!(ran.code == 2 && ran.stderr.contains("unexpected argument"), "{ran}");
+    }
+}
+
+#[test]
+fn a_dash_alone_reads_the_prompt_from_standard_input() {
+    let world = World::new();
+    let mut command = world.command(&["run", "-a", "offline", "-"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // It waits for the input however long that takes, as it does without an argument.
+    child.stdin.take().unwrap().write_all(b"from the pipe\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(prompts(&world, "S1"), ["from the pipe"]);
+    insta::assert_snapshot!(world.run(&["run", "-a", "offline", "-"]), @r#"
+    exit code 2
+    --- stderr
+    error: no prompt
+    hint: write it as in `azureal run "What does this do?"`, or send it on standard input
+    "#);
 }
