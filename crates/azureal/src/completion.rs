@@ -86,7 +86,7 @@ fn describe(arg: Arg, store: Option<&Path>, is_empty: bool) -> Arg {
     if arg.is_hide_set() {
         return arg.long(None).short(None);
     }
-    let value = arg.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
+    let value = arg.get_value_names().and_then(|names| names.first()).map(clap::builder::Str::as_str);
     let store = store.map(Path::to_owned);
     let arg = match value {
         Some("SESSION") => {

@@ -1,6 +1,8 @@
 //! The program: what was typed, what is meant, what is printed, and the exit code.
 
 mod agent_choice;
+mod agent_login;
+mod agent_version;
 mod cli;
 mod commands;
 mod completion;

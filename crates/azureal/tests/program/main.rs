@@ -6,6 +6,7 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod agents;
 mod compact;
 mod completion;
 mod config;

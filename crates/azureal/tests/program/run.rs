@@ -479,28 +479,6 @@ fn an_agent_that_was_left_behind_is_cancelled_and_stored() {
 }
 
 #[test]
-fn agents_are_shown_as_they_are_installed() {
-    let world = World::new();
-    let agents = |world: &World, arguments: &[&str]| finish(world, start(world, arguments));
-    assert_eq!(
-        agents(&world, &["agents"]).quiet(),
-        "claude   not installed\ncodex    not installed\noffline  built in\n"
-    );
-    for (name, script) in
-        [("claude", "echo; echo '2.0 (Claude\u{1b}[2J Code)'"), ("codex", "exec sleep 1000")]
-    {
-        world.program(name, script);
-    }
-    let lines = agents(&world, &["agents"]).quiet();
-    let lines: Vec<&str> = lines.lines().collect();
-    assert!(lines[0].starts_with("claude   2.0 (Claude␛[2J Code)  ") && lines[0].ends_with("/bin/claude"));
-    assert!(lines[1].starts_with("codex    does not say its version "), "{lines:?}");
-    let shown = agents(&world, &["agents", "--json"]).json();
-    assert_eq!((&shown[1]["installed"], &shown[1]["version"]), (&json!(true), &json!(null)));
-    assert_eq!((&shown[2]["agent"], &shown[2]["built_in"]), (&json!("offline"), &json!(true)));
-}
-
-#[test]
 fn the_demo_explains_itself_and_leaves_a_store() {
     let world = World::new();
     fs::create_dir(world.path("empty")).unwrap();
