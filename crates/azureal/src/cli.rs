@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 use crate::commands::{
@@ -11,13 +11,13 @@ use crate::commands::{
     offline, ps, rename, rm, run, show, tokens, trust,
 };
 use crate::completion;
-use crate::dashed_prompt::{position_of_command, protect};
-use crate::failure::{Failure, quoted};
+use crate::dashed_prompt::protect;
+use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::place::Place;
 use crate::project::Project;
 use crate::recovery::{recover, running};
-use crate::suggest::no_such_command;
+use crate::usage_error::usage_error;
 
 /// One conversation, any agent
 ///
@@ -223,59 +223,17 @@ pub(crate) fn command_names() -> Vec<String> {
 
 /// Prints the help that was asked for, or returns what is wrong with the command line.
 fn misread(error: &clap::Error, arguments: &[OsString]) -> Result<(), Failure> {
-    let text = error.render();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let mut out = Output::new(Format::People);
-            let styled = text.ansi().to_string();
-            let plain = text.to_string();
-            let text = if out.paint().is_on() { styled } else { plain };
-            out.text(&text)?;
-            out.flush()
-        }
-        _ => {
-            if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
-                return Err(no_such_command(word));
-            }
-            if let Some(option) = option_of_run(error, arguments) {
-                let message = format!("{} is an option of `azureal run`", quoted(option));
-                return Err(Failure::usage(message).with_hint(format!("`azureal run {option}`")));
-            }
-            let (message, hint) = in_our_words(&text.to_string());
-            Err(Failure::usage(message).with_hint(hint))
-        }
+    if !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return Err(usage_error(error, arguments));
     }
+    let mut out = Output::new(Format::People);
+    let text = error.render();
+    let text = if out.paint().is_on() { text.ansi().to_string() } else { text.to_string() };
+    out.text(&text)?;
+    out.flush()
 }
 
-/// Returns an option that was given before a command or without one, if `run` has it.
-fn option_of_run<'a>(error: &'a clap::Error, arguments: &[OsString]) -> Option<&'a str> {
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
-    let cli = Cli::command();
-    let run = cli.find_subcommand("run")?;
-    let is_known = run.get_arguments().filter(|arg| !arg.is_hide_set()).any(|arg| {
-        let short = arg.get_short().is_some_and(|short| *option == format!("-{short}"));
-        short || arg.get_long().is_some_and(|long| *option == format!("--{long}"))
-    });
-    let end = position_of_command(arguments).unwrap_or(arguments.len());
-    let is_first = arguments.iter().take(end).any(|argument| argument == option.as_str());
-    (is_known && is_first).then_some(option)
-}
-
-/// Divides what clap says into what is wrong and what to do.
-fn in_our_words(text: &str) -> (String, String) {
-    let text = text.strip_prefix("error: ").unwrap_or(text);
-    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    let hints: Vec<String> = rest
-        .lines()
-        .map(|line| line.trim().trim_start_matches("tip: ").replacen("Usage: ", "usage: ", 1))
-        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
-        .collect();
-    let hint =
-        if hints.is_empty() { "`azureal --help` shows how it is used".to_owned() } else { hints.join("\n") };
-    (message.trim_end().to_owned(), hint)
-}
-
-/// Says whether JSON was asked for on a command line that cannot be read as a whole.
+/// Returns whether JSON was asked for on a command line that cannot be parsed.
 fn asks_for_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }

@@ -33,6 +33,7 @@ mod spinner;
 mod suggest;
 mod transcript;
 mod turn;
+mod usage_error;
 mod writers;
 
 use std::process::ExitCode;

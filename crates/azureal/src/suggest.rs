@@ -1,14 +1,15 @@
 //! A command that does not exist, and the one that was probably meant.
 
+use clap::CommandFactory;
 use strsim::osa_distance;
 
-use crate::cli::command_names;
+use crate::cli::{Cli, command_names};
 use crate::failure::{Failure, quoted};
 
 /// Words of other programs, each with the command that does the same here.
 const ELSEWHERE: &[(&[&str], &str)] = &[
-    (&["continue", "resume", "reopen", "restore"], "azureal run -c"),
-    (&["ask", "chat", "exec", "new", "print", "prompt", "say", "send", "start", "init"], "azureal run"),
+    (&["continue", "r", "resume", "reopen", "restore"], "azureal run -c"),
+    (&["p", "ask", "chat", "exec", "new", "print", "prompt", "say", "send", "start", "init"], "azureal run"),
     (&["conversations", "history", "sessions", "session", "threads", "dir"], "azureal list"),
     (&["cat", "log", "logs", "open", "read", "transcript", "view"], "azureal show"),
     (&["delete", "del", "erase", "remove"], "azureal rm"),
@@ -41,13 +42,36 @@ pub(crate) fn no_such_command(word: &str) -> Failure {
     }
 }
 
+/// Returns the error for an option that was given without a command, if it is one of `run` or of another program.
+pub(crate) fn no_such_option(option: &str) -> Option<Failure> {
+    let cli = Cli::command();
+    let mut of_run = cli.find_subcommand("run")?.get_arguments().filter(|arg| !arg.is_hide_set());
+    let is_of_run = of_run.any(|arg| {
+        arg.get_short().is_some_and(|short| option == format!("-{short}"))
+            || arg.get_long().is_some_and(|long| option == format!("--{long}"))
+    });
+    if is_of_run {
+        let message = format!("{} is an option of `azureal run`", quoted(option));
+        return Some(Failure::usage(message).with_hint(format!("`azureal run {option}`")));
+    }
+    let command = elsewhere(option.trim_start_matches('-'))?;
+    Some(
+        Failure::usage(format!("no option {}", quoted(option)))
+            .with_hint(format!("did you mean `{command}`?")),
+    )
+}
+
+/// Finds the command that does what a word does in other programs.
+fn elsewhere(word: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|(words, _)| words.contains(&word)).map(|(_, command)| *command)
+}
+
 /// Finds the command that a word was meant for: another program's word for it, the beginning of its name, or its name
 /// with a slip of the finger.
 fn meant(word: &str) -> Option<String> {
     let word = word.to_lowercase();
-    let elsewhere = ELSEWHERE.iter().find(|(words, _)| words.contains(&word.as_str()));
-    if let Some((_, command)) = elsewhere {
-        return Some((*command).to_owned());
+    if let Some(command) = elsewhere(&word) {
+        return Some(command.to_owned());
     }
     let names = command_names();
     let begun = names.iter().find(|name| word.chars().nth(1).is_some() && name.starts_with(&word));

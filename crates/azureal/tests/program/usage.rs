@@ -39,6 +39,18 @@ fn wrong_usage_says_what_is_right() {
     error: no command `Why does it fail?`
     hint: a prompt follows `run`, as in `azureal run "Why does the test fail?"`
     "#);
+    insta::assert_snapshot!(world.run(&["run", "fix", "the", "test"]), @r#"
+    exit code 2
+    --- stderr
+    error: unexpected argument `the`
+    hint: put the whole prompt in quotes, as in `azureal run "Fix the test"`
+    "#);
+    insta::assert_snapshot!(world.run(&["--resume"]), @r"
+    exit code 2
+    --- stderr
+    error: no option `--resume`
+    hint: did you mean `azureal run -c`?
+    ");
     insta::assert_snapshot!(world.run(&["-c", "Fix it"]), @r"
     exit code 2
     --- stderr
@@ -48,20 +60,19 @@ fn wrong_usage_says_what_is_right() {
     insta::assert_snapshot!(world.run(&["show"]), @r"
     exit code 2
     --- stderr
-    error: the following required arguments were not provided:
-      <SESSION>
+    error: missing `<SESSION>`
     hint: usage: azureal show <SESSION>
     ");
     insta::assert_snapshot!(world.run(&["show", "--jsn", "--json"]), @r#"
     exit code 2
     --- stderr
-    {"error":{"kind":"usage","message":"unexpected argument '--jsn' found","hint":"a similar argument exists: '--json'\nusage: azureal show --json <SESSION>"}}
+    {"error":{"kind":"usage","message":"unexpected argument `--jsn`","hint":"did you mean `--json`?"}}
     "#);
     insta::assert_snapshot!(world.run(&["fork", "S1", "--at", "x"]), @r"
     exit code 2
     --- stderr
-    error: invalid value 'x' for '--at <SEQ>': invalid digit found in string
-    hint: `azureal --help` shows how it is used
+    error: `x` is not a value of `--at <SEQ>`: invalid digit found in string
+    hint: `azureal help fork` shows its options
     ");
     insta::assert_snapshot!(world.run(&["list", "--store", "mysql://u:secret@h"]), @r"
     exit code 2
