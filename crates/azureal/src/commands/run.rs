@@ -16,6 +16,7 @@ use crate::agent_choice::{AgentChoice, Wanted, choose};
 use crate::config::seconds;
 use crate::confirm::{Answer, ask};
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
+use crate::dashed_prompt;
 use crate::failure::{Failure, quoted};
 use crate::interrupts::Interrupts;
 use crate::one_turn::{lease, wait_for_lease};
@@ -67,9 +68,12 @@ Examples:
   azureal run --permission edit --timeout 600 \"Update the changelog\"
   azureal run -a claude \"Summarise the design\" -- --max-turns 3")]
 pub(crate) struct Args {
-    /// What to ask
+    /// What to ask; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
+    /// A prompt that begins with a dash
+    #[arg(long = dashed_prompt::OPTION, hide = true, conflicts_with = "prompt")]
+    dashed_prompt: Option<String>,
     /// Continue the session that was last used in this worktree
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     go_on: bool,
@@ -127,7 +131,8 @@ impl From<Level> for Permission {
 }
 
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
-    let prompt = prompt::gather(args.prompt.as_deref()).map_err(|failure| {
+    let prompt = args.prompt.as_ref().or(args.dashed_prompt.as_ref());
+    let prompt = prompt::gather(prompt.map(String::as_str)).map_err(|failure| {
         if args.arguments.is_empty() || failure.kind() != "usage" {
             return failure;
         }

@@ -289,7 +289,7 @@ fn what_cannot_be_copied_says_why() {
     assert!(!said.contains("secret"), "{said}");
     let known: Vec<&str> = said.lines().take(7).collect();
     insta::assert_snapshot!(known.join("\n"), @r"
-    error: the following required arguments were not provided:
+    error: missing `--from <STORE>` and `--to <STORE>`
     error: a store in memory is gone when the copy is done
     error: a store in memory is empty: there is nothing to copy
     error: the sessions would be copied to where they are
@@ -464,7 +464,7 @@ fn a_terminal_shows_how_far_it_is() {
     drop(terminal.into_our_side().read_to_end(&mut shown));
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("░") && shown.contains(" % S2 long"), "{shown:?}");
-    assert!(shown.ends_with("\r\u{1b}[K"), "{shown:?}");
+    assert!(shown.ends_with("\r\u{1b}[J"), "{shown:?}");
 }
 
 #[test]

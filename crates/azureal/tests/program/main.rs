@@ -6,7 +6,9 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod agents;
 mod compact;
+mod completion;
 mod config;
 mod context_commands;
 mod context_savings;
@@ -25,6 +27,7 @@ mod redis;
 mod run;
 mod servers;
 mod sessions;
+mod status_line;
 mod terminal;
 mod trust;
 mod two_people;
