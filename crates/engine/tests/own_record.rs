@@ -120,6 +120,27 @@ fn a_lost_turn_of_codex_comes_from_its_rollout() {
 }
 
 #[test]
+fn what_claude_says_after_background_work_reported_belongs_to_the_turn() {
+    let project = Project::new();
+    let run = "c218e525-5373-4e20-929c-92c0ae64ffc8";
+    let path = format!(".claude/projects/-home-dev-project/{run}.jsonl");
+    project.record(&path, "claude/current/two-background", |text| text);
+    project.note(run);
+    let Noted::Stored(ingested, _) = project.recover_one() else { panic!() };
+    assert_eq!(ingested.complete.outcome, Some(Outcome::Done));
+    let events = project.events();
+    let said: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::AssistantText(said) => Some(said.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(said, ["Both started.", "One reported.", "Two reported."]);
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::UserMessage(_))).count(), 1);
+}
+
+#[test]
 fn the_context_comes_off_the_prompt_and_later_turns_of_others_are_not_taken() {
     let project = Project::new();
     let path = format!(".claude/projects/p/{CLAUDE_RUN}.jsonl");

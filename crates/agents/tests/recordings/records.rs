@@ -84,3 +84,15 @@ fn a_record_tells_what_was_printed() {
         assert!(missing.is_empty(), "{}: {missing:#?} of {printed:#?}", case.name);
     }
 }
+
+#[test]
+fn only_the_users_own_prompts_are_user_messages() {
+    for (case, record) in recorded() {
+        let outputs = play(&case, &record);
+        let prompts = outputs
+            .iter()
+            .filter(|output| matches!(output, AgentOutput::Event(Event::UserMessage(_))))
+            .collect::<Vec<_>>();
+        assert!(prompts.len() <= 1, "{} has one prompt: {prompts:#?}", case.name);
+    }
+}
