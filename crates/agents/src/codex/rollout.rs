@@ -20,6 +20,7 @@ use super::item::{self, Answer, Call};
 use super::parser::Parser;
 use super::wire::{AgentState, Change, Failure, Item, Todo};
 use super::{NAME, older, shell};
+use crate::calls::DELETE;
 use crate::span::Span;
 use crate::unreadable::unreadable_line;
 use crate::wire::{Fields, Loose, kept, lenient, lenient_list, output_text, read};
@@ -39,8 +40,8 @@ pub(super) struct Rollout {
     is_begin_told: bool,
     /// What the user said last: older versions have it twice.
     prompt: Option<String>,
-    /// Calls that nothing is known of but that the model wanted them, in their order.
-    wanted: Vec<Call>,
+    /// Calls that the model asked for and that have no result yet, in their order.
+    wanted: Vec<Wanted>,
     /// Whether items are recorded, so that other lines need not say what they say.
     has_items: bool,
     /// Whether the ends of turns are recorded.
@@ -48,6 +49,14 @@ pub(super) struct Rollout {
     /// Whether the last thing that happened is that the model spoke.
     spoke_last: bool,
     span: Span,
+}
+
+/// A call that the model asked for.
+struct Wanted {
+    call: Call,
+    /// The result that is printed if the call succeeds, where the rollout has only a confirmation for the model: a plan
+    /// is answered with `Plan updated`.
+    shown: Option<Answer>,
 }
 
 #[derive(Deserialize)]
@@ -156,8 +165,8 @@ impl AgentParser for Rollout {
     }
 
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
-        let calls = std::mem::take(&mut self.wanted);
-        let outputs = calls.iter().map(|call| self.parser.called(call)).collect::<Vec<_>>();
+        let wanted = std::mem::take(&mut self.wanted);
+        let outputs = wanted.iter().map(|wanted| self.parser.called(&wanted.call)).collect::<Vec<_>>();
         if !self.has_ends && self.spoke_last && outputs.is_empty() {
             self.parser.done();
         }
@@ -249,7 +258,7 @@ impl Rollout {
             _ => return Some(self.parser.unknown_kind(&format!("item {}", recorded.kind))),
         }
         .to_owned();
-        self.wanted.retain(|call| !is_part_of(&call.id, &item.id));
+        self.wanted.retain(|wanted| !is_part_of(&wanted.call.id, &item.id));
         self.parser.item("item.completed", item)
     }
 
@@ -272,13 +281,15 @@ impl Rollout {
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let text = payload.output.map(output_text).unwrap_or_default();
-                let is_answered = |call: &mut Call| is_part_of(&call.id, &payload.call_id);
                 // Should the item come after all, it has been told.
                 self.parser.finish(&payload.call_id);
-                let calls: Vec<Call> = self.wanted.extract_if(.., is_answered).collect();
-                let told =
-                    |call: &Call| [self.parser.called(call), self.parser.answered(&call.id, answer(&text))];
-                calls.iter().flat_map(told).collect()
+                let is_answered = |wanted: &mut Wanted| is_part_of(&wanted.call.id, &payload.call_id);
+                let answered: Vec<Wanted> = self.wanted.extract_if(.., is_answered).collect();
+                let told = |Wanted { call, shown }: Wanted| {
+                    let answer = answer(&call.tool, &text, shown);
+                    [self.parser.called(&call), self.parser.answered(&call.id, answer)]
+                };
+                answered.into_iter().flat_map(told).collect()
             }
             _ => Vec::new(),
         }
@@ -299,7 +310,7 @@ fn is_part_of(id: &str, whole: &str) -> bool {
 }
 
 /// Returns the calls that the model asked for; none where it only looks after one that runs.
-fn calls(payload: &Payload<'_>) -> Vec<Call> {
+fn calls(payload: &Payload<'_>) -> Vec<Wanted> {
     #[derive(Deserialize)]
     struct Shell {
         /// A list, or in some versions a text.
@@ -315,7 +326,8 @@ fn calls(payload: &Payload<'_>) -> Vec<Call> {
     }
     let id = &payload.call_id;
     let arguments = serde_json::from_str::<&RawValue>(&payload.arguments).ok();
-    let one = |tool: &str, input: Json| vec![Call { id: id.clone(), tool: tool.to_owned(), input }];
+    let wanted = |call: Call| Wanted { call, shown: None };
+    let one = |tool: &str, input: Json| vec![wanted(Call { id: id.clone(), tool: tool.to_owned(), input })];
     match payload.name.as_str() {
         // The first two look after what runs; the third runs programs whose doings stand there as items.
         "write_stdin" | "wait_agent" | "exec" => Vec::new(),
@@ -327,10 +339,11 @@ fn calls(payload: &Payload<'_>) -> Vec<Call> {
             };
             one("Bash", item::fields([("command", command)]))
         }
-        "apply_patch" => item::changes(id, &patched(&payload.input)),
+        "apply_patch" => item::changes(id, &patched(&payload.input)).into_iter().map(wanted).collect(),
         "update_plan" => {
             let todos = arguments.and_then(read::<Plan>).map(|plan| plan.plan).unwrap_or_default();
-            vec![item::todo_list(id, 0, &todos).0]
+            let (call, answer) = item::todo_list(id, 0, &todos);
+            vec![Wanted { call, shown: Some(answer) }]
         }
         other => one(other, kept(arguments)),
     }
@@ -348,8 +361,32 @@ fn patched(patch: &str) -> Vec<Change> {
     patch.lines().filter_map(change).collect()
 }
 
-/// Returns what a call gave back: a text, or in older versions a text in JSON with an exit code.
-fn answer(output: &str) -> Answer {
+/// Returns the result of a call, from the text that the model received. `shown` takes the place of a mere confirmation.
+fn answer(tool: &str, told: &str, shown: Option<Answer>) -> Answer {
+    if let Some(shown) = shown
+        && told == "Plan updated"
+    {
+        return shown;
+    }
+    if let Some((exit_code, output)) = exit_code(told) {
+        return item::command_answer(output, Some(exit_code), None);
+    }
+    let is_error = match tool {
+        // A command that ran has an exit code. One that still runs says so; any other text is why it did not run.
+        "Bash" => !told.lines().any(|line| line.starts_with("Process running with session ID ")),
+        "Write" | "Edit" | DELETE => !told.starts_with("Success"),
+        // The confirmation was read above.
+        "TodoWrite" => true,
+        _ => false,
+    };
+    Answer { content: told.to_owned(), is_error }
+}
+
+/// Returns the exit code and the output of a command or a patch; `None` if there is no exit code.
+///
+/// Older versions write JSON, `{"output":…,"metadata":{"exit_code":2}}`; newer ones a few lines and then the output:
+/// `Exit code: 2` (or `Process exited with code 2`), `Wall time: 0 seconds`, `Output:`.
+fn exit_code(told: &str) -> Option<(i64, String)> {
     #[derive(Deserialize)]
     struct Older {
         output: String,
@@ -359,8 +396,15 @@ fn answer(output: &str) -> Answer {
     struct Metadata {
         exit_code: i64,
     }
-    match serde_json::from_str::<Older>(output) {
-        Ok(older) => item::command_answer(older.output, Some(older.metadata.exit_code), None),
-        Err(_) => Answer { content: output.to_owned(), is_error: false },
+    if let Ok(older) = serde_json::from_str::<Older>(told) {
+        return Some((older.metadata.exit_code, older.output));
     }
+    let (head, output) = told.split_once("Output:\n")?;
+    let code = |line: &str| {
+        let code =
+            line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));
+        code?.trim().parse().ok()
+    };
+    // An identifier and the time may stand before it.
+    Some((head.lines().take(3).find_map(code)?, output.to_owned()))
 }
