@@ -152,7 +152,7 @@ pub struct Ending {
     pub stderr: String,
     /// A last line without its line break: evidence, never an event.
     pub fragment: Vec<u8>,
-    /// How long it ran.
+    /// How long it ran. An estimate if `exit` is `None`: a parser prefers what the output says.
     pub duration: Duration,
     /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], or [`Outcome::Interrupted`] to
     /// compact the session and go on.

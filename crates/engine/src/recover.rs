@@ -1,7 +1,7 @@
 //! Recovery: turns whose azureal died are stored by whoever comes next, once.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
@@ -97,7 +97,7 @@ async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agen
     } else {
         let ending = spool.ended().unwrap_or_else(|| Ending {
             stderr: spool.errors_text(STDERR_BYTES),
-            duration: Duration::ZERO,
+            duration: estimated_duration(&spool),
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
@@ -125,6 +125,14 @@ fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
     let marker = Marker::new(RUN_MARKER, spool.turn().run.clone()).ok()?;
     let writes = |process: &ProcessIdentity| process.holds_open(spool.output_path()).unwrap_or(true);
     find_marked(&marker).into_iter().find(writes)
+}
+
+/// Returns the time from the start of a turn to the last write of its output; zero if either is unknown.
+fn estimated_duration(spool: &Spool) -> Duration {
+    let began = spool.turn().started_at.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
+    let written = std::fs::symlink_metadata(spool.output_path()).and_then(|found| found.modified()).ok();
+    let duration = began.zip(written).and_then(|(began, written)| written.duration_since(began).ok());
+    duration.unwrap_or_default()
 }
 
 fn is_empty(spool: &Spool) -> bool {

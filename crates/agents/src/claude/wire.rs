@@ -162,6 +162,8 @@ pub(super) struct Outcome {
     #[serde(default, deserialize_with = "lenient")]
     pub(super) terminal_reason: String,
     #[serde(default, deserialize_with = "lenient")]
+    pub(super) duration_ms: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) total_cost_usd: f64,
     #[serde(default)]
     pub(super) usage: Loose<Tokens>,
