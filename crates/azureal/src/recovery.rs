@@ -1,7 +1,5 @@
 //! Turns whose azureal died: stored by whoever comes next, and said so.
 
-use std::path::PathBuf;
-
 use azureal_agents::registry;
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, StoreError};
@@ -37,8 +35,7 @@ pub(crate) async fn recover_again(place: &Place, before: &[Recovered]) -> Vec<Re
 }
 
 async fn look(place: &Place, spools: &Spools) -> Vec<Recovered> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let homes = Homes { variable: &variable, home: std::env::home_dir() };
+    let homes = Homes::of_this_process();
     azureal_engine::recover(&*place.store, spools, registry::all(), &homes).await.unwrap_or_else(|error| {
         warn(&error.to_string());
         Vec::new()

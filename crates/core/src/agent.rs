@@ -4,6 +4,7 @@
 //! nothing: the same description serves a turn that runs now, one whose output was found after a crash, and a
 //! test that feeds it a recording.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::event::{Outcome, Usage};
@@ -63,6 +64,12 @@ pub struct OwnRecord {
     pub depth: usize,
     /// Says whether a file of this name is the record of the run that the agent calls so.
     pub is_of: fn(file_name: &str, run: &str) -> bool,
+    /// Returns the folders below `folder` that can hold the record of a run, if its name tells; otherwise none, and only
+    /// a search of all folders finds it.
+    pub folders_of: fn(run: &str) -> Vec<PathBuf>,
+    /// Reads what a run used, and how large its last request was, from the last part of its record. `None` if the output
+    /// of the agent has both.
+    pub last_usage: Option<fn(end: &[u8]) -> Option<Usage>>,
     /// Makes a reader of one. Unlike what is printed, a record holds the prompt: as [`Event::UserMessage`], with
     /// the context still on it.
     pub reader: fn() -> Box<dyn AgentParser>,

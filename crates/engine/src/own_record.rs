@@ -5,16 +5,19 @@
 //! down. What the store has of that turn already is not stored again.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
-use azureal_core::event::{Complete, Init};
+use azureal_core::event::{Complete, Init, Usage};
 use azureal_core::{
     Event, LeaseId, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
     strip_context,
 };
 use azureal_process::find_marked;
+use rustix::fs::OFlags;
 
 use crate::drive::GO_ON;
 use crate::ingest::{IngestError, Ingested};
@@ -41,12 +44,46 @@ pub enum Noted {
     Missing,
 }
 
-/// Where programs keep their files, as this machine has it.
+/// The places where programs keep their files.
 pub struct Homes<'a> {
-    /// Returns what a variable holds.
+    /// Returns the value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<PathBuf>,
     /// The home directory.
     pub home: Option<PathBuf>,
+}
+
+impl Homes<'_> {
+    /// Returns those of this process, which its agents inherit.
+    pub fn of_this_process() -> Self {
+        Self { variable: &|name| std::env::var_os(name).map(PathBuf::from), home: std::env::home_dir() }
+    }
+
+    /// Returns the folder of an agent's records.
+    fn records(&self, record: &OwnRecord) -> Option<PathBuf> {
+        let own = (self.variable)(record.variable).filter(|path| !path.as_os_str().is_empty());
+        let base = own.or_else(|| self.home.as_ref().map(|home| home.join(record.home)))?;
+        Some(base.join(record.folder))
+    }
+}
+
+/// The most that is read of a record to find its last count of tokens, in bytes: the longest last message, and some more.
+const LAST_PART: u64 = 256 << 10;
+
+/// Returns what a run used, from the end of the agent's own record, if its output does not say it and the record's place
+/// is known. Costs the same however long the record is, and however many there are of other days.
+pub(crate) fn last_usage(agent: &dyn Agent, homes: &Homes<'_>, run: &str) -> Option<Usage> {
+    let record = agent.own_record()?;
+    let read = record.last_usage?;
+    let records = homes.records(&record)?;
+    let days = (record.folders_of)(run).into_iter().map(|folder| records.join(folder));
+    let path = find_in(days, &record, run)?;
+    let mut file =
+        File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path).ok()?;
+    let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    file.seek(SeekFrom::Start(found.len().saturating_sub(LAST_PART))).ok()?;
+    let mut end = Vec::new();
+    file.take(LAST_PART).read_to_end(&mut end).ok()?;
+    read(&end)
 }
 
 /// Stores the turn of a noted run from the agent's own record.
@@ -136,17 +173,19 @@ fn complete_of(event: &Event) -> Option<Complete> {
 
 /// Finds the file of a run.
 fn find(record: &OwnRecord, homes: &Homes<'_>, run: &str) -> Option<PathBuf> {
-    let own = (homes.variable)(record.variable).filter(|path| !path.as_os_str().is_empty());
-    let base = own.or_else(|| homes.home.as_ref().map(|home| home.join(record.home)))?;
-    let mut folders = vec![base.join(record.folder)];
+    let mut folders = vec![homes.records(record)?];
     for _ in 0..record.depth {
         folders = folders.iter().flat_map(|folder| entries(folder)).filter(|path| path.is_dir()).collect();
     }
+    find_in(folders, record, run)
+}
+
+fn find_in(folders: impl IntoIterator<Item = PathBuf>, record: &OwnRecord, run: &str) -> Option<PathBuf> {
     let is_of = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| (record.is_of)(name, run)) && path.is_file()
     };
-    folders.iter().flat_map(|folder| entries(folder)).find(is_of)
+    folders.into_iter().flat_map(|folder| entries(&folder)).find(is_of)
 }
 
 /// Returns what lies in a folder; nothing if it cannot be looked into.

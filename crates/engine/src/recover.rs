@@ -10,7 +10,7 @@ use azureal_process::{Marker, ProcessIdentity, find_marked};
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
-use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
+use crate::ingest::{Destination, IngestError, Ingested, ingest_at, ingest_unstarted};
 use crate::own_record::{Homes, Noted, recover_noted};
 use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 
@@ -49,7 +49,7 @@ pub async fn recover(
         recovered.push(match found {
             Found::Owned(turn, process) => Recovered::Running(turn, process),
             Found::Unreadable(path) => Recovered::Unreadable(path),
-            Found::Orphan(spool) => recover_one(store, *spool, agents).await,
+            Found::Orphan(spool) => recover_one(store, *spool, agents, homes).await,
         });
     }
     let has_spool = |session: SessionId| {
@@ -79,7 +79,12 @@ impl Recovered {
     }
 }
 
-async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agent]) -> Recovered {
+async fn recover_one(
+    store: &dyn SessionStore,
+    spool: Spool,
+    agents: &[&dyn Agent],
+    homes: &Homes<'_>,
+) -> Recovered {
     let turn = spool.turn().clone();
     if spool.process().is_none() {
         // Its azureal died while they ran: nobody waits for what they print.
@@ -101,7 +106,7 @@ async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agen
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest(store, *agent, spool, ending, &Destination::End).await
+        ingest_at(store, *agent, spool, ending, &Destination::End, homes).await
     };
     match ingested {
         Ok(ingested) => Recovered::Stored(turn, ingested),

@@ -46,6 +46,8 @@ impl Agent for Claude {
             folder: "projects",
             depth: 1,
             is_of: record::is_of,
+            folders_of: |_| Vec::new(),
+            last_usage: None,
             reader: || Box::new(record::Record::default()),
         })
     }

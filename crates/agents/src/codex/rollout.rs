@@ -9,10 +9,13 @@
 //! the texts of the model's answers, which come again as items.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use azureal_core::agent::{AgentOutput, AgentParser, Ending};
-use azureal_core::event::Init;
+use azureal_core::event::{Init, Usage};
 use azureal_core::{Event, Json};
+use jiff::Timestamp;
+use jiff::tz::Offset;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -29,6 +32,30 @@ use crate::wire::{Fields, Loose, kept, lenient, lenient_list, output_text, read}
 pub(super) fn is_of(file_name: &str, thread: &str) -> bool {
     let name = file_name.strip_prefix("rollout-").and_then(|name| name.strip_suffix(".jsonl"));
     name.and_then(|name| name.strip_suffix(thread)).is_some_and(|time| time.ends_with('-'))
+}
+
+/// Returns the folders of the days on which a thread can have begun, `2026/11/15`. They are local days, and the name of a
+/// thread (UUID version 7) has the time in UTC. Versions that named threads at random have no such folder.
+pub(super) fn folders_of(thread: &str) -> Vec<PathBuf> {
+    let digits: String = thread.chars().filter(|c| *c != '-').collect();
+    let began = || {
+        let (milliseconds, rest) = digits.split_at_checked(12)?;
+        let milliseconds = i64::from_str_radix(milliseconds, 16).ok().filter(|_| rest.starts_with('7'))?;
+        Some(Offset::UTC.to_datetime(Timestamp::from_millisecond(milliseconds).ok()?).date())
+    };
+    let Some(day) = began() else { return Vec::new() };
+    let days = [Some(day), day.yesterday().ok(), day.tomorrow().ok()];
+    days.iter().flatten().map(|day| PathBuf::from(day.strftime("%Y/%m/%d").to_string())).collect()
+}
+
+/// Reads the last count of tokens from the last part of a record, which may begin in the middle of a line.
+pub(super) fn last_usage(end: &[u8]) -> Option<Usage> {
+    const KIND: &[u8] = b"\"token_count\"";
+    let counts = |line: &&[u8]| line.windows(KIND.len()).any(|part| part == KIND);
+    end.rsplit(|byte| *byte == b'\n').filter(counts).find_map(|line| {
+        let line = str::from_utf8(line).ok()?;
+        older::read_usage(Fields::of(line)?.read::<Line<'_>>()?.payload?)
+    })
 }
 
 /// The reader of one record.
@@ -407,4 +434,44 @@ fn exit_code(told: &str) -> Option<(i64, String)> {
     };
     // An identifier and the time may stand before it.
     Some((head.lines().take(3).find_map(code)?, output.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_thread_tells_the_days_of_its_record() {
+        let days = |thread: &str| -> Vec<String> {
+            folders_of(thread).iter().map(|folder| folder.display().to_string()).collect()
+        };
+        // 2026-11-15T07:09:41Z.
+        let thread = "01a1de0a-5596-7d22-bdc3-814fdd26c168";
+        assert_eq!(days(thread), ["2026/11/15", "2026/11/14", "2026/11/16"]);
+        for other in
+            ["f9366627-86e9-4e1d-b2ca-3e1559ebcecf", "", "../../etc", "ü1a1de0a55967", "ffffffffffff7"]
+        {
+            assert!(days(other).is_empty(), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_last_count_is_read_wherever_the_end_begins() {
+        let count = |input: u64, last: u64| {
+            format!(
+                r#"{{"type":"event_msg","payload":{{"type":"token_count","info":{{"total_token_usage":{{"input_tokens":{input},"output_tokens":7}},"last_token_usage":{{"input_tokens":{last},"output_tokens":5}}}}}}}}"#
+            )
+        };
+        let unknown = r#"{"type":"event_msg","payload":{"type":"token_count","info":null}}"#;
+        let quoting =
+            r#"{"type":"event_msg","payload":{"type":"agent_message","message":"\"token_count\""}}"#;
+        let record = [&count(100, 100), &count(300, 200), unknown, quoting, "", "{"].join("\n");
+        let usage = last_usage(record.as_bytes()).unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.context_tokens), (300, 7, Some(205)));
+        let second = count(100, 100).len() + 1;
+        for start in 0..=record.len() {
+            let context = last_usage(&record.as_bytes()[start..]).and_then(|usage| usage.context_tokens);
+            assert_eq!(context, (start <= second).then_some(205), "{start}");
+        }
+    }
 }

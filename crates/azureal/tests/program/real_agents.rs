@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use azureal_core::SUMMARY_PROMPT;
 use azureal_process::{Marker, find_marked};
-use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Place, Request};
+use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Place, Request, Usage};
 use azureal_testkit::real_agents::{AgentHome, Agents};
 use serde_json::{Value, json};
 
@@ -169,6 +169,28 @@ fn check_failures(agent: &str, column: usize) {
 #[test]
 fn a_model_that_refuses_claude_is_told_stored_and_gone_on_from() {
     check_failures("claude", 0);
+}
+
+#[test]
+fn both_agents_say_how_large_their_last_request_was() {
+    for agent in ["claude", "codex"] {
+        let used = |input| Usage { input, output: 50, ..Usage::default() };
+        let tool = match agent {
+            "claude" => Answer::new().tool("Read", json!({"file_path": "/dev/null"})),
+            _ => Answer::new().tool("exec_command", json!({"cmd": "true"})),
+        };
+        let server =
+            ModelServer::scripted([tool.usage(used(1_000)), Answer::from("Done.").usage(used(3_000))]);
+        let Some(real) = Real::new(&server) else { return };
+        let ran = real.ask(agent, "Look", &[]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let usage = real.events().pop().unwrap()["data"]["usage"].clone();
+        assert_eq!(
+            (&usage["input_tokens"], &usage["context_tokens"]),
+            (&json!(4_000), &json!(3_050)),
+            "{agent}: {usage}"
+        );
+    }
 }
 
 #[test]
