@@ -101,9 +101,7 @@ pub(crate) async fn recover_noted(
         return Ok(Noted::Busy);
     }
     // First, and without a lock: where a store is shared, most runs are another machine's, and so are their records.
-    let records = agents.iter().filter_map(|agent| agent.own_record());
-    let found = records.filter_map(|record| Some((record, find(&record, homes, run)?))).next();
-    let Some((record, path)) = found else { return Ok(Noted::Missing) };
+    let Some((record, path)) = find_record(agents, homes, run) else { return Ok(Noted::Missing) };
     let holder = this_process("recovery");
     // Held until it is stored, so that nobody runs a turn or recovers this one meanwhile.
     let Leased::Ours(mut lock) = spools.lease(session, &holder)? else { return Ok(Noted::Busy) };
@@ -127,7 +125,7 @@ pub(crate) async fn recover_noted(
 
 /// Stores what is not there yet of the turn that a record tells of. The lease is not renewed meanwhile: should this take
 /// that long, it is done another time.
-async fn store_record(
+pub(crate) async fn store_record(
     store: &dyn SessionStore,
     session: SessionId,
     run: &str,
@@ -169,6 +167,16 @@ fn complete_of(event: &Event) -> Option<Complete> {
         Event::Complete(complete) => Some(complete.clone()),
         _ => None,
     }
+}
+
+/// Finds the record of a run, whichever agent's it is.
+pub(crate) fn find_record(
+    agents: &[&dyn Agent],
+    homes: &Homes<'_>,
+    run: &str,
+) -> Option<(OwnRecord, PathBuf)> {
+    let records = agents.iter().filter_map(|agent| agent.own_record());
+    records.filter_map(|record| Some((record, find(&record, homes, run)?))).next()
 }
 
 /// Finds the file of a run.
@@ -236,6 +244,9 @@ async fn without_stored(
     events: Vec<Event>,
 ) -> Result<(Vec<Event>, Seq), StoreError> {
     let (stored, last) = last_turns(store, session).await?;
+    if stored.iter().any(|turn| is_whole(turn, &events)) {
+        return Ok((Vec::new(), last));
+    }
     let mut there: HashMap<String, usize> = HashMap::new();
     for turn in stored.iter().filter(|turn| is_same(turn, run, &events)) {
         for event in turn {
@@ -279,11 +290,23 @@ async fn last_turns(
     Ok((turns, last))
 }
 
+/// Says whether one of the last turns of a session names this run.
+pub(crate) async fn is_stored(
+    store: &dyn SessionStore,
+    session: SessionId,
+    run: &str,
+) -> Result<bool, StoreError> {
+    let (turns, _) = last_turns(store, session).await?;
+    Ok(turns.iter().flatten().any(|event| is_named(event, run)))
+}
+
+fn is_named(event: &Event, run: &str) -> bool {
+    matches!(event, Event::Init(Init { agent_session: Some(name), .. }) if name == run)
+}
+
 /// Says whether a stored turn is that of the run: it has the agent's name of it, or a call of it; or, where
 /// whoever stored it notes neither, the same prompt and no end.
 fn is_same(turn: &[Event], run: &str, events: &[Event]) -> bool {
-    let is_named =
-        |event: &Event| matches!(event, Event::Init(Init { agent_session: Some(name), .. }) if name == run);
     let calls = |event: &Event| match event {
         Event::ToolCall(call) => Some(call.tool_use_id.clone()),
         _ => None,
@@ -298,7 +321,18 @@ fn is_same(turn: &[Event], run: &str, events: &[Event]) -> bool {
         prompt.is_some_and(|prompt| turn.contains(prompt))
             && !turn.iter().any(|event| complete_of(event).is_some() || names_another(event))
     };
-    turn.iter().any(is_named) || shares_a_call() || is_open_and_alike()
+    turn.iter().any(|event| is_named(event, run)) || shares_a_call() || is_open_and_alike()
+}
+
+/// Says whether a stored turn that names no run is all of these events: it has an end, the same prompt, and all texts.
+fn is_whole(turn: &[Event], events: &[Event]) -> bool {
+    let mut texts = events.iter().filter(|event| matches!(event, Event::AssistantText(_))).peekable();
+    let names_a_run = |event: &Event| matches!(event, Event::Init(Init { agent_session: Some(_), .. }));
+    texts.peek().is_some()
+        && events.first().is_some_and(|prompt| turn.contains(prompt))
+        && texts.all(|text| turn.contains(text))
+        && turn.iter().any(|event| complete_of(event).is_some())
+        && !turn.iter().any(names_a_run)
 }
 
 /// What makes an event the same one, also where two sources tell it in different words.

@@ -11,6 +11,7 @@ use azureal_process::{Marker, ProcessIdentity, find_marked};
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
 use crate::ingest::{Destination, IngestError, Ingested, ingest_at, ingest_unstarted};
+use crate::original_run::clear_own_note;
 use crate::own_record::{Homes, Noted, recover_noted};
 use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 
@@ -109,7 +110,13 @@ async fn recover_one(
         ingest_at(store, *agent, spool, ending, &Destination::End, homes).await
     };
     match ingested {
-        Ok(ingested) => Recovered::Stored(turn, ingested),
+        Ok(ingested) => {
+            if let Some(session) = turn.session_id() {
+                // The turn is stored. A note that stays is looked at when the session continues.
+                drop(clear_own_note(store, session, &ingested).await);
+            }
+            Recovered::Stored(turn, ingested)
+        }
         Err(error) => Recovered::Failed(turn, error),
     }
 }
