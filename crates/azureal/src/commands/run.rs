@@ -21,7 +21,7 @@ use crate::orphan;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
-use crate::recovery::{recover_again, warn_of_lost};
+use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
 use crate::resolve::{called, resolve};
 use crate::turn::{Ask, Keep, take_turn};
 use crate::writers::{PATIENCE, Writer, writers};
@@ -172,6 +172,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     let found = if args.ephemeral { Vec::new() } else { block_on(recover_again(place, found)) };
     orphan::follow(place, &spools, &interrupts, &found, session, out)?;
     warn_of_lost(&found, session);
+    block_on(recover_original_run(place, session, lease.id()))?;
     let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
         _ if args.ephemeral => (Keep::Nothing, briefing),
         Beginning::Nothing if known.is_none() => (Keep::NewSession, briefing),

@@ -28,7 +28,7 @@ fn stderr(output: &Output) -> String {
 fn wait_for_note(home: &AgentHome) {
     let store = rusqlite::Connection::open(home.project().join(".azureal/sessions.azs")).unwrap();
     let began = Instant::now();
-    let note = || store.query_row("SELECT last_claude_uuid FROM sessions", [], |row| row.get::<_, String>(0));
+    let note = || store.query_row("SELECT run FROM sessions", [], |row| row.get::<_, String>(0));
     while note().unwrap_or_default().is_empty() {
         assert!(began.elapsed() < LIMIT, "the run was not noted");
         thread::sleep(Duration::from_millis(10));
@@ -65,7 +65,7 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
             thread::sleep(Duration::from_millis(100));
         };
         assert!(
-            report.contains(&format!("recovered the turn of S1 that was interrupted from {record}")),
+            report.contains(&format!("recovered the last turn of S1 (complete) from {record}\n")),
             "{report}"
         );
         assert_eq!(stderr(&azureal(&home, &["list"])), "", "{agent}: it is recovered once");
