@@ -67,9 +67,9 @@ pub struct OwnRecord {
     /// Returns the folders below `folder` that can hold the record of a run, if its name tells; otherwise none, and only
     /// a search of all folders finds it.
     pub folders_of: fn(run: &str) -> Vec<PathBuf>,
-    /// Reads what a run used, and how large its last request was, from the last part of its record. `None` if the output
-    /// of the agent has both.
-    pub last_usage: Option<fn(end: &[u8]) -> Option<Usage>>,
+    /// Reads the tokens of a run and of its last request from the last part of its record: for an agent whose output does
+    /// not have both. `None` if they are not in there.
+    pub last_usage: fn(end: &[u8]) -> Option<Usage>,
     /// Makes a reader of one. Unlike what is printed, a record holds the prompt: as [`Event::UserMessage`], with
     /// the context still on it.
     pub reader: fn() -> Box<dyn AgentParser>,

@@ -73,7 +73,6 @@ const LAST_PART: u64 = 256 << 10;
 /// is known. Costs the same however long the record is, and however many there are of other days.
 pub(crate) fn last_usage(agent: &dyn Agent, homes: &Homes<'_>, run: &str) -> Option<Usage> {
     let record = agent.own_record()?;
-    let read = record.last_usage?;
     let records = homes.records(&record)?;
     let days = (record.folders_of)(run).into_iter().map(|folder| records.join(folder));
     let path = find_in(days, &record, run)?;
@@ -83,7 +82,7 @@ pub(crate) fn last_usage(agent: &dyn Agent, homes: &Homes<'_>, run: &str) -> Opt
     file.seek(SeekFrom::Start(found.len().saturating_sub(LAST_PART))).ok()?;
     let mut end = Vec::new();
     file.take(LAST_PART).read_to_end(&mut end).ok()?;
-    read(&end)
+    (record.last_usage)(&end)
 }
 
 /// Stores the turn of a noted run from the agent's own record.

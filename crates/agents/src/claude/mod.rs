@@ -47,7 +47,7 @@ impl Agent for Claude {
             depth: 1,
             is_of: record::is_of,
             folders_of: |_| Vec::new(),
-            last_usage: None,
+            last_usage: |_| None,
             reader: || Box::new(record::Record::default()),
         })
     }

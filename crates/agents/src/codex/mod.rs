@@ -67,7 +67,7 @@ impl Agent for Codex {
             depth: 3,
             is_of: rollout::is_of,
             folders_of: rollout::folders_of,
-            last_usage: Some(rollout::last_usage),
+            last_usage: rollout::last_usage,
             reader: || Box::new(rollout::Rollout::default()),
         })
     }
