@@ -203,25 +203,34 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Reads the first turn of a record: later ones, by whoever went on in the agent's own program, are not ours.
+/// Reads the first turn of a record. Later ones belong to a user who continued in the agent's own program.
 fn read(record: &OwnRecord, path: &Path) -> Result<Vec<Event>, IngestError> {
+    read_lines(record, path, usize::MAX)
+}
+
+/// Reads the first turn in the first lines of a record.
+fn read_lines(record: &OwnRecord, path: &Path, lines: usize) -> Result<Vec<Event>, IngestError> {
     let mut watcher = Watcher::with_parser(path, (record.reader)(), None)?;
-    let mut events: Vec<Event> = Vec::new();
-    let mut is_over = false;
-    let fragment = watcher.read_to_end(|output| {
-        let AgentOutput::Event(event) = output else { return };
-        is_over |= matches!(event, Event::UserMessage(_)) && !events.is_empty();
-        if !is_over {
-            events.push(event);
-        }
-    })?;
-    let ending = Ending { fragment, ..Ending::default() };
-    let last = watcher.end(&ending).into_iter().filter_map(|output| match output {
+    let event = |output| match output {
         AgentOutput::Event(event) => Some(event),
         _ => None,
-    });
-    events.extend(last);
-    Ok(events.into_iter().map(as_kept).collect())
+    };
+    let mut events: Vec<Event> = Vec::new();
+    for line in 0..lines {
+        let Some(outputs) = watcher.next_outputs()? else { break };
+        for event in outputs.into_iter().filter_map(event) {
+            if matches!(event, Event::UserMessage(_)) && !events.is_empty() {
+                // The reader has seen a later prompt, and how this turn ended depends on what came last.
+                return read_lines(record, path, line);
+            }
+            events.push(as_kept(event));
+        }
+    }
+    // A last line without its end belongs to this turn only if the record ends with it.
+    let fragment = if lines == usize::MAX { watcher.read_to_end(|_| {})? } else { Vec::new() };
+    let ending = Ending { fragment, ..Ending::default() };
+    events.extend(watcher.end(&ending).into_iter().filter_map(event).map(as_kept));
+    Ok(events)
 }
 
 /// Returns an event as the store keeps it: the prompt as it was typed, results cut down.

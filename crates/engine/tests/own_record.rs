@@ -247,12 +247,16 @@ fn the_context_comes_off_the_prompt_and_later_turns_of_others_are_not_taken() {
             1,
         );
         assert_ne!(with_context, text);
-        let later = r#"{"type":"user","message":{"role":"user","content":"Later, by hand"},"isSidechain":false}"#;
-        let answer = r#"{"type":"assistant","message":{"id":"m","model":"x","stop_reason":"end_turn","content":[{"type":"text","text":"Later answer"}]}}"#;
+        let later = r#"{"type":"user","timestamp":"2026-12-24T00:00:00Z","message":{"role":"user","content":"Later, by hand"},"isSidechain":false}"#;
+        let answer = r#"{"type":"assistant","message":{"id":"m","model":"x","stop_reason":"tool_use","usage":{"input_tokens":7000},"content":[{"type":"text","text":"Later answer"}]}}"#;
         format!("{with_context}{later}\n{answer}\n")
     });
     project.note(CLAUDE_RUN);
-    assert!(matches!(project.recover_one(), Noted::Stored(..)));
+    let Noted::Stored(ingested, _) = project.recover_one() else { panic!() };
+    let complete = ingested.complete;
+    assert_eq!(complete.outcome, Some(Outcome::Done), "the later turn did not end");
+    assert!(complete.duration_ms < 60_000, "{complete:?}");
+    assert_eq!(complete.usage.map(|usage| usage.input_tokens), Some(3050));
     let events = project.events();
     assert_eq!(events.first(), Some(&Event::user("Tidy the project")));
     assert!(!events.contains(&Event::assistant("Later answer")));

@@ -35,6 +35,19 @@ fn wait_for_note(home: &AgentHome) {
     }
 }
 
+/// Waits until a command recovers a turn, and returns what it says of that.
+fn recovery_of(home: &AgentHome) -> String {
+    let began = Instant::now();
+    loop {
+        let report = stderr(&azureal(home, &["list"]));
+        if report.contains("recovered") {
+            return report;
+        }
+        assert!(began.elapsed() < LIMIT, "nothing was recovered: {report}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
     let Some(agents) = Agents::find() else { return };
@@ -55,15 +68,7 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
         fs::remove_dir_all(home.project().join(".azureal/spool")).unwrap();
         gate.open();
 
-        let began = Instant::now();
-        let report = loop {
-            let report = stderr(&azureal(&home, &["list"]));
-            if report.contains("recovered") {
-                break report;
-            }
-            assert!(began.elapsed() < LIMIT, "{agent}: nothing was recovered: {report}");
-            thread::sleep(Duration::from_millis(100));
-        };
+        let report = recovery_of(&home);
         assert!(
             report.contains(&format!("recovered the last turn of S1 (complete) from {record}\n")),
             "{report}"
@@ -86,4 +91,38 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
         );
         assert_eq!(of_kind("Complete", "outcome"), [json!("done"), json!("done")], "{agent}: {shown}");
     }
+}
+
+#[test]
+fn what_claude_says_after_background_work_comes_from_its_transcript_too() {
+    let Some(agents) = Agents::find() else { return };
+    let gate = Gate::new();
+    let job = json!({"command": "sleep 0.2", "description": "job", "run_in_background": true});
+    let server = ModelServer::scripted([
+        Answer::new().tool("Bash", job),
+        Answer::from("It started."),
+        Answer::from("It reported.").hold(&gate),
+    ]);
+    let home = AgentHome::new(&agents, &server);
+    let mut child =
+        start(&home, &["run", "-s", "topic", "-a", "claude", "--permission", "all", "Start a job"]);
+    server.wait_for_requests(3, LIMIT);
+    wait_for_note(&home);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::remove_dir_all(home.project().join(".azureal/spool")).unwrap();
+    gate.open();
+    let report = recovery_of(&home);
+    assert!(
+        report.contains("recovered the last turn of S1 (complete) from Claude Code's transcript\n"),
+        "{report}"
+    );
+    let shown = String::from_utf8(azureal(&home, &["show", "topic", "--json"]).stdout).unwrap();
+    let events: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let texts: Vec<&Value> = events
+        .iter()
+        .filter(|event| matches!(event["kind"].as_str(), Some("UserMessage" | "AssistantText")))
+        .map(|event| event["data"].as_object().unwrap().values().next().unwrap())
+        .collect();
+    assert_eq!(texts, ["Start a job", "It started.", "It reported."], "{shown}");
 }
