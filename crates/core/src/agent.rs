@@ -4,6 +4,7 @@
 //! nothing: the same description serves a turn that runs now, one whose output was found after a crash, and a
 //! test that feeds it a recording.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::event::{Outcome, Usage};
@@ -101,6 +102,12 @@ pub struct OwnRecord {
     pub depth: usize,
     /// Says whether a file of this name is the record of the run that the agent calls so.
     pub is_of: fn(file_name: &str, run: &str) -> bool,
+    /// Returns the folders below `folder` that can hold the record of a run, if its name tells; otherwise none, and only
+    /// a search of all folders finds it.
+    pub folders_of: fn(run: &str) -> Vec<PathBuf>,
+    /// Reads the tokens of a run and of its last request from the last part of its record: for an agent whose output does
+    /// not have both. `None` if they are not in there.
+    pub last_usage: fn(end: &[u8]) -> Option<Usage>,
     /// Makes a reader of one. Unlike what is printed, a record holds the prompt: as [`Event::UserMessage`], with
     /// the context still on it.
     pub reader: fn() -> Box<dyn AgentParser>,
@@ -194,7 +201,7 @@ pub struct Ending {
     pub stderr: String,
     /// A last line without its line break: evidence, never an event.
     pub fragment: Vec<u8>,
-    /// How long it ran.
+    /// How long it ran. An estimate if `exit` is `None`: a parser prefers what the output says.
     pub duration: Duration,
     /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], [`Outcome::Failed`] because it printed
     /// more than it may, or [`Outcome::Interrupted`] to compact the session and continue.

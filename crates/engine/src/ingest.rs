@@ -11,13 +11,14 @@ use std::io;
 use std::path::PathBuf;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending};
-use azureal_core::event::{Complete, Outcome};
+use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
     Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError,
     Tokens, Turn, compact_event,
 };
 use azureal_process::FollowError;
 
+use crate::own_record::{Homes, last_usage};
 use crate::spool::{Spool, SpoolError, SpooledTurn};
 use crate::turn_parser::RunStart;
 use crate::watch::{OVERSIZED, Watcher};
@@ -73,8 +74,20 @@ pub async fn ingest(
     store: &dyn SessionStore,
     agent: &dyn Agent,
     spool: Spool,
+    ending: Ending,
+    destination: &Destination,
+) -> Result<Ingested, IngestError> {
+    ingest_at(store, agent, spool, ending, destination, &Homes::of_this_process()).await
+}
+
+/// The same for an agent whose program keeps its files in these places.
+pub(crate) async fn ingest_at(
+    store: &dyn SessionStore,
+    agent: &dyn Agent,
+    spool: Spool,
     mut ending: Ending,
     destination: &Destination,
+    homes: &Homes<'_>,
 ) -> Result<Ingested, IngestError> {
     // First: whoever stored it may have died after removing the output.
     if let Some(session) = stored_before(store, spool.turn()).await? {
@@ -116,6 +129,7 @@ pub async fn ingest(
         );
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
+    complete_usage(&mut events, agent, homes);
     let ingested = store_once(store, spool, events, destination).await?;
     Ok(Ingested { refused, ..ingested })
 }
@@ -215,6 +229,26 @@ fn json_length(event: &Event) -> usize {
         Ok(()) => counter.0,
         Err(_) => event.to_json().len(),
     }
+}
+
+/// Fills in what an agent's output does not say and its own record does: the size of the last request; and the tokens of a
+/// turn that was interrupted.
+fn complete_usage(events: &mut [Event], agent: &dyn Agent, homes: &Homes<'_>) {
+    let run = events.iter().find_map(|event| match event {
+        Event::Init(init) => init.agent_session.clone(),
+        _ => None,
+    });
+    let complete = events.iter_mut().rev().find_map(|event| match event {
+        Event::Complete(complete) => Some(complete),
+        _ => None,
+    });
+    let (Some(run), Some(complete)) = (run, complete) else { return };
+    if complete.usage.is_some_and(|usage| usage.context_tokens.is_some()) {
+        return;
+    }
+    let Some(recorded) = last_usage(agent, homes, &run) else { return };
+    let said = complete.usage.unwrap_or(recorded);
+    complete.usage = Some(Usage { context_tokens: recorded.context_tokens, ..said });
 }
 
 /// Stores that a turn ended before its agent ran, and why, and removes its spool.

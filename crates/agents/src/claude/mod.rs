@@ -83,6 +83,8 @@ impl Agent for Claude {
             folder: "projects",
             depth: 1,
             is_of: record::is_of,
+            folders_of: |_| Vec::new(),
+            last_usage: |_| None,
             reader: || Box::new(record::Record::default()),
         })
     }

@@ -90,6 +90,8 @@ impl Agent for Codex {
             // Year, month and day.
             depth: 3,
             is_of: rollout::is_of,
+            folders_of: rollout::folders_of,
+            last_usage: rollout::last_usage,
             reader: || Box::new(rollout::Rollout::default()),
         })
     }

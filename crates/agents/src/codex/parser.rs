@@ -121,7 +121,7 @@ impl Parser {
 
     fn completed(&mut self, usage: Option<wire::Tokens>) -> Vec<AgentOutput> {
         self.closing.said = Said::Done;
-        // The sum of all requests: how large the last one was is not told, and not how many there were.
+        // The sum of all requests. Only the rollout has the size of the last one.
         usage.map(|usage| self.counted(usage.into())).into_iter().collect()
     }
 

@@ -24,7 +24,7 @@ use crate::orphan;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
-use crate::recovery::{recover_again, warn_of_lost};
+use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
 use crate::resolve::{called, check_new_name, find, last_session, similar};
 use crate::turn::{Ask, Keep, take_turn};
 use crate::writers::{PATIENCE, Writer, writers};
@@ -190,6 +190,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     let output_limit = config.output_limit();
     orphan::follow(place, &spools, &interrupts, &found, session, output_limit, out)?;
     warn_of_lost(&found, session);
+    block_on(recover_original_run(place, session, lease.id()))?;
     let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
         _ if args.ephemeral => (Keep::Nothing, briefing),
         Beginning::Nothing if known.is_none() => (Keep::NewSession, briefing),

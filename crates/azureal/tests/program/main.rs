@@ -20,6 +20,7 @@ mod follow;
 mod hostile;
 mod import;
 mod lost_spool;
+mod original_program;
 mod permissions;
 mod postgres;
 mod real_agents;

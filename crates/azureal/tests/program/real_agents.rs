@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use azureal_core::SUMMARY_PROMPT;
 use azureal_process::{Marker, find_marked};
-use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Place, Request};
+use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Place, Request, Usage};
 use azureal_testkit::real_agents::{AgentHome, Agents};
 use serde_json::{Value, json};
 
@@ -172,6 +172,28 @@ fn a_model_that_refuses_claude_is_told_stored_and_gone_on_from() {
 }
 
 #[test]
+fn both_agents_say_how_large_their_last_request_was() {
+    for agent in ["claude", "codex"] {
+        let used = |input| Usage { input, output: 50, ..Usage::default() };
+        let tool = match agent {
+            "claude" => Answer::new().tool("Read", json!({"file_path": "/dev/null"})),
+            _ => Answer::new().tool("exec_command", json!({"cmd": "true"})),
+        };
+        let server =
+            ModelServer::scripted([tool.usage(used(1_000)), Answer::from("Done.").usage(used(3_000))]);
+        let Some(real) = Real::new(&server) else { return };
+        let ran = real.ask(agent, "Look", &[]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let usage = real.events().pop().unwrap()["data"]["usage"].clone();
+        assert_eq!(
+            (&usage["input_tokens"], &usage["context_tokens"]),
+            (&json!(4_000), &json!(3_050)),
+            "{agent}: {usage}"
+        );
+    }
+}
+
+#[test]
 fn a_model_that_refuses_codex_is_told_stored_and_gone_on_from() {
     check_failures("codex", 1);
 }
@@ -280,7 +302,7 @@ fn a_turn_whose_azureal_is_killed_is_finished_by_its_agent_and_recovered() {
         real.wait_for_output("Half an answer.");
         child.kill().unwrap();
         child.wait().unwrap();
-        let goes_on = format!("the turn of S1 goes on without its azureal: {agent}");
+        let goes_on = format!("S1: {agent} is still running in the background (");
         let listed = real.run(&["list"]);
         assert!(listed.stderr.starts_with(&goes_on), "{listed}");
 
@@ -290,9 +312,7 @@ fn a_turn_whose_azureal_is_killed_is_finished_by_its_agent_and_recovered() {
             recovered = real.run(&["list"]).stderr;
             !recovered.starts_with(&goes_on)
         });
-        let expected =
-            format!("recovered the turn of S1 that was interrupted and had been finished: {agent}");
-        assert!(recovered.starts_with(&expected), "{recovered}");
+        assert_eq!(recovered, "recovered the last turn of S1 (complete)\n", "{agent}");
         assert_eq!(real.run(&["list"]).stderr, "", "it is told once");
         let events = real.events();
         let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();

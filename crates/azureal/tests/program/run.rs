@@ -487,20 +487,14 @@ fn a_turn_whose_azureal_was_killed_is_recovered_once() {
     child.wait().unwrap();
 
     let ran = world.run(&["list", "--json"]);
-    assert!(
-        ran.stderr.starts_with("the turn of S1 goes on without its azureal: claude, since [time]"),
-        "{ran}"
-    );
+    assert!(ran.stderr.starts_with("S1: claude is still running in the background ("), "{ran}");
     fs::write(&gate, "").unwrap();
     let mut reports = Vec::new();
     wait_until("the recovery", || {
         reports.push(world.run(&["list"]).stderr);
         reports.last().unwrap().starts_with("recovered")
     });
-    assert_eq!(
-        reports.last().unwrap(),
-        "recovered the turn of S1 that was interrupted and had been finished: claude, since [time]\n"
-    );
+    assert_eq!(reports.last().unwrap(), "recovered the last turn of S1 (complete)\n");
     assert_eq!(world.run(&["list"]).stderr, "");
     let stored = kinds(&world, "S1");
     assert_eq!(stored.iter().filter(|kind| *kind == "UserMessage").count(), 1);
@@ -517,7 +511,7 @@ fn the_next_prompt_waits_for_an_agent_that_was_left_behind() {
     child.wait().unwrap();
     let ran = world.run(&["run", "-c", "-a", "offline", "What happened?"]);
     assert_eq!(ran.code, 0, "{ran}");
-    assert!(ran.stderr.contains("recovered the turn of S1") && ran.stdout.contains("Bash"), "{ran}");
+    assert!(ran.stderr.contains("recovered the last turn of S1") && ran.stdout.contains("Bash"), "{ran}");
 }
 
 #[test]
@@ -530,11 +524,11 @@ fn an_interrupt_while_an_agent_is_followed_ends_that_and_sends_nothing() {
     child.wait().unwrap();
     let mut child = start(&world, &["run", "-c", "-a", "offline", "What happened?"]);
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
-    told.find(|line| line.as_ref().unwrap().contains("following it")).unwrap().unwrap();
+    told.find(|line| line.as_ref().unwrap().contains("waiting until it ends")).unwrap().unwrap();
     signal(&child, "-INT");
     let rest: Vec<String> = told.map(|line| line.unwrap()).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows what came",);
+    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows its output so far",);
     assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
     assert_eq!(kinds(&world, "S1").iter().filter(|kind| *kind == "UserMessage").count(), 1);
     assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
@@ -591,7 +585,7 @@ fn an_agent_that_was_left_behind_is_cancelled_and_stored() {
     assert_eq!(world.run(&["ps", "--json"]).json()[0]["orphan"], true);
     let ran = world.run(&["cancel", "S1"]);
     assert_eq!(ran.stdout, "cancelled the turn of S1\n", "{ran}");
-    assert!(ran.stderr.contains("recovered the turn of S1"), "{ran}");
+    assert!(ran.stderr.contains("recovered the last turn of S1"), "{ran}");
     assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
     assert_eq!(world.run(&["ps", "--json"]).quiet(), "[]\n");
 }
