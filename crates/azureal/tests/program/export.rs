@@ -116,6 +116,19 @@ fn markdown_is_for_people() {
 }
 
 #[test]
+fn markdown_is_no_json() {
+    let world = conversation();
+    insta::assert_snapshot!(world.run(&["export", "demo", "--format", "markdown", "--json"]), @r#"
+    exit code 2
+    --- stderr
+    {"error":{"kind":"usage","message":"`--json` and `--format markdown` are two formats for one output","hint":"write the document to a file with `-o`, or leave out `--json`"}}
+    "#);
+    // The document in a file, and where it is as JSON, are two outputs.
+    let ran = world.run(&["export", "demo", "--format", "markdown", "--json", "-o", "demo.md"]);
+    assert_eq!(ran.json()["file"], "demo.md");
+}
+
+#[test]
 fn cllm_gets_the_six_keys_it_knows() {
     let ran = conversation().run(&["export", "demo", "-f", "cllm"]);
     assert!(ran.stdout.is_ascii());
