@@ -3,7 +3,7 @@
 //! ```json
 //! {"format":"azureal-session","version":1,"session":{…},
 //!  "events":[{"seq":1,"kind":"UserMessage","data":{"content":"…"}}],
-//!  "compactions":[{"after_seq":1,"summary":"…","created":"…"}]}
+//!  "compactions":[{"after_seq":1,"summary":"…","created":"…","writer":"claude/haiku","opening_chars":1200}]}
 //! ```
 //!
 //! Kind and data give the stored text of nearly every event back. Where they do not, `text` holds it.
@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::event_line::{Content, EventLine, event_text};
 use crate::failure::Failure;
+use crate::import::Identity;
 use crate::output::{escaped_json, to_json};
 use crate::pages::{Damaged, Range, each_page};
 use crate::session_line::SessionLine;
@@ -25,6 +26,16 @@ use crate::session_line::SessionLine;
 pub(crate) const FORMAT: &str = "azureal-session";
 /// The version of its shape.
 pub(crate) const VERSION: u64 = 1;
+
+#[derive(Serialize)]
+struct ExportedSession<'a> {
+    #[serde(flatten)]
+    line: SessionLine<'a>,
+    /// Identity of the session, which an import keeps.
+    uuid: Option<String>,
+    /// Identity of the session that it was forked from.
+    forked_from: Option<String>,
+}
 
 #[derive(Serialize)]
 struct ExportedEvent<'a> {
@@ -39,7 +50,13 @@ pub(super) async fn write(
     record: &SessionRecord,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let session = to_json(&SessionLine::exported(record))?;
+    let Identity { uuid, forked_from, .. } = Identity::of(store, record).await?;
+    let line = SessionLine::exported(record);
+    let session = to_json(&ExportedSession {
+        line,
+        uuid: uuid.map(|uuid| uuid.to_string()),
+        forked_from: forked_from.map(|uuid| uuid.to_string()),
+    })?;
     write!(out, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\n\"session\":{session},\n\"events\":[")?;
     let mut damaged = Damaged::default();
     let mut separator = "\n";
@@ -67,6 +84,8 @@ pub(super) async fn write(
                 "after_seq": compaction.after_seq.0,
                 "summary": compaction.summary,
                 "created": compaction.created_at,
+                "writer": compaction.writer,
+                "opening_chars": compaction.opening_chars,
             })
         })
         .collect();

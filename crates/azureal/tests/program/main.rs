@@ -16,6 +16,7 @@ mod export;
 mod flood;
 mod follow;
 mod hostile;
+mod identity;
 mod import;
 mod lost_spool;
 mod postgres;
