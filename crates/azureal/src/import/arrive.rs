@@ -15,7 +15,7 @@ use azureal_core::{
     Compaction, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, TurnTotals,
     check_name, normal_timestamp,
 };
-use jiff::Timestamp;
+use jiff::{Timestamp, civil, tz};
 
 use super::Arrival;
 use super::identity::{home, origin, origin_mark, uuid_key};
@@ -353,9 +353,14 @@ fn unless_changed<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Failure
     }
 }
 
-/// Converts a time of another program to the stored form; `None` if it is no time.
+/// Converts a time of another program to the stored form; `None` if it is no time. Without a zone it is UTC: SQLite and
+/// cllm write that.
 fn to_the_second(time: &str) -> Option<String> {
-    let time: Timestamp = normal_timestamp(time).parse().ok()?;
+    let time = normal_timestamp(time);
+    let time: Timestamp = match time.parse() {
+        Ok(time) => time,
+        Err(_) => tz::TimeZone::UTC.to_timestamp(time.parse::<civil::DateTime>().ok()?).ok()?,
+    };
     Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 

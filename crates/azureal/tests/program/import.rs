@@ -109,6 +109,22 @@ fn a_conversation_that_has_grown_goes_on() {
 }
 
 #[test]
+fn a_time_without_a_zone_is_utc() {
+    let world = World::new();
+    for (name, time) in [("python", "2025-10-31T16:47:14.123456"), ("sqlite", "2025-10-31 16:47:14.5")] {
+        let mut conversation: Value = serde_json::from_str(CLLM).unwrap();
+        conversation["id"] = json!(name);
+        conversation["created_at"] = json!(time);
+        world.file(&format!("in/{name}.json"), &conversation.to_string());
+    }
+    world.run(&["import", world.path("in").to_str().unwrap()]).quiet();
+    let file = Connection::open(world.store()).unwrap();
+    let mut statement = file.prepare("SELECT created FROM sessions").unwrap();
+    let times: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(times, ["2025-10-31T16:47:14Z"; 2]);
+}
+
+#[test]
 fn a_folder_of_conversations() {
     let world = World::new();
     let mut second: Value = serde_json::from_str(CLLM).unwrap();
