@@ -213,9 +213,7 @@ impl Copy<'_> {
         // Without a worktree it stays: it is not one of the folder that we happen to be in.
         let outcome = arrive(self.to, "", &mut arrival, &progress).await?;
         let verified = match (verify(self.to, &arrival, outcome.session()).await, outcome) {
-            (Ok(()), Outcome::New(..) | Outcome::Forked(..)) => {
-                verify_record(self.to, &arrival, record, outcome).await
-            }
+            (Ok(()), _) if outcome.is_new() => verify_record(self.to, &arrival, record, outcome).await,
             (verified, _) => verified,
         };
         self.spinner.hide();

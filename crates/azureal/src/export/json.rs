@@ -28,16 +28,6 @@ pub(crate) const FORMAT: &str = "azureal-session";
 pub(crate) const VERSION: u64 = 1;
 
 #[derive(Serialize)]
-struct ExportedSession<'a> {
-    #[serde(flatten)]
-    line: SessionLine<'a>,
-    /// Identity of the session, which an import keeps.
-    uuid: Option<String>,
-    /// Identity of the session that it was forked from.
-    forked_from: Option<String>,
-}
-
-#[derive(Serialize)]
 struct ExportedEvent<'a> {
     #[serde(flatten)]
     line: EventLine<'a>,
@@ -50,13 +40,8 @@ pub(super) async fn write(
     record: &SessionRecord,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let Identity { uuid, forked_from, .. } = Identity::of(store, record).await?;
-    let line = SessionLine::exported(record);
-    let session = to_json(&ExportedSession {
-        line,
-        uuid: uuid.map(|uuid| uuid.to_string()),
-        forked_from: forked_from.map(|uuid| uuid.to_string()),
-    })?;
+    let Identity { uuid, .. } = Identity::of(store, record).await?;
+    let session = to_json(&SessionLine::exported(&SessionRecord { uuid, ..record.clone() }))?;
     write!(out, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\n\"session\":{session},\n\"events\":[")?;
     let mut damaged = Damaged::default();
     let mut separator = "\n";

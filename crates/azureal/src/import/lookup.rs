@@ -10,7 +10,7 @@ use azureal_core::{ListQuery, Mark, Seq, SessionId, SessionStore, StoreError, To
 use serde::{Deserialize, Serialize};
 
 use super::Arrival;
-use super::identity::{home, import_mark, origin_mark, uuid_key};
+use super::identity::{Identity, home, import_mark, origin_mark, uuid_key};
 use super::texts::{Hash, Reader};
 use crate::failure::Failure;
 use crate::pages::{Range, each_page};
@@ -126,7 +126,11 @@ impl<'a> Search<'a> {
             });
         }
         if let Some((session, _)) = self.marked(&identity.origin).await?.found {
-            return Ok(Lookup::Same { session, by: By::Origin(free) });
+            // A session that is known by another UUID meanwhile has the same origin by chance.
+            let record = self.store.get(session.id()).await?;
+            if Identity::of(self.store, &record).await?.is_copy {
+                return Ok(Lookup::Same { session, by: By::Origin(free) });
+            }
         }
         Ok(match self.at_home().await? {
             Some(session) => Lookup::Same { session, by: By::Home(Some(free)) },
@@ -140,18 +144,20 @@ impl<'a> Search<'a> {
             return Ok(Found::Missing);
         };
         loop {
-            let events = || async {
-                match self.store.get(id).await {
-                    Err(StoreError::NoSuchSession(_)) => Ok(None),
-                    record => record.map(|record| Some(record.counts.events)),
-                }
-            };
-            let before = events().await?;
+            let before = self.count_events(id).await?;
             let found = self.compare(id, None).await?;
             // A session that changes while it is read can seem to be another one.
-            if !matches!(found, Found::Another { .. }) || events().await? == before {
+            if !matches!(found, Found::Another { .. }) || self.count_events(id).await? == before {
                 return Ok(found);
             }
+        }
+    }
+
+    /// Returns the number of events of a session; `None` if it is gone.
+    async fn count_events(&self, id: SessionId) -> Result<Option<u64>, StoreError> {
+        match self.store.get(id).await {
+            Err(StoreError::NoSuchSession(_)) => Ok(None),
+            record => record.map(|record| Some(record.counts.events)),
         }
     }
 
