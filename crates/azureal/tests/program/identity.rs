@@ -86,8 +86,7 @@ fn original(path: &Path, events: &[Value]) {
     fs::remove_file(path).ok();
     sql(
         path,
-        &format!(
-            "CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL DEFAULT '',
+        "CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL DEFAULT '',
                worktree TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT (datetime('now')),
                completed INTEGER, duration_ms INTEGER, cost_usd REAL, last_claude_uuid TEXT NOT NULL DEFAULT '');
              CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -100,8 +99,7 @@ fn original(path: &Path, events: &[Value]) {
                created TEXT NOT NULL DEFAULT (datetime('now')));
              CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
              INSERT INTO meta VALUES ('schema_version', '3');
-             INSERT INTO sessions (id, worktree, created) VALUES (1, 'main', '2026-01-31 09:30:00');"
-        ),
+             INSERT INTO sessions (id, worktree, created) VALUES (1, 'main', '2026-01-31 09:30:00');",
     );
     let file = Connection::open(path).unwrap();
     for (index, event) in events.iter().enumerate() {
@@ -363,6 +361,24 @@ fn sessions_that_got_their_uuids_after_they_were_copied_are_still_one() {
     );
     assert!(copy(&world, "back.azs", "home.azs").quiet().contains("S2 -> S1, 4 new events\n"));
     assert!(copy(&world, "back.azs", "home.azs").quiet().contains("S2 -> S1, unchanged\n"));
+}
+
+#[test]
+fn a_session_that_is_known_by_a_uuid_is_not_extended_by_another_of_its_origin() {
+    let world = World::new();
+    let (a, b) = (world.path("p/a.azs"), world.path("p/b.azs"));
+    talk(&world, "a.azs");
+    sql(&a, "UPDATE sessions SET uuid = NULL");
+    copy(&world, "a.azs", "b.azs").quiet();
+    fs::copy(&a, world.path("p/other.azs")).unwrap();
+    // Any change gives a session its UUID.
+    world.run(&["rename", "S1", "login", "--store", "a.azs"]).quiet();
+    assert_eq!(copy(&world, "a.azs", "b.azs").quiet(), "S1 login -> S1, unchanged\n");
+    say(&world, "other.azs", Some("S1"), "elsewhere");
+    assert_eq!(copy(&world, "other.azs", "b.azs").quiet(), "S1 -> S2, 8 events\n");
+    say(&world, "a.azs", Some("S1"), "two");
+    assert_eq!(copy(&world, "a.azs", "b.azs").quiet(), "S1 login -> S1, 4 new events\n");
+    assert_eq!(sessions(&b).len(), 2);
 }
 
 #[test]
