@@ -364,6 +364,27 @@ fn sessions_that_got_their_uuids_after_they_were_copied_are_still_one() {
 }
 
 #[test]
+fn a_copy_with_the_number_of_its_origin_continues_it_at_home() {
+    let world = World::new();
+    let (a, b) = (world.path("p/a.azs"), world.path("p/b.azs"));
+    talk(&world, "a.azs");
+    sql(&a, "UPDATE sessions SET uuid = NULL");
+    copy(&world, "a.azs", "b.azs").quiet();
+    sql(&b, "UPDATE sessions SET uuid = NULL");
+    say(&world, "b.azs", Some("S1"), "two");
+    world.run(&["rename", "S1", "login", "--store", "a.azs"]).quiet();
+    assert_ne!(uuids(&a), uuids(&b));
+    assert_eq!(copy(&world, "b.azs", "a.azs").quiet(), "S1 -> S1, 4 new events\n");
+    assert_eq!(copy(&world, "b.azs", "a.azs").quiet(), "S1 -> S1, unchanged\n");
+    say(&world, "a.azs", Some("S1"), "three");
+    assert_eq!(copy(&world, "a.azs", "b.azs").quiet(), "S1 login -> S1, 4 new events\n");
+    say(&world, "b.azs", Some("S1"), "four");
+    assert_eq!(copy(&world, "b.azs", "a.azs").quiet(), "S1 -> S1, 4 new events\n");
+    assert_eq!((sessions(&a).len(), sessions(&b).len()), (1, 1));
+    assert_eq!(events(&world, "a.azs", "S1"), events(&world, "b.azs", "S1"));
+}
+
+#[test]
 fn a_session_that_is_known_by_a_uuid_is_not_extended_by_another_of_its_origin() {
     let world = World::new();
     let (a, b) = (world.path("p/a.azs"), world.path("p/b.azs"));
