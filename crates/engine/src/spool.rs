@@ -261,6 +261,11 @@ impl Spools {
         Watcher::of_turn(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, turn, process)
     }
 
+    /// Returns how many bytes a turn that somebody else runs, or nobody, has printed.
+    pub fn printed(&self, turn: &SpooledTurn) -> u64 {
+        [OUTPUT, ERRORS].iter().map(|kind| length(&self.folder.join(format!("{}.{kind}", turn.run)))).sum()
+    }
+
     /// Returns what every process of a turn of this session carries, so that one is found also when its spool is
     /// gone; nothing as long as there is no folder to keep spools in.
     pub fn session_marker(&self, session: SessionId) -> Option<Marker> {
@@ -404,6 +409,11 @@ impl Spool {
         private::open(&path, OpenOptions::new().read(true).append(true)).map_err(at(&path))
     }
 
+    /// Returns how many bytes the process wrote to standard output and standard error.
+    pub(crate) fn printed(&self) -> u64 {
+        length(&self.output_path).saturating_add(length(&self.errors_path()))
+    }
+
     /// Returns the beginning and the end of what was written to standard error, at most so many bytes.
     pub fn errors_text(&self, limit: usize) -> String {
         // Evidence for a message, and nothing more: what cannot be read is not there.
@@ -456,6 +466,11 @@ impl Spool {
 fn line_of(line: &HeaderLine, path: &Path) -> Result<String, SpoolError> {
     let text = serde_json::to_string(line).map_err(|error| at(path)(error.into()))?;
     Ok(text + "\n")
+}
+
+/// Returns how long a file is; 0 if it is not there.
+fn length(path: &Path) -> u64 {
+    fs::symlink_metadata(path).map_or(0, |file| file.len())
 }
 
 fn remove(path: &Path) -> Result<(), SpoolError> {

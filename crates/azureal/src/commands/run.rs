@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
-use azureal_core::agent::Permission;
+use azureal_core::agent::{Permission, Program};
 use azureal_core::{
     Beginning, NewSession, SessionId, SessionRecord, check_name, read_beginning, visible_line,
 };
@@ -13,6 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::agent_choice::{AgentChoice, Wanted, choose};
+use crate::config::seconds;
 use crate::confirm::{Answer, ask};
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
 use crate::failure::{Failure, quoted};
@@ -63,7 +64,8 @@ Examples:
   git diff | azureal run -s review -m opus \"Review this\"
   azureal run --system \"Be brief.\" --exec \"git status --short\" \"What is left to do?\"
   azureal run --ephemeral --exec \"git diff --staged\" \"Write a commit message\"
-  azureal run --permission edit --timeout 600 \"Update the changelog\"")]
+  azureal run --permission edit --timeout 600 \"Update the changelog\"
+  azureal run -a claude \"Summarise the design\" -- --max-turns 3")]
 pub(crate) struct Args {
     /// What to ask
     #[arg(value_name = "PROMPT")]
@@ -83,13 +85,14 @@ pub(crate) struct Args {
     /// Model to use; implies its agent (`opus`: claude). `default` is the agent's own choice
     #[arg(short = 'm', long, value_name = "MODEL")]
     model: Option<String>,
-    /// Stop the turn after so many seconds
+    /// Stop the turn after so many seconds; also `AZUREAL_TIMEOUT`, or `[turn] timeout` in a configuration file
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Wait while somebody else runs a turn in the session
     #[arg(long)]
     wait: bool,
-    /// What the agent may do without asking; its own default without it
+    /// What the agent may do without asking; also `AZUREAL_PERMISSION`, or `[turn] permission` in your own
+    /// configuration file; else the agent's own default
     #[arg(long, value_name = "LEVEL")]
     permission: Option<Level>,
     /// Store nothing, neither the prompt nor the answer
@@ -97,6 +100,9 @@ pub(crate) struct Args {
     ephemeral: bool,
     #[command(flatten)]
     context: ContextArgs,
+    /// Arguments for the agent's own program, after `--`, as they are
+    #[arg(last = true, value_name = "AGENT_ARGUMENTS")]
+    arguments: Vec<String>,
 }
 
 /// What an agent may do.
@@ -120,13 +126,13 @@ impl From<Level> for Permission {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "not a number of seconds above 0".to_owned())
-}
-
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
-    let prompt = prompt::gather(args.prompt.as_deref())?;
+    let prompt = prompt::gather(args.prompt.as_deref()).map_err(|failure| {
+        if args.arguments.is_empty() || failure.kind() != "usage" {
+            return failure;
+        }
+        failure.with_hint("the prompt stands before `--`; what follows it goes to the agent's program")
+    })?;
     let config = load_config(&args.context, &place.project)?;
     let settings = ContextSettings::new(&args.context, &config);
     let ephemeral = args.ephemeral.then(|| place.ephemeral());
@@ -143,6 +149,10 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         configured_model: config.model(),
     };
     let choice = choose(&wanted)?;
+    if !args.arguments.is_empty() && choice.agent.program() == Program::Ourselves {
+        return Err(Failure::usage(format!("{} takes no arguments", choice.agent.name()))
+            .with_hint("leave out what stands after `--`, or name another agent with `-a`"));
+    }
     // What is wrong with the context is said before a session is made for it.
     let briefing = match &known {
         _ if args.ephemeral => settings.ephemeral()?,
@@ -172,7 +182,8 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         false => block_on(lease(place, &spools, session, agent))?,
     };
     let found = if args.ephemeral { Vec::new() } else { block_on(recover_again(place, found)) };
-    orphan::follow(place, &spools, &interrupts, &found, session, out)?;
+    let output_limit = config.output_limit();
+    orphan::follow(place, &spools, &interrupts, &found, session, output_limit, out)?;
     warn_of_lost(&found, session);
     let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
         _ if args.ephemeral => (Keep::Nothing, briefing),
@@ -200,11 +211,13 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         lease: lease.id(),
         choice: &choice,
         prompt: &prompt,
-        permission: args.permission.map(Permission::from),
-        timeout: args.timeout,
+        permission: args.permission.map(Permission::from).or(config.permission()),
+        timeout: args.timeout.or(config.timeout()),
+        output_limit,
         briefing: &briefing,
         compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,
+        arguments: &args.arguments,
     };
     take_turn(place, &spools, &interrupts, &request, out)?;
     out.flush()

@@ -19,6 +19,7 @@ mod hostile;
 mod identity;
 mod import;
 mod lost_spool;
+mod permissions;
 mod postgres;
 mod real_agents;
 mod redis;
