@@ -18,6 +18,7 @@ mod export;
 mod flood;
 mod follow;
 mod hostile;
+mod identity;
 mod import;
 mod lost_spool;
 mod original_program;
