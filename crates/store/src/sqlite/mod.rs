@@ -8,6 +8,7 @@
 mod codec;
 mod connection;
 mod counts;
+mod definitions;
 mod error;
 mod events;
 mod file;
@@ -26,7 +27,7 @@ pub use rusqlite;
 use rusqlite::Connection;
 
 use codec::Codec;
-pub use connection::open_foreign;
+pub use connection::{check_foreign, open_foreign};
 use error::Fault;
 pub use file::make_folder_of;
 use file::{Identity, StoreFile};

@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS meta (
 ///
 /// That of prompts holds one entry per turn and not one per event:
 /// `docs/decisions/0004-prompts-beside-the-summary.md`.
-const OUR_INDEXES: &str = "
+pub(super) const OUR_INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS idx_sessions_active ON sessions(active);
 CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
 CREATE INDEX IF NOT EXISTS idx_sessions_run ON sessions(last_claude_uuid) WHERE last_claude_uuid <> '';
