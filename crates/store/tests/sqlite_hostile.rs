@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use azureal_store::core::{
     Event, LARGEST_EVENT, ListQuery, NewSession, SessionId, SessionStore, StoreError, Turn,
 };
-use azureal_store::sqlite::{SqliteOptions, SqliteStore, check_foreign, open_foreign};
+use azureal_store::sqlite::{SqliteOptions, SqliteStore, check_foreign, open_foreign, rusqlite};
 use scratch::{Project, append, new_session, original_append, original_session, read_all, wait};
 
 fn talk(prompt: &str) -> [Event; 2] {
@@ -134,7 +134,7 @@ fn a_file_of_another_program_may_have_triggers_but_no_computed_columns() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str, sql: &str| {
         let path = folder.path().join(name);
-        azureal_store::sqlite::rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
         check_foreign(&path, &open_foreign(&path).unwrap())
     };
     let theirs =

@@ -11,6 +11,7 @@ mod config;
 mod context_commands;
 mod context_savings;
 mod copy;
+mod damaged;
 mod docs;
 mod export;
 mod flood;

@@ -15,6 +15,7 @@ mod file;
 mod marks;
 mod schema;
 mod sessions;
+mod values;
 mod worker;
 
 use std::path::{Path, PathBuf};
