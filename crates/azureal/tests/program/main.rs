@@ -13,6 +13,7 @@ mod context_savings;
 mod copy;
 mod damaged;
 mod docs;
+mod earlier_files;
 mod export;
 mod flood;
 mod follow;
