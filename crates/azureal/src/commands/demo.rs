@@ -147,6 +147,8 @@ impl Tour<'_> {
         let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() })?;
         let ask = Ask {
             session,
+            used_in: None,
+            switches_model: false,
             lease: None,
             choice: &choice,
             prompt,
