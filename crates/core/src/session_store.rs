@@ -493,6 +493,14 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+    /// The store's file has a definition that would run, and that is not ours.
+    #[error("{place} defines {what}, which azureal did not create")]
+    UnknownDefinition {
+        /// The store.
+        place: String,
+        /// The definition, such as "the trigger `x`".
+        what: String,
+    },
     /// The server of the store does not answer.
     #[error("{place} cannot be reached{}: {why}", waited(*.seconds))]
     Unreachable {
@@ -607,7 +615,7 @@ impl StoreError {
             Self::Corrupt { .. } => "damaged",
             Self::Newer { .. } => "newer",
             Self::NotAStore { .. } => "not_a_store",
-            Self::Unsafe { .. } | Self::Forgetful { .. } => "unsafe",
+            Self::Unsafe { .. } | Self::UnknownDefinition { .. } | Self::Forgetful { .. } => "unsafe",
             Self::Unreachable { .. } => "unreachable",
             Self::Denied { .. } => "denied",
             Self::Busy { .. } => "busy",
@@ -637,6 +645,9 @@ impl StoreError {
                 Some("name another file with `--store`, or move this one away; nothing was changed")
             }
             Self::Unsafe { .. } => Some("make it a plain file or folder of your own; nothing was changed"),
+            Self::UnknownDefinition { .. } => Some(
+                "`sqlite3 FILE .schema` shows it; drop it there if the file is yours. Nothing was changed",
+            ),
             Self::Unreachable { .. } => {
                 Some("see that the server runs and that its address is right, then do it again")
             }

@@ -1,7 +1,7 @@
 //! Storing a turn: the spool is read again from its beginning, appended in one transaction, and only then gone.
 //!
-//! **Once.** The transaction sets a mark with the run's name, which is taken off when the spool is gone. A
-//! spool whose mark is set is in the store: it is only removed.
+//! **Once.** The transaction sets a mark with the run's name. The mark is removed after the spool, when that removal is
+//! durable. A spool whose mark is set is in the store: it is only removed.
 //!
 //! **Under a lease.** If the session was taken over while the turn ran, the store refuses it: the other has gone on
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
@@ -355,7 +355,10 @@ async fn append(
 async fn settle(store: &dyn SessionStore, spool: Spool, ingested: Ingested) -> Result<Ingested, IngestError> {
     let mark = mark_of(spool.turn());
     store.note_run(ingested.session, None).await?;
-    spool.remove()?;
-    store.remove_mark(&mark).await?;
+    // After a loss of power, a spool whose removal was not durable is there again. Without its mark the turn would be
+    // stored a second time. So the mark stays where the folder cannot be synced: it is one small row.
+    if spool.remove()? {
+        store.remove_mark(&mark).await?;
+    }
     Ok(ingested)
 }

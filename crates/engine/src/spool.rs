@@ -437,15 +437,15 @@ impl Spool {
         self.write(&HeaderLine::Ended(ended))
     }
 
-    /// Removes the spool: the turn is in the store.
+    /// Removes the spool: the turn is in the store. Returns whether the removal is durable.
     ///
     /// The output goes first. If we die in between, the header alone is found, and the store says that the
     /// turn is there.
-    pub fn remove(self) -> Result<(), SpoolError> {
+    pub fn remove(self) -> Result<bool, SpoolError> {
         for path in [&self.output_path, &self.errors_path(), &self.header_path] {
             remove(path)?;
         }
-        Ok(())
+        Ok(sync_folder_of(&self.header_path))
     }
 
     /// Removes all but the output, and returns where that is: the turn is in the store, but not all that was
@@ -478,6 +478,11 @@ fn remove(path: &Path) -> Result<(), SpoolError> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(at(path)(error)),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Makes removals in the folder of a file survive a loss of power. Returns false where the file system cannot.
+fn sync_folder_of(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| File::open(folder).and_then(|folder| folder.sync_all()).is_ok())
 }
 
 /// Makes a file that only we can read, and that was not there.

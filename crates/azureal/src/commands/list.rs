@@ -5,6 +5,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::failure::Failure;
 use crate::meter::{self, ESTIMATE, Meter};
 use crate::output::{Output, Paint, fit, tell, to_json};
+use crate::pages::warn_of_damage;
 use crate::place::Place;
 use crate::resolve::has_name;
 use crate::session_line::SessionLine;
@@ -52,6 +53,7 @@ pub(crate) async fn run(
     };
     let query = ListQuery { worktree: (!args.all).then(|| place.project.worktree_filter()), limit };
     let records = place.store.list(&query).await?;
+    warn_of_damage(&records);
     let threshold = meter::threshold(&place.project);
     if out.is_json() {
         return write_json(&records, running, threshold, out);

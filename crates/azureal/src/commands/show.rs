@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::follow::{Follower, News};
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, warn};
-use crate::pages::{Damaged, Range, each_page};
+use crate::pages::{Damaged, Range, each_page, warn_of_damage};
 use crate::place::Place;
 use crate::resolve::{has_name, resolve_to_read};
 use crate::transcript::{Text, Transcript, duration};
@@ -48,6 +48,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+    warn_of_damage(std::slice::from_ref(&record));
     if args.digest {
         return show_digest(&record, place, out).await;
     }

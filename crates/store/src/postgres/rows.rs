@@ -25,6 +25,7 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
     let covered: Option<i64> = row.try_get(16)?;
     Ok(SessionRecord {
         id: session_id(row.try_get(0)?)?,
+        damaged: Vec::new(),
         name: unescaped(row.try_get(1)?),
         worktree: unescaped(row.try_get(2)?),
         created_at: normal_timestamp(row.try_get(3)?),

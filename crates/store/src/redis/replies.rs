@@ -82,6 +82,7 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     let Some(name) = next()? else { return Ok(None) };
     let mut record = SessionRecord {
         id,
+        damaged: Vec::new(),
         name,
         worktree: next()?.unwrap_or_default(),
         created_at: normal_timestamp(&next()?.unwrap_or_default()),
