@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<()
     if args.revoke {
         return revoke(project, out);
     }
-    let mut config = Config::load(project)?;
+    let mut config = Config::load_to_show(project)?;
     if !args.show {
         if args.yes {
             approve(&mut config, out)?;
