@@ -10,6 +10,7 @@ mod event_line;
 mod export;
 mod failure;
 mod follow;
+mod git_config;
 mod import;
 mod interrupts;
 mod live;

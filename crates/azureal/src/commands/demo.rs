@@ -172,7 +172,7 @@ impl Tour<'_> {
 
 /// Returns how azureal is called so that it finds this store.
 fn call(folder: &Path, store: &Path) -> String {
-    let found = Project::around(folder).store_path();
+    let found = Project::of_any_owner(folder).store_path();
     let is_found = found == store && std::env::var_os("AZUREAL_STORE").is_none();
     let (option, path) = if is_found { ("-C", folder) } else { ("--store", store) };
     let path = path.display().to_string();

@@ -10,6 +10,7 @@ mod cllmfile;
 mod describe;
 mod file;
 mod node;
+pub(crate) mod owner;
 mod settings;
 mod surroundings;
 mod template;

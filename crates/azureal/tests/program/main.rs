@@ -18,6 +18,7 @@ mod follow;
 mod hostile;
 mod import;
 mod lost_spool;
+mod owners;
 mod postgres;
 mod real_agents;
 mod redis;
