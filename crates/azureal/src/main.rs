@@ -27,6 +27,7 @@ mod resolve;
 mod server_store;
 mod session_line;
 mod spinner;
+mod temporary;
 mod transcript;
 mod turn;
 mod writers;

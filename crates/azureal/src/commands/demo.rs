@@ -13,6 +13,7 @@ use crate::interrupts::Interrupts;
 use crate::output::Output;
 use crate::place::Place;
 use crate::project::Project;
+use crate::temporary::private_folder_in;
 use crate::turn::{Ask, Keep, take_turn};
 
 const FIRST: &str = "The login fails when the token is older than a day. Please keep that in mind.";
@@ -70,9 +71,7 @@ fn folder(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
             fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
             folder.to_owned()
         }
-        None => tempfile::Builder::new()
-            .prefix("azureal-demo-")
-            .tempdir()
+        None => private_folder_in(&std::env::temp_dir(), "azureal-demo-")
             .map_err(|error| Failure::file(&std::env::temp_dir(), &error))?
             .keep(),
     };

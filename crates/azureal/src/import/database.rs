@@ -15,9 +15,9 @@ use azureal_core::StoreError;
 use azureal_store::sqlite::open_foreign;
 use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
-use tempfile::TempDir;
 
 use crate::failure::Failure;
+use crate::temporary::TemporaryFolder;
 
 /// How many pages are copied under one lock.
 const PAGES: i32 = 4096;
@@ -31,7 +31,7 @@ pub(super) struct Database {
     source: PathBuf,
     copy: PathBuf,
     tables: BTreeSet<String>,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 impl Database {
@@ -42,7 +42,7 @@ impl Database {
 
     fn copy_with(source: &Path, patience: Duration) -> Result<Self, Failure> {
         let here = |error| Failure::file(source, &error);
-        let folder = tempfile::Builder::new().prefix("azureal-import-").tempdir().map_err(here)?;
+        let folder = TemporaryFolder::create()?;
         let copy = folder.path().join("copy");
         // Links are the user's own; what opens the file refuses them.
         let real = fs::canonicalize(source).map_err(here)?;
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_being_written_is_busy() {
-        let folder = TempDir::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let writer = Connection::open(&path).unwrap();
         writer.execute_batch("CREATE TABLE messages (x); PRAGMA cache_size = 2; BEGIN;").unwrap();
