@@ -1,5 +1,7 @@
 //! Sessions: all but their events.
 
+use std::collections::HashMap;
+
 use azureal_core::{
     Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens,
     TurnTotals, Uuid, check_name, normal_timestamp,
@@ -341,10 +343,12 @@ pub(super) fn list(
     // Somebody has appended without counting. What they touched was active last.
     let mut listed =
         records.filter(|record| record.as_ref().map_or(true, wanted)).collect::<Result<Vec<_>, _>>()?;
+    // Looked up once for all of them: another program may have touched every session.
+    let numbers = listed.iter().map(|record| i64::from(record.id.number()));
+    let places: HashMap<i64, usize> = numbers.zip(0..).collect();
     let recounted = if columns.are_complete() {
         for counts::Recounted { session, tally, .. } in counts::recount_stale(&snapshot, codec)? {
-            let is_it = |record: &&mut SessionRecord| i64::from(record.id.number()) == session;
-            if let Some(record) = listed.iter_mut().find(is_it) {
+            if let Some(record) = places.get(&session).and_then(|place| listed.get_mut(*place)) {
                 record.counts = tally.counts;
             }
         }
@@ -352,13 +356,15 @@ pub(super) fn list(
     } else {
         counts::recount_all(&snapshot, codec)?
     };
-    for counts::Recounted { session, tally, .. } in recounted {
-        if let Some(at) = listed.iter().position(|record| i64::from(record.id.number()) == session) {
-            let mut record = listed.remove(at);
+    let mut others: Vec<Option<SessionRecord>> = listed.into_iter().map(Some).collect();
+    let mut listed = Vec::with_capacity(others.len());
+    for counts::Recounted { session, tally, .. } in recounted.into_iter().rev() {
+        if let Some(mut record) = places.get(&session).and_then(|place| others.get_mut(*place)?.take()) {
             record.counts = tally.counts;
-            listed.insert(0, record);
+            listed.push(record);
         }
     }
+    listed.extend(others.into_iter().flatten());
     listed.truncate(limit);
     for record in &mut listed {
         find_covered(&snapshot, columns, codec, record)?;
