@@ -18,10 +18,12 @@ use std::time::Duration;
 use azureal_core::SessionId;
 use azureal_core::agent::{Agent, Ending, Exit};
 use azureal_core::event::Outcome;
-use azureal_process::{Excerpt, FollowError, Marker, ProcessIdentity};
+use azureal_process::{Excerpt, FollowError, Marker, MarkersInUse, ProcessIdentity};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::context_commands::CONTEXT_MARKER;
+use crate::drive::RUN_MARKER;
 use crate::private::Folder;
 use crate::watch::Watcher;
 
@@ -170,6 +172,7 @@ pub struct Spool {
     turn: SpooledTurn,
     process: Option<SpooledProcess>,
     ended: Option<SpooledEnding>,
+    is_idle: bool,
 }
 
 /// A note of somebody who does not run a turn, and ends it.
@@ -213,7 +216,7 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
 }
 
 /// The variable that says which session a process works for.
-const SESSION_MARKER: &str = "AZUREAL_SESSION";
+pub(crate) const SESSION_MARKER: &str = "AZUREAL_SESSION";
 
 const HEADER: &str = "turn";
 const OUTPUT: &str = "jsonl";
@@ -260,7 +263,16 @@ impl Spools {
         // Locked before it has its name: nobody can find it without an owner.
         header.lock().map_err(at(unfinished))?;
         let (folder, output_path) = (folder.clone(), output_path.clone());
-        let mut spool = Spool { header, folder, header_path, output_path, turn, process: None, ended: None };
+        let mut spool = Spool {
+            header,
+            folder,
+            header_path,
+            output_path,
+            turn,
+            process: None,
+            ended: None,
+            is_idle: false,
+        };
         let mut kept = spool.turn.clone();
         if !self.keeps_prompts {
             kept.prompt.clear();
@@ -352,7 +364,25 @@ impl Spools {
         // One that cannot be looked at does not hide the others.
         let look =
             |(_, path): (i64, PathBuf)| look_at(&folder, &path).unwrap_or(Some(Found::Unreadable(path)));
-        Ok(headers.into_iter().filter_map(look).collect())
+        let mut found: Vec<Found> = headers.into_iter().filter_map(look).collect();
+        note_idle(&mut found);
+        Ok(found)
+    }
+}
+
+/// Finds the orphans whose run no process belongs to. One look at all processes, however many orphans there are.
+fn note_idle(found: &mut [Found]) {
+    let mut in_use = None;
+    for found in found {
+        if let Found::Orphan(spool) = found {
+            let in_use = in_use.get_or_insert_with(|| MarkersInUse::of(&[RUN_MARKER, CONTEXT_MARKER]));
+            let is_carried = |key: &str| match Marker::new(key, spool.turn.run.clone()) {
+                Ok(marker) => in_use.contains(&marker),
+                // No process was ever started with it.
+                Err(_) => false,
+            };
+            spool.is_idle = !is_carried(RUN_MARKER) && !is_carried(CONTEXT_MARKER);
+        }
     }
 }
 
@@ -391,7 +421,7 @@ fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<Found>> {
         return Ok(Some(Found::Owned(turn, process)));
     }
     let (folder, header_path) = (folder.clone(), header_path.to_owned());
-    let spool = Spool { header, folder, header_path, output_path, turn, process, ended };
+    let spool = Spool { header, folder, header_path, output_path, turn, process, ended, is_idle: false };
     Ok(Some(Found::Orphan(Box::new(spool))))
 }
 
@@ -412,6 +442,12 @@ impl Spool {
     /// Returns the process, if one was started.
     pub fn process(&self) -> Option<&SpooledProcess> {
         self.process.as_ref()
+    }
+
+    /// Says whether no process carried the marker of the run when the spool was found. Nobody starts one afterwards:
+    /// whoever ran the turn has let go of the spool.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle
     }
 
     /// Returns how the process ended, if somebody saw it.
