@@ -6,6 +6,7 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod bounds;
 mod compact;
 mod config;
 mod context_commands;
