@@ -7,7 +7,7 @@ use azureal_core::{
     TurnTotals, Uuid, check_name, normal_timestamp,
 };
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::codec::Codec;
 use super::counts::unsigned;
@@ -55,14 +55,25 @@ pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<Sessio
             new.uuid.unwrap_or_else(Uuid::new_v4).to_string(),
             new.forked_from.map(|uuid| uuid.to_string()),
             now(),
-        ])?;
-    let id = session_id(connection.last_insert_rowid())?;
+        ])
+        .map_err(|error| not_inserted(connection, error))?;
+    let id = session_id(connection.last_insert_rowid()).map_err(|_| StoreError::NumbersUsedUp)?;
     if new.name.is_none() {
         connection
             .prepare_cached("UPDATE sessions SET name = ?2 WHERE id = ?1")?
             .execute(params![id.number(), id.to_string()])?;
     }
     Ok(id)
+}
+
+/// Tells a store whose session numbers are used up from a full disk: SQLite has one error for both.
+fn not_inserted(connection: &Connection, error: rusqlite::Error) -> Fault {
+    let last = "SELECT seq FROM sqlite_sequence WHERE name = 'sessions'";
+    let is_last = || connection.query_row(last, [], |row| row.get(0)) == Ok(i64::MAX);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) if is_last() => StoreError::NumbersUsedUp.into(),
+        _ => error.into(),
+    }
 }
 
 fn session_id(rowid: i64) -> Result<SessionId, Fault> {
