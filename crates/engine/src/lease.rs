@@ -48,7 +48,7 @@ pub fn this_process(agent: &str) -> Holder {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid: std::process::id(),
         agent: agent.to_owned(),
-        since: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        since: crate::clock::now_text(),
     }
 }
 

@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
@@ -237,7 +236,7 @@ pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
 
 /// Returns the time of an approval that is given now.
 pub(super) fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    azureal_engine::clock::now_text()
 }
 
 /// Reads an approval of this user. The file appears whole or not at all, so its existence is the approval. One that
