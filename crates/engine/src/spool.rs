@@ -53,10 +53,15 @@ pub struct SpooledTurn {
     pub agent: String,
     /// The model that was asked for.
     pub model: Option<String>,
-    /// The directory that it runs in.
+    /// The directory that it runs in. Only for people: a name that is not UTF-8 is stored as it is shown.
+    #[serde(serialize_with = "as_shown")]
     pub directory: PathBuf,
     /// When it was asked for.
     pub started_at: String,
+}
+
+fn as_shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl SpooledTurn {

@@ -59,7 +59,11 @@ pub(crate) fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
     let as_json = tour.out.is_json();
     tour.play(&folder, &store)?;
     if as_json {
-        out.json(&json!({ "folder": folder, "store": store, "session": "S1" }))?;
+        out.json(&json!({
+            "folder": folder.display().to_string(),
+            "store": store.display().to_string(),
+            "session": "S1",
+        }))?;
     }
     out.flush()
 }
