@@ -33,8 +33,14 @@ mod turn;
 mod writers;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use signal_hook::consts::SIGXFSZ;
 
 fn main() -> ExitCode {
+    // Writing beyond `ulimit -f` kills a process that does not handle this signal. With a handler, the write fails and is
+    // reported. What we start does not inherit it.
+    drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
     match cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err((failure, as_json)) => failure.report(as_json),

@@ -138,3 +138,30 @@ fn thousands_of_sessions_of_another_program_are_listed_in_time() {
         listed.as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap()).collect();
     assert_eq!((ids.len(), ids[0], ids[15_999], ids[16_000]), (16_001, "S16001", "S2", "S1"));
 }
+
+#[test]
+fn a_limit_on_the_size_of_files_is_reported() {
+    let world = World::new();
+    let text =
+        format!(r#"[{{"role":"user","content":[{{"type":"text","text":"{}"}}]}}]"#, random_text(400_000));
+    world.file("p/large.json", &text);
+    let mut command = Command::new("sh");
+    // In blocks of 512 bytes.
+    command.args(["-c", "ulimit -f 300; exec \"$0\" import large.json", env!("CARGO_BIN_EXE_azureal")]);
+    let ran = world.ran(command.current_dir(world.path("p")).env_clear().output().unwrap());
+    assert_eq!(ran.code, 1, "{ran}");
+    assert!(ran.stderr.contains("`ulimit -f`"), "{ran}");
+    // Whatever there is now can be read.
+    assert_eq!(world.run(&["list"]).code, 0);
+    assert_eq!(world.run(&["import", "large.json"]).code, 0);
+}
+
+/// Text that cannot be compressed much.
+fn random_text(length: usize) -> String {
+    let mut state: u64 = 7;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b'a' + u8::try_from((state >> 33) % 26).unwrap())
+    };
+    (0..length).map(|_| letter()).collect()
+}
