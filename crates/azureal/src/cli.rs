@@ -171,11 +171,11 @@ impl Cli {
             }
             // What is configured and trusted does not depend on a store.
             Command::Config(args) => {
-                return config::run(args, &Project::around(Path::new(".")), &mut out)
+                return config::run(args, &Project::around(Path::new("."))?, &mut out)
                     .and_then(|()| out.flush());
             }
             Command::Trust(args) => {
-                return trust::run(args, &Project::around(Path::new(".")), &mut out)
+                return trust::run(args, &Project::of_any_owner(Path::new(".")), &mut out)
                     .and_then(|()| out.flush());
             }
             _ => {}

@@ -352,7 +352,7 @@ impl<'a> Driver<'a> {
             switches_model: setup.switches_model && !goes_on,
             used_in: setup.used_in.map(str::to_owned),
             directory: setup.directory.to_owned(),
-            started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            started_at: crate::clock::now_text(),
         };
         let spool = setup.spools.begin(turn).map_err(|error| error.to_string())?;
         let stop = CommandStop::default();

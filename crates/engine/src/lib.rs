@@ -11,6 +11,7 @@
 //!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
 //! - [`compact`] lays a summary over the older part of a session.
 
+pub mod clock;
 mod compact;
 mod context_commands;
 mod drive;

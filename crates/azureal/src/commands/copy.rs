@@ -103,7 +103,7 @@ async fn copy(
 fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Place), Failure> {
     let choice = |named: Option<&Path>| match named.filter(|named| !named.as_os_str().is_empty()) {
         Some(named) => StoreChoice::of(named),
-        None => Ok(StoreChoice::File(Project::around(Path::new(".")).store_path())),
+        None => Ok(StoreChoice::File(Project::around(Path::new("."))?.store_path())),
     };
     if matches!(choice(to)?, StoreChoice::Memory) {
         return Err(Failure::usage("a store in memory is gone when the copy is done")

@@ -61,7 +61,7 @@ pub(crate) async fn run(
     if records.is_empty() {
         return tell_why_empty(place, limit).await;
     }
-    let table = Table::of(&records, running, threshold, args.all, Timestamp::now(), out.width());
+    let table = Table::of(&records, running, threshold, args.all, azureal_engine::clock::now(), out.width());
     out.text(&table.render(out.paint()))?;
     if args.limit.is_none() && Some(records.len()) == limit {
         out.flush()?;

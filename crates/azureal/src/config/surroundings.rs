@@ -49,6 +49,14 @@ impl Surroundings {
         Some(folder.join("azureal"))
     }
 
+    /// Returns the user's own configuration files of git, in the order in which git reads them.
+    pub(super) fn git_configurations(&self) -> Vec<PathBuf> {
+        let folder = self.folder("XDG_CONFIG_HOME").or_else(|| Some(self.home()?.join(".config")));
+        let files =
+            [folder.map(|folder| folder.join("git/config")), self.home().map(|home| home.join(".gitconfig"))];
+        files.into_iter().flatten().collect()
+    }
+
     /// Returns where azureal keeps what belongs to the user and to no project.
     pub(super) fn data(&self) -> Option<PathBuf> {
         let folder = self.folder("XDG_DATA_HOME").or_else(|| Some(self.home()?.join(".local/share")))?;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use azureal_core::{
     Compaction, Event, NewEvent, NewSession, Seq, SessionId, SessionStore, Tokens, Turn, TurnTotals,
@@ -19,7 +20,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::run::signal;
+use crate::run::{signal, wait_until};
 use crate::servers::{Server, on_every_server};
 use crate::terminal::Terminal;
 use crate::world::{Ran, World};
@@ -436,6 +437,35 @@ fn stopped_by_the_user_it_leaves_nothing_behind_and_goes_on() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
     copy(&world, "a.azs", "b.azs").quiet();
     assert_eq!(texts(&world.path("p/a.azs"), id(2)), texts(&world.path("p/b.azs"), id(2)));
+}
+
+#[test]
+fn a_killed_copy_leaves_its_folder_to_the_next_one_and_nobody_else_can_look_into_it() {
+    let world = World::new();
+    make_source(&world.path("p/a.azs"));
+    let temporary = world.path("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let folders = || fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    // It waits for whoever writes the file, with the folder at hand.
+    let writer = Connection::open(world.path("p/a.azs")).unwrap();
+    writer.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 000; exec \"$0\" copy --from a.azs --to b.azs"]);
+    command
+        .arg(env!("CARGO_BIN_EXE_azureal"))
+        .current_dir(world.path("p"))
+        .env_clear()
+        .env("TMPDIR", &temporary);
+    let mut killed = command.stdout(Stdio::null()).spawn().unwrap();
+    wait_until("the copy of the file", || !folders().is_empty());
+    let mode = fs::metadata(&folders()[0]).unwrap().permissions().mode() & 0o777;
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!((mode, folders().len()), (0o700, 1));
+    writer.execute_batch("ROLLBACK").unwrap();
+    let mut next = world.command(&["copy", "--from", "a.azs", "--to", "b.azs"]);
+    assert_eq!(world.ran(next.env("TMPDIR", &temporary).output().unwrap()).code, 0);
+    assert_eq!(folders(), [""; 0].map(std::path::PathBuf::from));
 }
 
 #[test]

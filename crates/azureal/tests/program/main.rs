@@ -7,6 +7,7 @@
 )]
 
 mod agents;
+mod bounds;
 mod compact;
 mod completion;
 mod config;
@@ -24,6 +25,7 @@ mod identity;
 mod import;
 mod lost_spool;
 mod original_program;
+mod owners;
 mod permissions;
 mod postgres;
 mod power_loss;

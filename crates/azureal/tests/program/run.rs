@@ -1,7 +1,9 @@
 //! run, and what is left when it does not end as it should.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -785,4 +787,28 @@ fn a_dash_alone_reads_the_prompt_from_standard_input() {
     error: no prompt
     hint: write it as in `azureal run "What does this do?"`, or send it on standard input
     "#);
+}
+
+#[test]
+fn a_folder_whose_name_is_not_utf_8_can_be_used() {
+    let world = World::new();
+    let folder = world.path("").join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir_all(folder.join(".git")).unwrap();
+    fs::write(folder.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    let run = |arguments: &[&str]| world.ran(world.command(arguments).current_dir(&folder).output().unwrap());
+    for arguments in [
+        &["run", "-a", "offline", "hello"][..],
+        &["run", "-c", "-a", "offline", "more"],
+        &["run", "--json", "-s", "S1", "-a", "offline", "and more"],
+        &["show", "S1"],
+        &["export", "S1", "--format", "json"],
+        &["trust", "--show", "--json"],
+        &["config", "--json"],
+        &["demo", "--json", "tour"],
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran}");
+    }
+    let listed = run(&["list", "--json"]).json();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["message_count"]), (1, &6.into()), "{listed}");
 }
