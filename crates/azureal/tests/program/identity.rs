@@ -42,8 +42,7 @@ fn sessions(path: &Path) -> Vec<Stored> {
 
 /// The UUIDs of a file, sorted.
 fn uuids(path: &Path) -> Vec<String> {
-    let mut uuids: Vec<String> =
-        sessions(path).into_iter().map(|session| session.uuid.expect("a UUID")).collect();
+    let mut uuids: Vec<String> = sessions(path).into_iter().map(|session| session.uuid.unwrap()).collect();
     uuids.sort();
     uuids
 }
