@@ -375,7 +375,7 @@ fn nothing_is_said_of_a_session_that_nobody_watches() {
 }
 
 #[test]
-fn whoever_may_only_read_hears_nothing_and_looks() {
+fn a_user_who_may_only_read_polls() {
     let Some(server) = PostgresServer::shared() else { return };
     let schema = new_schema();
     let url = format!("{}?schema={schema}", server.url());
@@ -386,13 +386,12 @@ fn whoever_may_only_read_hears_nothing_and_looks() {
         server.password()
     ));
     let store = open(&url.replace("tester:", "reader:")).unwrap();
-    let mut watch = block_on(store.watch(id)).unwrap().unwrap();
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(2) {
-        assert!(block_on(watch.changed(Duration::from_millis(50))).unwrap(), "it says that it hears");
-    }
+    assert!(
+        block_on(store.watch(id)).unwrap().is_none(),
+        "it would wait for notifications that never arrive"
+    );
     let refused = server.log().matches("permission denied for table sessions").count();
-    assert_eq!(refused, 1, "it asks again and again for what it may not do");
+    assert_eq!(refused, 1, "it retries what it may not do");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
+use tokio_postgres::{Client, Config, Connection, Row, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresOptions;
@@ -91,30 +91,21 @@ impl Call {
         self
     }
 
-    /// Runs it on a connection that is not the pool's.
+    /// Runs it on a connection.
     pub(super) async fn run_on(&self, client: &Client) -> Result<Vec<Row>, Fault> {
-        within(self.limit, async {
-            let statement = client.prepare_typed(&self.sql, &self.types).await?;
-            self.query(client, &statement, false).await
-        })
-        .await
+        within(self.limit, self.query(client, false)).await
     }
 
-    async fn query(
-        &self,
-        client: &Client,
-        statement: &Statement,
-        is_repeated: bool,
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let values: Vec<&(dyn ToSql + Sync)> = self
-            .values
-            .iter()
-            .map(|value| match value {
-                Value::Given(value) => &**value as &(dyn ToSql + Sync),
-                Value::IsRepeated => &is_repeated,
-            })
-            .collect();
-        client.query(statement, &values).await
+    /// Sends parse, bind, describe and execute together: one round trip, also the first time. The statement has no name on
+    /// the server, because behind a pooler the next transaction may run on another server connection, and a name that
+    /// another client has taken there is an error. All types are built in, so the driver never looks one up.
+    async fn query(&self, client: &Client, is_repeated: bool) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let values = self.values.iter().map(|value| match value {
+            Value::Given(value) => &**value as &(dyn ToSql + Sync),
+            Value::IsRepeated => &is_repeated,
+        });
+        let typed: Vec<(&(dyn ToSql + Sync), Type)> = values.zip(self.types.iter().cloned()).collect();
+        client.query_typed(&self.sql, &typed).await
     }
 }
 
@@ -321,7 +312,7 @@ async fn attempt(
 ) -> Result<Vec<Row>, Fault> {
     // It counts for the whole of it: what accepts a connection need not be a server.
     let connection = within(to_connect, pool.get()).await?;
-    match within(call.limit, run(&connection, call, is_repeated)).await {
+    match within(call.limit, call.query(&connection, is_repeated)).await {
         Ok(rows) => Ok(rows),
         Err(fault) => {
             if fault.is_passing() {
@@ -342,10 +333,4 @@ async fn within<R, E: Into<Fault>>(
         Ok(answer) => answer.map_err(Into::into),
         Err(_) => Err(Fault::Silent),
     }
-}
-
-/// Runs a call in one round trip; the first time on a connection its statement is prepared, which is another.
-async fn run(connection: &Object, call: &Call, is_repeated: bool) -> Result<Vec<Row>, tokio_postgres::Error> {
-    let statement = connection.prepare_typed_cached(&call.sql, &call.types).await?;
-    call.query(connection, &statement, is_repeated).await
 }
