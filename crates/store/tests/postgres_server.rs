@@ -243,8 +243,9 @@ fn connections_are_encrypted_as_sslmode_says() {
     std::fs::write(&theirs, stranger).unwrap();
 
     let by_name = server.url().replace("127.0.0.1", "localhost");
-    let opened = |url: &str, mode: &str, roots: &std::path::Path| {
-        open(&format!("{url}?sslmode={mode}&sslrootcert={}", roots.display()))
+    let opened = |url: &str, mode: &str, roots: Option<&std::path::Path>| {
+        let roots = roots.map(|roots| format!("&sslrootcert={}", roots.display())).unwrap_or_default();
+        open(&format!("{url}?sslmode={mode}{roots}"))
     };
     let encrypted = || {
         let ask = "SELECT coalesce(bool_and(ssl), false) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
@@ -252,24 +253,35 @@ fn connections_are_encrypted_as_sslmode_says() {
         server.sql(ask) == "t"
     };
     // The name that we connect by is the certificate's, or only the address of the same machine.
+    let by_address = server.url();
+    let missing = folder.path().join("missing.pem");
     let rows = [
-        (&by_name, "disable", &theirs, Some(false)),
-        (&by_name, "prefer", &theirs, Some(true)),
-        (&by_name, "require", &theirs, Some(true)),
-        (&by_name, "verify-ca", &ours, Some(true)),
-        (&by_name, "verify-ca", &theirs, None),
-        (&by_name, "verify-full", &ours, Some(true)),
-        (&by_name, "verify-full", &theirs, None),
-        (&server.url(), "verify-ca", &ours, Some(true)),
-        (&server.url(), "verify-full", &ours, None),
-        (&by_name, "verify-full", &folder.path().join("nothing.pem"), None),
+        (&by_name, "disable", Some(&theirs), Some(false)),
+        (&by_name, "prefer", None, Some(true)),
+        (&by_name, "prefer", Some(&ours), Some(true)),
+        (&by_name, "prefer", Some(&theirs), None),
+        (&by_name, "require", None, Some(true)),
+        (&by_name, "require", Some(&ours), Some(true)),
+        (&by_address, "require", Some(&ours), Some(true)),
+        (&by_name, "require", Some(&theirs), None),
+        (&by_name, "require", Some(&missing), None),
+        (&by_name, "verify-ca", Some(&ours), Some(true)),
+        (&by_name, "verify-ca", Some(&theirs), None),
+        (&by_address, "verify-ca", Some(&ours), Some(true)),
+        (&by_name, "verify-full", Some(&ours), Some(true)),
+        (&by_name, "verify-full", Some(&theirs), None),
+        (&by_address, "verify-full", Some(&ours), None),
+        (&by_name, "verify-full", Some(&missing), None),
     ];
     for (url, mode, roots, expected) in rows {
         let began = Instant::now();
-        let store = opened(url, mode, roots);
+        let store = opened(url, mode, roots.map(|roots| &**roots));
         let found = store.as_ref().ok().map(|_| encrypted());
         let said = store.as_ref().err().map(|error| format!("{error} {error:?}")).unwrap_or_default();
-        assert_eq!(found, expected, "{mode} {said}");
+        assert_eq!(found, expected, "{mode} {roots:?} {said}");
+        if roots == Some(&missing) {
+            assert!(said.contains("missing.pem` (sslrootcert) cannot be read"), "{said}");
+        }
         assert!(!said.contains(server.password()), "{said}");
         // A certificate that is wrong does not become right.
         assert!(expected.is_some() || began.elapsed() < Duration::from_secs(2), "{mode} was tried again");

@@ -53,9 +53,9 @@ pub struct PostgresAddress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
     Disable,
-    /// If the server can, whoever it is.
+    /// If the server can; any server, unless root certificates are named.
     Prefer,
-    /// Always, whoever the server is.
+    /// Always; any server, unless root certificates are named.
     Require,
     /// With a server that a trusted authority vouches for.
     VerifyCa,
@@ -101,6 +101,9 @@ impl AddressError {
             }
             Self::UnusableValue("sslmode") => {
                 "it is one of disable, prefer, require, verify-ca and verify-full".to_owned()
+            }
+            Self::UnusableValue("sslrootcert") => {
+                "`sslrootcert=system` needs `sslmode=verify-full`; else name a file of certificates".to_owned()
             }
             Self::UnusableValue(_) => "see docs/postgres.md".to_owned(),
         }
@@ -186,6 +189,10 @@ impl FromStr for PostgresAddress {
                 }
                 _ => return Err(AddressError::UnknownOption),
             }
+        }
+        // As in libpq: every public authority is no authority for anything but a name.
+        if root_certificates.as_deref() == Some("system") && tls != TlsMode::VerifyFull {
+            return Err(AddressError::UnusableValue("sslrootcert"));
         }
         let url = format!("{base}?{}", passed_on.join("&"));
         let mut config: tokio_postgres::Config = url.parse().map_err(|_| AddressError::Unreadable)?;
@@ -295,6 +302,7 @@ mod tests {
             ("postgres://h/d?colour=red", Error::UnknownOption),
             ("postgres://h/d?project", Error::UnknownOption),
             ("postgres://h/d?sslmode=maybe", Error::UnusableValue("sslmode")),
+            ("postgres://h/d?sslmode=require&sslrootcert=system", Error::UnusableValue("sslrootcert")),
             ("postgres://h/d?project=", Error::UnusableValue("project")),
             ("postgres://h/d?project=a%00b", Error::UnusableValue("project")),
             ("postgres://h/d?schema=Azureal", Error::UnusableValue("schema")),

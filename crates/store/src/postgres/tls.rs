@@ -22,11 +22,14 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Makes what encrypts the connections to an address.
 pub(super) fn connector(address: &PostgresAddress) -> Result<MakeRustlsConnect, Failure> {
     let provider = Arc::new(ring::default_provider());
+    let has_roots = address.root_certificates.is_some();
     let verifier: Arc<dyn ServerCertVerifier> = match address.tls {
-        // Encrypted against listeners; whoever answers is believed, as these modes say.
-        TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => Arc::new(AnyServer(Arc::clone(&provider))),
-        TlsMode::VerifyCa => Arc::new(AnyName(verifier(address, &provider)?)),
         TlsMode::VerifyFull => verifier(address, &provider)?,
+        TlsMode::VerifyCa => Arc::new(AnyName(verifier(address, &provider)?)),
+        // As in libpq, root certificates make these modes verify.
+        TlsMode::Prefer | TlsMode::Require if has_roots => Arc::new(AnyName(verifier(address, &provider)?)),
+        // Encrypted against eavesdroppers; any server is accepted.
+        TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => Arc::new(AnyServer(Arc::clone(&provider))),
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -48,15 +51,19 @@ fn verifier(
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
         Some(path) => {
-            let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
+            let unusable = |error: &dyn std::fmt::Display| {
+                format!("the root certificates `{path}` (sslrootcert) cannot be read: {error}")
+            };
+            let file = File::open(path).map_err(|error| unusable(&error))?;
             let mut reader = BufReader::new(file.take(LARGEST_CERTIFICATES));
             for certificate in CertificateDer::pem_reader_iter(&mut reader) {
-                roots.add(certificate.map_err(|error| format!("{path}: {error}"))?)?;
+                roots.add(certificate.map_err(|error| unusable(&error))?)?;
             }
         }
     }
     if roots.is_empty() {
-        return Err("there are no certificates to check the server's against".into());
+        let place = address.root_certificates.as_deref().unwrap_or("system");
+        return Err(format!("there is no root certificate in `{place}` (sslrootcert)").into());
     }
     Ok(WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?)
 }
