@@ -76,5 +76,6 @@ pub use session_store::{
 pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};
 pub use tool::Tool;
 pub use transport::{StubTransport, Transport, TransportError};
+pub use uuid::Uuid;
 pub use visible::{acts_on_terminal, visible, visible_line};
 pub use watch::Watch;

@@ -253,7 +253,7 @@ async fn known_session(args: &Args, place: &Place) -> Result<Option<SessionRecor
 
 async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
     let name = args.session.clone().or_else(|| args.name.clone());
-    let new = NewSession { name, worktree: place.project.worktree(), created_at: None };
+    let new = NewSession { name, worktree: place.project.worktree(), ..NewSession::default() };
     // However many ask for a new name at once, there is one session of it.
     Ok(if args.session.is_some() {
         place.store.find_or_create(new).await?
