@@ -339,11 +339,11 @@ const LISTED: [&str; 23] = [
 /// and -1 for the first if a program wrote it that does not know.
 const SUMMARY: &str = "(SELECT ifnull(covers, -1) FROM compactions WHERE session_id = sessions.id
     ORDER BY after_seq DESC, id DESC LIMIT 1),
-  (SELECT ifnull(opening, length(summary)) FROM compactions WHERE session_id = sessions.id
+  (SELECT ifnull(opening, summary) FROM compactions WHERE session_id = sessions.id
     ORDER BY after_seq DESC, id DESC LIMIT 1)";
 /// The same for a file that lacks these columns.
 const UNMEASURED_SUMMARY: &str = "(SELECT -1 FROM compactions WHERE session_id = sessions.id LIMIT 1),
-  (SELECT length(summary) FROM compactions WHERE session_id = sessions.id ORDER BY after_seq DESC, id DESC LIMIT 1)";
+  (SELECT summary FROM compactions WHERE session_id = sessions.id ORDER BY after_seq DESC, id DESC LIMIT 1)";
 
 /// The listed columns, for a `SELECT`; those that an older file lacks read as NULL.
 #[derive(Debug, Clone)]

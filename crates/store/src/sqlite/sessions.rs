@@ -405,7 +405,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
             Some(unknown) if unknown < 0 => UNKNOWN,
             covered => unsigned(covered),
         },
-        opening: unsigned(integer(row.get_ref(24)?)),
+        opening: opening(row.get_ref(24)?),
     }))
 }
 
@@ -420,6 +420,15 @@ fn text(value: ValueRef<'_>) -> Option<String> {
 
 fn uuid(value: ValueRef<'_>) -> Option<Uuid> {
     text(value).and_then(|text| text.parse().ok())
+}
+
+/// Returns the size of a context's opening, where it was measured, or the length of the summary. SQLite's own `length`
+/// stops at a NUL character.
+fn opening(value: ValueRef<'_>) -> u64 {
+    match value {
+        ValueRef::Text(summary) => String::from_utf8_lossy(summary).chars().count() as u64,
+        measured => unsigned(integer(measured)),
+    }
 }
 
 fn integer(value: ValueRef<'_>) -> Option<i64> {
