@@ -11,9 +11,10 @@ use tokio_postgres::error::SqlState;
 
 use super::connection::{Call, Connections};
 use super::error::Fault;
+use super::recount;
 
 /// What brings a store from each version to the next, beginning with nothing.
-const VERSIONS: [&str; 1] = [include_str!("schema/0001.sql")];
+const VERSIONS: [&str; 2] = [include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
 /// The version that this build writes.
 const KNOWN: u32 = VERSIONS.len() as u32;
 /// The key of the lock: the name of the project as a number.
@@ -112,6 +113,9 @@ async fn upgrade(mut connection: Object, schema: String, place: String) -> Resul
     }
     for version in VERSIONS.iter().skip(usize::try_from(found).unwrap_or_default()) {
         transaction.batch_execute(&in_schema(version, &schema)).await.map_err(failed)?;
+    }
+    if found == 1 {
+        recount::recount(&transaction, &schema).await.map_err(failed)?;
     }
     let note = in_schema("DELETE FROM @schema@.format; INSERT INTO @schema@.format VALUES ", &schema);
     transaction.batch_execute(&format!("{note} ({KNOWN})")).await.map_err(failed)?;
