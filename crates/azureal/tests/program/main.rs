@@ -19,6 +19,7 @@ mod hostile;
 mod import;
 mod lost_spool;
 mod postgres;
+mod project_names;
 mod real_agents;
 mod redis;
 mod run;

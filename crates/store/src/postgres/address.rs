@@ -47,6 +47,7 @@ pub struct PostgresAddress {
     pub(super) root_certificates: Option<String>,
     pub(super) schema: String,
     pub(super) project: Option<String>,
+    pub(super) former_project: Option<String>,
 }
 
 /// How a connection is encrypted, in the words of PostgreSQL's own `sslmode`.
@@ -133,6 +134,12 @@ impl PostgresAddress {
         Ok(())
     }
 
+    /// Names what the project was called by the first release. If the store has sessions under that name and none under the
+    /// other, the caller is to ask whose they are.
+    pub fn set_former_project(&mut self, former: &str) {
+        self.former_project = Some(former.to_owned());
+    }
+
     /// Says whether the URL holds a password.
     pub fn has_password(&self) -> bool {
         self.config.get_password().is_some()
@@ -204,7 +211,8 @@ impl FromStr for PostgresAddress {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
-        let mut address = Self { config, tls, root_certificates, schema, project: None };
+        let mut address =
+            Self { config, tls, root_certificates, schema, project: None, former_project: None };
         if let Some(project) = project {
             address.set_project(&project)?;
         }

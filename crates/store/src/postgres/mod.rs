@@ -84,6 +84,8 @@ pub struct PostgresStore {
     connections: Connections,
     schema: String,
     project: String,
+    /// The former name of the project, while it is not settled whose the sessions under it are.
+    former: Option<String>,
 }
 
 impl PostgresStore {
@@ -91,9 +93,46 @@ impl PostgresStore {
     pub async fn open(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
         let patience = options.patience.min(PATIENCE_TO_OPEN);
-        schema::prepare(&connections, address.schema(), patience).await?;
-        let project = address.project().unwrap_or(DEFAULT_PROJECT).to_owned();
-        Ok(Self { connections, schema: address.schema().to_owned(), project })
+        let name = address.project().unwrap_or(DEFAULT_PROJECT);
+        let former = address.former_project.as_deref();
+        let found = schema::prepare(&connections, address.schema(), name, former, patience).await?;
+        // A name that has been settled, either way, is not asked about again.
+        let former = former.filter(|_| found.has_former && found.kept_as.is_none()).map(str::to_owned);
+        let project = found.kept_as.unwrap_or_else(|| name.to_owned());
+        Ok(Self { connections, schema: address.schema().to_owned(), project, former })
+    }
+
+    /// Returns the name under which the project's sessions are kept.
+    pub fn project(&self) -> &str {
+        &self.project
+    }
+
+    /// Returns the [former name](PostgresAddress::set_former_project) of the project, if it is not settled whose the
+    /// sessions under it are.
+    pub fn former_project(&self) -> Option<&str> {
+        self.former.as_deref()
+    }
+
+    /// Settles whether the sessions under the former name are this project's, for everybody. Those stay where they are, and
+    /// are found by both names.
+    pub async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
+        let Some(former) = self.former.clone() else { return Ok(()) };
+        let kept_as = if is_ours { former } else { self.project.clone() };
+        let call = self
+            .call(
+                "WITH claimed AS (
+                   INSERT INTO @schema@.project_names (name, project) VALUES ($1, $2) ON CONFLICT DO NOTHING
+                   RETURNING project)
+                 SELECT project FROM claimed UNION ALL SELECT project FROM @schema@.project_names WHERE name = $1",
+            )
+            .with(Type::TEXT, kept_as);
+        let rows = self.rows(call).await?;
+        self.former = None;
+        // Another project may have claimed them meanwhile.
+        if let Some(row) = rows.first() {
+            self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
+        }
+        Ok(())
     }
 
     /// Begins a call. Its first value, `$1`, is the project.

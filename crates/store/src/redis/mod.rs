@@ -10,6 +10,7 @@ mod durability;
 mod error;
 mod keys;
 mod leases;
+mod project;
 mod replies;
 mod scripts;
 mod turns;
@@ -96,6 +97,10 @@ impl Default for RedisOptions {
 pub struct RedisStore {
     connections: Connections,
     keys: Keys,
+    /// The name under which the sessions are kept.
+    project: String,
+    /// The former name of the project, while it is not settled whose the sessions under it are.
+    former: Option<String>,
     /// How long an operation is remembered, in milliseconds.
     remembered: u128,
     durability: Durability,
@@ -112,17 +117,19 @@ impl RedisStore {
     /// loss is accepted.
     pub async fn open(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
-        let keys = Keys::of(address.project().unwrap_or(DEFAULT_PROJECT));
+        let project = address.project().unwrap_or(DEFAULT_PROJECT).to_owned();
         let mut store = Self {
             connections,
-            keys,
+            keys: Keys::of(&project),
+            project,
+            former: None,
             remembered: (options.patience + REMEMBERED).as_millis(),
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
             is_older: AtomicBool::new(false),
         };
         store.look_at_rights().await?;
-        store.look_at_project().await?;
+        store.look_for_project(address.former_project.as_deref()).await?;
         store.look_at_settings(address.accepts_loss).await?;
         Ok(store)
     }
@@ -146,21 +153,6 @@ impl RedisStore {
             }),
             _ => Err(self.unknown(&answer)),
         }
-    }
-
-    /// Checks the format of the project, and remembers which number was given last.
-    async fn look_at_project(&self) -> Result<(), StoreError> {
-        let fields = ["format", "last_session", "upgrading"];
-        let [format, last, upgrading] = self.fields(&self.keys.project(), fields).await?;
-        let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
-        let (format, last) = (number(format)?, number(last)?);
-        if format > FORMAT.into() {
-            return Err(self.newer(format.to_string()));
-        }
-        let is_older = upgrading.is_some() || (format > 0 && format < FORMAT.into());
-        self.is_older.store(is_older, Ordering::Relaxed);
-        self.last_number.store(u32::try_from(last).unwrap_or(u32::MAX), Ordering::Relaxed);
-        Ok(())
     }
 
     /// Looks at what the server keeps. Some do not say: that is a warning, not an error.

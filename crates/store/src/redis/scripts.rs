@@ -37,6 +37,8 @@ scripts! {
     MARK: "keys" "mark";
     REMOVE_MARK: "keys" "format" "once" "remove_mark";
     NOTE_RUN: "keys" "format" "once" "note_run";
+    CLAIM: "keys" "claim";
+    SETTLE: "keys" "settle";
     BEGIN_UPGRADE: "keys" "begin_upgrade";
     UPGRADE_SESSION: "keys" "index" "cover" "upgrade_session";
     FINISH_UPGRADE: "keys" "finish_upgrade";

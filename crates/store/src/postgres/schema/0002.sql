@@ -39,6 +39,13 @@ CREATE TABLE @schema@.last_used (
 CREATE UNIQUE INDEX last_used_by_place ON @schema@.last_used (project, md5(used_in));
 CREATE INDEX last_used_by_session ON @schema@.last_used (project, session);
 
+-- Names of projects whose sessions are kept under another one: the first release left the host out of a name. A project has
+-- at most one name of this kind. A row that names itself says that there is no other.
+CREATE TABLE @schema@.project_names (
+  name    text PRIMARY KEY,
+  project text NOT NULL UNIQUE
+);
+
 -- A client of version 1 that still runs must not write sessions without what is new: its calls fail, and what it has to
 -- store is recovered by its next start.
 DROP FUNCTION @schema@.create_with;
