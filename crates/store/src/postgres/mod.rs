@@ -7,6 +7,7 @@
 mod address;
 mod connection;
 mod error;
+mod frames;
 mod leases;
 mod passfile;
 mod recount;

@@ -8,6 +8,7 @@ mod address;
 mod connection;
 mod durability;
 mod error;
+mod frames;
 mod keys;
 mod leases;
 mod project;
