@@ -6,7 +6,7 @@
 //! and the server takes the one that holds.
 
 use azureal_core::fold::Open;
-use azureal_core::{Counts, Event, Seq, Tally, Turn};
+use azureal_core::{Counts, Event, NewEvent, Seq, Tally, Turn};
 
 /// The eight outcomes, and what depends on no state.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl ModelOutcome {
             let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
             let mut tally =
                 Tally { counts: Counts { agent, model, ..Counts::default() }, ..Tally::default() };
-            let events = turn.events.iter().map(|new| new.event());
+            let events = turn.events.iter().map(NewEvent::event);
             for event in events.filter(|event| matches!(event, Event::Init(_) | Event::ModelSwitch(_))) {
                 tally.add(Seq(1), Some(event));
             }
@@ -152,8 +152,7 @@ mod tests {
             let (agent, model) = (agent.map(str::to_owned), model.to_owned());
             Event::Init(Init { agent, model, ..Init::default() })
         };
-        let switch =
-            Event::ModelSwitch(ModelSwitch { model: "switched".to_owned(), ..ModelSwitch::default() });
+        let switch = Event::ModelSwitch(ModelSwitch { model: "switched".to_owned() });
         let events = [
             init(Some("a"), "one"),
             init(Some("b"), ""),

@@ -4,14 +4,14 @@
 
 mod hostile;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use azureal_store::core::StoreError;
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use futures_executor::block_on;
-use hostile::HostileServer;
+use hostile::{HostileServer, receive};
 
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
@@ -20,7 +20,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
 
 /// Lets a client in who need not say who they are.
 fn let_in(client: &mut TcpStream) -> std::io::Result<()> {
-    client.read(&mut [0; 1 << 12])?;
+    receive(client)?;
     client.write_all(&[message(b'R', &[0; 4]), message(b'Z', b"I")].concat())
 }
 

@@ -129,7 +129,7 @@ async fn listen(lines: Lines, calls: Arc<Calls>, report: watch::Sender<Delivery>
             // A user that may only read, or a server that does not let us.
             _ => {
                 report.send_replace(Delivery::Impossible);
-                pending().await
+                pending::<()>().await;
             }
         }
     }

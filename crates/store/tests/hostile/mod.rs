@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// No reply that we accept is larger, nor are all that fits into buffers on the way.
-pub const MOST_SENT: usize = 256 << 20;
+pub(crate) const MOST_SENT: usize = 256 << 20;
 /// The memory that all of it may take.
 const MOST_MEMORY_KIB: usize = 700 << 10;
 
 /// A server of one port, which counts what it could send.
-pub struct HostileServer {
-    pub port: u16,
+pub(crate) struct HostileServer {
+    pub(crate) port: u16,
     sent: Arc<AtomicUsize>,
 }
 
 impl HostileServer {
     /// Starts a server. `greet` does what comes before the first request; then `begin` is sent once and `repeat` until the
     /// client is gone.
-    pub fn start(
+    pub(crate) fn start(
         greet: fn(&mut TcpStream) -> std::io::Result<()>,
         begin: Vec<u8>,
         repeat: impl Fn(u32) -> Vec<u8> + Send + Sync + 'static,
@@ -36,7 +36,7 @@ impl HostileServer {
                 thread::spawn(move || {
                     let mut flood = || -> std::io::Result<()> {
                         greet(&mut client)?;
-                        client.read(&mut [0; 1 << 16])?;
+                        receive(&mut client)?;
                         client.write_all(&begin)?;
                         for number in 0.. {
                             // A mistake here is not to fill the memory of the machine.
@@ -58,7 +58,7 @@ impl HostileServer {
     }
 
     /// Checks that the client took no more than it may.
-    pub fn check(&self, what: &str) {
+    pub(crate) fn check(&self, what: &str) {
         let sent = self.sent.load(Ordering::Relaxed);
         assert!(sent < MOST_SENT, "{what}: {} MiB were taken", sent >> 20);
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -66,4 +66,9 @@ impl HostileServer {
         let peak: usize = peak.map_or(0, |peak| peak.trim().trim_end_matches(" kB").parse().unwrap());
         assert!(peak < MOST_MEMORY_KIB, "{what}: {} MiB of memory", peak >> 10);
     }
+}
+
+/// Receives some of what a client sends.
+pub(crate) fn receive(client: &mut TcpStream) -> std::io::Result<usize> {
+    client.read(&mut [0; 1 << 16])
 }
