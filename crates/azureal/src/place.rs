@@ -48,14 +48,16 @@ impl Place {
             Some(StoreChoice::File(path)) => (in_file(&path)?, Lies::InFile(path)),
             Some(StoreChoice::Postgres(mut address)) => {
                 server_store::complete(&mut *address, &project)?;
-                let folder = server_store::folder(&*address, &project);
-                let store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
+                let mut store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
+                server_store::settle_name(&mut store, &*address)?;
+                let folder = server_store::folder(&*address, store.project(), &project);
                 (Arc::new(store) as Arc<dyn SessionStore>, Lies::OnServer(folder))
             }
             Some(StoreChoice::Redis(mut address)) => {
                 server_store::complete(&mut *address, &project)?;
-                let folder = server_store::folder(&*address, &project);
-                let store = block_on(RedisStore::open(&address, RedisOptions::default()))?;
+                let mut store = block_on(RedisStore::open(&address, RedisOptions::default()))?;
+                server_store::settle_name(&mut store, &*address)?;
+                let folder = server_store::folder(&*address, store.project(), &project);
                 if let Some(warning) = store.durability().warning().filter(|_| !address.accepts_loss()) {
                     warn(&format!("{address} {warning}; `loss=accepted` in its URL says that this is known"));
                 }

@@ -74,15 +74,17 @@ impl Project {
         self.root.join(STORE)
     }
 
-    /// Returns what the project is called on a server that several share: the path of the repository that it was
-    /// cloned from, such as `team/engine`, which is the same for everybody; else the name of its folder.
-    pub(crate) fn shared_name(&self) -> String {
+    /// Returns the name of the project on a server that several share: host and path of the repository that it was cloned
+    /// from, such as `git.example/team/engine`, which are the same for everybody; else the name of its folder.
+    pub(crate) fn shared_name(&self) -> SharedName {
         let dot_git = self.root.join(".git");
         let git_dir = if dot_git.is_dir() { Some(dot_git) } else { pointer(&dot_git, "gitdir:") };
         // A bare repository stands for its worktree.
         let origin = Config::of(git_dir.as_deref().unwrap_or(&self.root)).origin;
-        origin.as_deref().and_then(path_of_remote).unwrap_or_else(|| {
-            self.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        origin.as_deref().and_then(name_of_remote).unwrap_or_else(|| {
+            let name =
+                self.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            SharedName { name, former: None }
         })
     }
 
@@ -113,6 +115,14 @@ impl Project {
                 .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         }
     }
+}
+
+/// The name of a project on a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SharedName {
+    pub(crate) name: String,
+    /// The name that the first release gave it: without the host.
+    pub(crate) former: Option<String>,
 }
 
 /// Looks at one folder: the project, if this folder is the top of a worktree.
@@ -233,21 +243,41 @@ impl Config {
     }
 }
 
-/// Returns the path of a repository on its server, without host, user and password: these differ between people who
-/// clone the same. Of a folder on this machine it is the name.
-fn path_of_remote(url: &str) -> Option<String> {
-    let path = match url.split_once("://") {
-        Some(("file", path)) => path.rsplit('/').find(|part| !part.is_empty())?,
-        Some((_, rest)) => rest.split_once('/')?.1,
+/// Returns the name of a repository: its host and its path there. Scheme, port, user and password are left out: these
+/// differ between people who clone the same. Of a folder on this machine it is the name.
+fn name_of_remote(url: &str) -> Option<SharedName> {
+    let (host, path) = match url.split_once("://") {
+        Some(("file", path)) => (None, path.rsplit('/').find(|part| !part.is_empty())?),
+        Some((_, rest)) => {
+            let (authority, path) = rest.split_once('/')?;
+            (Some(host_of(authority)?), path)
+        }
         None => match url.split_once(':') {
             // `git@host:team/engine.git`
-            Some((host, path)) if !host.contains('/') => path,
-            Some(_) | None => url.rsplit('/').find(|part| !part.is_empty())?,
+            Some((authority, path)) if !authority.contains('/') => (Some(host_of(authority)?), path),
+            Some(_) | None => (None, url.rsplit('/').find(|part| !part.is_empty())?),
         },
     };
     let path = path.trim_matches('/');
     let path = path.strip_suffix(".git").unwrap_or(path).trim_matches('/');
-    (!path.is_empty()).then(|| path.to_owned())
+    if path.is_empty() {
+        return None;
+    }
+    Some(match host {
+        Some(host) => SharedName { name: format!("{host}/{path}"), former: Some(path.to_owned()) },
+        None => SharedName { name: path.to_owned(), former: None },
+    })
+}
+
+/// Returns the host of `user:password@host:port`, in lower case. Without one there is no name: the path alone would be
+/// that of another server's repository.
+fn host_of(authority: &str) -> Option<String> {
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next()?,
+        None => host.split(':').next()?,
+    };
+    (!host.is_empty()).then(|| host.to_ascii_lowercase())
 }
 
 /// Reads a file that holds one path, which is relative to the file's folder.
@@ -462,19 +492,29 @@ mod tests {
 
     #[test]
     fn everybody_who_cloned_a_repository_calls_it_the_same() {
+        let one = Some(("host.example/team/engine", Some("team/engine")));
         let rows = [
-            ("git@host.example:team/engine.git", Some("team/engine")),
-            ("https://ada:token@host.example/team/engine.git", Some("team/engine")),
-            ("https://host.example/team/engine/", Some("team/engine")),
-            ("ssh://git@host.example:22/team/engine", Some("team/engine")),
-            ("/srv/git/engine.git", Some("engine")),
-            ("file:///srv/git/engine.git/", Some("engine")),
-            ("../engine", Some("engine")),
+            ("git@host.example:team/engine.git", one),
+            ("https://ada:token@host.example/team/engine.git", one),
+            ("https://HOST.example/team/engine/", one),
+            ("ssh://git@host.example:22/team/engine", one),
+            (
+                "https://host.example@evil.example/team/engine",
+                Some(("evil.example/team/engine", Some("team/engine"))),
+            ),
+            ("ssh://git@[::1]:22/team/engine", Some(("::1/team/engine", Some("team/engine")))),
+            ("/srv/git/engine.git", Some(("engine", None))),
+            ("file:///srv/git/engine.git/", Some(("engine", None))),
+            ("../engine", Some(("engine", None))),
             ("https://host.example", None),
+            ("https:///team/engine", None),
+            (":team/engine", None),
             ("", None),
         ];
-        for (url, path) in rows {
-            assert_eq!(path_of_remote(url).as_deref(), path, "{url}");
+        for (url, expected) in rows {
+            let found = name_of_remote(url);
+            let found = found.as_ref().map(|found| (found.name.as_str(), found.former.as_deref()));
+            assert_eq!(found, expected, "{url}");
         }
         let tree = Tree::new();
         tree.file("p/.git/HEAD", "ref: refs/heads/main\n")
@@ -484,11 +524,8 @@ mod tests {
             )
             .linked("w", "p/.git", "w")
             .file("q/.git/HEAD", "ref: refs/heads/main\n");
-        let name = |path: &str| Project::of_any_owner(&tree.path(path)).shared_name();
-        assert_eq!(
-            (name("p"), name("w"), name("q")),
-            ("team/engine".into(), "team/engine".into(), "q".into())
-        );
+        let name = |path: &str| Project::of_any_owner(&tree.path(path)).shared_name().name;
+        assert_eq!([name("p"), name("w"), name("q")], ["h/team/engine", "h/team/engine", "q"]);
     }
 
     #[test]

@@ -76,6 +76,12 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         // Heard also where a shell has its background ignore it: nothing else ends this.
         let _interrupts = Interrupts::listen()?;
         let follower = Follower::start(&*place.store, record.id, seen).await?;
+        if place.is_on_server() && follower.is_polling() {
+            warn(
+                "the server delivers no notifications here (a pooler in transaction mode, or a user who may only \
+                 read): azureal polls it three times a second",
+            );
+        }
         follow(follower, record.id, &mut printer).await?;
     }
     printer.damaged.report(record.id);

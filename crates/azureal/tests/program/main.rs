@@ -29,6 +29,7 @@ mod owners;
 mod permissions;
 mod postgres;
 mod power_loss;
+mod project_names;
 mod real_agents;
 mod redis;
 mod run;

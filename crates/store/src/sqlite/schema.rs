@@ -335,11 +335,11 @@ const LISTED: [&str; 23] = [
     "last_claude_uuid",
 ];
 
-/// How much the newest summary of a session covers and how large it is, behind the listed columns: NULL without a summary,
-/// and -1 for the first if a program wrote it that does not know.
-const SUMMARY: [&str; 2] = ["ifnull(covers, -1)", "ifnull(opening, length(summary))"];
+/// How much the newest summary of a session covers and its size, behind the listed columns: NULL without a summary,
+/// -1 for the first if a program wrote it that does not know, and the summary itself for the second if nobody measured it.
+const SUMMARY: [&str; 2] = ["ifnull(covers, -1)", "ifnull(opening, summary)"];
 /// The same for a file that lacks these columns.
-const UNMEASURED_SUMMARY: [&str; 2] = ["-1", "length(summary)"];
+const UNMEASURED_SUMMARY: [&str; 2] = ["-1", "summary"];
 
 /// A compaction that can be used: a text with a place. Any other is as if it were not there, and is reported.
 ///

@@ -512,8 +512,17 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
         None if row.get_ref(23)? != ValueRef::Null => UNKNOWN,
         covered => unsigned(covered),
     };
-    record.opening = unsigned(integer(row.get_ref(24)?));
+    record.opening = opening(row.get_ref(24)?);
     Ok(Some(record))
+}
+
+/// Returns the measured size of a context's opening, or the length of the summary. SQLite's own `length` stops at a NUL
+/// character.
+fn opening(value: ValueRef<'_>) -> u64 {
+    match value {
+        ValueRef::Text(summary) => String::from_utf8_lossy(summary).chars().count() as u64,
+        measured => unsigned(integer(measured)),
+    }
 }
 
 pub(super) fn compactions(
