@@ -91,23 +91,16 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::{Counts, SessionId, Tokens};
+    use azureal_core::{Counts, SessionId};
 
     use super::*;
 
     fn record(told: u64, covered: u64, context_tokens: Option<u64>) -> SessionRecord {
         let agent = Some("claude".to_owned());
         SessionRecord {
-            id: SessionId::new(1).unwrap(),
-            name: String::new(),
-            worktree: String::new(),
-            created_at: String::new(),
-            completed: None,
-            duration_ms: 0,
-            cost_usd: 0.0,
             counts: Counts { told, context_tokens, agent, ..Counts::default() },
-            tokens: Tokens::default(),
             covered,
+            ..SessionRecord::new(SessionId::new(1).unwrap())
         }
     }
 

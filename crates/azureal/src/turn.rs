@@ -5,9 +5,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use azureal_core::agent::{AgentOutput, Permission};
+use azureal_core::agent::Permission;
 use azureal_core::event::Outcome;
-use azureal_core::{Event, LeaseId, Page, Seq, SessionId, SessionStore};
+use azureal_core::{LeaseId, Page, Seq, SessionId, SessionStore};
 use azureal_engine::{
     AutoCompaction, Briefing, CommandProgress, Driver, IngestError, Ingested, Notice, Setup, Spools, Watcher,
 };
@@ -27,6 +27,10 @@ const PAGE: usize = 100;
 /// What is asked, of whom and in which session.
 pub(crate) struct Ask<'a> {
     pub(crate) session: SessionId,
+    /// Where the store remembers the session as the last one used; `None` if it does not.
+    pub(crate) used_in: Option<&'a str>,
+    /// Whether another model is asked for than in the turn before.
+    pub(crate) switches_model: bool,
     /// The lease of the store that allows it.
     pub(crate) lease: Option<&'a LeaseId>,
     pub(crate) choice: &'a AgentChoice,
@@ -78,6 +82,8 @@ pub(crate) fn take_turn(
         agent: ask.choice.agent,
         program: &ask.choice.program,
         session: ask.session,
+        used_in: ask.used_in,
+        switches_model: ask.switches_model,
         lease: ask.lease,
         model: ask.choice.model.as_deref(),
         permission: ask.permission,
@@ -129,7 +135,7 @@ pub(crate) fn take_turn(
                         // It may have been compacted before it began.
                         None => meter.map(|meter| live.begin(meter, ask.prompt)),
                     }
-                    .and_then(|()| watch(watcher, &mut live, ask, directory));
+                    .and_then(|()| watch(watcher, &mut live));
                 }
                 Heard::Began(_) => {}
                 Heard::Stored(ingested) => {
@@ -187,34 +193,17 @@ fn meter(place: &Place, ask: &Ask<'_>, session: SessionId) -> Result<Option<Mete
     Ok(Some(Meter::of(&block_on(place.store.get(session))?, auto.threshold)))
 }
 
-/// Shows what a run prints until it has ended.
-fn watch(mut watcher: Watcher, live: &mut Live<'_>, ask: &Ask<'_>, directory: &Path) -> Result<(), Failure> {
+/// Shows the output of a run until it has ended.
+fn watch(mut watcher: Watcher, live: &mut Live<'_>) -> Result<(), Failure> {
     loop {
         match watcher.next_outputs() {
-            Ok(Some(outputs)) => {
-                for mut output in outputs {
-                    complete_init(&mut output, ask, directory);
-                    live.take(&output)?;
-                }
-            }
+            Ok(Some(outputs)) => outputs.iter().try_for_each(|output| live.take(output))?,
             Ok(None) => return Ok(()),
             Err(error) => {
                 // The turn goes on, and what was not shown is shown when it is stored.
                 live.tell(&azureal_core::visible(&error.to_string()));
                 return Ok(());
             }
-        }
-    }
-}
-
-/// Fills in what an agent does not say of itself, as it is stored.
-fn complete_init(output: &mut AgentOutput, ask: &Ask<'_>, directory: &Path) {
-    if let AgentOutput::Event(Event::Init(init)) = output {
-        if init.cwd.is_empty() {
-            init.cwd = directory.display().to_string();
-        }
-        if init.model.is_empty() {
-            init.model = ask.choice.model.clone().unwrap_or_default();
         }
     }
 }

@@ -81,6 +81,9 @@ pub struct Init {
     /// The agent's own id of this run (Claude's session, Codex's thread).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_session: Option<String>,
+    /// The model that azureal asked the agent for; `None` for the agent's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_model: Option<String>,
 }
 
 /// The fields of [`Event::Hook`].

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use uuid::Uuid;
+
 use crate::event::Init;
 use crate::fold::{Open, Place};
 use crate::{Block, Event, Role, told_chars};
@@ -105,8 +107,12 @@ pub struct NewSession {
     pub name: Option<String>,
     /// The worktree it belongs to, relative to the project root (`.` for the main one).
     pub worktree: String,
-    /// When it was made, as `2026-01-31T09:30:00Z`, if that was not just now: a session from elsewhere.
+    /// Creation time, as `2026-01-31T09:30:00Z`, of a session from elsewhere. Defaults to now.
     pub created_at: Option<String>,
+    /// Identity of a session from elsewhere. Defaults to a new one.
+    pub uuid: Option<Uuid>,
+    /// The session that it was forked from, for a session from elsewhere.
+    pub forked_from: Option<Uuid>,
 }
 
 /// A session as it is listed: all but its events.
@@ -132,13 +138,49 @@ pub struct SessionRecord {
     pub tokens: Tokens,
     /// How much of [`Counts::told`] the newest summary covers.
     pub covered: u64,
+    /// Size of the newest summary as it is sent, with the prompts beside it, in characters; 0 without one.
+    pub opening: u64,
+    /// Identity of the session in every store. `None` only in a file that has not been upgraded yet.
+    pub uuid: Option<Uuid>,
+    /// The session that it was forked from.
+    pub forked_from: Option<Uuid>,
+    /// Time of the last activity, as `2026-01-31T09:30:00Z`; empty if unknown, and in the memory store.
+    pub last_active: String,
+    /// The run that the original AZUREAL program notes in this session while its Claude Code runs.
+    pub original_run: Option<String>,
 }
 
 impl SessionRecord {
-    /// Returns how much there is to tell since the last compaction, in characters: what is held against the
+    /// Creates the record of an empty session without a name of its own.
+    pub fn new(id: SessionId) -> Self {
+        Self {
+            id,
+            name: id.to_string(),
+            worktree: String::new(),
+            created_at: String::new(),
+            completed: None,
+            duration_ms: 0,
+            cost_usd: 0.0,
+            counts: Counts::default(),
+            tokens: Tokens::default(),
+            covered: 0,
+            opening: 0,
+            uuid: None,
+            forked_from: None,
+            last_active: String::new(),
+            original_run: None,
+        }
+    }
+
+    /// Returns the size of the context since the last compaction, in characters: what is compared with the
     /// [`Threshold`](crate::Threshold).
     pub fn told_since_compaction(&self) -> u64 {
         self.counts.told.saturating_sub(self.covered)
+    }
+
+    /// Returns the size of the context that the next agent receives, in characters, without the tags around it.
+    pub fn context_chars(&self) -> u64 {
+        self.told_since_compaction().saturating_add(self.opening)
     }
 }
 
@@ -152,10 +194,16 @@ pub struct Counts {
     /// The beginning of the first user message; nothing when there is none yet, or when it is still open and
     /// has held no text so far.
     pub preview: Option<String>,
-    /// The agent that ran last.
+    /// The beginning of the last user message that holds text.
+    pub last_prompt: Option<String>,
+    /// Whether an agent has ever answered, be it with a tool call.
+    pub answered: bool,
+    /// The agent that ran last, also if it never answered.
     pub agent: Option<String>,
-    /// The model that answered last.
+    /// The model of that agent that answered last.
     pub model: Option<String>,
+    /// The model that was asked for in the last turn; `None` if the agent's default was used.
+    pub requested_model: Option<String>,
     /// How much there is to tell an agent of these events, in characters, nothing summarised.
     pub told: u64,
     /// [`Usage::context_tokens`](crate::event::Usage::context_tokens) of the turn that the log ends with.
@@ -189,6 +237,7 @@ impl Tally {
         let damaged = Event::error("", "");
         let event = event.unwrap_or(&damaged);
         self.counts.look_for_agent(event);
+        self.counts.look_for_last_prompt(event);
         self.counts.told = self.counts.told.saturating_add(told_chars(event));
         self.counts.context_tokens = match event {
             Event::Complete(complete) => complete.usage.and_then(|usage| usage.context_tokens),
@@ -219,16 +268,36 @@ impl Tally {
 impl Counts {
     fn look_for_agent(&mut self, event: &Event) {
         match event {
-            Event::Init(Init { agent, model, .. }) => {
+            Event::Init(Init { agent, model, requested_model, .. }) => {
                 if agent.is_some() {
+                    if self.agent != *agent {
+                        // The model of one agent means nothing to another.
+                        self.model = None;
+                    }
                     self.agent.clone_from(agent);
+                    self.requested_model.clone_from(requested_model);
                 }
                 if !model.is_empty() {
                     self.model = Some(model.clone());
                 }
             }
             Event::ModelSwitch(switch) => self.model = Some(switch.model.clone()),
+            Event::AssistantText(_) | Event::ToolCall(_) | Event::Plan(_) => self.answered = true,
+            Event::Message(message) if message.role == Role::Assistant => self.answered = true,
             _ => {}
+        }
+    }
+
+    fn look_for_last_prompt(&mut self, event: &Event) {
+        let text = match event {
+            Event::UserMessage(message) => Some(message.content.as_str()),
+            Event::Message(message) if message.role == Role::User => {
+                message.content.iter().find_map(Block::as_text)
+            }
+            _ => None,
+        };
+        if let Some(text) = text {
+            self.last_prompt = Some(shortened(text));
         }
     }
 
@@ -299,14 +368,25 @@ pub struct Compaction {
     pub after_seq: Seq,
     /// The summary.
     pub summary: String,
-    /// When it was made, as `2026-01-31T09:30:00Z`; empty where nobody said so.
+    /// Creation time, as `2026-01-31T09:30:00Z`; empty if unknown.
     pub created_at: String,
+    /// The author: an agent, `agent/model`, or `digest`. `None` if unknown.
+    pub writer: Option<String>,
+    /// Size of the context's opening under this summary, in characters: system message, summary and the prompts
+    /// beside it. `None` if nobody measured it; then the summary's own length is the estimate.
+    pub opening_chars: Option<u64>,
 }
 
 impl Compaction {
-    /// Makes a summary of the events up to a place, which is being made now.
+    /// Creates a summary of the events up to a place, by an unknown author, with the time left to the store.
     pub fn new(after_seq: Seq, summary: impl Into<String>) -> Self {
-        Self { after_seq, summary: summary.into(), created_at: String::new() }
+        let (created_at, writer, opening_chars) = (String::new(), None, None);
+        Self { after_seq, summary: summary.into(), created_at, writer, opening_chars }
+    }
+
+    /// Returns the measured size of the context's opening, or the length of the summary.
+    pub fn opening(&self) -> u64 {
+        self.opening_chars.unwrap_or_else(|| self.summary.chars().count() as u64)
     }
 }
 
@@ -361,6 +441,39 @@ mod tests {
         assert_eq!(counts(&[system, result, Event::UserMessage(goes_on.clone())]).preview_text(), "same");
         // The first text counts, also where it is empty.
         assert_eq!(counts(&[Event::user(""), Event::UserMessage(goes_on)]).preview_text(), "");
+    }
+
+    #[test]
+    fn the_model_of_one_agent_never_stands_beside_another() {
+        let init = |agent: &str, model: &str, requested: Option<&str>| {
+            Event::Init(Init {
+                agent: Some(agent.to_owned()),
+                model: model.to_owned(),
+                requested_model: requested.map(str::to_owned),
+                ..Init::default()
+            })
+        };
+        let known = |events: &[Event]| {
+            let Counts { agent, model, requested_model, .. } = counts(events);
+            (agent.unwrap(), model, requested_model)
+        };
+        let haiku = init("claude", "claude-haiku-4-5", Some("haiku"));
+        let first = ("claude".to_owned(), Some("claude-haiku-4-5".to_owned()), Some("haiku".to_owned()));
+        assert_eq!(known(std::slice::from_ref(&haiku)), first);
+        assert_eq!(known(&[haiku.clone(), init("codex", "", None)]), ("codex".to_owned(), None, None));
+        let back = [haiku.clone(), init("codex", "gpt", Some("gpt")), haiku.clone()];
+        assert_eq!(known(&back), first);
+        // The same agent without a word of its model keeps the one that answered, not the request.
+        assert_eq!(known(&[haiku, init("claude", "", None)]), (first.0, first.1, None));
+    }
+
+    #[test]
+    fn the_last_prompt_and_an_answer_are_counted() {
+        assert_eq!((counts(&[]).last_prompt, counts(&[]).answered), (None, false));
+        let failed = [Event::user("a"), Event::error("agent", "it died")];
+        assert_eq!((counts(&failed).last_prompt.as_deref(), counts(&failed).answered), (Some("a"), false));
+        let answered = [Event::user("a"), Event::assistant("b"), Event::user("c")];
+        assert_eq!((counts(&answered).last_prompt.as_deref(), counts(&answered).answered), (Some("c"), true));
     }
 
     #[test]

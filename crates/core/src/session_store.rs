@@ -5,6 +5,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 #[cfg(doc)]
 use crate::PROMPT_KINDS;
@@ -61,6 +62,14 @@ pub trait SessionStore: Send + Sync {
     /// gave a name has its number for one.
     async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError>;
 
+    /// Returns the session of this identity. Should several have it, the one that was active last.
+    ///
+    /// By default all sessions are listed for it.
+    async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
+        let all = self.list(&ListQuery::default()).await?;
+        Ok(all.iter().find(|record| record.uuid == Some(uuid)).map(|record| record.id))
+    }
+
     /// Returns all but the events of a session.
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError>;
 
@@ -115,6 +124,7 @@ pub trait SessionStore: Send + Sync {
     /// [`StoreError::NoSuchEvent`]. The counts of the new session are those of the events that it has. Its
     /// totals begin at zero, and its `completed` at nothing: it has not cost anything yet; and no model has had it
     /// before it, so [`Counts::context_tokens`](crate::Counts::context_tokens) is nothing. Marks stay behind.
+    /// Its identity is a new one, and `forked_from` is the identity of the session it comes from.
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError>;
 
     /// Overwrites the token totals of a session.
@@ -134,6 +144,9 @@ pub trait SessionStore: Send + Sync {
     /// Takes the summary that ends at `after_seq` off again; says whether there was one.
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError>;
 
+    /// Returns the session of the last turn with this [`Turn::used_in`].
+    async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError>;
+
     /// Returns the mark of this name, if a turn has set it.
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
 
@@ -146,6 +159,13 @@ pub trait SessionStore: Send + Sync {
 
     /// Returns the sessions that have such a note, with it, by their number.
     async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError>;
+
+    /// Removes the note of the original AZUREAL program's run, if it is still this one; says whether it was.
+    ///
+    /// By default there is none: only a file can be shared with that program.
+    async fn clear_original_run(&self, id: SessionId, _run: &str) -> Result<bool, StoreError> {
+        self.get(id).await.map(|_| false)
+    }
 
     /// Asks for the right to run a turn in a session, which one has at a time. Does not wait.
     ///
@@ -206,6 +226,9 @@ pub struct Turn {
     pub lease: Option<LeaseId>,
     /// What it does to the session's totals, where its events do not say it.
     pub totals: Option<TurnTotals>,
+    /// Where the turn was taken: the worktree, and on a server also the user. The store remembers the session as the
+    /// [last one used](SessionStore::last_used) there, unless no agent has ever answered in it.
+    pub used_in: Option<String>,
 }
 
 /// The most that the text of one event may hold, in bytes: 64 MiB. Larger ones are refused.
@@ -540,7 +563,38 @@ pub enum StoreError {
     },
 }
 
+/// What `?` converts by itself. Not every error: that would include [`StoreError`], which Rust does not allow.
+macro_rules! from_foreign {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for StoreError {
+            fn from(error: $error) -> Self {
+                Self::other(error)
+            }
+        })+
+    };
+}
+
+from_foreign!(
+    Box<dyn Error + Send + Sync>,
+    serde_json::Error,
+    std::fmt::Error,
+    std::io::Error,
+    std::num::ParseFloatError,
+    std::num::ParseIntError,
+    std::num::TryFromIntError,
+    std::str::Utf8Error,
+    std::string::FromUtf8Error,
+    std::time::SystemTimeError,
+    String,
+    &str,
+);
+
 impl StoreError {
+    /// Wraps the error of another crate, for stores of one's own: `map_err(StoreError::other)?`.
+    pub fn other(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Other { place: "the store".to_owned(), source: source.into() }
+    }
+
     /// Returns the name of this sort of error, for programs.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -264,7 +264,13 @@ fn silent() -> BoxedStrategy<Event> {
     let complete = (any::<bool>(), any::<u64>(), -1e9..1e9_f64, any::<bool>());
     prop_oneof![
         (text(), text(), option::of(text())).prop_map(|(cwd, model, agent)| {
-            Event::Init(Init { cwd, model, agent_session: agent.clone(), agent })
+            Event::Init(Init {
+                cwd,
+                model,
+                agent_session: agent.clone(),
+                requested_model: agent.clone(),
+                agent,
+            })
         }),
         (text(), text()).prop_map(|(name, output)| Event::Hook(Hook { name, output })),
         text().prop_map(|name| Event::Command(Command { name })),

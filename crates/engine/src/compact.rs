@@ -241,11 +241,7 @@ impl Work {
 
     /// Returns how much the next agent would be told with this summary.
     fn chars_with(&self, setup: &CompactSetup<'_>, summary: &str) -> Result<usize, CompactionError> {
-        let compaction = Compaction {
-            after_seq: self.boundary.after_seq,
-            summary: summary.to_owned(),
-            created_at: String::new(),
-        };
+        let compaction = Compaction::new(self.boundary.after_seq, summary);
         let context = block_on(read_context_under(setup.store, setup.session, Some(&compaction)))?;
         Ok(context.chars().count())
     }

@@ -42,6 +42,10 @@ pub struct Setup<'a> {
     pub program: &'a Path,
     /// The session.
     pub session: SessionId,
+    /// Where the store remembers the session as the last one used; `None` if it does not.
+    pub used_in: Option<&'a str>,
+    /// Whether another model is asked for than in the turn before, of the same agent.
+    pub switches_model: bool,
     /// The lease of the store that allows it, where that gives out any.
     pub lease: Option<&'a LeaseId>,
     /// The model, if not the agent's own choice.
@@ -302,6 +306,8 @@ impl<'a> Driver<'a> {
             goes_on,
             agent: setup.agent.name().to_owned(),
             model: setup.model.map(str::to_owned),
+            switches_model: setup.switches_model && !goes_on,
+            used_in: setup.used_in.map(str::to_owned),
             directory: setup.directory.to_owned(),
             started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         };
@@ -394,7 +400,8 @@ impl<'a> Driver<'a> {
             drop(self.sender.send(Word::Input(Input::Cancel)));
         }
 
-        match Watcher::open(run.spool.output_path(), setup.agent, Some(process.clone())) {
+        let turn = run.spool.turn();
+        match Watcher::of_turn(run.spool.output_path(), setup.agent, turn, Some(process.clone())) {
             Ok(watcher) => notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher }),
             // Not being able to watch does not stop the turn.
             Err(error) => notice(Notice::Tell(&error.to_string())),
@@ -402,7 +409,7 @@ impl<'a> Driver<'a> {
         // A thread of its own, so that prompts and cancels are heard meanwhile. A driver that has gone does not
         // need to know what it finds out.
         let (sender, waiting) = (self.sender.clone(), child.clone());
-        let watcher = Watcher::open(run.spool.output_path(), setup.agent, Some(process)).ok();
+        let watcher = Watcher::of_turn(run.spool.output_path(), setup.agent, turn, Some(process)).ok();
         thread::spawn(move || {
             if let Some(watcher) = watcher {
                 observe(watcher, growth, &sender);

@@ -18,6 +18,7 @@ use azureal_core::{
 use azureal_process::FollowError;
 
 use crate::spool::{Spool, SpoolError, SpooledTurn};
+use crate::turn_parser::RunStart;
 use crate::watch::{OVERSIZED, Watcher};
 
 /// A turn that is in the store.
@@ -78,8 +79,8 @@ pub async fn ingest(
         let ingested = Ingested { session, instead_of: None, appended: None, complete, kept: None };
         return settle(store, spool, ingested).await;
     }
-    let mut gathered = Gathered::new(spool.turn());
-    let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
+    let mut gathered = Gathered::default();
+    let mut watcher = Watcher::of_turn(spool.output_path(), agent, spool.turn(), None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
     if watcher.untold() > 0 {
         let why = format!(
@@ -91,7 +92,7 @@ pub async fn ingest(
     // What was asked and how it ended is told in any case.
     let mut events = vec![opening(spool.turn())];
     events.append(&mut gathered.finish());
-    let mut last = Gathered::new(spool.turn());
+    let mut last = Gathered::default();
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
     events.append(&mut last.finish());
     if matches!(events.last(), Some(Event::Complete(end)) if end.outcome == Some(Outcome::Interrupted))
@@ -115,8 +116,8 @@ const LARGEST_TURN: usize = LARGEST_EVENT;
 const EVENT_COST: usize = 512;
 
 /// The events of a turn, as they are kept, up to a bound.
+#[derive(Default)]
 struct Gathered {
-    turn: SpooledTurn,
     events: Vec<Event>,
     size: usize,
     is_full: bool,
@@ -125,22 +126,17 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn new(turn: &SpooledTurn) -> Self {
-        Self { turn: turn.clone(), events: Vec::new(), size: 0, is_full: false, left_out: 0 }
-    }
-
     fn take(&mut self, output: AgentOutput) {
         if let AgentOutput::Event(event) = output {
             self.push(event);
         }
     }
 
-    fn push(&mut self, mut event: Event) {
+    fn push(&mut self, event: Event) {
         if self.is_full {
             self.left_out += 1;
             return;
         }
-        complete_init(&mut event, &self.turn);
         let event = compact_event(event);
         let size = event.to_json().len() + EVENT_COST;
         if self.size + size > LARGEST_TURN {
@@ -166,18 +162,6 @@ impl Gathered {
     }
 }
 
-/// Fills in what an agent does not say of itself: where it runs, and the model that it was asked for.
-fn complete_init(event: &mut Event, turn: &SpooledTurn) {
-    if let Event::Init(init) = event {
-        if init.cwd.is_empty() {
-            init.cwd = turn.directory.display().to_string();
-        }
-        if init.model.is_empty() {
-            init.model = turn.model.clone().unwrap_or_default();
-        }
-    }
-}
-
 /// Stores that a turn ended before its agent ran, and why, and removes its spool.
 pub(crate) async fn ingest_unstarted(
     store: &dyn SessionStore,
@@ -187,6 +171,7 @@ pub(crate) async fn ingest_unstarted(
     destination: &Destination,
 ) -> Result<Ingested, IngestError> {
     let mut events = vec![opening(spool.turn())];
+    events.append(&mut RunStart::of(spool.turn()).unreported());
     if outcome == Outcome::Failed {
         events.push(Event::error("not_started", why));
     }
@@ -233,6 +218,7 @@ async fn store_once(
             let turn = Turn {
                 tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
                 mark: Some(NewMark { name: mark_of(spool.turn()), note: String::new() }),
+                used_in: spool.turn().used_in.clone(),
                 ..Turn::verbatim(events)
             };
             append(store, meant_for, turn, destination).await?

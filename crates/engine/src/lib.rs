@@ -25,6 +25,7 @@ mod session_lease;
 mod slots;
 mod spool;
 mod turn;
+mod turn_parser;
 mod watch;
 
 pub use compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact, summarise};

@@ -7,6 +7,8 @@ use azureal_core::{Event, agent};
 use azureal_process::{Follow, FollowError, Line, ProcessIdentity};
 
 use crate::private;
+use crate::spool::SpooledTurn;
+use crate::turn_parser::TurnParser;
 
 /// Follows the output of a run from its beginning, at a pace of its own.
 ///
@@ -29,6 +31,18 @@ impl Watcher {
         private::check(output)
             .map_err(|source| FollowError::Unreadable { path: output.to_owned(), source })?;
         Self::with_parser(output, agent.parser(), process)
+    }
+
+    /// Opens the output of a turn; without a process it is finished.
+    pub(crate) fn of_turn(
+        output: &std::path::Path,
+        agent: &dyn Agent,
+        turn: &SpooledTurn,
+        process: Option<ProcessIdentity>,
+    ) -> Result<Self, FollowError> {
+        private::check(output)
+            .map_err(|source| FollowError::Unreadable { path: output.to_owned(), source })?;
+        Self::with_parser(output, Box::new(TurnParser::new(agent, turn)), process)
     }
 
     /// Opens a file that another reader understands.

@@ -183,6 +183,8 @@ impl World {
             program,
             lease: None,
             session: self.session,
+            used_in: None,
+            switches_model: false,
             model: None,
             permission: None,
             directory: self.folder.path(),
@@ -259,10 +261,12 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
             "AssistantText",
             "UserMessage",
             "AssistantText",
+            "Init",
             "Compacting",
             "Complete",
             "Compacted",
             "AssistantText",
+            "Init",
             "Complete"
         ]
     );

@@ -89,6 +89,8 @@ impl World {
             program: &program,
             lease: None,
             session: self.session,
+            used_in: None,
+            switches_model: false,
             model: None,
             permission: Some(if name == "claude" { Permission::All } else { Permission::Read }),
             directory: &self.home.project(),

@@ -80,6 +80,8 @@ impl Project {
             program,
             lease: None,
             session: self.session,
+            used_in: None,
+            switches_model: false,
             model: None,
             permission: None,
             directory: self.folder.path(),
@@ -341,6 +343,8 @@ fn spooled(project: &Project, run: &str) -> SpooledTurn {
         goes_on: false,
         agent: "offline".into(),
         model: None,
+        switches_model: false,
+        used_in: None,
         directory: project.folder.path().into(),
         started_at: "2026-01-31T09:30:00Z".into(),
     }

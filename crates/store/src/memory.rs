@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
     Appended, Compaction, Event, ListQuery, Mark, NewMark, NewSession, PROMPT_KINDS, Page, Seq, SessionId,
-    SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, async_trait, check_name,
+    SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Uuid, async_trait, check_name,
 };
 
 /// Keeps sessions in memory, gone with the process.
@@ -43,10 +43,14 @@ struct State {
     activity: u64,
     sessions: BTreeMap<SessionId, Session>,
     marks: BTreeMap<String, Mark>,
+    /// The last session by [`Turn::used_in`].
+    last_used: BTreeMap<String, SessionId>,
 }
 
 #[derive(Debug, Default)]
 struct Session {
+    uuid: Uuid,
+    forked_from: Option<Uuid>,
     name: Option<String>,
     worktree: String,
     created_at: String,
@@ -114,6 +118,8 @@ impl State {
             })?;
         self.last_number = id.number();
         let session = Session {
+            uuid: new.uuid.unwrap_or_else(Uuid::new_v4),
+            forked_from: new.forked_from,
             name: new.name,
             worktree: new.worktree,
             created_at: new.created_at.unwrap_or_default(),
@@ -122,6 +128,16 @@ impl State {
         };
         self.sessions.insert(id, session);
         Ok(id)
+    }
+
+    /// Remembers a session as the last one used somewhere, if an agent has answered in it.
+    fn note_used(&mut self, id: SessionId, used_in: Option<String>) -> Result<(), StoreError> {
+        if let Some(used_in) = used_in
+            && self.session(id)?.tally.counts.answered
+        {
+            self.last_used.insert(used_in, id);
+        }
+        Ok(())
     }
 
     /// Returns the sessions that `filter` takes, the one that was active last first.
@@ -162,6 +178,11 @@ impl Session {
             counts: self.tally.counts.clone(),
             tokens: self.tokens,
             covered: self.compactions.last_key_value().map_or(0, |(_, newest)| newest.covers),
+            opening: self.compactions.last_key_value().map_or(0, |(_, newest)| newest.compaction.opening()),
+            uuid: Some(self.uuid),
+            forked_from: self.forked_from,
+            last_active: String::new(),
+            original_run: None,
         }
     }
 
@@ -236,6 +257,7 @@ impl Session {
         tally.counts.context_tokens = None;
         let compactions = self.compactions.range(..=at);
         Ok(Self {
+            forked_from: Some(self.uuid),
             tally,
             events,
             compactions: compactions.map(|(seq, laid)| (*seq, laid.clone())).collect(),
@@ -278,13 +300,14 @@ impl SessionStore for MemoryStore {
                 return Err(no_such_event(session, *after_seq, last));
             }
         }
-        let mark = turn.mark.take();
+        let (mark, used_in) = (turn.mark.take(), turn.used_in.take());
         let id = state.create(new)?;
         let session = state.session_mut(id)?;
         session.append(turn);
         for compaction in compactions {
             session.lay(compaction);
         }
+        state.note_used(id, used_in)?;
         if let Some(NewMark { name, note }) = mark {
             state.marks.insert(name, Mark { session: id, note });
         }
@@ -303,6 +326,10 @@ impl SessionStore for MemoryStore {
 
     async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
         Ok(self.open()?.find(name))
+    }
+
+    async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError> {
+        Ok(self.open()?.last_used.get(used_in).copied())
     }
 
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
@@ -335,6 +362,7 @@ impl SessionStore for MemoryStore {
         let mut state = self.open()?;
         state.sessions.remove(&id).ok_or(StoreError::NoSuchSession(id))?;
         state.marks.retain(|_, mark| mark.session != id);
+        state.last_used.retain(|_, session| *session != id);
         Ok(())
     }
 
@@ -345,9 +373,10 @@ impl SessionStore for MemoryStore {
         if let Some(expected) = turn.after.filter(|expected| *expected != last) {
             return Err(StoreError::Moved { session: id, expected, last });
         }
-        let mark = turn.mark.take();
+        let (mark, used_in) = (turn.mark.take(), turn.used_in.take());
         let is_empty = turn.events.is_empty();
         let appended = state.session_mut(id)?.append(turn);
+        state.note_used(id, used_in)?;
         if !is_empty {
             let active = state.next_activity();
             state.session_mut(id)?.active = active;
@@ -388,8 +417,9 @@ impl SessionStore for MemoryStore {
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
         let mut state = self.open()?;
         let copy = state.session(id)?.fork(id, at)?;
-        let fork = state.create(new)?;
+        let fork = state.create(NewSession { uuid: None, ..new })?;
         let session = state.session_mut(fork)?;
+        session.forked_from = copy.forked_from;
         session.tally = copy.tally;
         session.events = copy.events;
         session.compactions = copy.compactions;

@@ -13,7 +13,7 @@ use azureal_core::event::{
 };
 use azureal_core::{
     Block, Compaction, Event, ListQuery, NewEvent, NewMark, NewSession, Page, Role, Seq, SessionId,
-    SessionRecord, SessionStore, StoreError, Tokens, Turn, WorktreeFilter,
+    SessionRecord, SessionStore, StoreError, Tokens, Turn, Uuid, WorktreeFilter,
 };
 use futures_executor::block_on;
 use futures_util::future::join_all;
@@ -168,7 +168,7 @@ enum Operation {
     Find(String),
     Rename(usize, String),
     Delete(usize),
-    Append(usize, Vec<NewEvent>, Tokens, Option<(String, String)>),
+    Append(usize, Vec<NewEvent>, Tokens, Option<(String, String)>, Option<String>),
     Read(usize, Page),
     ReadPrompts(usize, Seq, usize),
     List(ListQuery),
@@ -176,7 +176,7 @@ enum Operation {
     Fork(usize, Seq, NewSession),
     SetTokens(usize, Tokens),
     AddTokens(usize, Tokens),
-    AddCompaction(usize, Seq, String),
+    AddCompaction(usize, Compaction),
     RemoveCompaction(usize, Seq),
     RemoveMark(String),
 }
@@ -184,6 +184,7 @@ enum Operation {
 /// In how many ways a session is chosen: the last two are one that was deleted and one that never was.
 const CHOICES: usize = 16;
 const MARKS: [&str; 3] = ["m1", "m2", "m\0\u{1F980}"];
+const WORKTREES: [&str; 4] = [".", "../feat", "/old/feat", "/old/feat/"];
 const NAMES: [&str; 5] = ["a", "b", "A", "a ", "\u{1F980}"];
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -197,7 +198,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             1 => select(&["", " ", "S1", "s9"][..]).prop_map(str::to_owned),
         ]
     };
-    let worktree = || select(&[".", "../feat", "/old/feat", "/old/feat/"][..]).prop_map(str::to_owned);
+    let worktree = || select(&WORKTREES[..]).prop_map(str::to_owned);
     let new = move || {
         (proptest::option::of(any_name()), worktree()).prop_map(|(name, worktree)| NewSession {
             name,
@@ -234,8 +235,16 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => any_name().prop_map(Op::Find),
         1 => (session(), any_name()).prop_map(|(session, name)| Op::Rename(session, name)),
         1 => session().prop_map(Op::Delete),
-        8 => (session(), vec(event(), 0..5), tokens(), proptest::option::of((mark(), text())))
-            .prop_map(|(session, events, tokens, mark)| Op::Append(session, events, tokens, mark)),
+        8 => (
+            session(),
+            vec(event(), 0..5),
+            tokens(),
+            proptest::option::of((mark(), text())),
+            proptest::option::of(worktree()),
+        )
+            .prop_map(|(session, events, tokens, mark, used_in)| {
+                Op::Append(session, events, tokens, mark, used_in)
+            }),
         2 => (session(), page).prop_map(|(session, page)| Op::Read(session, page)),
         2 => (session(), seq(), limit())
             .prop_map(|(session, until, limit)| Op::ReadPrompts(session, until, limit)),
@@ -244,7 +253,11 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => (session(), seq(), usable()).prop_map(|(session, at, new)| Op::Fork(session, at, new)),
         1 => (session(), tokens()).prop_map(|(session, tokens)| Op::SetTokens(session, tokens)),
         1 => (session(), tokens()).prop_map(|(session, tokens)| Op::AddTokens(session, tokens)),
-        3 => (session(), seq(), text()).prop_map(|(session, seq, text)| Op::AddCompaction(session, seq, text)),
+        3 => (session(), seq(), text(), proptest::option::of(text()), proptest::option::of(0..9_u64))
+            .prop_map(|(session, seq, text, writer, opening_chars)| {
+                let compaction = Compaction { writer, opening_chars, ..Compaction::new(seq, text) };
+                Op::AddCompaction(session, compaction)
+            }),
         1 => (session(), seq()).prop_map(|(session, seq)| Op::RemoveCompaction(session, seq)),
         1 => mark().prop_map(Op::RemoveMark),
     ]
@@ -280,8 +293,11 @@ fn event() -> impl Strategy<Value = NewEvent> {
                 })
             }
         ),
-        (text(), proptest::option::of(text()))
-            .prop_map(|(model, agent)| { Event::Init(Init { model, agent, ..Init::default() }) }),
+        (text(), proptest::option::of(text()), proptest::option::of(text())).prop_map(
+            |(model, agent, requested_model)| {
+                Event::Init(Init { model, agent, requested_model, ..Init::default() })
+            }
+        ),
         text().prop_map(|model| Event::ModelSwitch(ModelSwitch { model })),
         (select(&Role::ALL[..]), vec(text().prop_map(Block::text), 0..3))
             .prop_map(|(role, content)| Event::Message(MessageEvent { role, content })),
@@ -375,9 +391,9 @@ impl Side {
                 }
                 self.say(answer)
             }
-            Operation::Append(session, events, tokens, mark) => {
+            Operation::Append(session, events, tokens, mark, used_in) => {
                 let mark = mark.map(|(name, note)| NewMark { name, note });
-                let turn = Turn { events, tokens, mark, ..Turn::default() };
+                let turn = Turn { events, tokens, mark, used_in, ..Turn::default() };
                 self.say(store.append(self.id(session), turn).await)
             }
             Operation::Read(session, page) => self.say(store.read(self.id(session), page).await),
@@ -392,8 +408,8 @@ impl Side {
             Operation::AddTokens(session, tokens) => {
                 self.say(store.add_tokens(self.id(session), tokens).await)
             }
-            Operation::AddCompaction(session, seq, summary) => {
-                self.say(store.add_compaction(self.id(session), &Compaction::new(seq, &summary)).await)
+            Operation::AddCompaction(session, compaction) => {
+                self.say(store.add_compaction(self.id(session), &compaction).await)
             }
             Operation::RemoveCompaction(session, seq) => {
                 self.say(store.remove_compaction(self.id(session), seq).await)
@@ -442,7 +458,10 @@ impl Side {
         if record.name == record.id.to_string() {
             record.name = "its number".to_owned();
         }
-        record.created_at = String::new();
+        (record.created_at, record.last_active) = (String::new(), String::new());
+        // Random, so that only its presence can be compared.
+        record.uuid = record.uuid.map(|_| Uuid::nil());
+        record.forked_from = record.forked_from.map(|_| Uuid::nil());
         // The number itself may differ.
         let told = format!("{record:?}");
         told.replacen(&format!("{:?}", record.id), &place, 1)
@@ -458,14 +477,18 @@ impl Side {
             let events = self.store.read(*id, Page::After(Seq::START, 10_000)).await;
             all.insert(format!("{place} events"), self.say(events));
             let compactions = self.store.compactions(*id).await.map(|compactions| {
-                let each = compactions.into_iter().map(|each| (each.after_seq, each.summary));
-                each.collect::<Vec<_>>()
+                let timeless = |each| Compaction { created_at: String::new(), ..each };
+                compactions.into_iter().map(timeless).collect::<Vec<_>>()
             });
             all.insert(format!("{place} compactions"), self.say(compactions));
         }
         for name in NAMES {
             let found = self.store.find(name).await.map(|found| self.places(&found));
             all.insert(format!("called {name:?}"), self.say(found));
+        }
+        for worktree in WORKTREES {
+            let last = self.store.last_used(worktree).await.map(|id| id.map(|id| self.place(id)));
+            all.insert(format!("last used in {worktree:?}"), self.say(last));
         }
         for name in MARKS {
             let mark = self.store.mark(name).await;

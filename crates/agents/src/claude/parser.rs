@@ -223,6 +223,7 @@ impl Parser {
                 model: system.model,
                 agent: Some(NAME.to_owned()),
                 agent_session: system.session_id,
+                ..Init::default()
             }),
             Some(before) if before != system.model => Event::ModelSwitch(ModelSwitch { model: system.model }),
             Some(_) => return Vec::new(),

@@ -33,7 +33,7 @@ pub fn answer(persona: Persona, cwd: &str, frame: &str) -> Vec<AgentOutput> {
         cwd: cwd.to_owned(),
         model: persona.name().to_owned(),
         agent: Some(NAME.to_owned()),
-        agent_session: None,
+        ..Init::default()
     }))];
     outputs.extend(text.split_inclusive(' ').map(|word| AgentOutput::Delta(word.to_owned())));
     outputs

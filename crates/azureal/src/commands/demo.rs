@@ -90,7 +90,7 @@ impl Tour<'_> {
              program of its own that is started, watched, and stored. With Claude Code or Codex installed, `-a claude`\n\
              and `-a codex` take their places.\n",
         )?;
-        let new = NewSession { name: None, worktree: self.place.project.worktree(), created_at: None };
+        let new = NewSession { worktree: self.place.project.worktree(), ..NewSession::default() };
         let session = block_on(self.place.store.create(new))?;
 
         self.step("1. You ask Ada. That begins a session, S1.")?;
@@ -147,6 +147,8 @@ impl Tour<'_> {
         let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() })?;
         let ask = Ask {
             session,
+            used_in: None,
+            switches_model: false,
             lease: None,
             choice: &choice,
             prompt,

@@ -247,22 +247,16 @@ fn age(created_at: &str, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::{Counts, SessionId, Tokens};
+    use azureal_core::{SessionId, Tokens};
 
     use super::*;
 
     fn record(number: u32, name: &str) -> SessionRecord {
         SessionRecord {
-            id: SessionId::new(number).unwrap(),
             name: name.to_owned(),
             worktree: ".".into(),
             created_at: "2026-01-31T09:30:00Z".into(),
-            completed: None,
-            duration_ms: 0,
-            cost_usd: 0.0,
-            counts: Counts::default(),
-            tokens: Tokens::default(),
-            covered: 0,
+            ..SessionRecord::new(SessionId::new(number).unwrap())
         }
     }
 

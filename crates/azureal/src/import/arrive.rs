@@ -268,6 +268,7 @@ impl<'a> Arriving<'a> {
             created_at: arrival.created_at.as_deref().and_then(to_the_second),
             name: arrival.name.clone(),
             worktree: arrival.worktree.clone().unwrap_or_else(|| self.worktree.to_owned()),
+            ..NewSession::default()
         };
         let (tokens, totals) = (Tokens::default(), TurnTotals::default());
         let mut rest = arrival.texts.reader();
@@ -405,7 +406,8 @@ pub(super) fn summaries(arrival: &Arrival) -> Vec<Compaction> {
         // What covered nothing but events that were left out covers nothing.
         if after_seq > Seq::START {
             let created_at = to_the_second(&summary.created_at).unwrap_or_default();
-            by_place.insert(after_seq, Compaction { after_seq, summary: summary.text.clone(), created_at });
+            let compaction = Compaction { created_at, ..Compaction::new(after_seq, &summary.text) };
+            by_place.insert(after_seq, compaction);
         }
     }
     by_place.into_values().collect()

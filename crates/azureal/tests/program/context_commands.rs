@@ -187,7 +187,7 @@ fn backward_compatibility_with_old_conversations() {
     let path = project.world.file("old.json", OLD);
     project.run(&["import", path.to_str().unwrap()]).quiet();
     let before = project.events("prompt-loop");
-    project.ask(&["-s", "prompt-loop", "-a", "claude", "Go on"]);
+    project.ask(&["-s", "prompt-loop-20251031", "-a", "claude", "Go on"]);
     let (context, prompt) = project.sent().remove(0);
     assert_eq!(prompt, "Go on");
     assert_eq!(context.matches("You are a helpful assistant.").count(), 1, "it has that already: {context}");

@@ -51,6 +51,7 @@ fn make_source(path: &Path) {
         name: name.map(str::to_owned),
         worktree: worktree.to_owned(),
         created_at: Some("2020-01-31T09:30:00Z".to_owned()),
+        ..NewSession::default()
     };
     block_on(async {
         store.create(new(None, "")).await.unwrap();
@@ -63,9 +64,8 @@ fn make_source(path: &Path) {
             ..Turn::default()
         };
         let summary = |after_seq, summary: &str| Compaction {
-            after_seq: Seq(after_seq),
-            summary: summary.to_owned(),
             created_at: "2021-01-01T00:00:00Z".to_owned(),
+            ..Compaction::new(Seq(after_seq), summary)
         };
         let summaries = vec![summary(3, "three\0"), summary(7, "seven")];
         store.create_with(new(Some("fix \u{1b}login"), "../feat"), turn, summaries).await.unwrap();
@@ -250,7 +250,7 @@ fn sessions_are_named_by_number_and_by_name() {
     fs::create_dir(world.path("p/.azureal")).unwrap();
     fs::rename(world.path("p/.azureal.azs"), world.store()).unwrap();
     // Without `--from` it is the project's own.
-    let ran = world.run(&["copy", "--to", "b.azs", "--session", "fix", "--session", "s3"]);
+    let ran = world.run(&["copy", "--to", "b.azs", "--session", "fix \u{1b}login", "--session", "s3"]);
     assert_eq!(ran.quiet(), "S3 fix ␛login -> S1, 8 events\n");
     let ran = world.run(&["copy", "--to", "b.azs", "--session", "S1", "--json"]);
     assert_eq!(ran.json()["sessions"][0]["to"], "S2");

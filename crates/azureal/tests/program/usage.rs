@@ -58,10 +58,16 @@ fn wrong_usage_says_what_is_right() {
     hint: `azureal run -c`
     ");
     insta::assert_snapshot!(world.run(&["show"]), @r"
+    exit code 1
+    --- stderr
+    error: there is no session in this worktree yet
+    hint: name a session; `azureal list --all` shows those of all worktrees
+    ");
+    insta::assert_snapshot!(world.run(&["fork"]), @r"
     exit code 2
     --- stderr
     error: missing `<SESSION>`
-    hint: usage: azureal show <SESSION>
+    hint: usage: azureal fork <SESSION>
     ");
     insta::assert_snapshot!(world.run(&["show", "--jsn", "--json"]), @r#"
     exit code 2

@@ -462,7 +462,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
-        let Compaction { after_seq, summary, created_at } = compaction;
+        let Compaction { after_seq, summary, created_at, .. } = compaction;
         let after_seq = *after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = read_told_through(self, id, after_seq).await?;
@@ -499,6 +499,10 @@ impl SessionStore for PostgresStore {
             "absent" => Err(StoreError::NoSuchSession(id)),
             other => Err(self.unknown(other)),
         }
+    }
+
+    async fn last_used(&self, _used_in: &str) -> Result<Option<SessionId>, StoreError> {
+        Ok(None)
     }
 
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {

@@ -40,8 +40,14 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
             model: model.map(unescaped),
             told: unsigned(row.try_get(14)?),
             context_tokens: context_tokens.map(unsigned),
+            ..Counts::default()
         },
         covered: unsigned(covered.unwrap_or(0)),
+        opening: 0,
+        uuid: None,
+        forked_from: None,
+        last_active: String::new(),
+        original_run: None,
     })
 }
 
@@ -58,6 +64,8 @@ pub(super) fn compaction(row: &Row) -> Result<Option<Compaction>, Fault> {
         after_seq: seq(after),
         summary: unescaped(row.try_get(1)?),
         created_at: row.try_get(2)?,
+        writer: None,
+        opening_chars: None,
     }))
 }
 

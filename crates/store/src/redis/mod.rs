@@ -427,7 +427,7 @@ impl SessionStore for RedisStore {
             let call = self.once(&scripts::CREATE_WITH, &keys).with(id.number());
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
             let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
-            for Compaction { after_seq, summary, created_at } in &compactions {
+            for Compaction { after_seq, summary, created_at, .. } in &compactions {
                 let time = given_or_now(created_at);
                 let covers = countable(turn.told_through(*after_seq));
                 call = call.with(after_seq.0).with_text(summary).with(time).with(covers);
@@ -613,7 +613,7 @@ impl SessionStore for RedisStore {
     }
 
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
-        let Compaction { after_seq, summary, created_at } = compaction;
+        let Compaction { after_seq, summary, created_at, .. } = compaction;
         let after_seq = *after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = countable(read_told_through(self, id, after_seq).await?);
@@ -640,6 +640,10 @@ impl SessionStore for RedisStore {
             "absent" => Err(StoreError::NoSuchSession(id)),
             _ => Err(self.unknown(&answer)),
         }
+    }
+
+    async fn last_used(&self, _used_in: &str) -> Result<Option<SessionId>, StoreError> {
+        Ok(None)
     }
 
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {

@@ -95,6 +95,11 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
         counts: Counts::default(),
         tokens: Tokens::default(),
         covered: 0,
+        opening: 0,
+        uuid: None,
+        forked_from: None,
+        last_active: String::new(),
+        original_run: None,
     };
     let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
     record.duration_ms = next_number()?;
@@ -140,7 +145,7 @@ pub(super) fn compactions(fields: Value) -> Result<Vec<Compaction>, Fault> {
         let (place, about) = field.split_once(':').map_or((field.as_str(), None), |(a, b)| (a, Some(b)));
         let after_seq = Seq(number(place)?);
         let known = compactions.iter().position(|one| one.after_seq == after_seq).unwrap_or_else(|| {
-            compactions.push(Compaction { after_seq, summary: String::new(), created_at: String::new() });
+            compactions.push(Compaction::new(after_seq, ""));
             compactions.len() - 1
         });
         if let Some(compaction) = compactions.get_mut(known) {

@@ -9,6 +9,9 @@
 //!
 //! So one look at either end of two indexes says whether everything is counted, however many sessions there
 //! are. Clocks on the wall have no part in it.
+//!
+//! The first release of azureal counts, but not everything that is counted today. It moves `counted_seq` and leaves
+//! `tallied_seq`; an index holds the sessions where the two differ, and those are counted again from their beginning.
 
 use azureal_core::fold::Open;
 use azureal_core::{Counts, Seq, Tally};
@@ -35,11 +38,13 @@ struct Progress {
     has_unclocked: bool,
     /// Where the newest session stands on the clock.
     newest: Option<i64>,
+    /// Whether an older azureal has counted some session.
+    has_stale: bool,
 }
 
 impl Progress {
     fn is_complete(&self) -> bool {
-        self.counted == self.last && !self.has_unclocked
+        self.counted == self.last && !self.has_unclocked && !self.has_stale
     }
 }
 
@@ -50,7 +55,8 @@ fn progress(connection: &Connection) -> rusqlite::Result<Progress> {
             "SELECT (SELECT last_event FROM sessions WHERE last_event IS NOT NULL ORDER BY active DESC LIMIT 1),
                     (SELECT max(id) FROM events),
                     EXISTS (SELECT 1 FROM sessions WHERE active IS NULL),
-                    (SELECT max(active) FROM sessions)",
+                    (SELECT max(active) FROM sessions),
+                    EXISTS (SELECT 1 FROM sessions WHERE tallied_seq IS NOT counted_seq)",
         )?
         .query_row([], |row| {
             Ok(Progress {
@@ -58,6 +64,7 @@ fn progress(connection: &Connection) -> rusqlite::Result<Progress> {
                 last: row.get(1)?,
                 has_unclocked: row.get(2)?,
                 newest: row.get(3)?,
+                has_stale: row.get(4)?,
             })
         })
 }
@@ -113,11 +120,23 @@ pub(super) fn recount_all(connection: &Connection, codec: &mut Codec) -> rusqlit
         .collect()
 }
 
-/// Counts every session from its beginning and stores it, and how much summaries cover; the order stays.
-pub(super) fn count_anew(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<()> {
-    for Recounted { session, tally, last_event } in recount_all(connection, codec)? {
-        write(connection, session, &tally, last_event, None)?;
-    }
+/// Counts the sessions again that an older azureal has counted. Their order in the list stays.
+pub(super) fn recount_stale(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<Vec<Recounted>> {
+    let mut stale =
+        connection.prepare_cached("SELECT id FROM sessions WHERE tallied_seq IS NOT counted_seq")?;
+    let stale = stale.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    stale
+        .into_iter()
+        .map(|session| {
+            let mut tally = Tally::default();
+            count_rest(connection, codec, session, &mut tally, Seq::END)?;
+            Ok(Recounted { session, tally, last_event: None })
+        })
+        .collect()
+}
+
+/// Measures how much summaries cover that an older azureal wrote without saying so.
+pub(super) fn measure_summaries(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<()> {
     let mut summaries = connection.prepare("SELECT id, session_id, after_seq FROM compactions")?;
     let summaries = summaries
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
@@ -150,6 +169,9 @@ pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::
         progress if progress.is_complete() => return Ok(progress.newest),
         progress => progress,
     };
+    for Recounted { session, tally, last_event } in recount_stale(connection, codec)? {
+        write(connection, session, &tally, last_event, None)?;
+    }
     let mut newest = newest;
     for Recounted { session, tally, last_event } in recount(connection, codec)? {
         let tick = newest.map_or(1, |newest| newest + 1);
@@ -192,13 +214,17 @@ pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<O
     connection
         .prepare_cached(
             "SELECT counted_seq, open_message, event_count, message_count, preview, agent, model, told, model_tokens,
-                    active
+                    active, last_prompt, answered, requested_model, tallied_seq
              FROM sessions WHERE id = ?1",
         )?
         .query_row([session], |row| {
+            let (counted, tallied): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(13)?);
+            if counted != tallied {
+                return Ok(State { tally: Tally::default(), active: row.get(9)? });
+            }
             let open: Option<String> = row.get(1)?;
             let tally = Tally {
-                through: events::seq(row.get::<_, Option<i64>>(0)?.unwrap_or(0)),
+                through: events::seq(counted.unwrap_or(0)),
                 open: open.as_deref().map(Open::named).unwrap_or_default(),
                 counts: Counts {
                     events: unsigned(row.get(2)?),
@@ -208,6 +234,9 @@ pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<O
                     model: row.get(6)?,
                     told: unsigned(row.get(7)?),
                     context_tokens: row.get::<_, Option<i64>>(8)?.map(|tokens| unsigned(Some(tokens))),
+                    last_prompt: row.get(10)?,
+                    answered: row.get::<_, Option<bool>>(11)?.unwrap_or(false),
+                    requested_model: row.get(12)?,
                 },
             };
             Ok(State { tally, active: row.get(9)? })
@@ -231,9 +260,10 @@ pub(super) fn write(
     let Tally { through, open, counts } = tally;
     connection
         .prepare_cached(
-            "UPDATE sessions SET counted_seq = ?2, open_message = ?3, event_count = ?4, message_count = ?5,
+            "UPDATE sessions SET counted_seq = ?2, tallied_seq = ?2, open_message = ?3, event_count = ?4, message_count = ?5,
                     preview = ?6, agent = ?7, model = ?8, told = ?9, model_tokens = ?10,
-                    last_event = ifnull(?11, last_event), active = ifnull(?12, active)
+                    last_event = ifnull(?11, last_event), active = ifnull(?12, active),
+                    last_prompt = ?13, answered = ?14, requested_model = ?15
              WHERE id = ?1",
         )?
         .execute(params![
@@ -249,6 +279,9 @@ pub(super) fn write(
             counts.context_tokens.map(u64::cast_signed),
             last_event,
             tick,
+            counts.last_prompt,
+            counts.answered,
+            counts.requested_model,
         ])?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use azureal_core::{
     Appended, Compaction, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Tally, Turn,
 };
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, params};
 
 use super::codec::Codec;
 use super::error::Fault;
@@ -47,7 +47,7 @@ pub(super) fn append(
     turn: &Turn,
 ) -> Result<Appended, Fault> {
     let rows = pack(codec, turn)?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = sessions::begin(connection)?;
     let newest = counts::catch_up(&transaction, codec)?;
     let appended = append_rows(&transaction, id, turn, &rows, newest)?;
     transaction.commit()?;
@@ -62,7 +62,7 @@ pub(super) fn create_with(
     compactions: &[Compaction],
 ) -> Result<SessionId, Fault> {
     let rows = pack(codec, turn)?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = sessions::begin(connection)?;
     if let Some(mark) = &turn.mark
         && let Some(mark) = marks::get(&transaction, &mark.name)?
     {
@@ -109,6 +109,9 @@ fn append_rows(
         let tick = (state.active != newest).then(|| newest.map_or(1, |newest| newest + 1));
         counts::write(transaction, session, &state.tally, Some(last_event), tick)?;
         sessions::add_totals(transaction, session, turn.totals(), turn.tokens)?;
+    }
+    if let Some(used_in) = turn.used_in.as_deref().filter(|_| state.tally.counts.answered) {
+        marks::set_last_used(transaction, id, used_in)?;
     }
     if let Some(mark) = &turn.mark {
         marks::set(transaction, id, mark)?;
@@ -205,7 +208,7 @@ pub(super) fn fork(
     new: &NewSession,
 ) -> Result<SessionId, Fault> {
     let session = i64::from(id.number());
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = sessions::begin(connection)?;
     counts::catch_up(&transaction, codec)?;
     let state = counts::state(&transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
     let last = last_seq(&transaction, session)?;
@@ -216,7 +219,10 @@ pub(super) fn fork(
         }
         at => at,
     };
-    let fork = sessions::insert(&transaction, new)?;
+    let parent: Option<String> =
+        transaction.query_row("SELECT uuid FROM sessions WHERE id = ?1", [session], |row| row.get(0))?;
+    let forked_from = parent.and_then(|uuid| uuid.parse().ok());
+    let fork = sessions::insert(&transaction, &NewSession { uuid: None, forked_from, ..new.clone() })?;
     let forked = i64::from(fork.number());
     let copied = transaction.execute(
         "INSERT INTO events (session_id, seq, kind, data, char_len)
@@ -225,8 +231,9 @@ pub(super) fn fork(
     )?;
     let last_event = (copied > 0).then(|| transaction.last_insert_rowid());
     transaction.execute(
-        "INSERT INTO compactions (session_id, after_seq, summary, created, covers)
-         SELECT ?1, after_seq, summary, created, covers FROM compactions WHERE session_id = ?2 AND after_seq <= ?3
+        "INSERT INTO compactions (session_id, after_seq, summary, created, covers, writer, opening)
+         SELECT ?1, after_seq, summary, created, covers, writer, opening FROM compactions
+         WHERE session_id = ?2 AND after_seq <= ?3
          ORDER BY id",
         params![forked, session, integer(at)],
     )?;
@@ -247,7 +254,7 @@ pub(super) fn fork(
 
 pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionId) -> Result<(), Fault> {
     let session = i64::from(id.number());
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = sessions::begin(connection)?;
     counts::catch_up(&transaction, codec)?;
     if !sessions::exists(&transaction, session)? {
         return Err(StoreError::NoSuchSession(id).into());

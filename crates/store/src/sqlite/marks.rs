@@ -1,4 +1,5 @@
-//! Marks: small facts in `meta`, set with a turn and gone with its session.
+//! Marks: small facts in `meta`, set with a turn and gone with its session. And the session that was used last in a
+//! worktree, which is one too, under a key of its own: `last:<worktree>`.
 
 use azureal_core::{Mark, NewMark, SessionId};
 use rusqlite::{Connection, OptionalExtension};
@@ -37,5 +38,41 @@ pub(super) fn remove_of(connection: &Connection, session: i64) -> rusqlite::Resu
     // A cast takes the number at the beginning of a text.
     connection
         .execute("DELETE FROM meta WHERE key GLOB 'mark:*' AND CAST(value AS INTEGER) = ?1", [session])?;
+    Ok(())
+}
+
+/// Tells the last sessions of worktrees from the other rows of `meta`.
+const LAST: &str = "last:";
+
+pub(super) fn set_last_used(
+    connection: &Connection,
+    session: SessionId,
+    used_in: &str,
+) -> rusqlite::Result<()> {
+    // Most turns continue the session of the turn before: that is no change, and writes no page.
+    connection
+        .prepare_cached(
+            "INSERT INTO meta (key, value) VALUES (?1, ?2)
+             ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE value <> excluded.value",
+        )?
+        .execute((format!("{LAST}{used_in}"), session.number().to_string()))?;
+    Ok(())
+}
+
+pub(super) fn last_used(connection: &Connection, used_in: &str) -> rusqlite::Result<Option<SessionId>> {
+    let number: Option<u32> = connection
+        .prepare_cached(
+            "SELECT sessions.id FROM meta JOIN sessions ON sessions.id = CAST(meta.value AS INTEGER)
+             WHERE meta.key = ?1",
+        )?
+        .query_row([format!("{LAST}{used_in}")], |row| row.get(0))
+        .optional()?;
+    Ok(number.and_then(SessionId::new))
+}
+
+/// Forgets that a session was the last one anywhere.
+pub(super) fn forget_last_used(connection: &Connection, session: i64) -> rusqlite::Result<()> {
+    connection
+        .execute("DELETE FROM meta WHERE key GLOB 'last:*' AND CAST(value AS INTEGER) = ?1", [session])?;
     Ok(())
 }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use azureal_core::{
     Appended, Compaction, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore,
-    StoreError, StoredEvent, Tokens, Turn, async_trait,
+    StoreError, StoredEvent, Tokens, Turn, Uuid, async_trait,
 };
 pub use rusqlite;
 use rusqlite::Connection;
@@ -93,8 +93,8 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the store in this file. One that is not there is made with its first session, not before.
     ///
-    /// This reads the file's header and brings an older file up to date, and blocks for so long, wherever the
-    /// other calls do their work.
+    /// This reads the file's schema and blocks for so long, wherever the other calls do their work. An older file is
+    /// upgraded by the first call that changes it, in one transaction.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path = path.into();
         let mut database = Database::new(path.clone(), options)?;
@@ -125,7 +125,7 @@ impl SqliteStore {
                 }
                 let place = database.path().display().to_string();
                 let add = |open: &mut Open, codec: &mut Codec| {
-                    open.check_writable()?;
+                    open.upgrade(codec)?;
                     job(open, codec, &new)
                 };
                 database.run(add, || Err(removed(place)))
@@ -149,7 +149,7 @@ impl SqliteStore {
         job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, StoreError> {
         let job = move |open: &mut Open, codec: &mut Codec| {
-            open.check_writable()?;
+            open.upgrade(codec)?;
             job(open, codec)
         };
         let absent = move || Err(StoreError::NoSuchSession(id));
@@ -190,6 +190,14 @@ impl SessionStore for SqliteStore {
             .await
     }
 
+    async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
+        let look = move |open: &mut Open, _: &mut Codec| match open.columns.are_complete() {
+            true => sessions::find_uuid(&open.connection, uuid),
+            false => Ok(None),
+        };
+        self.run(look, || Ok(None)).await
+    }
+
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
         self.look_at(id, move |open, codec| sessions::get(&open.connection, &open.columns, codec, id)).await
     }
@@ -205,7 +213,7 @@ impl SessionStore for SqliteStore {
 
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
         let name = name.to_owned();
-        self.change(id, move |open, _| sessions::rename(&open.connection, id, &name)).await
+        self.change(id, move |open, _| sessions::rename(&mut open.connection, id, &name)).await
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
@@ -239,15 +247,15 @@ impl SessionStore for SqliteStore {
     }
 
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.change(id, move |open, _| sessions::set_tokens(&open.connection, id, tokens)).await
+        self.change(id, move |open, _| sessions::set_tokens(&mut open.connection, id, tokens)).await
     }
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.change(id, move |open, _| sessions::add_tokens_to(&open.connection, id, tokens)).await
+        self.change(id, move |open, _| sessions::add_tokens_to(&mut open.connection, id, tokens)).await
     }
 
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
-        self.look_at(id, move |open, _| sessions::compactions(&open.connection, id)).await
+        self.look_at(id, move |open, _| sessions::compactions(&open.connection, &open.columns, id)).await
     }
 
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
@@ -262,6 +270,11 @@ impl SessionStore for SqliteStore {
         self.change(id, move |open, _| sessions::remove_compaction(&mut open.connection, id, after_seq)).await
     }
 
+    async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError> {
+        let used_in = used_in.to_owned();
+        self.run(move |open, _| Ok(marks::last_used(&open.connection, &used_in)?), || Ok(None)).await
+    }
+
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         let name = name.to_owned();
         self.run(move |open, _| Ok(marks::get(&open.connection, &name)?), || Ok(None)).await
@@ -274,7 +287,12 @@ impl SessionStore for SqliteStore {
 
     async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
         let run = run.unwrap_or("").to_owned();
-        self.change(id, move |open, _| sessions::note_run(&open.connection, id, &run)).await
+        self.change(id, move |open, _| sessions::note_run(&mut open.connection, id, &run)).await
+    }
+
+    async fn clear_original_run(&self, id: SessionId, run: &str) -> Result<bool, StoreError> {
+        let run = run.to_owned();
+        self.change(id, move |open, _| sessions::clear_original_run(&mut open.connection, id, &run)).await
     }
 
     async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
@@ -325,13 +343,13 @@ struct Open {
 }
 
 impl Open {
-    /// A file of an older form is read as it is where it cannot be brought up to date, and not written.
-    fn check_writable(&self) -> Result<(), Fault> {
-        if self.columns.are_complete() {
-            return Ok(());
+    /// Upgrades an older file before it is changed for the first time. Reading leaves it as it is.
+    fn upgrade(&mut self, codec: &mut Codec) -> Result<(), Fault> {
+        if !self.columns.are_complete() {
+            let path = self.connection.path().map(PathBuf::from).unwrap_or_default();
+            self.columns = schema::upgrade(&path, &mut self.connection, codec)?;
         }
-        let place = self.connection.path().unwrap_or("the store").to_owned();
-        Err(StoreError::ReadOnly { place }.into())
+        Ok(())
     }
 }
 
@@ -360,12 +378,12 @@ impl Database {
         let Some((path, identity)) = self.file.look().map_err(unreadable)? else {
             return Ok(false);
         };
-        let open = |codec| {
-            let mut connection = connection::open(&path)?;
-            let columns = schema::prepare(&path, &mut connection, codec)?;
+        let open = || {
+            let connection = connection::open(&path)?;
+            let columns = schema::prepare(&path, &connection)?;
             Ok((connection, columns))
         };
-        let (connection, columns) = open(&mut self.codec).map_err(unreadable)?;
+        let (connection, columns) = open().map_err(unreadable)?;
         // It is ours, and of a version that we may write.
         self.file.make_private();
         connection::use_journal(&path, &connection, self.options.journal)?;
@@ -406,7 +424,7 @@ impl Database {
         let place = self.path().display().to_string();
         self.run(
             |open, codec| {
-                open.check_writable()?;
+                open.upgrade(codec)?;
                 events::create_with(&mut open.connection, codec, new, turn, compactions)
             },
             || Err(removed(place)),

@@ -35,7 +35,7 @@ const SHARED_COLUMNS: [(&str, &str); 8] = [
 ///
 /// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these
 /// names. What they hold is said at [`azureal_core::Counts`] and in [`super::counts`].
-const OUR_COLUMNS: [(&str, &str); 13] = [
+const OUR_COLUMNS: [(&str, &str); 21] = [
     ("tokens_in", "INTEGER"),
     ("tokens_out", "INTEGER"),
     ("counted_seq", "INTEGER"),
@@ -49,7 +49,19 @@ const OUR_COLUMNS: [(&str, &str); 13] = [
     ("model_tokens", "INTEGER"),
     ("last_event", "INTEGER"),
     ("active", "INTEGER"),
+    ("uuid", "TEXT"),
+    ("forked_from", "TEXT"),
+    ("last_active", "TEXT"),
+    ("run", "TEXT"),
+    ("last_prompt", "TEXT"),
+    ("answered", "INTEGER"),
+    ("requested_model", "TEXT"),
+    ("tallied_seq", "INTEGER"),
 ];
+
+/// The columns that we add to a compaction.
+const OUR_COMPACTION_COLUMNS: [(&str, &str); 3] =
+    [("covers", "INTEGER"), ("writer", "TEXT"), ("opening", "INTEGER")];
 
 /// The tables beside `sessions`.
 ///
@@ -70,7 +82,9 @@ CREATE TABLE IF NOT EXISTS compactions (
   after_seq  INTEGER NOT NULL,
   summary    TEXT NOT NULL,
   created    TEXT NOT NULL DEFAULT (datetime('now')),
-  covers     INTEGER
+  covers     INTEGER,
+  writer     TEXT,
+  opening    INTEGER
 );
 CREATE INDEX IF NOT EXISTS idx_compactions_session ON compactions(session_id);
 CREATE TABLE IF NOT EXISTS meta (
@@ -82,11 +96,14 @@ CREATE TABLE IF NOT EXISTS meta (
 /// The indexes that we add.
 ///
 /// That of prompts holds one entry per turn and not one per event:
-/// `docs/decisions/0004-prompts-beside-the-summary.md`.
+/// `docs/decisions/0004-prompts-beside-the-summary.md`. That of stale counts is empty unless an older azureal has
+/// appended: see [`super::counts`].
 const OUR_INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS idx_sessions_active ON sessions(active);
 CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
-CREATE INDEX IF NOT EXISTS idx_sessions_run ON sessions(last_claude_uuid) WHERE last_claude_uuid <> '';
+CREATE INDEX IF NOT EXISTS idx_sessions_uuid ON sessions(uuid);
+CREATE INDEX IF NOT EXISTS idx_sessions_noted_run ON sessions(run) WHERE run <> '';
+CREATE INDEX IF NOT EXISTS idx_sessions_stale ON sessions(id) WHERE tallied_seq IS NOT counted_seq;
 CREATE INDEX IF NOT EXISTS idx_events_prompts ON events(session_id, seq) WHERE kind IN ('UserMessage', 'Message');
 ";
 
@@ -120,31 +137,18 @@ enum Standing {
     Older,
 }
 
-/// Makes sure that the file is one that this build may use, and brings an older one up to date.
-///
-/// Where it cannot be written the older form stays, and can be read: the answer says which columns of a
-/// session there are.
-pub(super) fn prepare(
-    path: &Path,
-    connection: &mut Connection,
-    codec: &mut Codec,
-) -> Result<SessionColumns, StoreError> {
+/// Makes sure that the file is one that this build may use, and returns its columns. Writes nothing: an older file
+/// is read as it is, and [upgraded](upgrade) before its first change.
+pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<SessionColumns, StoreError> {
     // One snapshot for both questions: taking and leaving the lock costs more than they do.
     let snapshot = connection.unchecked_transaction().map_err(|error| error::from_sqlite(path, error))?;
-    let standing = standing(path, &snapshot)?;
-    drop(snapshot);
-    if standing == Standing::Older {
-        match upgrade(path, connection, codec) {
-            Ok(()) => {}
-            Err(StoreError::ReadOnly { .. }) => {
-                let found =
-                    columns(connection, "sessions").map_err(|error| error::from_sqlite(path, error))?;
-                return Ok(SessionColumns::of(&found));
-            }
-            Err(error) => return Err(error),
+    match standing(path, &snapshot)? {
+        Standing::Ours => Ok(SessionColumns::complete()),
+        Standing::Older => {
+            let found = columns(&snapshot, "sessions").map_err(|error| error::from_sqlite(path, error))?;
+            Ok(SessionColumns::of(&found))
         }
     }
-    Ok(SessionColumns::complete())
 }
 
 fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError> {
@@ -154,7 +158,7 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     let has_all = [
         ALL_COLUMNS.as_str(),
         "SELECT seq, kind, data FROM events",
-        "SELECT summary, covers FROM compactions",
+        "SELECT summary, covers, writer, opening FROM compactions",
         NAMES_PROMPTS_INDEX,
     ]
     .iter()
@@ -194,8 +198,12 @@ fn has_our_tables(connection: &Connection) -> rusqlite::Result<bool> {
     )
 }
 
-/// Adds what an older file lacks, in one transaction.
-fn upgrade(path: &Path, connection: &mut Connection, codec: &mut Codec) -> Result<(), StoreError> {
+/// Adds what an older file lacks, in one transaction, and returns the columns of the upgraded file.
+pub(super) fn upgrade(
+    path: &Path,
+    connection: &mut Connection,
+    codec: &mut Codec,
+) -> Result<SessionColumns, StoreError> {
     // With foreign keys on, dropping the old table of sessions would delete all events. The switch does
     // nothing inside a transaction.
     let switch = |connection: &Connection, on: bool| {
@@ -204,7 +212,7 @@ fn upgrade(path: &Path, connection: &mut Connection, codec: &mut Codec) -> Resul
     switch(connection, false)?;
     let upgraded = upgrade_tables(connection, codec).map_err(|error| error::from_sqlite(path, error));
     switch(connection, true)?;
-    upgraded
+    upgraded.map(|()| SessionColumns::complete())
 }
 
 fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::Result<()> {
@@ -224,15 +232,22 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
             transaction.execute_batch(&format!("ALTER TABLE sessions ADD COLUMN {name} {kind};"))?;
         }
     }
-    if !columns(&transaction, "compactions")?.contains("covers") {
-        transaction.execute_batch("ALTER TABLE compactions ADD COLUMN covers INTEGER;")?;
+    let has = columns(&transaction, "compactions")?;
+    for (name, kind) in OUR_COMPACTION_COLUMNS {
+        if !has.contains(name) {
+            transaction.execute_batch(&format!("ALTER TABLE compactions ADD COLUMN {name} {kind};"))?;
+        }
     }
     transaction.execute_batch(OUR_INDEXES)?;
     set_versions(&transaction)?;
+    super::sessions::fill_uuids(&transaction)?;
+    if OUR_COLUMNS.iter().any(|(name, _)| !present.contains(*name)) {
+        // Nothing has been counted into a column that was missing.
+        transaction.execute("UPDATE sessions SET tallied_seq = NULL WHERE counted_seq IS NOT NULL", [])?;
+    }
     counts::catch_up(&transaction, codec)?;
-    if !present.contains("told") {
-        // Counted by a version that did not count this yet.
-        counts::count_anew(&transaction, codec)?;
+    if !has.contains("covers") {
+        counts::measure_summaries(&transaction, codec)?;
     }
     transaction.commit()
 }
@@ -294,7 +309,7 @@ static ALL_COLUMNS: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The columns of a session that are listed, in the order in which [`super::sessions`] reads them.
-const LISTED: [&str; 16] = [
+const LISTED: [&str; 23] = [
     "id",
     "name",
     "worktree",
@@ -311,14 +326,24 @@ const LISTED: [&str; 16] = [
     "model",
     "told",
     "model_tokens",
+    "last_prompt",
+    "answered",
+    "requested_model",
+    "uuid",
+    "forked_from",
+    "last_active",
+    "last_claude_uuid",
 ];
 
-/// How much the newest summary of a session covers, behind the listed columns: nothing where there is none, and less than
-/// nothing where it was written by a program that does not say.
-const COVERED: &str = "(SELECT ifnull(covers, -1) FROM compactions WHERE session_id = sessions.id
+/// How much the newest summary of a session covers and how large it is, behind the listed columns: NULL without a summary,
+/// and -1 for the first if a program wrote it that does not know.
+const SUMMARY: &str = "(SELECT ifnull(covers, -1) FROM compactions WHERE session_id = sessions.id
+    ORDER BY after_seq DESC, id DESC LIMIT 1),
+  (SELECT ifnull(opening, length(summary)) FROM compactions WHERE session_id = sessions.id
     ORDER BY after_seq DESC, id DESC LIMIT 1)";
-/// The same for a file where no program says it.
-const UNKNOWN_COVERED: &str = "(SELECT -1 FROM compactions WHERE session_id = sessions.id LIMIT 1)";
+/// The same for a file that lacks these columns.
+const UNMEASURED_SUMMARY: &str = "(SELECT -1 FROM compactions WHERE session_id = sessions.id LIMIT 1),
+  (SELECT length(summary) FROM compactions WHERE session_id = sessions.id ORDER BY after_seq DESC, id DESC LIMIT 1)";
 
 /// The listed columns, for a `SELECT`; those that an older file lacks read as NULL.
 #[derive(Debug, Clone)]
@@ -330,18 +355,27 @@ pub(super) struct SessionColumns {
 impl SessionColumns {
     /// All of them.
     fn complete() -> Self {
-        Self { list: format!("{}, {COVERED}", LISTED.join(", ")), are_complete: true }
+        Self { list: format!("{}, {SUMMARY}", LISTED.join(", ")), are_complete: true }
     }
 
     fn of(present: &BTreeSet<String>) -> Self {
         let columns = LISTED
             .map(|name| if present.contains(name) { name.to_owned() } else { format!("NULL AS {name}") });
-        Self { list: format!("{}, {UNKNOWN_COVERED}", columns.join(", ")), are_complete: false }
+        Self { list: format!("{}, {UNMEASURED_SUMMARY}", columns.join(", ")), are_complete: false }
     }
 
     /// Returns the list, to stand behind `SELECT`.
     pub(super) fn as_str(&self) -> &str {
         &self.list
+    }
+
+    /// Returns the columns of a compaction, to stand behind `SELECT`.
+    pub(super) fn of_compactions(&self) -> &'static str {
+        if self.are_complete {
+            "after_seq, summary, created, writer, opening"
+        } else {
+            "after_seq, summary, created, NULL, NULL"
+        }
     }
 
     /// Says whether the file has them all, and so keeps counts.

@@ -2,10 +2,10 @@
 
 use azureal_core::{
     Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens,
-    TurnTotals, check_name, normal_timestamp,
+    TurnTotals, Uuid, check_name, normal_timestamp,
 };
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::codec::Codec;
 use super::counts::unsigned;
@@ -13,6 +13,25 @@ use super::error::Fault;
 use super::schema::SessionColumns;
 use super::{counts, events, marks};
 use crate::timestamp::{given_or_now, now};
+
+/// Begins a transaction that changes the file. Other programs add sessions without an identity: they get it here.
+pub(super) fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    fill_uuids(&transaction)?;
+    Ok(transaction)
+}
+
+/// Gives an identity to each session that has none.
+pub(super) fn fill_uuids(connection: &Connection) -> rusqlite::Result<()> {
+    let mut without = connection.prepare_cached("SELECT id FROM sessions WHERE uuid IS NULL")?;
+    let without = without.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    for session in without {
+        connection
+            .prepare_cached("UPDATE sessions SET uuid = ?2 WHERE id = ?1")?
+            .execute(params![session, Uuid::new_v4().to_string()])?;
+    }
+    Ok(())
+}
 
 /// Makes a session inside a transaction, at the front of the list.
 pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<SessionId, Fault> {
@@ -22,8 +41,19 @@ pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<Sessio
     let created_at = new.created_at.clone().unwrap_or_else(now);
     let tick = counts::next_tick(connection)?;
     connection
-        .prepare_cached("INSERT INTO sessions (name, worktree, created, active) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![new.name.as_deref().unwrap_or(""), new.worktree, created_at, tick])?;
+        .prepare_cached(
+            "INSERT INTO sessions (name, worktree, created, active, uuid, forked_from, last_active)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![
+            new.name.as_deref().unwrap_or(""),
+            new.worktree,
+            created_at,
+            tick,
+            new.uuid.unwrap_or_else(Uuid::new_v4).to_string(),
+            new.forked_from.map(|uuid| uuid.to_string()),
+            now(),
+        ])?;
     let id = session_id(connection.last_insert_rowid())?;
     if new.name.is_none() {
         connection
@@ -45,7 +75,7 @@ pub(super) fn create(
     codec: &mut Codec,
     new: &NewSession,
 ) -> Result<SessionId, Fault> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = begin(connection)?;
     counts::catch_up(&transaction, codec)?;
     let id = insert(&transaction, new)?;
     transaction.commit()?;
@@ -59,7 +89,7 @@ pub(super) fn find_or_create(
     name: &str,
     new: &NewSession,
 ) -> Result<SessionId, Fault> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = begin(connection)?;
     counts::catch_up(&transaction, codec)?;
     // Looked up under the lock: somebody else may have made it meanwhile.
     let id = match find(&transaction, columns, name)?.first() {
@@ -87,6 +117,15 @@ pub(super) fn find(
         .collect()
 }
 
+pub(super) fn find_uuid(connection: &Connection, uuid: Uuid) -> Result<Option<SessionId>, Fault> {
+    connection
+        .prepare_cached("SELECT id FROM sessions WHERE uuid = ?1 ORDER BY active DESC, id DESC LIMIT 1")?
+        .query_row([uuid.to_string()], |row| row.get(0))
+        .optional()?
+        .map(session_id)
+        .transpose()
+}
+
 pub(super) fn exists(connection: &Connection, session: i64) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([session])
 }
@@ -96,20 +135,32 @@ fn changed(id: SessionId, rows: usize) -> Result<(), Fault> {
     if rows == 0 { Err(StoreError::NoSuchSession(id).into()) } else { Ok(()) }
 }
 
-pub(super) fn rename(connection: &Connection, id: SessionId, name: &str) -> Result<(), Fault> {
+/// Changes one session by one statement, whose first parameter is its number.
+fn change(
+    connection: &mut Connection,
+    id: SessionId,
+    sql: &str,
+    parameters: &[&dyn rusqlite::ToSql],
+) -> Result<(), Fault> {
+    let transaction = begin(connection)?;
+    let rows = transaction.prepare_cached(sql)?.execute(parameters)?;
+    changed(id, rows)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+pub(super) fn rename(connection: &mut Connection, id: SessionId, name: &str) -> Result<(), Fault> {
     check_name(name)?;
-    let rows = connection
-        .prepare_cached("UPDATE sessions SET name = ?2 WHERE id = ?1")?
-        .execute(params![id.number(), name])?;
-    changed(id, rows)
+    change(connection, id, "UPDATE sessions SET name = ?2 WHERE id = ?1", params![id.number(), name])
 }
 
 pub(super) fn delete(connection: &mut Connection, id: SessionId) -> Result<(), Fault> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = begin(connection)?;
     // Events and compactions go with their session, by their foreign keys.
     let rows = transaction.execute("DELETE FROM sessions WHERE id = ?1", [id.number()])?;
     changed(id, rows)?;
     marks::remove_of(&transaction, i64::from(id.number()))?;
+    marks::forget_last_used(&transaction, i64::from(id.number()))?;
     transaction.commit()?;
     Ok(())
 }
@@ -128,7 +179,8 @@ pub(super) fn add_totals(
                     duration_ms = min(ifnull(duration_ms, 0) + ?3, 9223372036854775807),
                     cost_usd = min(ifnull(cost_usd, 0) + ?4, 1e300),
                     tokens_in = min(ifnull(tokens_in, 0) + ?5, 9223372036854775807),
-                    tokens_out = min(ifnull(tokens_out, 0) + ?6, 9223372036854775807)
+                    tokens_out = min(ifnull(tokens_out, 0) + ?6, 9223372036854775807),
+                    last_active = ?7
              WHERE id = ?1",
         )?
         .execute(params![
@@ -137,7 +189,8 @@ pub(super) fn add_totals(
             signed(totals.duration_ms),
             totals.cost_usd,
             signed(tokens.input),
-            signed(tokens.output)
+            signed(tokens.output),
+            now(),
         ])?;
     Ok(())
 }
@@ -152,28 +205,46 @@ pub(super) fn add_tokens(connection: &Connection, session: i64, tokens: Tokens) 
         .execute(params![session, signed(tokens.input), signed(tokens.output)])
 }
 
-pub(super) fn set_tokens(connection: &Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
-    let rows = connection
-        .prepare_cached("UPDATE sessions SET tokens_in = ?2, tokens_out = ?3 WHERE id = ?1")?
-        .execute(params![id.number(), signed(tokens.input), signed(tokens.output)])?;
-    changed(id, rows)
+pub(super) fn set_tokens(connection: &mut Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
+    let sql = "UPDATE sessions SET tokens_in = ?2, tokens_out = ?3 WHERE id = ?1";
+    change(connection, id, sql, params![id.number(), signed(tokens.input), signed(tokens.output)])
 }
 
-pub(super) fn add_tokens_to(connection: &Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
-    let rows = add_tokens(connection, i64::from(id.number()), tokens)?;
-    changed(id, rows)
+pub(super) fn add_tokens_to(connection: &mut Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
+    let transaction = begin(connection)?;
+    let rows = add_tokens(&transaction, i64::from(id.number()), tokens)?;
+    changed(id, rows)?;
+    transaction.commit()?;
+    Ok(())
 }
 
-/// Notes a run in the column that the original program has for it; empty is none.
-pub(super) fn note_run(connection: &Connection, id: SessionId, run: &str) -> Result<(), Fault> {
-    let rows = connection
-        .prepare_cached("UPDATE sessions SET last_claude_uuid = ?2 WHERE id = ?1")?
-        .execute(params![id.number(), run])?;
-    changed(id, rows)
+/// Notes a run in a column of ours; empty is none. The column of the original program, `last_claude_uuid`, is not
+/// ours: a program that finds a note there takes the run for its own.
+pub(super) fn note_run(connection: &mut Connection, id: SessionId, run: &str) -> Result<(), Fault> {
+    let sql = "UPDATE sessions SET run = nullif(?2, '') WHERE id = ?1";
+    change(connection, id, sql, params![id.number(), run])
+}
+
+/// Removes the note of the original program, unless it has noted another run since.
+pub(super) fn clear_original_run(
+    connection: &mut Connection,
+    id: SessionId,
+    run: &str,
+) -> Result<bool, Fault> {
+    let transaction = begin(connection)?;
+    let rows = transaction.execute(
+        "UPDATE sessions SET last_claude_uuid = '' WHERE id = ?1 AND last_claude_uuid = ?2",
+        params![id.number(), run],
+    )?;
+    if rows == 0 && !exists(&transaction, i64::from(id.number()))? {
+        return Err(StoreError::NoSuchSession(id).into());
+    }
+    transaction.commit()?;
+    Ok(rows > 0)
 }
 
 /// Every command asks for these. With an order, SQLite would read all sessions instead of the index that holds only them.
-const NOTED_RUNS: &str = "SELECT id, last_claude_uuid FROM sessions WHERE last_claude_uuid <> ''";
+const NOTED_RUNS: &str = "SELECT id, run FROM sessions WHERE run <> ''";
 
 pub(super) fn noted_runs(connection: &Connection) -> Result<Vec<(SessionId, String)>, Fault> {
     let mut noted = connection
@@ -224,7 +295,8 @@ fn find_covered(
     if record.covered != UNKNOWN {
         return Ok(());
     }
-    let after_seq = compactions(connection, record.id)?.pop().map_or(Seq::START, |newest| newest.after_seq);
+    let after_seq =
+        compactions(connection, columns, record.id)?.pop().map_or(Seq::START, |newest| newest.after_seq);
     let session = i64::from(record.id.number());
     record.covered = if columns.are_complete() {
         counts::told_through(connection, codec, session, after_seq)?
@@ -270,6 +342,12 @@ pub(super) fn list(
     let mut listed =
         records.filter(|record| record.as_ref().map_or(true, wanted)).collect::<Result<Vec<_>, _>>()?;
     let recounted = if columns.are_complete() {
+        for counts::Recounted { session, tally, .. } in counts::recount_stale(&snapshot, codec)? {
+            let is_it = |record: &&mut SessionRecord| i64::from(record.id.number()) == session;
+            if let Some(record) = listed.iter_mut().find(is_it) {
+                record.counts = tally.counts;
+            }
+        }
         counts::recount(&snapshot, codec)?
     } else {
         counts::recount_all(&snapshot, codec)?
@@ -315,11 +393,19 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
             model: text(row.get_ref(13)?),
             told: unsigned(integer(row.get_ref(14)?)),
             context_tokens: integer(row.get_ref(15)?).map(|tokens| unsigned(Some(tokens))),
+            last_prompt: text(row.get_ref(16)?),
+            answered: integer(row.get_ref(17)?).is_some_and(|answered| answered != 0),
+            requested_model: text(row.get_ref(18)?),
         },
-        covered: match integer(row.get_ref(16)?) {
+        uuid: uuid(row.get_ref(19)?),
+        forked_from: uuid(row.get_ref(20)?),
+        last_active: normal_timestamp(&text(row.get_ref(21)?).unwrap_or_default()),
+        original_run: text(row.get_ref(22)?).filter(|run| !run.is_empty()),
+        covered: match integer(row.get_ref(23)?) {
             Some(unknown) if unknown < 0 => UNKNOWN,
             covered => unsigned(covered),
         },
+        opening: unsigned(integer(row.get_ref(24)?)),
     }))
 }
 
@@ -330,6 +416,10 @@ fn text(value: ValueRef<'_>) -> Option<String> {
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),
     }
+}
+
+fn uuid(value: ValueRef<'_>) -> Option<Uuid> {
+    text(value).and_then(|text| text.parse().ok())
 }
 
 fn integer(value: ValueRef<'_>) -> Option<i64> {
@@ -349,17 +439,24 @@ fn real(value: ValueRef<'_>) -> f64 {
     }
 }
 
-pub(super) fn compactions(connection: &Connection, id: SessionId) -> Result<Vec<Compaction>, Fault> {
+pub(super) fn compactions(
+    connection: &Connection,
+    columns: &SessionColumns,
+    id: SessionId,
+) -> Result<Vec<Compaction>, Fault> {
     let session = i64::from(id.number());
     let found = connection
-        .prepare_cached(
-            "SELECT after_seq, summary, created FROM compactions WHERE session_id = ?1 ORDER BY after_seq, id",
-        )?
+        .prepare_cached(&format!(
+            "SELECT {} FROM compactions WHERE session_id = ?1 ORDER BY after_seq, id",
+            columns.of_compactions()
+        ))?
         .query_map([session], |row| {
             Ok(Compaction {
                 after_seq: events::seq(row.get(0)?),
                 summary: row.get(1)?,
                 created_at: normal_timestamp(row.get_ref(2)?.as_str()?),
+                writer: text(row.get_ref(3)?),
+                opening_chars: integer(row.get_ref(4)?).map(|chars| unsigned(Some(chars))),
             })
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
@@ -376,7 +473,7 @@ pub(super) fn add_compaction(
     compaction: &Compaction,
 ) -> Result<(), Fault> {
     let session = i64::from(id.number());
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = begin(connection)?;
     if !exists(&transaction, session)? {
         return Err(StoreError::NoSuchSession(id).into());
     }
@@ -393,7 +490,7 @@ pub(super) fn insert_compaction(
     compaction: &Compaction,
 ) -> Result<(), Fault> {
     let session = i64::from(id.number());
-    let Compaction { after_seq, summary, created_at } = compaction;
+    let Compaction { after_seq, summary, created_at, writer, opening_chars } = compaction;
     let last = events::last_seq(connection, session)?;
     if *after_seq == Seq::START || *after_seq > last {
         return Err(StoreError::NoSuchEvent { session: id, seq: *after_seq, last }.into());
@@ -403,8 +500,17 @@ pub(super) fn insert_compaction(
     let created_at = given_or_now(created_at);
     let covers = counts::told_through(connection, codec, session, *after_seq)?;
     connection.execute(
-        "INSERT INTO compactions (session_id, after_seq, summary, created, covers) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![session, events::integer(*after_seq), summary, created_at, signed(covers)],
+        "INSERT INTO compactions (session_id, after_seq, summary, created, covers, writer, opening)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            session,
+            events::integer(*after_seq),
+            summary,
+            created_at,
+            signed(covers),
+            writer,
+            opening_chars.map(signed)
+        ],
     )?;
     forget_model_tokens(connection, session)
 }
@@ -421,7 +527,7 @@ pub(super) fn remove_compaction(
     after_seq: Seq,
 ) -> Result<bool, Fault> {
     let session = i64::from(id.number());
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = begin(connection)?;
     let removed = transaction.execute(
         "DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2",
         params![session, events::integer(after_seq)],
@@ -448,6 +554,6 @@ mod tests {
         super::super::schema::create(&connection).unwrap();
         let plan: String =
             connection.query_row(&format!("EXPLAIN QUERY PLAN {NOTED_RUNS}"), [], |row| row.get(3)).unwrap();
-        assert!(plan.ends_with("COVERING INDEX idx_sessions_run"), "{plan}");
+        assert!(plan.ends_with("COVERING INDEX idx_sessions_noted_run"), "{plan}");
     }
 }

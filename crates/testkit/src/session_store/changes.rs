@@ -24,11 +24,7 @@ pub(super) async fn a_history_from_elsewhere_arrives_whole_and_once(store: Store
     let mark = NewMark { name: "import:a".to_owned(), note: "note".to_owned() };
     let turn =
         || Turn { mark: Some(mark.clone()), ..Turn::verbatim([Event::user("a"), Event::assistant("b")]) };
-    let summary = |after_seq| Compaction {
-        after_seq: Seq(after_seq),
-        summary: "we met".to_owned(),
-        created_at: String::new(),
-    };
+    let summary = |after_seq| Compaction::new(Seq(after_seq), "we met");
     // What does not fit leaves nothing behind, not even a session.
     let refused = store.create_with(named("mine"), turn(), vec![summary(3)]).await;
     assert!(matches!(refused, Err(StoreError::NoSuchEvent { .. })), "{refused:?}");
@@ -112,7 +108,34 @@ pub(super) async fn a_compaction_changes_no_event(store: Store) {
     store.add_compaction(id, &Compaction::new(Seq(3), "summary")).await.unwrap();
     let after = (store.get(id).await.unwrap(), read_all(&store, id).await);
     let covered = after.0.covered;
-    assert_eq!(after, (SessionRecord { covered, ..before.0 }, before.1));
+    let opening = "summary".len() as u64;
+    assert_eq!(after, (SessionRecord { covered, opening, ..before.0 }, before.1));
+}
+
+pub(super) async fn a_compaction_says_who_wrote_it_and_how_large_it_is(store: Store) {
+    let by = |seq, writer: &str| Compaction {
+        created_at: "2026-01-31T09:30:00Z".to_owned(),
+        writer: Some(writer.to_owned()),
+        opening_chars: Some(1_000 + seq),
+        ..Compaction::new(Seq(seq), "summary")
+    };
+    let id = session_of_prompts(&store, 4).await;
+    store.add_compaction(id, &by(1, "claude/opus")).await.unwrap();
+    store.add_compaction(id, &by(3, "digest")).await.unwrap();
+    let all = [by(1, "claude/opus"), by(3, "digest")];
+    assert_eq!(store.compactions(id).await.unwrap(), all);
+    assert_eq!(store.get(id).await.unwrap().opening, 1_003);
+    let fork = store.fork(id, Seq(2), unnamed()).await.unwrap();
+    assert_eq!(store.compactions(fork).await.unwrap(), all[..1]);
+    assert_eq!(store.get(fork).await.unwrap().opening, 1_001);
+    let turn = Turn::verbatim([Event::user("a")]);
+    let copy = store.create_with(unnamed(), turn, vec![by(1, "codex")]).await.unwrap();
+    assert_eq!(store.compactions(copy).await.unwrap(), [by(1, "codex")]);
+    let listed = store.list(&ListQuery::default()).await.unwrap();
+    let openings: Vec<u64> = listed.iter().map(|record| record.opening).collect();
+    assert_eq!(openings, [1_001, 1_001, 1_003]);
+    assert!(store.remove_compaction(id, Seq(3)).await.unwrap());
+    assert_eq!(store.get(id).await.unwrap().opening, 1_001);
 }
 
 pub(super) async fn what_is_told_is_counted_and_how_much_of_it_is_covered(store: Store) {
@@ -222,13 +245,15 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
             name: format!("fork at {at}"),
             worktree: "../fork".to_owned(),
             created_at: record.created_at.clone(),
-            completed: None,
-            duration_ms: 0,
-            cost_usd: 0.0,
+            uuid: record.uuid,
+            forked_from: before.uuid,
+            last_active: record.last_active.clone(),
+            opening: within.last().map_or(0, |(_, summary)| summary.chars().count() as u64),
             counts: Counts { context_tokens: None, ..counts_of(events.iter().take(kept as usize)) },
-            tokens: Tokens::default(),
             covered: within.last().map_or(0, |(seq, _)| counts_of(events.iter().take(*seq as usize)).told),
+            ..SessionRecord::new(fork)
         };
+        assert_ne!(record.uuid, before.uuid, "at {at}");
         assert_eq!(record, expected, "at {at}");
     }
     assert_eq!(store.get(id).await.unwrap(), before, "the origin was changed");
@@ -285,7 +310,8 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     assert_eq!(read_all(&store, id).await, []);
     assert_eq!(summaries(&store, id).await, []);
     assert_eq!(before.counts.agent.as_deref(), Some("claude"));
-    let expected = SessionRecord { counts: Counts::default(), completed: None, covered: 0, ..before };
+    let expected =
+        SessionRecord { counts: Counts::default(), completed: None, covered: 0, opening: 0, ..before };
     assert_eq!(store.get(id).await.unwrap(), expected);
     store.clear(id).await.unwrap();
     assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");

@@ -54,7 +54,7 @@ pub(super) fn varied_events() -> Vec<Event> {
             cwd: "/p".to_owned(),
             model: "opus".to_owned(),
             agent: Some("claude".to_owned()),
-            agent_session: None,
+            ..Init::default()
         }),
         Event::user("ä".repeat(90)),
         Event::assistant("on it"),

@@ -36,6 +36,9 @@ crate::contract::contract! {
     sessions {
         a_number_is_never_used_twice,
         a_new_session_is_empty,
+        a_session_has_one_identity_from_birth,
+        a_session_from_elsewhere_keeps_its_identity,
+        the_session_that_was_used_last_is_known_by_worktree,
         a_session_from_elsewhere_keeps_the_time_it_was_made,
         a_session_without_a_name_is_called_by_its_number,
         sessions_of_one_name_are_found_by_activity,
@@ -76,6 +79,7 @@ crate::contract::contract! {
         a_compaction_replaces_one_that_ends_where_it_does,
         a_compaction_ends_at_an_event,
         a_compaction_changes_no_event,
+        a_compaction_says_who_wrote_it_and_how_large_it_is,
         what_is_told_is_counted_and_how_much_of_it_is_covered,
         what_the_model_had_before_it_is_known_until_something_comes_after,
         a_fork_at_every_point_is_what_was_there_then,
@@ -123,6 +127,9 @@ crate::contract::contract! {
         what_the_user_asked_is_bounded,
         a_conversation_keeps_the_summary_that_is_laid_over_it,
         a_system_message_of_several_blocks_stays_whole,
+        a_conversation_is_opened_by_its_uuid,
+        each_listed_id_opens_its_conversation,
+        a_conversation_is_made_of_messages_and_of_another,
         conversations_are_listed_as_their_logs_are,
     }
 }

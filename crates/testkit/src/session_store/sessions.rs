@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use azureal_core::{
     Counts, Event, Holder, LeaseId, ListQuery, NewLease, NewMark, Page, Seq, SessionId, SessionRecord,
-    Tokens, Turn, WorktreeFilter, normal_timestamp,
+    Tokens, Turn, Uuid, WorktreeFilter, normal_timestamp,
 };
 
 use super::*;
@@ -48,13 +48,11 @@ pub(super) async fn a_new_session_is_empty(store: Store) {
         name: "a name".to_owned(),
         worktree: "../feat".to_owned(),
         created_at,
-        completed: None,
-        duration_ms: 0,
-        cost_usd: 0.0,
-        counts: Counts::default(),
-        tokens: Tokens::default(),
-        covered: 0,
+        uuid: record.uuid,
+        last_active: record.last_active.clone(),
+        ..SessionRecord::new(id)
     };
+    assert!(record.uuid.is_some());
     assert_eq!(record, expected);
     assert_eq!(store.list(&ListQuery::default()).await.unwrap(), [expected]);
     assert_eq!(read_all(&store, id).await, []);
@@ -244,6 +242,7 @@ pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: St
         assert_no_such_session(&store.compactions(id).await, id);
         assert_no_such_session(&store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await, id);
         assert_no_such_session(&store.remove_compaction(id, Seq(1)).await, id);
+        assert_no_such_session(&store.clear_original_run(id, "run").await, id);
         assert_no_such_session(&store.take_lease(id, &lease()).await, id);
         assert_no_such_session(&store.renew_lease(id, &lease().id, Duration::ZERO).await, id);
         assert_no_such_session(&store.release_lease(id, &lease().id).await, id);
@@ -286,6 +285,73 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
     assert_eq!(texts(&store, kept).await.len(), 2, "another session was touched");
 }
 
+pub(super) async fn a_session_has_one_identity_from_birth(store: Store) {
+    let [a, b] = [session_of_prompts(&store, 2).await, store.create(named("b")).await.unwrap()];
+    let uuid = async |id| store.get(id).await.unwrap().uuid.expect("every session has an identity");
+    let (first, second) = (uuid(a).await, uuid(b).await);
+    assert_ne!(first, second);
+    assert_eq!(store.get(a).await.unwrap().forked_from, None);
+    store.rename(a, "renamed").await.unwrap();
+    store.append(a, prompt("more")).await.unwrap();
+    store.clear(a).await.unwrap();
+    assert_eq!(uuid(a).await, first);
+    assert_eq!(store.find_uuid(first).await.unwrap(), Some(a));
+    assert_eq!(store.find_uuid(second).await.unwrap(), Some(b));
+    assert_eq!(store.find_uuid(Uuid::new_v4()).await.unwrap(), None);
+    let fork = store.fork(b, Seq::END, NewSession { uuid: Some(second), ..unnamed() }).await.unwrap();
+    assert_ne!(uuid(fork).await, second, "a fork is another session");
+    assert_eq!(store.get(fork).await.unwrap().forked_from, Some(second));
+    store.delete(b).await.unwrap();
+    assert_eq!(store.find_uuid(second).await.unwrap(), None);
+    let made = store.find_or_create(named("made")).await.unwrap();
+    let listed = store.list(&ListQuery::default()).await.unwrap();
+    for (id, record) in [made, fork, a].into_iter().zip(&listed) {
+        assert_eq!((record.id, record.uuid), (id, Some(uuid(id).await)));
+    }
+}
+
+pub(super) async fn a_session_from_elsewhere_keeps_its_identity(store: Store) {
+    let [uuid, parent, other] = [Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4()];
+    let from_elsewhere =
+        |uuid| NewSession { uuid: Some(uuid), forked_from: Some(parent), ..named("from elsewhere") };
+    let id = store.create_with(from_elsewhere(uuid), prompt("hello"), vec![]).await.unwrap();
+    let created = store.create(from_elsewhere(other)).await.unwrap();
+    for (id, uuid) in [(id, uuid), (created, other)] {
+        let record = store.get(id).await.unwrap();
+        assert_eq!((record.uuid, record.forked_from), (Some(uuid), Some(parent)));
+        assert_eq!(store.find_uuid(uuid).await.unwrap(), Some(id));
+    }
+    assert_eq!(store.find_uuid(parent).await.unwrap(), None, "the parent is not here");
+}
+
+pub(super) async fn the_session_that_was_used_last_is_known_by_worktree(store: Store) {
+    let turn = |used_in: &str, events: Vec<Event>| Turn {
+        used_in: Some(used_in.to_owned()),
+        ..Turn::verbatim(events)
+    };
+    let answered = |used_in: &str| turn(used_in, vec![Event::user("hello"), Event::assistant("hi")]);
+    let failed = |used_in: &str| turn(used_in, vec![Event::user("hello"), Event::error("agent", "no")]);
+    let last = async |used_in: &str| store.last_used(used_in).await.unwrap();
+    assert_eq!(last(".").await, None);
+    let [a, b, c] = [(); 3].map(|()| unnamed());
+    let [a, b, c] =
+        [store.create(a).await.unwrap(), store.create(b).await.unwrap(), store.create(c).await.unwrap()];
+    store.append(a, failed(".")).await.unwrap();
+    assert_eq!(last(".").await, None, "nobody has answered yet");
+    store.append(a, answered(".")).await.unwrap();
+    store.append(b, answered("../feat")).await.unwrap();
+    store.append(c, prompt("elsewhere")).await.unwrap();
+    assert_eq!((last(".").await, last("../feat").await), (Some(a), Some(b)));
+    store.append(c, failed(".")).await.unwrap();
+    assert_eq!(last(".").await, Some(a), "a turn without an answer");
+    store.append(b, failed(".")).await.unwrap();
+    assert_eq!(last(".").await, Some(b), "an answer came earlier");
+    store.append(a, answered("")).await.unwrap();
+    assert_eq!((last("").await, last("\0*:").await), (Some(a), None));
+    store.delete(b).await.unwrap();
+    assert_eq!((last(".").await, last("../feat").await, last("").await), (None, None, Some(a)));
+}
+
 pub(super) async fn a_run_that_is_not_stored_yet_is_noted(store: Store) {
     let [a, b] = [session_of_prompts(&store, 1).await, session_of_prompts(&store, 1).await];
     let before = store.list(&ListQuery::default()).await.unwrap();
@@ -311,6 +377,9 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.create(unnamed()).await);
     assert_closed(&store.find_or_create(named("name")).await);
     assert_closed(&store.find("name").await);
+    assert_closed(&store.find_uuid(Uuid::nil()).await);
+    assert_closed(&store.last_used(".").await);
+    assert_closed(&store.clear_original_run(id, "run").await);
     assert_closed(&store.get(id).await);
     assert_closed(&store.list(&ListQuery::default()).await);
     assert_closed(&store.rename(id, "name").await);
