@@ -43,7 +43,7 @@ Examples:
   azureal compact S3                    replace the older part by a summary
   azureal import ~/.cllm/conversations  import conversations of another program
 
-Sessions are called by number (S3), by name, or by the beginning of a name.
+A session is given by number (S3) or by name; commands that only read also take a unique prefix of a name.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for safety, 130 cancelled."
 )]

@@ -150,7 +150,7 @@ mod tests {
     fn each_mistake_says_what_to_type() {
         for (typed, message) in [
             ("list foo", "unexpected argument `foo`"),
-            ("show", "missing `<SESSION>`"),
+            ("fork", "missing `<SESSION>`"),
             ("rename", "missing `<SESSION>` and `<NAME>`"),
             ("run --permision edit x", "unexpected argument `--permision`"),
             ("run fix the bug", "unexpected argument `the`"),
