@@ -10,6 +10,7 @@ use crate::commands::{
     agents, cancel, compact, completions, config, context, copy, demo, export, fork, import, list, offline,
     ps, rename, rm, run, show, tokens, trust,
 };
+use crate::config::bounded;
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::place::Place;
@@ -101,6 +102,8 @@ enum Command {
     Completions(completions::Args),
     #[command(name = azureal_agents::offline::SUBCOMMAND, hide = true)]
     Offline(offline::Args),
+    #[command(name = bounded::SUBCOMMAND, hide = true)]
+    FillIn,
 }
 
 /// Does what the command line says. The error comes with whether it is to be told as JSON.
@@ -132,6 +135,10 @@ impl Cli {
             // Its output goes to whoever started it, and not through ours.
             drop(out);
             return offline::run(args);
+        }
+        if matches!(command, Command::FillIn) {
+            drop(out);
+            return bounded::answer();
         }
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
@@ -194,7 +201,8 @@ impl Cli {
                 | Command::Trust(_)
                 | Command::Demo(_)
                 | Command::Completions(_)
-                | Command::Offline(_) => Ok(()),
+                | Command::Offline(_)
+                | Command::FillIn => Ok(()),
             }?;
             out.flush()
         })

@@ -22,6 +22,7 @@ mod place;
 mod project;
 mod prompt;
 mod recovery;
+mod refusals;
 mod resolve;
 mod server_store;
 mod session_line;

@@ -1,10 +1,11 @@
 //! An agent that still runs though its azureal is gone: followed until it ends, or stopped.
 
+use std::thread;
 use std::time::Duration;
 
 use azureal_agents::registry;
 use azureal_core::SessionId;
-use azureal_engine::{RUN_MARKER, Recovered, SpooledTurn, Spools};
+use azureal_engine::{OutputLimit, RUN_MARKER, Recovered, SpooledTurn, Spools};
 use azureal_process::{Marker, Patience, ProcessIdentity, stop};
 use futures_executor::block_on;
 
@@ -27,6 +28,7 @@ pub(crate) fn follow(
     interrupts: &Interrupts,
     found: &[Recovered],
     session: SessionId,
+    limit: OutputLimit,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let Some((turn, process)) = orphan_of(found, session) else { return Ok(()) };
@@ -38,8 +40,10 @@ pub(crate) fn follow(
     });
     // Only now, when it is so.
     tell("waiting until it ends; Ctrl-C stops it");
-    let shown = if out.is_terminal() && !out.is_json() { show(spools, turn, running, out) } else { Ok(()) };
-    while !running.wait_timeout(PAUSE) {}
+    let shown = thread::scope(|scope| {
+        scope.spawn(|| guard(spools, turn, running, limit));
+        if out.is_terminal() && !out.is_json() { show(spools, turn, running, out) } else { Ok(()) }
+    });
     // What it started may write on for a while.
     let mut found = block_on(recover(place));
     while let Some((_, process)) = orphan_of(&found, session) {
@@ -54,6 +58,19 @@ pub(crate) fn follow(
         .with_hint(format!("`azureal show {session}` shows its output so far")));
     }
     shown
+}
+
+/// Waits for an agent to end, and ends it when it has printed more than it may.
+fn guard(spools: &Spools, turn: &SpooledTurn, process: &ProcessIdentity, limit: OutputLimit) {
+    while !process.wait_timeout(PAUSE) {
+        if spools.printed(turn) >> 20 > limit.mib() {
+            tell(&format!("{} has printed more than {} MiB: it is stopped", turn.agent, limit.mib()));
+            if end(spools, turn, process).is_err() {
+                // It cannot be ended; it is waited for.
+                while !process.wait_timeout(PAUSE) {}
+            }
+        }
+    }
 }
 
 /// Shows what an agent prints until it ends.

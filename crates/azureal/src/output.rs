@@ -182,6 +182,11 @@ impl Paint {
         self.styled(AnsiColor::Green.on_default(), text)
     }
 
+    /// What went well only in part.
+    pub(crate) fn caution(self, text: &str) -> String {
+        self.styled(AnsiColor::Yellow.on_default(), text)
+    }
+
     /// What went wrong.
     pub(crate) fn danger(self, text: &str) -> String {
         self.styled(AnsiColor::Red.on_default(), text)

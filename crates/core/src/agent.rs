@@ -97,6 +97,8 @@ pub struct TurnRequest {
     pub in_git: bool,
     /// What the program's own settings say, where that was looked up: [`Agent::own_settings`].
     pub settings: Option<String>,
+    /// Further arguments for the program, as the user typed them.
+    pub arguments: Vec<String>,
 }
 
 /// What an agent may do, in one vocabulary for all of them.
@@ -148,6 +150,8 @@ pub enum AgentOutput {
     Notice(String),
     /// The same, of a request to the model that failed and is sent again.
     Retry(String),
+    /// Tools that the model wanted to use and the agent's program did not allow, one entry for each call.
+    Refused(Vec<String>),
 }
 
 /// How a run ended.
@@ -161,8 +165,8 @@ pub struct Ending {
     pub fragment: Vec<u8>,
     /// How long it ran. An estimate if `exit` is `None`: a parser prefers what the output says.
     pub duration: Duration,
-    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], or [`Outcome::Interrupted`] to
-    /// compact the session and go on.
+    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], [`Outcome::Failed`] because it printed
+    /// more than it may, or [`Outcome::Interrupted`] to compact the session and continue.
     pub stopped: Option<Outcome>,
 }
 
@@ -198,6 +202,12 @@ pub enum AgentError {
         /// What there is.
         known: &'static str,
     },
+    /// The agent has no program that takes arguments.
+    #[error("{agent} takes no arguments")]
+    NoArguments {
+        /// The agent.
+        agent: &'static str,
+    },
     /// The agent refuses to run where there is no git repository.
     #[error("{agent} does not run outside a git repository, unless it may only read")]
     NeedsGit {
@@ -212,6 +222,7 @@ impl AgentError {
         match self {
             Self::TooLong { .. } => "compact the session with `azureal compact`, or use another agent",
             Self::NoSuchModel { .. } => "leave the model out, and the agent chooses",
+            Self::NoArguments { .. } => "leave out what stands after `--`",
             Self::NeedsGit { .. } => "run `git init`, or use `--permission read`",
         }
     }

@@ -19,8 +19,8 @@ use azureal_core::{
     Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, read_history,
 };
 use azureal_engine::{
-    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledProcess,
-    SpooledTurn, Spools, recover,
+    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, OutputLimit, RUN_MARKER, Recovered, Setup,
+    SpooledProcess, SpooledTurn, Spools, recover,
 };
 use azureal_process::{Marker, Spawn, Stream, find_marked};
 use azureal_store::SqliteStore;
@@ -80,13 +80,17 @@ impl Project {
             program,
             lease: None,
             session: self.session,
+            used_in: None,
+            switches_model: false,
             model: None,
             permission: None,
             directory: self.folder.path(),
             in_git: false,
             timeout: None,
+            output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         }
     }
 
@@ -117,6 +121,56 @@ fn says(text: &str) -> String {
 }
 
 const DONE: &str = r#"printf '%s\n' '{"Complete":{"success":true,"duration_ms":1,"cost_usd":0.5,"outcome":"done","usage":{"input_tokens":3,"output_tokens":4}}}'"#;
+
+/// Runs a script that leaves a file behind if nobody stops it before it has printed a gigabyte, under a limit of 8 MiB.
+fn run_limited(project: &Project, script: &str) -> Ingested {
+    let agent = Script(format!("ulimit -f 2097152; {script}; touch not-stopped; sleep 600"));
+    let setup = Setup {
+        output_limit: OutputLimit::of_mib(8),
+        timeout: Some(Duration::from_secs(60)),
+        ..project.setup(&agent, Path::new("/bin/sh"))
+    };
+    let ingested = Driver::new(setup).0.run("Go", &mut |_| {}).unwrap().unwrap();
+    assert!(!project.folder.path().join("not-stopped").exists(), "it printed a gigabyte");
+    ingested
+}
+
+#[test]
+fn an_agent_that_prints_more_than_it_may_is_stopped_and_what_came_is_stored() {
+    // To standard output, without any line break, to standard error, and by somebody who does not want to stop.
+    let ignores = "trap '' INT TERM; while :; do head -c 1000000 /dev/zero || touch not-stopped; done";
+    for flood in ["yes '{\"notice\":\"x\"}'", "cat /dev/zero", "cat /dev/zero >&2", ignores] {
+        let project = Project::new();
+        let started = Instant::now();
+        let ingested = run_limited(&project, &format!("{}; {flood}", says("hello")));
+        assert!(started.elapsed() < Duration::from_secs(30), "{flood}: {:?}", started.elapsed());
+        assert_eq!(ingested.complete.outcome, Some(Outcome::Failed), "{flood}");
+        let events = project.events();
+        assert!(events.contains(&Event::assistant("hello")), "{flood}: {events:?}");
+        let Event::Error(error) = &events[events.len() - 2] else { panic!("{flood}: {events:?}") };
+        assert_eq!(error.kind, "output_limit", "{flood}");
+        assert!(
+            error.message.starts_with("script was stopped because of its output: it had printed "),
+            "{flood}"
+        );
+    }
+}
+
+#[test]
+fn a_long_output_is_told_of_before_it_is_too_long() {
+    let project = Project::new();
+    let piece = "head -c 3000000 /dev/zero; echo";
+    let agent = Script(format!("{}; {piece}; sleep 0.3; {DONE}", says("hello")));
+    let setup = Setup { output_limit: OutputLimit::of_mib(8), ..project.setup(&agent, Path::new("/bin/sh")) };
+    let mut told = Vec::new();
+    let ingested = Driver::new(setup).0.run("Go", &mut |notice| {
+        if let Notice::Tell(text) = notice {
+            told.push(text.to_owned());
+        }
+    });
+    assert_eq!(ingested.unwrap().unwrap().complete.outcome, Some(Outcome::Done));
+    assert_eq!(told, ["script has printed 2 MiB; it is stopped at 8 MiB"]);
+}
 
 #[test]
 fn a_turn_is_stored_and_nothing_is_left_beside_it() {
@@ -341,6 +395,8 @@ fn spooled(project: &Project, run: &str) -> SpooledTurn {
         goes_on: false,
         agent: "offline".into(),
         model: None,
+        switches_model: false,
+        used_in: None,
         directory: project.folder.path().into(),
         started_at: "2026-01-31T09:30:00Z".into(),
     }

@@ -23,7 +23,7 @@ use super::wire::{Block, Head, Outcome, Stream, System, Turn};
 use crate::calls::Calls;
 use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
-use crate::wire::{Fields, elements, kept, output_text, read};
+use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_of};
 
 /// The model that Claude Code names for what it says itself.
 pub(super) const SYNTHETIC: &str = "<synthetic>";
@@ -250,12 +250,12 @@ impl Parser {
             }
         }
         let content = message.content?;
-        let blocks = match serde_json::from_str::<String>(content.get()) {
-            Ok(text) => {
+        let blocks = match text_of(content) {
+            Some(text) => {
                 out.extend(self.said(text, subagent));
                 return Some(out);
             }
-            Err(_) => elements(content)?,
+            None => elements(content)?,
         };
         for raw in blocks {
             let Some(block) = read::<Block<'_>>(raw) else {
@@ -296,7 +296,7 @@ impl Parser {
     /// Reads what tools gave back. Texts in the user's name are the program's own, as the prompt is not printed.
     pub(super) fn user(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
         let content = turn.message.0?.content?;
-        if let Ok(text) = serde_json::from_str::<String>(content.get()) {
+        if let Some(text) = text_of(content) {
             return Some(command_output(&text).into_iter().collect());
         }
         let mut out = Vec::new();
@@ -350,11 +350,11 @@ impl Parser {
                 None => Vec::new(),
             },
             ("content_block_delta", "text_delta") if !delta.text.is_empty() => {
-                self.open.text.push_str(&delta.text);
+                push_bounded(&mut self.open.text, &delta.text);
                 vec![AgentOutput::Delta(delta.text)]
             }
             ("content_block_delta", "thinking_delta") => {
-                self.open.thinking.push_str(&delta.thinking);
+                push_bounded(&mut self.open.thinking, &delta.thinking);
                 Vec::new()
             }
             _ => Vec::new(),
@@ -400,9 +400,8 @@ impl Parser {
         }
         self.told = false;
         if !result.permission_denials.is_empty() {
-            let tools: Vec<&str> =
-                result.permission_denials.iter().map(|denial| denial.tool_name.as_str()).collect();
-            out.push(AgentOutput::Notice(format!("claude was not allowed to use: {}", tools.join(", "))));
+            let tools = result.permission_denials.into_iter().map(|denial| denial.tool_name);
+            out.push(AgentOutput::Refused(tools.collect()));
         }
         self.results = self.results.saturating_add(1);
         // Each of several results has its own part, without the waiting between them.
@@ -501,7 +500,7 @@ mod tests {
                 AgentOutput::Delta(text) | AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                     shown.push(text);
                 }
-                AgentOutput::Usage(_) => {}
+                AgentOutput::Usage(_) | AgentOutput::Refused(_) => {}
             }
         }
         (events, shown)

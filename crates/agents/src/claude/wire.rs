@@ -8,7 +8,7 @@ use azureal_core::event::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::wire::{Loose, lenient, lenient_list};
+use crate::wire::{Loose, lenient, lenient_list, optional_long_text};
 
 /// What every line has.
 #[derive(Deserialize)]
@@ -95,9 +95,9 @@ pub(super) struct Message<'a> {
 pub(super) struct Block<'a> {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
     pub(super) kind: String,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "optional_long_text")]
     pub(super) text: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "optional_long_text")]
     pub(super) thinking: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) id: String,

@@ -1,12 +1,12 @@
 use azureal_core::{read_context, wrap_context};
 use serde_json::json;
 
-use super::SessionArg;
+use super::SessionToRead;
 use crate::failure::Failure;
 use crate::meter::count_tokens;
 use crate::output::Output;
 use crate::place::Place;
-use crate::resolve::{called, resolve};
+use crate::resolve::{called, resolve_to_read};
 
 /// Show how many tokens a session has used, and how many the next prompt begins with
 ///
@@ -20,11 +20,11 @@ Examples:
   azureal tokens S3 --json | jq .context.tokens")]
 pub(crate) struct Args {
     #[command(flatten)]
-    session: SessionArg,
+    session: SessionToRead,
 }
 
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve(&*place.store, &args.session.session).await?;
+    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let context = wrap_context(&read_context(&*place.store, record.id).await?);
     let (chars, counted) = (context.chars().count(), count_tokens(&context));
     if out.is_json() {

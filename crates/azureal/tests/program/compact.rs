@@ -79,13 +79,14 @@ fn a_session_is_compacted_and_that_is_undone() {
     insta::assert_snapshot!(run(&world, &["compact", "S1", "--list"]), @r"
     exit code 0
     --- stdout
-    up to event 4, 21 characters, [time]
+    up to event 4, 21 characters, by claude, [time]
     ");
     let listed = run(&world, &["compact", "S1", "--list", "--json"]).json();
     assert_eq!(
         (&listed[0]["after_seq"], &listed[0]["summary"]),
         (&json!(4), &json!("They fixed the login."))
     );
+    assert_eq!(listed[0]["writer"], "claude");
     insta::assert_snapshot!(run(&world, &["compact", "S1", "--undo"]), @r"
     exit code 0
     --- stdout

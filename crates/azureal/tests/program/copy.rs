@@ -250,7 +250,7 @@ fn sessions_are_named_by_number_and_by_name() {
     fs::create_dir(world.path("p/.azureal")).unwrap();
     fs::rename(world.path("p/.azureal.azs"), world.store()).unwrap();
     // Without `--from` it is the project's own.
-    let ran = world.run(&["copy", "--to", "b.azs", "--session", "fix", "--session", "s3"]);
+    let ran = world.run(&["copy", "--to", "b.azs", "--session", "fix \u{1b}login", "--session", "s3"]);
     assert_eq!(ran.quiet(), "S3 fix ␛login -> S1, 8 events\n");
     let ran = world.run(&["copy", "--to", "b.azs", "--session", "S1", "--json"]);
     assert_eq!(ran.json()["sessions"][0]["to"], "S2");

@@ -19,6 +19,7 @@ mod hostile;
 mod import;
 mod lost_spool;
 mod original_program;
+mod permissions;
 mod postgres;
 mod real_agents;
 mod redis;

@@ -326,6 +326,55 @@ fn a_turn_whose_azureal_is_killed_is_finished_by_its_agent_and_recovered() {
 }
 
 #[test]
+fn a_question_to_claude_is_answered_and_codex_fixes_it_with_the_permission_to_edit() {
+    const QUESTION: &str = "azureal run -a claude \"Why does the login test fail?\"";
+    const FIX: &str = "azureal run -c -a codex --permission edit \"Fix it\"";
+    let patch = "*** Begin Patch\n*** Update File: login.txt\n@@\n-wrong\n+right\n*** End Patch\n";
+    let server = ModelServer::scripted::<Answer>([]);
+    let Some(real) = Real::new(&server) else { return };
+    let file = real.home.project().join("login.txt");
+    fs::write(&file, "wrong\n").unwrap();
+    assert!(
+        Command::new("git").args(["init", "-q"]).current_dir(real.home.project()).status().unwrap().success()
+    );
+    let typed = |line: &str| {
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_azureal"));
+        let mut shell = real.home.command("/bin/sh");
+        let path = format!("PATH={}:$PATH; {line}", program.parent().unwrap().display());
+        shell.args(["-c", &path]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(shell.spawn().unwrap())
+    };
+
+    server.push(Answer::new().tool("Read", json!({"file_path": file})));
+    server.push(Answer::new().tool("Bash", json!({"command": "make test", "description": "Run the test"})));
+    server.push("It says wrong.");
+    let asked = typed(QUESTION);
+    assert_eq!(asked.code, 0, "{asked}");
+    assert!(asked.stdout.contains("✓ Read") && asked.stdout.ends_with("It says wrong.\n"), "{asked}");
+    let hint = "claude was refused Bash. Allow commands with `--permission all`";
+    assert_eq!(asked.stderr.lines().last(), Some(hint), "{asked}");
+
+    // Without it Codex only reads, and that is said.
+    server.push(Answer::new().custom_tool("apply_patch", patch));
+    server.push("I may not.");
+    let refused = typed(&FIX.replace(" --permission edit", ""));
+    assert_eq!((refused.code, fs::read_to_string(&file).unwrap().as_str()), (0, "wrong\n"), "{refused}");
+    let hint = "codex was refused Edit. Allow edits with `--permission edit`";
+    assert_eq!(refused.stderr.lines().last(), Some(hint), "{refused}");
+
+    server.push(Answer::new().custom_tool("apply_patch", patch));
+    server.push("Fixed.");
+    let fixed = typed(FIX);
+    assert_eq!((fixed.code, fs::read_to_string(&file).unwrap().as_str()), (0, "right\n"), "{fixed}");
+    assert!(fixed.stdout.ends_with("Fixed.\n") && !fixed.stderr.contains("refused"), "{fixed}");
+    let context = server.requests().last().unwrap().user_texts().join("\n");
+    assert!(
+        context.contains("Why does the login test fail?") && context.contains("It says wrong."),
+        "{context}"
+    );
+}
+
+#[test]
 fn eight_turns_of_claude_at_once_keep_apart() {
     let server = ModelServer::answering(|request| {
         let prompt = request.prompt().unwrap_or_default();

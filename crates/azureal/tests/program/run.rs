@@ -88,7 +88,7 @@ fn a_session_goes_on_with_whoever_answers() {
 
     let ran = world.run(&["run", "-c", "-m", "ben", "What did I ask?"]);
     assert!(ran.stdout.contains("Until now you asked “Where is the key?”"), "{ran}");
-    let ran = world.run(&["run", "-s", "S1", "More"]);
+    let ran = world.run(&["run", "-s", "S1", "-m", "default", "More"]);
     assert!(ran.stdout.starts_with("Ada here"), "{ran}");
     let prompts: Vec<Value> = world
         .run(&["show", "S1", "--json"])
@@ -101,6 +101,125 @@ fn a_session_goes_on_with_whoever_answers() {
     assert_eq!(spooled(&world, "jsonl").len() + spooled(&world, "turn").len(), 0);
 }
 
+/// Puts a program on the path that answers like Claude Code, with the model that it was asked for, and notes its arguments.
+fn noting_claude(world: &World) {
+    let arguments = world.path("arguments");
+    let script = format!(
+        r#"cat > /dev/null
+echo "$@" >> '{}'
+model=default-model
+while [ $# -gt 0 ]; do [ "$1" = --model ] && model="real-$2"; shift; done
+echo '{{"type":"system","subtype":"init","cwd":"/p","session_id":"one","model":"'$model'"}}'
+echo '{{"type":"assistant","message":{{"id":"m","role":"assistant","content":[{{"type":"text","text":"hi"}}]}}}}'
+echo '{{"type":"result","subtype":"success","is_error":false,"duration_ms":5,"result":"hi"}}'"#,
+        arguments.display()
+    );
+    world.program("claude", &script);
+}
+
+/// Returns the model of each run of that program; `None` if it was not asked for one.
+fn requested_models(world: &World) -> Vec<Option<String>> {
+    let arguments = fs::read_to_string(world.path("arguments")).unwrap();
+    let model = |line: &str| {
+        let mut words = line.split(' ').skip_while(|word| *word != "--model");
+        words.nth(1).map(str::to_owned)
+    };
+    arguments.lines().map(model).collect()
+}
+
+#[test]
+fn the_model_sticks_to_the_session_like_its_agent() {
+    let world = World::new();
+    noting_claude(&world);
+    world.program("codex", "exit 3");
+    let run = |arguments: &[&str]| {
+        let ran = world.ran(world.with_programs(&[&["run"], arguments].concat()).output().unwrap());
+        ran.stderr.lines().find(|line| line.starts_with("S1")).unwrap().to_owned()
+    };
+    let listed = || {
+        let session = world.run(&["list", "--json"]).json()[0].clone();
+        (session["agent"].clone(), session["model"].clone())
+    };
+    assert_eq!(run(&["-a", "claude/haiku", "--name", "mm", "hi"]), "S1 mm · claude · haiku");
+    assert_eq!(run(&["-s", "mm", "again"]), "S1 mm · claude · haiku");
+    assert_eq!(run(&["-c", "-a", "claude", "again"]), "S1 mm · claude · haiku");
+    assert_eq!(listed(), (json!("claude"), json!("real-haiku")));
+    assert_eq!(run(&["-s", "mm", "-m", "opus", "again"]), "S1 mm · claude · opus");
+    // An agent that dies before its first line is the last agent, and shows no model of another.
+    assert_eq!(run(&["-s", "mm", "-a", "codex", "again"]), "S1 mm · codex");
+    assert_eq!(listed(), (json!("codex"), Value::Null));
+    assert_eq!(run(&["-s", "mm", "and again"]), "S1 mm · codex");
+    assert_eq!(run(&["-s", "mm", "-a", "claude", "again"]), "S1 mm · claude");
+    assert_eq!(run(&["-s", "mm", "-m", "haiku", "again"]), "S1 mm · claude · haiku");
+    assert_eq!(run(&["-s", "mm", "-m", "default", "again"]), "S1 mm · claude · real-haiku");
+    let model = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        requested_models(&world),
+        [model("haiku"), model("haiku"), model("haiku"), model("opus"), None, model("haiku"), None]
+    );
+    let lines = world.run(&["show", "mm", "--json"]).json_lines();
+    let switches: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["kind"] == "ModelSwitch")
+        .map(|line| line["data"]["model"].as_str().unwrap())
+        .collect();
+    assert_eq!(switches, ["opus", "haiku", "default"]);
+}
+
+#[test]
+fn live_events_are_the_stored_events_when_the_model_is_switched() {
+    let world = World::new();
+    noting_claude(&world);
+    let run = |arguments: &[&str]| world.ran(world.with_programs(arguments).output().unwrap());
+    run(&["run", "-a", "claude", "hi"]);
+    let live = run(&["run", "-c", "-m", "opus", "--json", "again"]).json_lines();
+    assert_eq!(live[0], json!({"session": "S1", "agent": "claude", "model": "opus"}));
+    let kinds = |lines: &[Value]| -> Vec<String> {
+        lines.iter().filter_map(|line| line["kind"].as_str().map(str::to_owned)).collect()
+    };
+    let stored = run(&["show", "S1", "--json"]).json_lines();
+    assert_eq!(kinds(&live), ["UserMessage", "ModelSwitch", "Init", "AssistantText", "Complete"]);
+    assert_eq!(kinds(&stored[4..]), kinds(&live));
+}
+
+#[test]
+fn continue_means_the_session_that_was_last_used_in_this_worktree() {
+    let world = World::new();
+    world.file("p/.git/worktrees/feat/HEAD", "ref: refs/heads/feat\n");
+    world.file("p/.git/worktrees/feat/commondir", "../..\n");
+    let git_file = format!("gitdir: {}\n", world.path("p/.git/worktrees/feat").display());
+    world.file("feat/.git", &git_file);
+    world.file("p/.git/worktrees/feat/gitdir", &format!("{}\n", world.path("feat/.git").display()));
+    world.program("claude", "exit 3");
+    let run_in = |folder: &str, arguments: &[&str]| {
+        let mut command = world.with_programs(&[&["run"], arguments].concat());
+        let ran = world.ran(command.current_dir(world.path(folder)).output().unwrap());
+        ran.stderr.split(' ').next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(run_in("p", &["-a", "offline", "by hand"]), "S1");
+    world.session(
+        "imported",
+        &[json!({"UserMessage": {"content": "x"}}), json!({"AssistantText": {"text": "y"}})],
+    );
+    assert_eq!(run_in("p", &["-c", "more"]), "S1", "an import is not a use");
+    assert_eq!(run_in("p", &["-a", "claude", "fails at once"]), "S3");
+    assert_eq!(run_in("p", &["-c", "more"]), "S1", "nobody has answered in S3");
+    assert_eq!(run_in("feat", &["-a", "offline", "in the other worktree"]), "S4");
+    assert_eq!(run_in("p", &["-a", "offline", "here again"]), "S5");
+    assert_eq!(run_in("feat", &["-s", "S1", "a session of the first worktree"]), "S1");
+    assert_eq!(run_in("feat", &["-c", "more"]), "S1", "used there last");
+    assert_eq!(run_in("p", &["-c", "more"]), "S5", "used here last");
+    assert_eq!(world.run(&["rm", "S5", "--yes"]).code, 0);
+    assert_eq!(run_in("p", &["-c", "more"]), "S1", "the newest of this worktree that has an answer");
+    let listed = world.run(&["list", "--json", "--all"]).json();
+    let newest = &listed[0];
+    assert_eq!(
+        (&newest["id"], &newest["preview"], &newest["last_prompt"]),
+        (&json!("S1"), &json!("by hand"), &json!("more"))
+    );
+    assert_eq!(newest["last_active"], "[time]");
+}
+
 #[test]
 fn a_name_makes_a_session_and_a_number_does_not() {
     let world = World::new();
@@ -108,8 +227,7 @@ fn a_name_makes_a_session_and_a_number_does_not() {
         assert_eq!(world.run(&["run", "-a", "offline", "-s", "topic", prompt]).code, 0);
     }
     assert_eq!(world.run(&["run", "-a", "offline", "--name", "other", "three"]).code, 0);
-    // The beginning of a name is enough.
-    assert_eq!(world.run(&["run", "-s", "top", "four"]).code, 0);
+    assert_eq!(world.run(&["run", "-s", "topic", "four"]).code, 0);
     let list = world.run(&["list", "--json"]).json();
     let names: Vec<_> = list.as_array().unwrap().iter().map(|session| &session["name"]).collect();
     assert_eq!(names, ["topic", "other"]);

@@ -24,16 +24,22 @@ fn wrong_usage_says_what_is_right() {
       usage: azureal [OPTIONS] [COMMAND]
     ");
     insta::assert_snapshot!(world.run(&["show"]), @r"
+    exit code 1
+    --- stderr
+    error: there is no session in this worktree yet
+    hint: name a session; `azureal list --all` shows those of all worktrees
+    ");
+    insta::assert_snapshot!(world.run(&["fork"]), @r"
     exit code 2
     --- stderr
     error: the following required arguments were not provided:
       <SESSION>
-    hint: usage: azureal show <SESSION>
+    hint: usage: azureal fork <SESSION>
     ");
     insta::assert_snapshot!(world.run(&["show", "--jsn", "--json"]), @r#"
     exit code 2
     --- stderr
-    {"error":{"kind":"usage","message":"unexpected argument '--jsn' found","hint":"a similar argument exists: '--json'\nusage: azureal show --json <SESSION>"}}
+    {"error":{"kind":"usage","message":"unexpected argument '--jsn' found","hint":"a similar argument exists: '--json'\nusage: azureal show --json [SESSION]"}}
     "#);
     insta::assert_snapshot!(world.run(&["fork", "S1", "--at", "x"]), @r"
     exit code 2
