@@ -154,6 +154,8 @@ fn complete_of(project: &Project, output: &str) -> Complete {
         goes_on: false,
         agent: "codex".into(),
         model: None,
+        switches_model: false,
+        used_in: None,
         directory: "/p".into(),
         started_at: "2026-11-15T07:09:41Z".into(),
     };
