@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::meter::{ESTIMATE, Meter};
 use crate::output::{Output, alarm, counted, on_stderr, tell, warning};
 use crate::spinner::Spinner;
-use crate::transcript::{Text, Transcript, count, duration};
+use crate::transcript::{count, duration, ending};
 use crate::turn::Keep;
 
 /// How much of what a tool call is about is shown.
@@ -195,6 +195,8 @@ impl<'a> Live<'a> {
                 self.tell(&visible(text));
                 Ok(())
             }
+            // Told at the end of the turn, with how to allow them.
+            AgentOutput::Refused(_) => Ok(()),
             AgentOutput::Usage(usage) => {
                 if let (Some(meter), Some(tokens)) = (&mut self.meter, usage.context_tokens) {
                     meter.count(tokens, self.agent);
@@ -296,12 +298,13 @@ impl<'a> Live<'a> {
         self.write(&text)
     }
 
-    /// Shows how the turn ended, once it is stored.
+    /// Shows how the turn ended, once it is stored, and how many tool calls were refused in it.
     pub(crate) fn end(
         &mut self,
         ingested: &Ingested,
         first: Option<Seq>,
         meter: Option<Meter>,
+        refused: usize,
     ) -> Result<(), Failure> {
         self.end_run()?;
         self.meter = meter;
@@ -319,7 +322,7 @@ impl<'a> Live<'a> {
         };
         let full = self.meter.as_ref().filter(|meter| meter.percent >= WORTH_TELLING);
         let full = full.map_or_else(String::new, |meter| format!(" · context {} % full", meter.percent));
-        tell(&format!("{}{full}", closing(&place, &ingested.complete)));
+        tell(&format!("{}{full}", closing(&place, &ingested.complete, refused)));
         Ok(())
     }
 
@@ -375,10 +378,18 @@ impl<'a> Live<'a> {
 }
 
 /// One line on how the turn ended, how long it took and what it used.
-fn closing(place: &str, complete: &Complete) -> String {
-    let mut transcript = Transcript::new(on_stderr(), Text::Visible);
-    let text = transcript.event(&Event::Complete(complete.clone()));
-    format!("{} · {place}", text.trim_end())
+fn closing(place: &str, complete: &Complete, refused: usize) -> String {
+    let text = ending(complete);
+    let paint = on_stderr();
+    let text = match (complete.success, refused) {
+        (true, 0) => paint.success(&format!("✓ {text}")),
+        // The agent is done, but not with what it wanted to do.
+        (true, refused) => {
+            paint.caution(&format!("! {text}, {} refused", counted(refused as u64, "tool call")))
+        }
+        (false, _) => paint.danger(&format!("✗ {text}")),
+    };
+    format!("{text} · {place}")
 }
 
 fn shortened(text: &str) -> String {

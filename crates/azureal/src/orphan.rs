@@ -1,4 +1,4 @@
-//! An agent that goes on though its azureal has gone: followed until it ends, or ended.
+//! An agent that still runs though its azureal is gone: followed until it ends, or stopped.
 
 use std::thread;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::turn::Keep;
 /// How long to wait until looking again whether all has ended.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Follows the agent of a session that was left behind, and returns when its turn is stored: the history would
-/// miss what it still says. On a terminal, what it says is shown. An interrupt ends the agent, and is then the error.
+/// Follows the agent of a session that runs in the background, and returns when its turn is stored: the history would
+/// miss the rest of it. On a terminal, its output is shown. An interrupt stops the agent, and is then the error.
 pub(crate) fn follow(
     place: &Place,
     spools: &Spools,
@@ -39,7 +39,7 @@ pub(crate) fn follow(
         drop(end(&spools, &turn, &process));
     });
     // Only now, when it is so.
-    tell("following it until it ends; an interrupt ends it");
+    tell("waiting until it ends; Ctrl-C stops it");
     let shown = thread::scope(|scope| {
         scope.spawn(|| guard(spools, turn, running, limit));
         if out.is_terminal() && !out.is_json() { show(spools, turn, running, out) } else { Ok(()) }
@@ -55,7 +55,7 @@ pub(crate) fn follow(
         return Err(Failure::cancelled(format!(
             "the turn of {session} was cancelled, and your prompt was not sent"
         ))
-        .with_hint(format!("`azureal show {session}` shows what came")));
+        .with_hint(format!("`azureal show {session}` shows its output so far")));
     }
     shown
 }

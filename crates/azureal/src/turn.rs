@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use azureal_core::agent::{AgentOutput, Permission};
+use azureal_core::agent::Permission;
 use azureal_core::event::Outcome;
 use azureal_core::{Event, LeaseId, Page, Seq, SessionId, SessionStore};
 use azureal_engine::{
@@ -20,8 +20,9 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
 use crate::meter::Meter;
-use crate::output::{Output, warn};
+use crate::output::{Output, tell, warn};
 use crate::place::Place;
+use crate::refusals::refusals;
 
 /// How many events are read at once.
 const PAGE: usize = 100;
@@ -29,6 +30,10 @@ const PAGE: usize = 100;
 /// What is asked, of whom and in which session.
 pub(crate) struct Ask<'a> {
     pub(crate) session: SessionId,
+    /// Where the store remembers the session as the last one used; `None` if it does not.
+    pub(crate) used_in: Option<&'a str>,
+    /// Whether another model is asked for than in the turn before.
+    pub(crate) switches_model: bool,
     /// The lease of the store that allows it.
     pub(crate) lease: Option<&'a LeaseId>,
     pub(crate) choice: &'a AgentChoice,
@@ -42,6 +47,8 @@ pub(crate) struct Ask<'a> {
     /// What is done about a history that becomes too long.
     pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
     pub(crate) keep: Keep,
+    /// Further arguments for the agent's program.
+    pub(crate) arguments: &'a [String],
 }
 
 /// What is kept of a turn.
@@ -82,6 +89,8 @@ pub(crate) fn take_turn(
         agent: ask.choice.agent,
         program: &ask.choice.program,
         session: ask.session,
+        used_in: ask.used_in,
+        switches_model: ask.switches_model,
         lease: ask.lease,
         model: ask.choice.model.as_deref(),
         permission: ask.permission,
@@ -91,6 +100,7 @@ pub(crate) fn take_turn(
         output_limit: ask.output_limit,
         briefing: ask.briefing,
         compaction: ask.compaction,
+        arguments: ask.arguments,
     });
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
     let mut not_gathered = None;
@@ -98,6 +108,8 @@ pub(crate) fn take_turn(
     let mut stored = None;
     // Where the turn begins: before a compaction, if there was one in the middle of it.
     let mut first = None;
+    // The tools that were refused, before and after a compaction.
+    let mut refused = Vec::new();
     if let Some(meter) = meter(place, ask, ask.session)? {
         live.measure(meter);
     }
@@ -138,10 +150,11 @@ pub(crate) fn take_turn(
                         // It may have been compacted before it began.
                         None => meter.map(|meter| live.begin(meter, ask.prompt)),
                     }
-                    .and_then(|()| watch(watcher, &mut live, ask, directory, &heard, &mut waiting));
+                    .and_then(|()| watch(watcher, &mut live, &heard, &mut waiting));
                 }
                 Heard::Began(_) => {}
-                Heard::Stored(ingested) => {
+                Heard::Stored(mut ingested) => {
+                    refused.append(&mut ingested.refused);
                     first = first.or(ingested.appended.map(|appended| appended.first));
                     stored = Some(ingested);
                 }
@@ -171,7 +184,7 @@ pub(crate) fn take_turn(
     // Before any complaint of the output: the turn is stored, whoever reads it.
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
-    live.end(&ingested, first, meter(place, ask, ingested.session)?)?;
+    live.end(&ingested, first, meter(place, ask, ingested.session)?, refused.len())?;
     match &ingested.kept {
         Some(_) if ask.keep == Keep::Nothing => {
             warn("not all that was printed could be read; nothing of it is kept");
@@ -179,7 +192,12 @@ pub(crate) fn take_turn(
         Some(path) => warn(&kept(path)),
         None => {}
     }
-    match failure_of(&ingested, ask, &live) {
+    let failure = failure_of(&ingested, ask, &live);
+    // Last, because it says what to do next.
+    if let Some(hint) = refusals(ask.choice.agent.name(), &refused, ask.permission) {
+        tell(&hint);
+    }
+    match failure {
         Some(failure) => Err(failure),
         None => Ok(ingested),
     }
@@ -196,12 +214,10 @@ fn meter(place: &Place, ask: &Ask<'_>, session: SessionId) -> Result<Option<Mete
     Ok(Some(Meter::of(&block_on(place.store.get(session))?, auto.threshold)))
 }
 
-/// Shows what a run prints until it has ended, and what the person must know meanwhile.
+/// Shows the output of a run until it has ended, and notices for the user meanwhile.
 fn watch(
     mut watcher: Watcher,
     live: &mut Live<'_>,
-    ask: &Ask<'_>,
-    directory: &Path,
     heard: &Receiver<Heard>,
     waiting: &mut VecDeque<Heard>,
 ) -> Result<(), Failure> {
@@ -213,30 +229,13 @@ fn watch(
             }
         }
         match watcher.next_outputs() {
-            Ok(Some(outputs)) => {
-                for mut output in outputs {
-                    complete_init(&mut output, ask, directory);
-                    live.take(&output)?;
-                }
-            }
+            Ok(Some(outputs)) => outputs.iter().try_for_each(|output| live.take(output))?,
             Ok(None) => return Ok(()),
             Err(error) => {
                 // The turn goes on, and what was not shown is shown when it is stored.
                 live.tell(&azureal_core::visible(&error.to_string()));
                 return Ok(());
             }
-        }
-    }
-}
-
-/// Fills in what an agent does not say of itself, as it is stored.
-fn complete_init(output: &mut AgentOutput, ask: &Ask<'_>, directory: &Path) {
-    if let AgentOutput::Event(Event::Init(init)) = output {
-        if init.cwd.is_empty() {
-            init.cwd = directory.display().to_string();
-        }
-        if init.model.is_empty() {
-            init.model = ask.choice.model.clone().unwrap_or_default();
         }
     }
 }

@@ -563,7 +563,38 @@ pub enum StoreError {
     },
 }
 
+/// What `?` converts by itself. Not every error: that would include [`StoreError`], which Rust does not allow.
+macro_rules! from_foreign {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for StoreError {
+            fn from(error: $error) -> Self {
+                Self::other(error)
+            }
+        })+
+    };
+}
+
+from_foreign!(
+    Box<dyn Error + Send + Sync>,
+    serde_json::Error,
+    std::fmt::Error,
+    std::io::Error,
+    std::num::ParseFloatError,
+    std::num::ParseIntError,
+    std::num::TryFromIntError,
+    std::str::Utf8Error,
+    std::string::FromUtf8Error,
+    std::time::SystemTimeError,
+    String,
+    &str,
+);
+
 impl StoreError {
+    /// Wraps the error of another crate, for stores of one's own: `map_err(StoreError::other)?`.
+    pub fn other(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Other { place: "the store".to_owned(), source: source.into() }
+    }
+
     /// Returns the name of this sort of error, for programs.
     pub fn kind(&self) -> &'static str {
         match self {

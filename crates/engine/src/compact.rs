@@ -341,6 +341,7 @@ impl Work {
             permission: Some(Permission::Answer),
             in_git: setup.in_git,
             settings: summariser.settings.map(str::to_owned),
+            arguments: Vec::new(),
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;
@@ -502,7 +503,8 @@ impl Answer {
             AgentOutput::Event(_)
             | AgentOutput::Delta(_)
             | AgentOutput::Usage(_)
-            | AgentOutput::Notice(_) => {}
+            | AgentOutput::Notice(_)
+            | AgentOutput::Refused(_) => {}
         }
     }
 

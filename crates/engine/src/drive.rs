@@ -43,6 +43,10 @@ pub struct Setup<'a> {
     pub program: &'a Path,
     /// The session.
     pub session: SessionId,
+    /// Where the store remembers the session as the last one used; `None` if it does not.
+    pub used_in: Option<&'a str>,
+    /// Whether another model is asked for than in the turn before, of the same agent.
+    pub switches_model: bool,
     /// The lease of the store that allows it, where that gives out any.
     pub lease: Option<&'a LeaseId>,
     /// The model, if not the agent's own choice.
@@ -61,6 +65,8 @@ pub struct Setup<'a> {
     pub briefing: &'a Briefing,
     /// What is done about a history that becomes too long; nothing without it.
     pub compaction: Option<&'a AutoCompaction<'a>>,
+    /// Further arguments for the agent's program, as the user typed them. Summaries are asked for without them.
+    pub arguments: &'a [String],
 }
 
 /// What is going on, for whoever wants to know.
@@ -343,6 +349,8 @@ impl<'a> Driver<'a> {
             goes_on,
             agent: setup.agent.name().to_owned(),
             model: setup.model.map(str::to_owned),
+            switches_model: setup.switches_model && !goes_on,
+            used_in: setup.used_in.map(str::to_owned),
             directory: setup.directory.to_owned(),
             started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         };
@@ -406,6 +414,7 @@ impl<'a> Driver<'a> {
             permission: setup.permission,
             in_git: setup.in_git,
             settings: None,
+            arguments: setup.arguments.to_vec(),
         };
         let command = setup.agent.command(&request).map_err(|error| format!("{error}; {}", error.hint()))?;
         let text = |error: SpoolError| error.to_string();
@@ -436,14 +445,15 @@ impl<'a> Driver<'a> {
             drop(self.sender.send(Word::Input(Input::Cancel)));
         }
 
-        match Watcher::open(run.spool.output_path(), setup.agent, Some(process.clone())) {
+        let turn = run.spool.turn();
+        match Watcher::of_turn(run.spool.output_path(), setup.agent, turn, Some(process.clone())) {
             Ok(watcher) => notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher }),
             // Not being able to watch does not stop the turn.
             Err(error) => notice(Notice::Tell(&error.to_string())),
         }
         // Threads of their own, so that prompts and cancels are received meanwhile. Two, because an agent may print faster
         // than it can be read: its end must not wait for that. A driver that has gone needs neither.
-        if let Ok(watcher) = Watcher::open(run.spool.output_path(), setup.agent, Some(process)) {
+        if let Ok(watcher) = Watcher::of_turn(run.spool.output_path(), setup.agent, turn, Some(process)) {
             let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
             thread::spawn(move || {
                 observe(watcher, growth, &mut |what| {

@@ -11,14 +11,16 @@ use std::io;
 use std::path::PathBuf;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending};
-use azureal_core::event::{Complete, Outcome};
+use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
     Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError,
     Tokens, Turn, compact_event,
 };
 use azureal_process::FollowError;
 
+use crate::own_record::{Homes, last_usage};
 use crate::spool::{Spool, SpoolError, SpooledTurn};
+use crate::turn_parser::RunStart;
 use crate::watch::{OVERSIZED, Watcher};
 
 /// A turn that is in the store.
@@ -34,6 +36,8 @@ pub struct Ingested {
     pub complete: Complete,
     /// The spool, where it is kept because not all of it could be read.
     pub kept: Option<PathBuf>,
+    /// The tools that the agent was refused, one entry for each call.
+    pub refused: Vec<String>,
 }
 
 /// Why a turn is not in the store. What was printed is kept.
@@ -70,17 +74,30 @@ pub async fn ingest(
     store: &dyn SessionStore,
     agent: &dyn Agent,
     spool: Spool,
+    ending: Ending,
+    destination: &Destination,
+) -> Result<Ingested, IngestError> {
+    ingest_at(store, agent, spool, ending, destination, &Homes::of_this_process()).await
+}
+
+/// The same for an agent whose program keeps its files in these places.
+pub(crate) async fn ingest_at(
+    store: &dyn SessionStore,
+    agent: &dyn Agent,
+    spool: Spool,
     mut ending: Ending,
     destination: &Destination,
+    homes: &Homes<'_>,
 ) -> Result<Ingested, IngestError> {
     // First: whoever stored it may have died after removing the output.
     if let Some(session) = stored_before(store, spool.turn()).await? {
         let complete = Complete::default();
-        let ingested = Ingested { session, instead_of: None, appended: None, complete, kept: None };
+        let ingested =
+            Ingested { session, instead_of: None, appended: None, complete, kept: None, refused: Vec::new() };
         return settle(store, spool, ingested).await;
     }
-    let mut gathered = Gathered::new(spool.turn());
-    let mut watcher = Watcher::open(spool.output_path(), agent, None)?;
+    let mut gathered = Gathered::default();
+    let mut watcher = Watcher::of_turn(spool.output_path(), agent, spool.turn(), None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
     gathered.unread = watcher.skipped();
     if watcher.untold() > 0 {
@@ -92,9 +109,11 @@ pub async fn ingest(
     }
     // What was asked and how it ended is told in any case.
     let mut events = vec![opening(spool.turn())];
+    let mut refused = std::mem::take(&mut gathered.refused);
     events.append(&mut gathered.finish());
-    let mut last = Gathered::new(spool.turn());
+    let mut last = Gathered::default();
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
+    refused.append(&mut last.refused);
     events.append(&mut last.finish());
     if matches!(events.last(), Some(Event::Complete(end)) if end.outcome == Some(Outcome::Interrupted))
         && ending.stopped == Some(Outcome::Interrupted)
@@ -110,7 +129,9 @@ pub async fn ingest(
         );
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
-    store_once(store, spool, events, destination).await
+    complete_usage(&mut events, agent, homes);
+    let ingested = store_once(store, spool, events, destination).await?;
+    Ok(Ingested { refused, ..ingested })
 }
 
 /// The kind of the error that stands for an output that reached its limit.
@@ -124,12 +145,14 @@ fn opening(turn: &SpooledTurn) -> Event {
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
 /// rest stays in the spool, which is then kept. No event in it is larger than a store takes.
 const LARGEST_TURN: usize = LARGEST_EVENT;
+/// How many refused calls are counted.
+const MOST_REFUSED: usize = 1_000;
 /// What an event takes besides its text, here and on its way into the store. Many short ones take the most.
 const EVENT_COST: usize = 512;
 
 /// The events of a turn, as they are kept, up to a bound.
+#[derive(Default)]
 struct Gathered {
-    turn: SpooledTurn,
     events: Vec<Event>,
     size: usize,
     is_full: bool,
@@ -137,25 +160,29 @@ struct Gathered {
     left_out: u64,
     /// How many bytes were not even read.
     unread: u64,
+    refused: Vec<String>,
 }
 
 impl Gathered {
-    fn new(turn: &SpooledTurn) -> Self {
-        Self { turn: turn.clone(), events: Vec::new(), size: 0, is_full: false, left_out: 0, unread: 0 }
-    }
-
     fn take(&mut self, output: AgentOutput) {
-        if let AgentOutput::Event(event) = output {
-            self.push(event);
+        match output {
+            AgentOutput::Event(event) => self.push(event),
+            AgentOutput::Refused(mut tools) => {
+                tools.truncate(MOST_REFUSED.saturating_sub(self.refused.len()));
+                self.refused.append(&mut tools);
+            }
+            AgentOutput::Delta(_)
+            | AgentOutput::Usage(_)
+            | AgentOutput::Notice(_)
+            | AgentOutput::Retry(_) => {}
         }
     }
 
-    fn push(&mut self, mut event: Event) {
+    fn push(&mut self, event: Event) {
         if self.is_full {
             self.left_out += 1;
             return;
         }
-        complete_init(&mut event, &self.turn);
         let event = compact_event(event);
         let size = json_length(&event) + EVENT_COST;
         if self.size + size > LARGEST_TURN {
@@ -204,16 +231,24 @@ fn json_length(event: &Event) -> usize {
     }
 }
 
-/// Fills in what an agent does not say of itself: where it runs, and the model that it was asked for.
-fn complete_init(event: &mut Event, turn: &SpooledTurn) {
-    if let Event::Init(init) = event {
-        if init.cwd.is_empty() {
-            init.cwd = turn.directory.display().to_string();
-        }
-        if init.model.is_empty() {
-            init.model = turn.model.clone().unwrap_or_default();
-        }
+/// Fills in what an agent's output does not say and its own record does: the size of the last request; and the tokens of a
+/// turn that was interrupted.
+fn complete_usage(events: &mut [Event], agent: &dyn Agent, homes: &Homes<'_>) {
+    let run = events.iter().find_map(|event| match event {
+        Event::Init(init) => init.agent_session.clone(),
+        _ => None,
+    });
+    let complete = events.iter_mut().rev().find_map(|event| match event {
+        Event::Complete(complete) => Some(complete),
+        _ => None,
+    });
+    let (Some(run), Some(complete)) = (run, complete) else { return };
+    if complete.usage.is_some_and(|usage| usage.context_tokens.is_some()) {
+        return;
     }
+    let Some(recorded) = last_usage(agent, homes, &run) else { return };
+    let said = complete.usage.unwrap_or(recorded);
+    complete.usage = Some(Usage { context_tokens: recorded.context_tokens, ..said });
 }
 
 /// Stores that a turn ended before its agent ran, and why, and removes its spool.
@@ -225,6 +260,7 @@ pub(crate) async fn ingest_unstarted(
     destination: &Destination,
 ) -> Result<Ingested, IngestError> {
     let mut events = vec![opening(spool.turn())];
+    events.append(&mut RunStart::of(spool.turn()).unreported());
     if outcome == Outcome::Failed {
         events.push(Event::error("not_started", why));
     }
@@ -271,13 +307,14 @@ async fn store_once(
             let turn = Turn {
                 tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
                 mark: Some(NewMark { name: mark_of(spool.turn()), note: String::new() }),
+                used_in: spool.turn().used_in.clone(),
                 ..Turn::verbatim(events)
             };
             append(store, meant_for, turn, destination).await?
         }
     };
     let instead_of = (session != meant_for).then_some(meant_for);
-    let ingested = Ingested { session, instead_of, appended, complete, kept: None };
+    let ingested = Ingested { session, instead_of, appended, complete, kept: None, refused: Vec::new() };
     if is_whole {
         return settle(store, spool, ingested).await;
     }

@@ -18,6 +18,7 @@ mod gather;
 mod growth;
 mod ingest;
 mod lease;
+mod original_run;
 mod output_limit;
 mod own_record;
 mod private;
@@ -26,6 +27,7 @@ mod session_lease;
 mod slots;
 mod spool;
 mod turn;
+mod turn_parser;
 mod watch;
 
 pub use compact::{
@@ -40,6 +42,7 @@ pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
 pub use growth::added_chars;
 pub use ingest::{Destination, IngestError, Ingested, ingest};
 pub use lease::{Lease, Leased, this_process};
+pub use original_run::{OriginalRun, look_at_original, recover_original};
 pub use output_limit::OutputLimit;
 pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};

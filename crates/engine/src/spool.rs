@@ -49,6 +49,12 @@ pub struct SpooledTurn {
     pub agent: String,
     /// The model that was asked for.
     pub model: Option<String>,
+    /// Whether that is another one than in the turn before, of the same agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub switches_model: bool,
+    /// Where the store remembers the session as the last one used: [`Turn::used_in`](azureal_core::Turn::used_in).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_in: Option<String>,
     /// The directory that it runs in.
     pub directory: PathBuf,
     /// When it was asked for.
@@ -252,7 +258,7 @@ impl Spools {
         agent: &dyn Agent,
         process: Option<ProcessIdentity>,
     ) -> Result<Watcher, FollowError> {
-        Watcher::open(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, process)
+        Watcher::of_turn(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, turn, process)
     }
 
     /// Returns how many bytes a turn that somebody else runs, or nobody, has printed.
@@ -500,6 +506,8 @@ mod tests {
             goes_on: false,
             agent: "claude".into(),
             model: None,
+            switches_model: false,
+            used_in: None,
             directory: "/p".into(),
             started_at: "2026-01-31T09:30:00Z".into(),
         }

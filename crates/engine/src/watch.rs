@@ -8,6 +8,8 @@ use azureal_core::{Event, agent, compact_event};
 use azureal_process::{Follow, FollowError, Line, ProcessIdentity, Progress};
 
 use crate::private;
+use crate::spool::SpooledTurn;
+use crate::turn_parser::TurnParser;
 
 /// How often a reader that is never idle checks whether the writer has ended.
 const CHECK_PACE: Duration = Duration::from_millis(50);
@@ -61,15 +63,16 @@ pub(crate) enum Look {
 }
 
 impl Watcher {
-    /// Opens the output of a run; without a process it is finished.
-    pub fn open(
+    /// Opens the output of a turn; without a process it is finished.
+    pub(crate) fn of_turn(
         output: &std::path::Path,
         agent: &dyn Agent,
+        turn: &SpooledTurn,
         process: Option<ProcessIdentity>,
     ) -> Result<Self, FollowError> {
         private::check(output)
             .map_err(|source| FollowError::Unreadable { path: output.to_owned(), source })?;
-        Self::with_parser(output, agent.parser(), process)
+        Self::with_parser(output, Box::new(TurnParser::new(agent, turn)), process)
     }
 
     /// Opens a file that another parser reads.

@@ -183,6 +183,8 @@ impl World {
             program,
             lease: None,
             session: self.session,
+            used_in: None,
+            switches_model: false,
             model: None,
             permission: None,
             directory: self.folder.path(),
@@ -191,6 +193,7 @@ impl World {
             output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: Some(&compaction),
+            arguments: &[],
         });
         let mut told = Vec::new();
         let ingested = driver.run(prompt, &mut |notice| match notice {
@@ -260,10 +263,12 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
             "AssistantText",
             "UserMessage",
             "AssistantText",
+            "Init",
             "Compacting",
             "Complete",
             "Compacted",
             "AssistantText",
+            "Init",
             "Complete"
         ]
     );

@@ -89,6 +89,8 @@ impl World {
             program: &program,
             lease: None,
             session: self.session,
+            used_in: None,
+            switches_model: false,
             model: None,
             permission: Some(if name == "claude" { Permission::All } else { Permission::Read }),
             directory: &self.home.project(),
@@ -97,6 +99,7 @@ impl World {
             output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         };
         let (driver, controls) = Driver::new(setup);
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()

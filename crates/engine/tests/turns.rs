@@ -10,7 +10,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, TurnRequest};
@@ -80,6 +80,8 @@ impl Project {
             program,
             lease: None,
             session: self.session,
+            used_in: None,
+            switches_model: false,
             model: None,
             permission: None,
             directory: self.folder.path(),
@@ -88,6 +90,7 @@ impl Project {
             output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         }
     }
 
@@ -392,6 +395,8 @@ fn spooled(project: &Project, run: &str) -> SpooledTurn {
         goes_on: false,
         agent: "offline".into(),
         model: None,
+        switches_model: false,
+        used_in: None,
         directory: project.folder.path().into(),
         started_at: "2026-01-31T09:30:00Z".into(),
     }
@@ -423,6 +428,42 @@ fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once()
     assert!(recovered(&project).is_empty());
     assert_eq!(project.history(), [Message::user("before the crash"), Message::assistant("survived")]);
     assert_eq!(outcomes(&project), [Outcome::Done]);
+}
+
+/// Stores an orphaned turn with this output, last written at this second of the clock, and returns its duration.
+fn recovered_duration(agent: &str, output: &str, written: u64) -> u64 {
+    let project = Project::new();
+    let turn = SpooledTurn { agent: agent.into(), ..spooled(&project, "dd") };
+    let mut spool = project.spools.begin(turn).unwrap();
+    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into() }).unwrap();
+    let mut file = spool.output().unwrap();
+    std::io::Write::write_all(&mut file, output.as_bytes()).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(written)).unwrap();
+    drop(spool);
+    let homes = Homes { variable: &|_| None, home: None };
+    let agents = azureal_agents::registry::all();
+    let found = block_on(recover(&project.store, &project.spools, agents, &homes)).unwrap();
+    let [Recovered::Stored(_, ingested)] = &found[..] else { panic!("{found:?}") };
+    ingested.complete.duration_ms
+}
+
+#[test]
+fn a_recovered_turn_took_as_long_as_its_agent_says_or_its_output_grew() {
+    // 2026-01-31T09:30:00Z, when the turn of `spooled` began.
+    const BEGAN: u64 = 1_769_851_800;
+    let text = Event::assistant("half").to_json() + "\n";
+    let result = r#"{"type":"result","subtype":"success","is_error":false,"duration_ms":994,"result":"Hi"}"#;
+    let one_result = format!("{result}\n");
+    // Each result counts its own part, without the wait for background work between them.
+    let two_results = format!("{result}\n{result}\n");
+    for (agent, output, written, expected) in [
+        ("offline", text.as_str(), BEGAN + 42, 42_000),
+        ("offline", &text, BEGAN - 5, 0),
+        ("claude", &one_result, BEGAN + 42, 994),
+        ("claude", &two_results, BEGAN + 42, 42_000),
+    ] {
+        assert_eq!(recovered_duration(agent, output, written), expected, "{agent} {output}");
+    }
 }
 
 #[test]

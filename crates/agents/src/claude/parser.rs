@@ -10,6 +10,8 @@
 //! `control_response`, `keep_alive`, `rate_limit_event`, `tool_progress`, `tool_use_summary`,
 //! `prompt_suggestion` and `auth_status`.
 
+use std::time::Duration;
+
 use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, AgentParser, Ending};
 use azureal_core::event::{AssistantText, ErrorEvent, Hook, Init, ModelSwitch, Plan, Reasoning, Usage};
@@ -40,6 +42,8 @@ pub(super) struct Parser {
     spoke: bool,
     /// Whether the model refused to answer.
     refused: bool,
+    /// How many `result` lines there were: one, and one more each time background work reported.
+    results: u32,
     /// Whether an error was told since the last `result`.
     told: bool,
     tokens: TokenCount,
@@ -396,10 +400,12 @@ impl Parser {
         }
         self.told = false;
         if !result.permission_denials.is_empty() {
-            let tools: Vec<&str> =
-                result.permission_denials.iter().map(|denial| denial.tool_name.as_str()).collect();
-            out.push(AgentOutput::Notice(format!("claude was not allowed to use: {}", tools.join(", "))));
+            let tools = result.permission_denials.into_iter().map(|denial| denial.tool_name);
+            out.push(AgentOutput::Refused(tools.collect()));
         }
+        self.results = self.results.saturating_add(1);
+        // Each of several results has its own part, without the waiting between them.
+        self.closing.duration = result.duration_ms.filter(|_| self.results == 1).map(Duration::from_millis);
         self.closing.cost_usd = self.closing.cost_usd.max(result.total_cost_usd);
         self.tokens.turns = sum(self.tokens.turns, result.usage.0.map_or_else(Usage::default, Usage::from));
         let whole = result
@@ -494,7 +500,7 @@ mod tests {
                 AgentOutput::Delta(text) | AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                     shown.push(text);
                 }
-                AgentOutput::Usage(_) => {}
+                AgentOutput::Usage(_) | AgentOutput::Refused(_) => {}
             }
         }
         (events, shown)

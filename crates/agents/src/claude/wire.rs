@@ -162,6 +162,8 @@ pub(super) struct Outcome {
     #[serde(default, deserialize_with = "lenient")]
     pub(super) terminal_reason: String,
     #[serde(default, deserialize_with = "lenient")]
+    pub(super) duration_ms: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) total_cost_usd: f64,
     #[serde(default)]
     pub(super) usage: Loose<Tokens>,
@@ -244,6 +246,23 @@ pub(super) struct RecordHead {
     pub(super) is_meta: bool,
     #[serde(default, rename = "isCompactSummary", deserialize_with = "lenient")]
     pub(super) is_compact_summary: bool,
+    /// The author of a `user` line. Absent from a plain prompt.
+    #[serde(default)]
+    origin: Loose<Origin>,
     #[serde(default, rename = "isApiErrorMessage", deserialize_with = "lenient")]
     pub(super) is_api_error: bool,
+}
+
+/// The author of a `user` line: `human`, or a source inside the program such as `task-notification`.
+#[derive(Deserialize)]
+pub(super) struct Origin {
+    #[serde(default, deserialize_with = "lenient")]
+    kind: String,
+}
+
+impl RecordHead {
+    /// Says whether the user wrote this line, and not a source inside the program.
+    pub(super) fn is_by_user(&self) -> bool {
+        self.origin.0.as_ref().is_none_or(|origin| matches!(origin.kind.as_str(), "" | "human"))
+    }
 }

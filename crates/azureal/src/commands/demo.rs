@@ -147,6 +147,8 @@ impl Tour<'_> {
         let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() })?;
         let ask = Ask {
             session,
+            used_in: None,
+            switches_model: false,
             lease: None,
             choice: &choice,
             prompt,
@@ -156,6 +158,7 @@ impl Tour<'_> {
             compaction: None,
             briefing: &Briefing::default(),
             keep: Keep::Session,
+            arguments: &[],
         };
         take_turn(&self.place, &self.spools, &self.interrupts, &ask, self.out)?;
         Ok(())

@@ -1,10 +1,10 @@
 use azureal_core::{ListQuery, SessionId, SessionRecord, Threshold, visible_line};
 use jiff::Timestamp;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use crate::failure::Failure;
 use crate::meter::{self, ESTIMATE, Meter};
-use crate::output::{Output, Paint, tell, to_json};
+use crate::output::{Output, Paint, fit, tell, to_json};
 use crate::place::Place;
 use crate::resolve::has_name;
 use crate::session_line::SessionLine;
@@ -133,7 +133,7 @@ impl Table {
             align,
             cells: records.iter().map(cell).collect(),
         };
-        let text = |text: &str| shortened(&one_line(text), longest);
+        let text = |text: &str| fit(&one_line(text), longest);
         let mut columns = vec![
             column("", Align::Left, &|record| record.id.to_string()),
             column("", Align::Left, &|record| badge(record).to_owned()),
@@ -196,7 +196,7 @@ impl Table {
                 Align::Right => row.extend([&pad, cell, "  "]),
             }
         }
-        shortened(row.trim_end(), self.width.unwrap_or(usize::MAX))
+        fit(row.trim_end(), self.width.unwrap_or(usize::MAX))
     }
 }
 
@@ -224,28 +224,6 @@ fn badge(record: &SessionRecord, running: &[SessionId]) -> &'static str {
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     visible_line(&words.join(" ")).into_owned()
-}
-
-/// Returns as much of a text as fits, with an ellipsis where it does not.
-fn shortened(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut left = width.saturating_sub(1);
-    let mut short: String = text
-        .chars()
-        .take_while(|c| match left.checked_sub(c.width().unwrap_or(0)) {
-            Some(rest) => {
-                left = rest;
-                true
-            }
-            None => false,
-        })
-        .collect();
-    if width > 0 {
-        short.push('…');
-    }
-    short
 }
 
 fn cost(dollars: f64) -> String {

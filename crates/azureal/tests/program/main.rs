@@ -6,7 +6,9 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod agents;
 mod compact;
+mod completion;
 mod config;
 mod context_commands;
 mod context_savings;
@@ -16,14 +18,18 @@ mod export;
 mod flood;
 mod follow;
 mod hostile;
+mod identity;
 mod import;
 mod lost_spool;
+mod original_program;
+mod permissions;
 mod postgres;
 mod real_agents;
 mod redis;
 mod run;
 mod servers;
 mod sessions;
+mod status_line;
 mod terminal;
 mod trust;
 mod two_people;
