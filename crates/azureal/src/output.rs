@@ -99,7 +99,12 @@ impl Write for Output {
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(value)
         .map_err(|error| Failure::new("output", format!("this cannot be written as JSON: {error}")))?;
-    Ok(escaped_json(&text).into_owned())
+    // A text may have megabytes: it is copied only where something had to be escaped.
+    let escaped = match escaped_json(&text) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(escaped) => Some(escaped),
+    };
+    Ok(escaped.unwrap_or(text))
 }
 
 /// Escapes what a terminal would act on in a JSON text, and puts it on one line.

@@ -556,7 +556,7 @@ fn observe(mut watcher: Watcher, mut growth: Option<Growth>, report: &mut dyn Fn
                 is_named = true;
                 init.agent_session.clone().map(Observed::Named).into_iter().for_each(&mut *report);
             }
-            if growth.as_mut().is_some_and(|growth| growth.is_full_with(event)) {
+            if growth.as_mut().is_some_and(|growth| growth.is_full_with(&event)) {
                 growth = None;
                 report(Observed::Full);
             }

@@ -40,6 +40,7 @@ pub use context_commands::{
 };
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
 pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
+pub use growth::added_chars;
 pub use ingest::{Destination, IngestError, Ingested, ingest};
 pub use lease::{Lease, Leased, this_process};
 pub use original_run::{OriginalRun, look_at_original, recover_original};
