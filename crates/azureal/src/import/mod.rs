@@ -76,25 +76,24 @@ pub(crate) struct Arrival {
 pub(crate) enum Source {
     One(Option<Box<Arrival>>),
     Stored(stored::Source),
-    Axio(axio_database::Source),
+    Axio(Box<axio_database::Source>),
 }
 
 impl Source {
     /// Opens a file.
     pub(crate) async fn open(path: &Path, format: Format) -> Result<Self, Failure> {
         let one = |arrival: Arrival| Ok(Self::One(Some(Box::new(arrival))));
+        let axio = |source| Self::Axio(Box::new(source));
         match (Content::read(path)?, format) {
             (Content::Database, _) => {
                 let database = Database::copy_of(path)?;
                 match format {
                     Format::Azs => stored::Source::open(database).await.map(Self::Stored),
-                    Format::Axio => axio_database::Source::open(database).map(Self::Axio),
+                    Format::Axio => axio_database::Source::open(database).map(axio),
                     Format::Auto if database.is_azs() => {
                         stored::Source::open(database).await.map(Self::Stored)
                     }
-                    Format::Auto if database.is_axio() => {
-                        axio_database::Source::open(database).map(Self::Axio)
-                    }
+                    Format::Auto if database.is_axio() => axio_database::Source::open(database).map(axio),
                     Format::Auto | Format::Json | Format::Cllm => Err(recognise::unknown(path)),
                 }
             }
