@@ -23,26 +23,38 @@ pub(crate) struct Wanted<'a> {
     /// On the command line.
     pub(crate) agent: Option<&'a str>,
     pub(crate) model: Option<&'a str>,
-    /// By the session: who answered last.
+    /// By the session: the agent of its last turn, and the model that was asked for.
     pub(crate) last_agent: Option<&'a str>,
+    pub(crate) last_model: Option<&'a str>,
     /// By the configuration, where nobody else says it.
     pub(crate) configured_agent: Option<&'a str>,
     pub(crate) configured_model: Option<&'a str>,
 }
+
+/// Asks for no model: the agent's own choice.
+const DEFAULT_MODEL: &str = "default";
 
 /// Chooses the agent: what the command line says, else the session's last one, else the configured one, else the
 /// first that is installed, else the one that is built in, and says so.
 pub(crate) fn choose(wanted: &Wanted<'_>) -> Result<AgentChoice, Failure> {
     let (agent, model) = match (wanted.agent, wanted.model) {
         (Some(name), None) => named(name)?,
+        (Some(name), Some(DEFAULT_MODEL)) => (named(name)?.0, None),
         (Some(name), Some(model)) => with_model(name, model)?,
+        (None, Some(DEFAULT_MODEL)) => (usual(wanted)?, None),
         (None, Some(model)) => {
             let choice = registry::for_model(model)?;
             (choice.agent, choice.model)
         }
         (None, None) => (usual(wanted)?, None),
     };
-    let model = model.or_else(|| configured_model(agent, wanted));
+    let is_last = wanted.last_agent == Some(agent.name());
+    let model = match wanted.model {
+        Some(DEFAULT_MODEL) => None,
+        _ => model
+            .or_else(|| wanted.last_model.filter(|_| is_last).map(str::to_owned))
+            .or_else(|| configured_model(agent, wanted)),
+    };
     let program = program_of(agent).ok_or_else(|| {
         Failure::new("not_installed", format!("{} is not installed: it is not on the PATH", agent.name()))
             .with_hint("install it, or name another with `-a`; `azureal agents` shows which there are")

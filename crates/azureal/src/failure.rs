@@ -109,6 +109,11 @@ impl Failure {
         self.kind
     }
 
+    /// Returns what can be done about it.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     #[cfg(test)]
     fn is_quiet(&self) -> bool {
         self.exit == Exit::Quiet
@@ -169,7 +174,9 @@ impl From<StoreError> for Failure {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             exit: match error {
-                StoreError::Unsafe { .. } | StoreError::Forgetful { .. } => Exit::Refused,
+                StoreError::Unsafe { .. }
+                | StoreError::UnknownDefinition { .. }
+                | StoreError::Forgetful { .. } => Exit::Refused,
                 _ => Exit::Failed,
             },
         }

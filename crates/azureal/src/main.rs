@@ -1,11 +1,15 @@
 //! The program: what was typed, what is meant, what is printed, and the exit code.
 
 mod agent_choice;
+mod agent_login;
+mod agent_version;
 mod cli;
 mod commands;
+mod completion;
 mod config;
 mod confirm;
 mod context_settings;
+mod dashed_prompt;
 mod event_line;
 mod export;
 mod failure;
@@ -22,12 +26,15 @@ mod place;
 mod project;
 mod prompt;
 mod recovery;
+mod refusals;
 mod resolve;
 mod server_store;
 mod session_line;
 mod spinner;
+mod suggest;
 mod transcript;
 mod turn;
+mod usage_error;
 mod writers;
 
 use std::process::ExitCode;

@@ -98,7 +98,7 @@ async fn ask(
 }
 
 /// Returns who we are, with the name that the person goes by.
-fn ourselves(agent: &str) -> Holder {
+pub(crate) fn ourselves(agent: &str) -> Holder {
     let holder = this_process(agent);
     let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     Holder { user: name.filter(|name| !name.is_empty()).unwrap_or(holder.user), ..holder }

@@ -14,6 +14,7 @@ use azureal_store::{MemoryStore, PostgresStore, RedisStore, SqliteStore};
 use futures_executor::block_on;
 
 use crate::failure::{Failure, quoted};
+use crate::one_turn::ourselves;
 use crate::output::warn;
 use crate::project::Project;
 use crate::server_store;
@@ -96,6 +97,15 @@ impl Place {
             },
         };
         Some(Spools::new(folder))
+    }
+
+    /// Returns the key under which the store remembers the last session: the worktree, on a server of this user.
+    pub(crate) fn used_in(&self) -> String {
+        let worktree = self.project.worktree();
+        match self.lies {
+            Lies::InMemory | Lies::InFile(_) => worktree,
+            Lies::OnServer(_) => format!("{} {worktree}", ourselves("").user),
+        }
     }
 
     /// Says whether other machines may have the same store.

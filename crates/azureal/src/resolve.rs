@@ -1,33 +1,95 @@
-//! Which session is meant.
+//! Which session the user means: a number (`S3`), a UUID or a name.
 //!
-//! A session is called by its number (`S3`), by its name, or by the beginning of its name where that is
-//! enough to tell it from the others. In this order: a number is never taken for a name.
+//! Commands that change or delete something take exact names only: `rm w` must not delete `w11`. Commands that read also
+//! take a unique prefix, and without a session mean the last one of this worktree.
 
-use azureal_core::{ListQuery, SessionId, SessionRecord, SessionStore, visible_line};
+use azureal_core::{ListQuery, SessionId, SessionRecord, SessionStore, Uuid, check_name, visible_line};
 
 use crate::failure::{Failure, quoted};
+use crate::place::Place;
 
 /// How many sessions an error names.
 const NAMED: usize = 10;
 
-/// Finds the session that the user means.
+/// Finds the session of exactly this number, UUID or name.
 pub(crate) async fn resolve(store: &dyn SessionStore, text: &str) -> Result<SessionRecord, Failure> {
+    match find(store, text).await? {
+        Some(record) => Ok(record),
+        None => Err(not_found(store, text).await?),
+    }
+}
+
+/// Finds the session of exactly this number, UUID or name; `None` if no session has that UUID or name.
+pub(crate) async fn find(store: &dyn SessionStore, text: &str) -> Result<Option<SessionRecord>, Failure> {
     if let Ok(number) = text.parse::<SessionId>() {
-        return Ok(store.get(number).await?);
+        return Ok(Some(store.get(number).await?));
+    }
+    if let Ok(uuid) = text.parse::<Uuid>()
+        && let Some(id) = store.find_uuid(uuid).await?
+    {
+        return Ok(Some(store.get(id).await?));
     }
     let mut candidates = Vec::new();
     for id in store.find(text).await? {
         candidates.push(store.get(id).await?);
     }
-    if candidates.is_empty() && !text.is_empty() {
-        candidates = store.list(&ListQuery::default()).await?;
-        candidates.retain(|record| has_name(record) && record.name.starts_with(text));
+    one_of(text, candidates)
+}
+
+/// Finds the session to read: by number, UUID, name or unique prefix of a name; without any, the last one of this worktree.
+pub(crate) async fn resolve_to_read(place: &Place, text: Option<&str>) -> Result<SessionRecord, Failure> {
+    let store = &*place.store;
+    let Some(text) = text else {
+        return last_session(place).await?.ok_or_else(|| {
+            Failure::new("not_found", "there is no session in this worktree yet")
+                .with_hint("name a session; `azureal list --all` shows those of all worktrees")
+        });
+    };
+    if let Some(record) = find(store, text).await? {
+        return Ok(record);
     }
-    match candidates.len() {
-        0 => Err(not_found(text)),
-        1 => candidates.pop().ok_or_else(|| not_found(text)),
-        _ => Err(ambiguous(text, &candidates)),
+    let mut candidates = if text.is_empty() { Vec::new() } else { store.list(&ListQuery::default()).await? };
+    candidates.retain(|record| has_name(record) && record.name.starts_with(text));
+    match one_of(text, candidates)? {
+        Some(record) => Ok(record),
+        None => Err(not_found(store, text).await?),
     }
+}
+
+/// Returns the session that was last used in this worktree; if that is unknown, the one of this worktree that was active
+/// last and in which an agent has answered. So neither an import nor a failed first turn is continued by accident.
+pub(crate) async fn last_session(place: &Place) -> Result<Option<SessionRecord>, Failure> {
+    if let Some(id) = place.store.last_used(&place.used_in()).await? {
+        return Ok(Some(place.store.get(id).await?));
+    }
+    let query = ListQuery { worktree: Some(place.project.worktree_filter()), limit: None };
+    Ok(place.store.list(&query).await?.into_iter().find(|record| record.counts.answered))
+}
+
+/// Refuses a new name that a session has already, other than `renamed`.
+pub(crate) async fn check_new_name(
+    store: &dyn SessionStore,
+    name: &str,
+    renamed: Option<SessionId>,
+) -> Result<(), Failure> {
+    check_name(name)?;
+    match store.find(name).await?.into_iter().find(|id| Some(*id) != renamed) {
+        None => Ok(()),
+        Some(id) => Err(Failure::new("name_taken", format!("{id} is already called {}", quoted(name)))
+            .with_hint(format!("choose another name, or continue it with `azureal run -s {id}`"))),
+    }
+}
+
+/// Finds a session whose name is one typing error away. Names that differ in digits alone are a series (`w1`, `w10`), not
+/// an error.
+pub(crate) async fn similar(store: &dyn SessionStore, name: &str) -> Result<Option<SessionRecord>, Failure> {
+    let all = store.list(&ListQuery::default()).await?;
+    Ok(all.into_iter().find(|record| has_name(record) && is_one_error_away(&record.name, name)))
+}
+
+fn is_one_error_away(known: &str, typed: &str) -> bool {
+    let without_digits = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    strsim::osa_distance(known, typed) == 1 && without_digits(known) != without_digits(typed)
 }
 
 /// Says whether somebody gave the session a name.
@@ -35,7 +97,7 @@ pub(crate) fn has_name(record: &SessionRecord) -> bool {
     record.name != record.id.to_string()
 }
 
-/// Returns what a session is called when it is spoken of: its number, and its name where it has one.
+/// Returns the number of a session, and its name if it has one.
 pub(crate) fn called(record: &SessionRecord) -> String {
     if has_name(record) {
         format!("{} {}", record.id, visible_line(&record.name))
@@ -44,13 +106,19 @@ pub(crate) fn called(record: &SessionRecord) -> String {
     }
 }
 
-fn not_found(text: &str) -> Failure {
+fn one_of(text: &str, mut candidates: Vec<SessionRecord>) -> Result<Option<SessionRecord>, Failure> {
+    if candidates.len() > 1 { Err(ambiguous(text, &candidates)) } else { Ok(candidates.pop()) }
+}
+
+async fn not_found(store: &dyn SessionStore, text: &str) -> Result<Failure, Failure> {
     let failure = Failure::new("not_found", format!("no session is called {}", quoted(text)));
     if text.parse::<u32>().is_ok() {
-        failure.with_hint(format!("session numbers are written as `S{text}`"))
-    } else {
-        failure.with_hint("`azureal list --all` shows what is there")
+        return Ok(failure.with_hint(format!("session numbers are written as `S{text}`")));
     }
+    Ok(match similar(store, text).await? {
+        Some(record) => failure.with_hint(format!("did you mean {}?", called(&record))),
+        None => failure.with_hint("`azureal list --all` shows all sessions"),
+    })
 }
 
 fn ambiguous(text: &str, candidates: &[SessionRecord]) -> Failure {
@@ -61,4 +129,21 @@ fn ambiguous(text: &str, candidates: &[SessionRecord]) -> Failure {
     let list = names.join(", ");
     Failure::new("ambiguous", format!("{} may be any of: {list}", quoted(text)))
         .with_hint("name the one you mean by its number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_is_one_edit_and_not_the_next_of_a_series() {
+        for typed in ["lgoin", "logn", "loggin", "lohin"] {
+            assert!(is_one_error_away("login", typed), "{typed}");
+        }
+        for (known, typed) in
+            [("w10", "w1"), ("w1", "w2"), ("login", "login"), ("login", "logout"), ("w1", "")]
+        {
+            assert!(!is_one_error_away(known, typed), "{known} {typed}");
+        }
+    }
 }

@@ -9,9 +9,15 @@ use crate::meter::Meter;
 #[derive(Debug, Serialize)]
 pub(crate) struct SessionLine<'a> {
     id: String,
+    uuid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked_from: Option<String>,
     name: &'a str,
     worktree: &'a str,
     created: &'a str,
+    /// Left out where it is unknown.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    last_active: &'a str,
     completed: Option<bool>,
     /// Left out where it would be out of date when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,10 +27,14 @@ pub(crate) struct SessionLine<'a> {
     event_count: u64,
     message_count: u64,
     preview: &'a str,
+    last_prompt: Option<&'a str>,
     input_tokens: u64,
     output_tokens: u64,
     agent: Option<&'a str>,
     model: Option<&'a str>,
+    /// Stored values that cannot be read.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    damaged: &'a [String],
     /// How full it is. Left out where it would be out of date when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Meter>,
@@ -40,9 +50,12 @@ impl<'a> SessionLine<'a> {
     pub(crate) fn exported(record: &'a SessionRecord) -> Self {
         Self {
             id: record.id.to_string(),
+            uuid: record.uuid.map(|uuid| uuid.to_string()),
+            forked_from: record.forked_from.map(|uuid| uuid.to_string()),
             name: &record.name,
             worktree: &record.worktree,
             created: &record.created_at,
+            last_active: &record.last_active,
             completed: record.completed,
             running: None,
             duration_ms: record.duration_ms,
@@ -50,10 +63,12 @@ impl<'a> SessionLine<'a> {
             event_count: record.counts.events,
             message_count: record.counts.messages,
             preview: record.counts.preview_text(),
+            last_prompt: record.counts.last_prompt.as_deref(),
             input_tokens: record.tokens.input,
             output_tokens: record.tokens.output,
             agent: record.counts.agent.as_deref(),
             model: record.counts.model.as_deref(),
+            damaged: &record.damaged,
             context: None,
         }
     }

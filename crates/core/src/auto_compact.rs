@@ -1,5 +1,6 @@
 //! A conversation that keeps itself short.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,8 +8,8 @@ use async_trait::async_trait;
 
 use crate::compact_context::{compacted, covered_messages, summarise};
 use crate::{
-    CompactError, ContextStore, HasSessionKey, KEEP_RECENT, Laid, Message, SUMMARY_PROMPT, SessionInfo,
-    SessionKey, StoreError, Transport,
+    CompactError, ContextStore, KEEP_RECENT, Laid, Message, SUMMARY_PROMPT, SessionInfo, SessionKey,
+    StoreError, Transport,
 };
 
 /// The part of a model's context window that may be used before a conversation is compacted.
@@ -87,10 +88,10 @@ struct Overlay {
 }
 
 impl<C: ContextStore> AutoCompactStore<C> {
-    /// Wraps a store. `transport` writes the summaries.
-    pub fn new(inner: C, transport: Arc<dyn Transport>) -> Self {
+    /// Wraps a store. `transport` writes the summaries; one that is used elsewhere too is passed as an `Arc`.
+    pub fn new(inner: C, transport: impl Transport + 'static) -> Self {
         let settings = Settings {
-            transport,
+            transport: Arc::new(transport),
             keep_recent: KEEP_RECENT,
             threshold: THRESHOLD,
             max_tokens: None,
@@ -135,6 +136,13 @@ impl<C: ContextStore> AutoCompactStore<C> {
     pub fn system_prompt(mut self, prompt: &str) -> Self {
         self.settings.system_prompt = prompt.into();
         self
+    }
+
+    /// Creates a fork with the same settings and the same summary. [`ContextStore::fork`] returns the same without its type.
+    pub async fn fork_compacting(&self) -> Result<AutoCompactStore<Box<dyn ContextStore>>, StoreError> {
+        let overlay = lock(&self.overlay).clone();
+        let inner = self.inner.fork().await?;
+        Ok(AutoCompactStore::with(inner, self.settings.clone(), overlay))
     }
 
     /// Returns why the last compaction did not happen, once.
@@ -212,12 +220,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<C: ContextStore> HasSessionKey for AutoCompactStore<C> {
-    fn session_key(&self) -> &SessionKey {
-        self.inner.session_key()
-    }
-}
-
 #[async_trait]
 impl<C: ContextStore> ContextStore for AutoCompactStore<C> {
     async fn append(&self, message: Message) -> Result<(), StoreError> {
@@ -229,7 +231,11 @@ impl<C: ContextStore> ContextStore for AutoCompactStore<C> {
         Ok(shown(messages, overlay.as_ref()))
     }
 
-    fn session_id(&self) -> &str {
+    fn session_key(&self) -> Option<&SessionKey> {
+        self.inner.session_key()
+    }
+
+    fn session_id(&self) -> Cow<'_, str> {
         self.inner.session_id()
     }
 
@@ -239,11 +245,8 @@ impl<C: ContextStore> ContextStore for AutoCompactStore<C> {
         Ok(())
     }
 
-    /// Makes a fork with the same settings and the same summary.
     async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
-        let overlay = lock(&self.overlay).clone();
-        let inner = self.inner.fork().await?;
-        Ok(Box::new(AutoCompactStore::with(inner, self.settings.clone(), overlay)))
+        Ok(Box::new(self.fork_compacting().await?))
     }
 
     async fn close(&self) -> Result<(), StoreError> {

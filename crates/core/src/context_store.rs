@@ -1,5 +1,6 @@
 //! One conversation as a list of messages: the seam that other programs implement.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
@@ -9,24 +10,16 @@ use crate::{Message, Role, StoreError, Tokens};
 /// One conversation, as messages.
 ///
 /// Two methods must be written. The others have defaults that suit a store which keeps messages and no
-/// more; override those for which the store can do better. What a Rust trait cannot give is a field, and
-/// the session's id needs one: hold a [`SessionKey`] and hand it out with [`HasSessionKey`].
+/// more; override those for which the store can do better.
 ///
 /// ```
 /// # futures_executor::block_on(async {
 /// use std::sync::Mutex;
-/// use azureal_core::{ContextStore, HasSessionKey, Message, SessionKey, StoreError, async_trait};
+/// use azureal_core::{ContextStore, Message, StoreError, async_trait};
 ///
 /// #[derive(Default)]
 /// struct MyContextStore {
-///     key: SessionKey,
 ///     messages: Mutex<Vec<Message>>,
-/// }
-///
-/// impl HasSessionKey for MyContextStore {
-///     fn session_key(&self) -> &SessionKey {
-///         &self.key
-///     }
 /// }
 ///
 /// #[async_trait]
@@ -41,33 +34,50 @@ use crate::{Message, Role, StoreError, Tokens};
 /// }
 ///
 /// let store = MyContextStore::default();
-/// assert_eq!(store.session_id().len(), 32); // a UUID, made when it is first asked for
+/// assert_eq!(store.session_id().len(), 32); // a UUID
 /// assert!(store.clear().await.is_err());
 /// # });
 /// ```
+///
+/// A Rust trait has no fields, so the default id is that of the value's place in memory: it stays the same as long as the
+/// store is not moved. Hold a [`SessionKey`] and return it from [`session_key`](Self::session_key) for an id that moves with
+/// the store.
+///
+/// Errors of other crates become [`StoreError::Other`]: those of the standard library and of `serde_json` by `?` alone, any other by
+/// `map_err(StoreError::other)?`.
 #[async_trait]
-pub trait ContextStore: HasSessionKey + Send + Sync {
+pub trait ContextStore: Send + Sync {
     /// Appends a message.
     async fn append(&self, message: Message) -> Result<(), StoreError>;
 
     /// Returns the messages, oldest first.
     async fn get_history(&self) -> Result<Vec<Message>, StoreError>;
 
-    /// Returns the conversation's id, which stays the same.
-    fn session_id(&self) -> &str {
-        self.session_key().as_str()
+    /// Returns the field that holds the conversation's id. By default there is none.
+    fn session_key(&self) -> Option<&SessionKey> {
+        None
     }
 
-    /// Removes all messages. By default this is not supported.
+    /// Returns the conversation's id, which stays the same.
+    fn session_id(&self) -> Cow<'_, str> {
+        match self.session_key() {
+            Some(key) => Cow::Borrowed(key.as_str()),
+            None => Cow::Owned(id_of_place(std::ptr::from_ref(self).cast::<()>().addr())),
+        }
+    }
+
+    /// Removes all messages and sets the token totals to 0. By default this is not supported.
     async fn clear(&self) -> Result<(), StoreError> {
         Err(StoreError::NotSupported("clear"))
     }
 
-    /// Makes an independent conversation of the same messages, with an id of its own. By default it lives in
-    /// memory.
+    /// Creates an independent conversation of the same messages and token totals, with an id of its own. By default
+    /// it is kept in memory.
     async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
-        let messages = self.get_history().await?;
-        Ok(Box::new(MemoryContextStore::new(messages)))
+        let fork = MemoryContextStore::new(self.get_history().await?);
+        let (input, output) = self.get_context_tokens().await?;
+        fork.set_context_tokens(input, output).await?;
+        Ok(Box::new(fork))
     }
 
     /// Lets go of what the store holds. By default that is nothing.
@@ -97,7 +107,7 @@ pub trait ContextStore: HasSessionKey + Send + Sync {
         let history = self.get_history().await?;
         let (input_tokens, output_tokens) = self.get_context_tokens().await?;
         Ok(vec![SessionInfo {
-            session_id: self.session_id().to_owned(),
+            session_id: self.session_id().into_owned(),
             message_count: history.len() as u64,
             preview: preview(&history),
             created_at: String::new(),
@@ -158,10 +168,11 @@ pub enum Laid {
     Changed,
 }
 
-/// Hands out the field that holds a conversation's id.
-pub trait HasSessionKey {
-    /// Returns the field.
-    fn session_key(&self) -> &SessionKey;
+/// Returns the id of a store without a key: a UUID of this process and the store's address.
+fn id_of_place(address: usize) -> String {
+    static PROCESS: OnceLock<u128> = OnceLock::new();
+    let process = PROCESS.get_or_init(|| uuid::Uuid::new_v4().as_u128());
+    uuid::Uuid::from_u128(process ^ address as u128).simple().to_string()
 }
 
 /// A conversation's id: one that was given, or a UUID that is made when it is first asked for.
@@ -274,14 +285,12 @@ impl MemoryContextStore {
     }
 }
 
-impl HasSessionKey for MemoryContextStore {
-    fn session_key(&self) -> &SessionKey {
-        &self.key
-    }
-}
-
 #[async_trait]
 impl ContextStore for MemoryContextStore {
+    fn session_key(&self) -> Option<&SessionKey> {
+        Some(&self.key)
+    }
+
     async fn append(&self, message: Message) -> Result<(), StoreError> {
         self.state().messages.push(message);
         Ok(())
@@ -292,7 +301,7 @@ impl ContextStore for MemoryContextStore {
     }
 
     async fn clear(&self) -> Result<(), StoreError> {
-        self.state().messages.clear();
+        *self.state() = MemoryState::default();
         Ok(())
     }
 
@@ -317,12 +326,6 @@ impl ContextStore for MemoryContextStore {
 /// A pointer to a store is a store, so that the choice can be made at run time.
 macro_rules! forward_to_inner {
     ($pointer:ty) => {
-        impl<C: ContextStore + ?Sized> HasSessionKey for $pointer {
-            fn session_key(&self) -> &SessionKey {
-                (**self).session_key()
-            }
-        }
-
         #[async_trait]
         impl<C: ContextStore + ?Sized> ContextStore for $pointer {
             async fn append(&self, message: Message) -> Result<(), StoreError> {
@@ -331,7 +334,10 @@ macro_rules! forward_to_inner {
             async fn get_history(&self) -> Result<Vec<Message>, StoreError> {
                 (**self).get_history().await
             }
-            fn session_id(&self) -> &str {
+            fn session_key(&self) -> Option<&SessionKey> {
+                (**self).session_key()
+            }
+            fn session_id(&self) -> Cow<'_, str> {
                 (**self).session_id()
             }
             async fn clear(&self) -> Result<(), StoreError> {

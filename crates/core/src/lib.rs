@@ -26,6 +26,7 @@ mod compact_event;
 mod context;
 mod context_command;
 mod context_store;
+mod defuse;
 mod digest;
 pub mod event;
 pub mod fold;
@@ -47,14 +48,14 @@ pub use async_trait::async_trait;
 pub use auto_compact::AutoCompactStore;
 pub use block::{Block, Image, MediaType, OutputPart, ToolOutput, UnknownMediaType};
 pub use boundary::{Boundary, Keep, Threshold, boundary};
-pub use compact_context::{CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
+pub use compact_context::{CompactContext, CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
 pub use context::{
     ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, told_chars,
     wrap_context,
 };
 pub use context_command::{ContextCommand, OnFailure};
-pub use context_store::{ContextStore, HasSessionKey, Laid, MemoryContextStore, SessionInfo, SessionKey};
+pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
 pub use digest::Digest;
 pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};

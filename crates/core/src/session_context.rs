@@ -1,5 +1,6 @@
 //! A session of any store, as a conversation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,9 +11,9 @@ use crate::context::system_text;
 use crate::fold::{Open, Place};
 use crate::prompts::{decides, read_carried};
 use crate::{
-    Beginning, Compaction, ContextBuilder, ContextStore, Event, Fold, HasSessionKey, Laid, Message,
-    NewSession, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionStore, StoreError, StoredEvent,
-    Tally, Tokens, Turn, check_name, events_of_message, fold,
+    Beginning, Compaction, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession, Page, Role,
+    Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore, StoreError, StoredEvent, Tally,
+    Tokens, Turn, Uuid, check_name, events_of_message, fold,
 };
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
@@ -23,8 +24,9 @@ const BEGINNING: usize = 16;
 
 /// A session of any [`SessionStore`], as a [`ContextStore`].
 ///
-/// It is opened by its number (`S3`) or by an id of the caller's own, which becomes its name, and made when
-/// the first message is appended. Messages are stored as they are, nothing shortened.
+/// It is opened by its number (`S3`), its UUID, or an id of the caller's own, which becomes its name; a session that does not
+/// exist is created by the first append. If several sessions have the name, it is the one that was active last. Messages are
+/// stored as they are.
 pub struct SessionContext<S: SessionStore + ?Sized> {
     store: Arc<S>,
     address: Address,
@@ -39,7 +41,7 @@ enum Address {
 }
 
 impl<S: SessionStore + ?Sized> SessionContext<S> {
-    /// Opens the session of this number or name. Nothing is read or written yet.
+    /// Opens the session of this number, UUID or name. Nothing is read or written yet.
     pub fn open(store: Arc<S>, id: &str) -> Result<Self, StoreError> {
         let address = match id.parse::<SessionId>() {
             Ok(number) => Address::Number(number),
@@ -62,14 +64,59 @@ impl<S: SessionStore + ?Sized> SessionContext<S> {
     pub async fn number(&self) -> Result<Option<SessionId>, StoreError> {
         match &self.address {
             Address::Number(id) => Ok(Some(*id)),
-            Address::Name(name) => Ok(self.store.find(name).await?.first().copied()),
+            Address::Name(name) => {
+                if let Ok(uuid) = name.parse::<Uuid>()
+                    && let Some(id) = self.store.find_uuid(uuid).await?
+                {
+                    return Ok(Some(id));
+                }
+                Ok(self.store.find(name).await?.first().copied())
+            }
         }
+    }
+
+    /// Creates the session of this name with these messages, in one transaction. If it has messages already, this is
+    /// [`StoreError::Moved`], and nothing changes.
+    ///
+    /// ```
+    /// # futures_executor::block_on(async {
+    /// use std::sync::Arc;
+    /// use azureal_core::{ContextStore, Message, SessionContext, SessionStore};
+    /// # async fn example(store: Arc<dyn SessionStore>) -> Result<(), azureal_core::StoreError> {
+    ///
+    /// let messages = [Message::user("hello")];
+    /// let first = SessionContext::from_history(Arc::clone(&store), "first", messages).await?;
+    /// let second = SessionContext::from_context(store, "second", &first).await?;
+    /// assert_eq!(second.get_history().await?, first.get_history().await?);
+    /// # Ok(())
+    /// # }
+    /// # });
+    /// ```
+    pub async fn from_history(
+        store: Arc<S>,
+        id: &str,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Result<Self, StoreError> {
+        let context = Self::open(store, id)?;
+        let events: Vec<Event> = messages.into_iter().flat_map(events_of_message).collect();
+        let turn = Turn { after: Some(Seq::START), ..Turn::verbatim(events) };
+        let session = context.number_or_create().await?;
+        context.store.append(session, turn).await?;
+        Ok(context)
+    }
+
+    /// Creates the session of this name with the messages of another conversation.
+    pub async fn from_context(store: Arc<S>, id: &str, other: &dyn ContextStore) -> Result<Self, StoreError> {
+        Self::from_history(store, id, other.get_history().await?).await
     }
 
     async fn number_or_create(&self) -> Result<SessionId, StoreError> {
         match &self.address {
             Address::Number(id) => Ok(*id),
             Address::Name(name) => {
+                if let Some(id) = self.number().await? {
+                    return Ok(id);
+                }
                 let new = NewSession {
                     name: Some(name.clone()),
                     worktree: self.worktree.clone(),
@@ -81,14 +128,12 @@ impl<S: SessionStore + ?Sized> SessionContext<S> {
     }
 }
 
-impl<S: SessionStore + ?Sized> HasSessionKey for SessionContext<S> {
-    fn session_key(&self) -> &SessionKey {
-        &self.key
-    }
-}
-
 #[async_trait]
 impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
+    fn session_key(&self) -> Option<&SessionKey> {
+        Some(&self.key)
+    }
+
     async fn append(&self, message: Message) -> Result<(), StoreError> {
         let id = self.number_or_create().await?;
         self.store.append(id, Turn::verbatim(events_of_message(message))).await?;
@@ -104,7 +149,10 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
 
     async fn clear(&self) -> Result<(), StoreError> {
         match self.number().await? {
-            Some(id) => self.store.clear(id).await,
+            Some(id) => {
+                self.store.clear(id).await?;
+                self.store.set_tokens(id, Tokens::default()).await
+            }
             None => Ok(()),
         }
     }
@@ -113,7 +161,9 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
         // A session that has not been made yet is made now, so that the fork lives in the same store.
         let id = self.number_or_create().await?;
         let new = NewSession { name: None, worktree: self.worktree.clone(), ..NewSession::default() };
+        let tokens = self.store.get(id).await?.tokens;
         let fork = self.store.fork(id, Seq::END, new).await?;
+        self.store.set_tokens(fork, tokens).await?;
         let fork = Self::open(Arc::clone(&self.store), &fork.to_string())?;
         Ok(Box::new(fork.in_worktree(self.worktree.clone())))
     }
@@ -140,12 +190,23 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
 
     async fn list_sessions(&self) -> Result<Vec<SessionInfo>, StoreError> {
         let records = self.store.list(&crate::ListQuery::default()).await?;
+        let mut sessions_of: HashMap<String, usize> = HashMap::new();
+        for record in &records {
+            *sessions_of.entry(record.name.clone()).or_default() += 1;
+        }
+        // An id that opens this session and no other.
+        let id = |record: &SessionRecord| match (sessions_of.get(&record.name), record.uuid) {
+            (Some(1), _) => record.name.clone(),
+            (_, Some(uuid)) => uuid.to_string(),
+            (_, None) => record.id.to_string(),
+        };
         Ok(records
-            .into_iter()
-            .map(|record| SessionInfo {
+            .iter()
+            .map(|record| (id(record), record.clone()))
+            .map(|(session_id, record)| SessionInfo {
                 preview: record.counts.preview_text().to_owned(),
                 message_count: record.counts.messages,
-                session_id: record.name,
+                session_id,
                 created_at: record.created_at,
                 input_tokens: record.tokens.input,
                 output_tokens: record.tokens.output,

@@ -493,6 +493,14 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+    /// The store's file has a definition that would run, and that is not ours.
+    #[error("{place} defines {what}, which azureal did not create")]
+    UnknownDefinition {
+        /// The store.
+        place: String,
+        /// The definition, such as "the trigger `x`".
+        what: String,
+    },
     /// The server of the store does not answer.
     #[error("{place} cannot be reached{}: {why}", waited(*.seconds))]
     Unreachable {
@@ -563,7 +571,38 @@ pub enum StoreError {
     },
 }
 
+/// What `?` converts by itself. Not every error: that would include [`StoreError`], which Rust does not allow.
+macro_rules! from_foreign {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for StoreError {
+            fn from(error: $error) -> Self {
+                Self::other(error)
+            }
+        })+
+    };
+}
+
+from_foreign!(
+    Box<dyn Error + Send + Sync>,
+    serde_json::Error,
+    std::fmt::Error,
+    std::io::Error,
+    std::num::ParseFloatError,
+    std::num::ParseIntError,
+    std::num::TryFromIntError,
+    std::str::Utf8Error,
+    std::string::FromUtf8Error,
+    std::time::SystemTimeError,
+    String,
+    &str,
+);
+
 impl StoreError {
+    /// Wraps the error of another crate, for stores of one's own: `map_err(StoreError::other)?`.
+    pub fn other(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Other { place: "the store".to_owned(), source: source.into() }
+    }
+
     /// Returns the name of this sort of error, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -576,7 +615,7 @@ impl StoreError {
             Self::Corrupt { .. } => "damaged",
             Self::Newer { .. } => "newer",
             Self::NotAStore { .. } => "not_a_store",
-            Self::Unsafe { .. } | Self::Forgetful { .. } => "unsafe",
+            Self::Unsafe { .. } | Self::UnknownDefinition { .. } | Self::Forgetful { .. } => "unsafe",
             Self::Unreachable { .. } => "unreachable",
             Self::Denied { .. } => "denied",
             Self::Busy { .. } => "busy",
@@ -606,6 +645,9 @@ impl StoreError {
                 Some("name another file with `--store`, or move this one away; nothing was changed")
             }
             Self::Unsafe { .. } => Some("make it a plain file or folder of your own; nothing was changed"),
+            Self::UnknownDefinition { .. } => Some(
+                "`sqlite3 FILE .schema` shows it; drop it there if the file is yours. Nothing was changed",
+            ),
             Self::Unreachable { .. } => {
                 Some("see that the server runs and that its address is right, then do it again")
             }

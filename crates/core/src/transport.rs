@@ -50,6 +50,27 @@ pub trait Transport: Send + Sync {
     async fn complete(&self, messages: &[Message]) -> Result<Message, TransportError>;
 }
 
+/// A pointer to a transport is a transport, so that several users can share one.
+macro_rules! forward_to_inner {
+    ($pointer:ty) => {
+        #[async_trait]
+        impl<T: Transport + ?Sized> Transport for $pointer {
+            fn model(&self) -> &str {
+                (**self).model()
+            }
+            fn context_window(&self) -> Option<u64> {
+                (**self).context_window()
+            }
+            async fn complete(&self, messages: &[Message]) -> Result<Message, TransportError> {
+                (**self).complete(messages).await
+            }
+        }
+    };
+}
+
+forward_to_inner!(Box<T>);
+forward_to_inner!(std::sync::Arc<T>);
+
 /// Why a model gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the model gave no answer")]

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use azureal_core::event::{Complete, MessageEvent, ToolCall, ToolResult};
 use azureal_core::{
-    Block, Boundary, Digest, Event, Json, Keep, MemoryContextStore, Message, Role, SUMMARY_PROMPT, Seq,
-    StubTransport, Threshold, boundary, build_context, compact_context, events_of_message,
+    AutoCompactStore, Block, Boundary, ContextStore, Digest, Event, Json, Keep, MemoryContextStore, Message,
+    Role, SUMMARY_PROMPT, Seq, StoreError, StubTransport, Threshold, boundary, build_context,
+    compact_context, events_of_message,
 };
 use futures_executor::block_on;
 use proptest::collection::vec;
@@ -190,7 +191,7 @@ proptest! {
     ) {
         let store = MemoryContextStore::new(messages.clone());
         let transport = StubTransport::new(["the summary"]);
-        let compacted = block_on(compact_context(&store, &transport, keep, SUMMARY_PROMPT)).unwrap();
+        let compacted = block_on(compact_context(&store, &transport).keep_recent(keep).into_future()).unwrap();
         let system = messages.iter().take(1).filter(|first| first.role == Role::System).count();
         let Some(compacted) = compacted else {
             // Too short, or one long chain of calls.
@@ -208,6 +209,55 @@ proptest! {
         let told: Vec<Event> = messages[system..messages.len() - stay].iter().cloned().flat_map(events_of_message).collect();
         let expected = [Message::system(SUMMARY_PROMPT), Message::user(build_context(None, None, &told))];
         prop_assert_eq!(transport.requests(), vec![expected.to_vec()]);
-        prop_assert_eq!(block_on(azureal_core::ContextStore::get_history(&store)).unwrap(), messages);
+        prop_assert_eq!(block_on(store.get_history()).unwrap(), messages);
     }
+}
+
+/// A store of two methods that reads a file, with `?` on the errors of other crates.
+struct FileStore(std::path::PathBuf);
+
+#[azureal_core::async_trait]
+impl ContextStore for FileStore {
+    async fn append(&self, message: Message) -> Result<(), StoreError> {
+        let mut messages = self.get_history().await?;
+        messages.push(message);
+        Ok(std::fs::write(&self.0, serde_json::to_string(&messages)?)?)
+    }
+
+    async fn get_history(&self) -> Result<Vec<Message>, StoreError> {
+        let bytes = std::fs::read(&self.0)?;
+        Ok(serde_json::from_str(std::str::from_utf8(&bytes).map_err(StoreError::other)?)?)
+    }
+}
+
+#[test]
+fn a_store_of_two_methods_needs_no_more() {
+    let path = std::env::temp_dir().join(format!("azureal-two-methods-{}", std::process::id()));
+    let store = FileStore(path.clone());
+    let missing = block_on(store.get_history()).unwrap_err();
+    assert_eq!(missing.kind(), "store");
+    assert!(std::error::Error::source(&missing).is_some(), "the system's own error is kept");
+    std::fs::write(&path, "[]").unwrap();
+    block_on(store.append(Message::user("Hello"))).unwrap();
+    assert_eq!(block_on(store.get_history()).unwrap(), [Message::user("Hello")]);
+    assert_eq!((store.session_id().len(), store.session_id()), (32, store.session_id()));
+    let other = FileStore(path.clone());
+    assert_ne!(store.session_id(), other.session_id());
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_fork_can_be_compacted_and_asked_why_it_was_not() {
+    let transport = std::sync::Arc::new(StubTransport::new(["the summary"]));
+    let store = AutoCompactStore::new(MemoryContextStore::default(), std::sync::Arc::clone(&transport));
+    for number in 0..20 {
+        block_on(store.append(Message::user(format!("Message {number}")))).unwrap();
+    }
+    block_on(store.set_context_tokens(5, 7)).unwrap();
+    let fork = block_on(store.fork_compacting()).unwrap();
+    assert_eq!(block_on(fork.get_context_tokens()).unwrap(), (5, 7));
+    assert!(block_on(fork.compact()).unwrap());
+    assert!(fork.last_failure().is_none());
+    assert_eq!(block_on(fork.get_history()).unwrap().len(), 8);
+    assert_eq!(block_on(store.get_history()).unwrap().len(), 20);
 }

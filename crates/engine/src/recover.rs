@@ -1,7 +1,7 @@
 //! Recovery: turns whose azureal died are stored by whoever comes next, once.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
@@ -10,7 +10,8 @@ use azureal_process::{Marker, ProcessIdentity, find_marked};
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
-use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
+use crate::ingest::{Destination, IngestError, Ingested, ingest_at, ingest_unstarted};
+use crate::original_run::clear_own_note;
 use crate::own_record::{Homes, Noted, recover_noted};
 use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 
@@ -49,7 +50,7 @@ pub async fn recover(
         recovered.push(match found {
             Found::Owned(turn, process) => Recovered::Running(turn, process),
             Found::Unreadable(path) => Recovered::Unreadable(path),
-            Found::Orphan(spool) => recover_one(store, *spool, agents).await,
+            Found::Orphan(spool) => recover_one(store, *spool, agents, homes).await,
         });
     }
     let has_spool = |session: SessionId| {
@@ -79,7 +80,12 @@ impl Recovered {
     }
 }
 
-async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agent]) -> Recovered {
+async fn recover_one(
+    store: &dyn SessionStore,
+    spool: Spool,
+    agents: &[&dyn Agent],
+    homes: &Homes<'_>,
+) -> Recovered {
     let turn = spool.turn().clone();
     if spool.process().is_none() {
         // Its azureal died while they ran: nobody waits for what they print.
@@ -97,14 +103,20 @@ async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agen
     } else {
         let ending = spool.ended().unwrap_or_else(|| Ending {
             stderr: spool.errors_text(STDERR_BYTES),
-            duration: Duration::ZERO,
+            duration: estimated_duration(&spool),
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest(store, *agent, spool, ending, &Destination::End).await
+        ingest_at(store, *agent, spool, ending, &Destination::End, homes).await
     };
     match ingested {
-        Ok(ingested) => Recovered::Stored(turn, ingested),
+        Ok(ingested) => {
+            if let Some(session) = turn.session_id() {
+                // The turn is stored. A note that stays is looked at when the session continues.
+                drop(clear_own_note(store, session, &ingested).await);
+            }
+            Recovered::Stored(turn, ingested)
+        }
         Err(error) => Recovered::Failed(turn, error),
     }
 }
@@ -125,6 +137,14 @@ fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
     let marker = Marker::new(RUN_MARKER, spool.turn().run.clone()).ok()?;
     let writes = |process: &ProcessIdentity| process.holds_open(spool.output_path()).unwrap_or(true);
     find_marked(&marker).into_iter().find(writes)
+}
+
+/// Returns the time from the start of a turn to the last write of its output; zero if either is unknown.
+fn estimated_duration(spool: &Spool) -> Duration {
+    let began = spool.turn().started_at.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
+    let written = std::fs::symlink_metadata(spool.output_path()).and_then(|found| found.modified()).ok();
+    let duration = began.zip(written).and_then(|(began, written)| written.duration_since(began).ok());
+    duration.unwrap_or_default()
 }
 
 fn is_empty(spool: &Spool) -> bool {

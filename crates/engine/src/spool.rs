@@ -49,6 +49,12 @@ pub struct SpooledTurn {
     pub agent: String,
     /// The model that was asked for.
     pub model: Option<String>,
+    /// Whether that is another one than in the turn before, of the same agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub switches_model: bool,
+    /// Where the store remembers the session as the last one used: [`Turn::used_in`](azureal_core::Turn::used_in).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_in: Option<String>,
     /// The directory that it runs in.
     pub directory: PathBuf,
     /// When it was asked for.
@@ -252,7 +258,12 @@ impl Spools {
         agent: &dyn Agent,
         process: Option<ProcessIdentity>,
     ) -> Result<Watcher, FollowError> {
-        Watcher::open(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, process)
+        Watcher::of_turn(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, turn, process)
+    }
+
+    /// Returns how many bytes a turn that somebody else runs, or nobody, has printed.
+    pub fn printed(&self, turn: &SpooledTurn) -> u64 {
+        [OUTPUT, ERRORS].iter().map(|kind| length(&self.folder.join(format!("{}.{kind}", turn.run)))).sum()
     }
 
     /// Returns what every process of a turn of this session carries, so that one is found also when its spool is
@@ -398,6 +409,11 @@ impl Spool {
         private::open(&path, OpenOptions::new().read(true).append(true)).map_err(at(&path))
     }
 
+    /// Returns how many bytes the process wrote to standard output and standard error.
+    pub(crate) fn printed(&self) -> u64 {
+        length(&self.output_path).saturating_add(length(&self.errors_path()))
+    }
+
     /// Returns the beginning and the end of what was written to standard error, at most so many bytes.
     pub fn errors_text(&self, limit: usize) -> String {
         // Evidence for a message, and nothing more: what cannot be read is not there.
@@ -421,15 +437,15 @@ impl Spool {
         self.write(&HeaderLine::Ended(ended))
     }
 
-    /// Removes the spool: the turn is in the store.
+    /// Removes the spool: the turn is in the store. Returns whether the removal is durable.
     ///
     /// The output goes first. If we die in between, the header alone is found, and the store says that the
     /// turn is there.
-    pub fn remove(self) -> Result<(), SpoolError> {
+    pub fn remove(self) -> Result<bool, SpoolError> {
         for path in [&self.output_path, &self.errors_path(), &self.header_path] {
             remove(path)?;
         }
-        Ok(())
+        Ok(sync_folder_of(&self.header_path))
     }
 
     /// Removes all but the output, and returns where that is: the turn is in the store, but not all that was
@@ -452,11 +468,21 @@ fn line_of(line: &HeaderLine, path: &Path) -> Result<String, SpoolError> {
     Ok(text + "\n")
 }
 
+/// Returns how long a file is; 0 if it is not there.
+fn length(path: &Path) -> u64 {
+    fs::symlink_metadata(path).map_or(0, |file| file.len())
+}
+
 fn remove(path: &Path) -> Result<(), SpoolError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(at(path)(error)),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Makes removals in the folder of a file survive a loss of power. Returns false where the file system cannot.
+fn sync_folder_of(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| File::open(folder).and_then(|folder| folder.sync_all()).is_ok())
 }
 
 /// Makes a file that only we can read, and that was not there.
@@ -485,6 +511,8 @@ mod tests {
             goes_on: false,
             agent: "claude".into(),
             model: None,
+            switches_model: false,
+            used_in: None,
             directory: "/p".into(),
             started_at: "2026-01-31T09:30:00Z".into(),
         }

@@ -19,8 +19,8 @@ use azureal_core::{
     ContextCommand, Event, NewSession, OnFailure, Page, SessionId, SessionStore, Turn, strip_context,
 };
 use azureal_engine::{
-    Briefing, CONTEXT_MARKER, CommandProgress, Controls, Driver, Homes, Ingested, Keeping, Notice, Recovered,
-    Setup, SpooledTurn, Spools, recover,
+    Briefing, CONTEXT_MARKER, CommandProgress, Controls, Driver, Homes, Ingested, Keeping, Notice,
+    OutputLimit, Recovered, Setup, SpooledTurn, Spools, recover,
 };
 use azureal_process::{Marker, Spawn, find_marked};
 use azureal_store::MemoryStore;
@@ -80,13 +80,17 @@ impl Project {
             program: Path::new("/bin/sh"),
             lease: None,
             session: self.session,
+            used_in: None,
+            switches_model: false,
             model: None,
             permission: None,
             directory: self.folder.path(),
             in_git: false,
             timeout: None,
+            output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         });
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()
     }
@@ -297,7 +301,7 @@ fn a_command_that_must_not_fail_keeps_the_turn_from_beginning() {
     assert_eq!(why, "the context command `must` failed: Command exited with code 7");
     assert_eq!(project.count("turns"), 0, "the agent was not asked");
     let kinds: Vec<String> = project.events().iter().map(|event| event.kind().to_owned()).collect();
-    assert_eq!(kinds, ["UserMessage", "Error", "Complete"], "what was asked is not lost");
+    assert_eq!(kinds, ["UserMessage", "Init", "Error", "Complete"], "what was asked is not lost");
 }
 
 #[test]
@@ -335,6 +339,8 @@ fn commands_whose_azureal_died_are_ended_by_the_next_one() {
         goes_on: false,
         agent: "offline".into(),
         model: None,
+        switches_model: false,
+        used_in: None,
         directory: project.folder.path().to_owned(),
         started_at: "2026-01-31T09:30:00Z".into(),
     };

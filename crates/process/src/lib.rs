@@ -79,7 +79,7 @@ mod table;
 pub use child::{Child, Exit};
 pub use error::{FollowError, SpawnError};
 pub use excerpt::Excerpt;
-pub use follow::{Follow, LINE_LIMIT, Line};
+pub use follow::{Follow, LINE_LIMIT, Line, Progress};
 pub use identity::ProcessIdentity;
 pub use marker::{InvalidMarker, Marker, find_marked};
 pub use spawn::{STDERR_LIMIT, Spawn, Stream};

@@ -147,7 +147,7 @@ fn the_limit_is_a_part_of_the_window_unless_it_is_said() {
 #[test]
 fn a_summary_is_not_summarised_again_and_again() {
     let transport = Arc::new(StubTransport::new(["one", "two"]));
-    let store = AutoCompactStore::new(in_memory(), Arc::clone(&transport) as _).max_tokens(10).keep_recent(4);
+    let store = AutoCompactStore::new(in_memory(), Arc::clone(&transport)).max_tokens(10).keep_recent(4);
     block_on(async {
         append(&store, numbered(0..10)).await;
         for _ in 0..5 {
@@ -285,8 +285,7 @@ fn nothing_is_lost(inner: impl ContextStore, seed: u64) {
     let (before, during) = (dice.below(12), 1 + dice.below(8));
     let transport =
         Arc::new(StubTransport::new((0..9).map(|n| format!("summary {n}"))).with_pauses(dice.below(6)));
-    let store =
-        AutoCompactStore::new(inner, Arc::clone(&transport) as _).max_tokens(0).keep_recent(dice.below(7));
+    let store = AutoCompactStore::new(inner, Arc::clone(&transport)).max_tokens(0).keep_recent(dice.below(7));
     block_on(append(&store, numbered(0..before)));
     let (writer, reader) = (&store, &store);
     let mut tasks: Vec<Task<'_>> = vec![

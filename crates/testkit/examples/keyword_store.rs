@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use azureal_core::{Block, ContextStore, HasSessionKey, Message, Role, SessionKey, StoreError, async_trait};
+use azureal_core::{Block, ContextStore, Message, Role, StoreError, async_trait};
 
 /// How many of the newest messages are always given back.
 const NEWEST: usize = 32;
@@ -11,14 +11,7 @@ const NEWEST: usize = 32;
 /// Gives back the newest messages, and the older ones that have to do with the question.
 #[derive(Default)]
 struct KeywordStore {
-    key: SessionKey,
     messages: Mutex<Vec<Message>>,
-}
-
-impl HasSessionKey for KeywordStore {
-    fn session_key(&self) -> &SessionKey {
-        &self.key
-    }
 }
 
 #[async_trait]

@@ -112,7 +112,7 @@ mod cases {
     }
 
     pub(super) async fn the_id_stays_the_same(store: Store) {
-        let id = store.session_id().to_owned();
+        let id = store.session_id().into_owned();
         assert!(!id.is_empty());
         store.append(Message::user("Hello")).await.unwrap();
         assert_eq!(store.session_id(), id);
@@ -314,10 +314,11 @@ mod cases {
         check(&store, messages.clone()).await;
         store.set_context_tokens(5, 7).await.unwrap();
         let tokens = store.get_context_tokens().await.unwrap();
-        let id = store.session_id().to_owned();
+        let id = store.session_id().into_owned();
         let fork = store.fork().await.unwrap();
         match store.clear().await {
             Ok(()) => {
+                assert_eq!(store.get_context_tokens().await.unwrap(), (0, 0), "tokens are cleared too");
                 assert_eq!(store.get_history().await.unwrap(), []);
                 let info = listed(&store).await;
                 assert_eq!((info.message_count, info.preview.as_str()), (0, ""));
@@ -327,12 +328,13 @@ mod cases {
             }
             Err(StoreError::NotSupported(_)) => {
                 assert_eq!(store.get_history().await.unwrap(), messages);
+                assert_eq!(store.get_context_tokens().await.unwrap(), tokens);
             }
             Err(error) => panic!("clear: {error}"),
         }
         assert_eq!(store.session_id(), id);
-        assert_eq!(store.get_context_tokens().await.unwrap(), tokens, "totals stay");
-        assert_eq!(fork.get_history().await.unwrap(), messages, "so do forks");
+        assert_eq!(fork.get_history().await.unwrap(), messages, "forks stay");
+        assert_eq!(fork.get_context_tokens().await.unwrap(), tokens, "with the tokens of their origin");
     }
 
     pub(super) async fn tokens_are_kept_or_stay_zero(store: Store) {
@@ -397,7 +399,7 @@ mod cases {
     }
 
     pub(super) async fn it_serves_as_a_bound_and_as_an_object(store: Store) {
-        let id = store.session_id().to_owned();
+        let id = store.session_id().into_owned();
         let boxed: Box<dyn ContextStore> = Box::new(Arc::clone(&store));
         say_hello(&boxed).await;
         say_hello(&store).await;

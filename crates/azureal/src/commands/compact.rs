@@ -1,6 +1,6 @@
 use azureal_core::{Keep, SessionRecord, visible, visible_line};
 use azureal_engine::{
-    CompactNotice, CompactSetup, CompactionError, Spools, Summarised, Summariser, compact, summarise,
+    CompactNotice, CompactSetup, CompactionError, DIGEST, Spools, Summarised, Summariser, compact, summarise,
 };
 use futures_executor::block_on;
 use serde_json::{Value, json};
@@ -131,7 +131,7 @@ fn report(
     summarised: &Summarised,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let Summarised { boundary, summary, agent, failed, chars_before, chars_after, used } = summarised;
+    let Summarised { boundary, summary, agent, failed, chars_before, chars_after, used, .. } = summarised;
     if out.is_json() {
         let failed: Vec<Value> =
             failed.iter().map(|(agent, why)| json!({"agent": agent, "error": why})).collect();
@@ -217,7 +217,13 @@ async fn list(place: &Place, record: &SessionRecord, out: &mut Output) -> Result
             .iter()
             .map(|one| {
                 let chars = one.summary.chars().count();
-                json!({"after_seq": one.after_seq.0, "chars": chars, "created": one.created_at, "summary": one.summary})
+                json!({
+                    "after_seq": one.after_seq.0,
+                    "chars": chars,
+                    "created": one.created_at,
+                    "writer": one.writer,
+                    "summary": one.summary,
+                })
             })
             .collect();
         return out.json(&rows);
@@ -227,7 +233,16 @@ async fn list(place: &Place, record: &SessionRecord, out: &mut Output) -> Result
     }
     for one in &compactions {
         let chars = counted(one.summary.chars().count() as u64, "character");
-        out.line(&format!("up to event {}, {chars}, {}", one.after_seq, visible_line(&one.created_at)))?;
+        let writer = match one.writer.as_deref() {
+            Some(DIGEST) => "by azureal's own digest".to_owned(),
+            Some(writer) => format!("by {}", visible_line(writer)),
+            None => "by an unknown author".to_owned(),
+        };
+        out.line(&format!(
+            "up to event {}, {chars}, {writer}, {}",
+            one.after_seq,
+            visible_line(&one.created_at)
+        ))?;
     }
     Ok(())
 }

@@ -3,12 +3,12 @@ use std::io::Write;
 use azureal_core::{read_context, visible, wrap_context};
 use serde_json::json;
 
-use super::SessionArg;
+use super::SessionToRead;
 use crate::failure::Failure;
 use crate::meter::{self, ESTIMATE, Meter, estimated};
 use crate::output::Output;
 use crate::place::Place;
-use crate::resolve::{called, resolve};
+use crate::resolve::{called, resolve_to_read};
 
 /// Show exactly what the next agent would be told of a session
 ///
@@ -26,14 +26,14 @@ Examples:
   azureal context S3 > context.txt")]
 pub(crate) struct Args {
     #[command(flatten)]
-    session: SessionArg,
+    session: SessionToRead,
     /// Show how large it is instead; with `--json`, both are shown anyway
     #[arg(long)]
     stats: bool,
 }
 
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve(&*place.store, &args.session.session).await?;
+    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let compaction = place.store.compactions(record.id).await?.pop();
     let after = compaction.map(|compaction| compaction.after_seq.0);
     let text = wrap_context(&read_context(&*place.store, record.id).await?);

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{ContextFrame, NewSession, read_context, visible};
-use azureal_engine::{Briefing, Spools};
+use azureal_engine::{Briefing, OutputLimit, Spools};
 use futures_executor::block_on;
 use serde_json::json;
 
@@ -147,14 +147,18 @@ impl Tour<'_> {
         let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() })?;
         let ask = Ask {
             session,
+            used_in: None,
+            switches_model: false,
             lease: None,
             choice: &choice,
             prompt,
             permission: None,
             timeout: None,
+            output_limit: OutputLimit::default(),
             compaction: None,
             briefing: &Briefing::default(),
             keep: Keep::Session,
+            arguments: &[],
         };
         take_turn(&self.place, &self.spools, &self.interrupts, &ask, self.out)?;
         Ok(())

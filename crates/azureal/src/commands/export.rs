@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use super::SessionArg;
+use super::SessionToRead;
 use crate::export::Format;
 use crate::failure::Failure;
 use crate::output::{Output, shown};
 use crate::place::{Place, folder_of};
-use crate::resolve::{called, resolve};
+use crate::resolve::{called, resolve_to_read};
 
 /// Write a session in the format of another program
 ///
@@ -24,7 +24,7 @@ Examples:
   azureal export S3 --format cllm -o ~/.cllm/conversations/fix-login.json")]
 pub(crate) struct Args {
     #[command(flatten)]
-    session: SessionArg,
+    session: SessionToRead,
     /// The format to write
     #[arg(short, long, value_enum, default_value = "json")]
     format: Format,
@@ -37,8 +37,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve(&*place.store, &args.session.session).await?;
+    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else {
+        if out.is_json() && args.format == Format::Markdown {
+            return Err(Failure::usage("`--json` and `--format markdown` are two formats for one output")
+                .with_hint("write the document to a file with `-o`, or leave out `--json`"));
+        }
         return args.format.write(&*place.store, &record, out).await;
     };
     let existing = if args.force { Existing::Replace } else { Existing::Keep };

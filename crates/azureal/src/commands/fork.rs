@@ -1,11 +1,11 @@
-use azureal_core::{NewSession, Seq, check_name};
+use azureal_core::{NewSession, Seq};
 use serde_json::json;
 
 use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::{Output, counted};
 use crate::place::Place;
-use crate::resolve::{called, resolve};
+use crate::resolve::{called, check_new_name, resolve};
 
 /// Copy a session's history up to a point into a new session
 ///
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
     let original = resolve(&*place.store, &args.session.session).await?;
     if let Some(name) = &args.name {
-        check_name(name)?;
+        check_new_name(&*place.store, name, None).await?;
     }
     let new =
         NewSession { name: args.name.clone(), worktree: place.project.worktree(), ..NewSession::default() };

@@ -10,6 +10,7 @@ pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod fork;
+pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod offline;
@@ -21,10 +22,18 @@ pub(crate) mod show;
 pub(crate) mod tokens;
 pub(crate) mod trust;
 
-/// How a session is named on the command line.
+/// The session that a command changes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionArg {
-    /// The session: its number (S3), its name, or the beginning of its name
+    /// The session: its number (S3) or its whole name
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
+}
+
+/// The session that a command reads.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SessionToRead {
+    /// The session: its number (S3), its name, or a unique prefix of it; the last one of this worktree by default
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: Option<String>,
 }

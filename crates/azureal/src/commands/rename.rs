@@ -5,12 +5,11 @@ use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::place::Place;
-use crate::resolve::resolve;
+use crate::resolve::{check_new_name, resolve};
 
 /// Give a session another name
 ///
-/// The number stays. A name must not be empty nor look like a session's number; several sessions may have
-/// the same one, but then only their numbers tell them apart.
+/// The number stays. A name must not be empty, look like a session's number, or belong to another session.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -25,6 +24,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
     let id = resolve(&*place.store, &args.session.session).await?.id;
+    check_new_name(&*place.store, &args.name, Some(id)).await?;
     place.store.rename(id, &args.name).await?;
     if out.is_json() {
         out.json(&json!({"id": id.to_string(), "name": args.name}))

@@ -19,7 +19,7 @@ Examples:
   azureal rm S3
   azureal rm S3 S4 fix-login --yes")]
 pub(crate) struct Args {
-    /// The sessions: numbers, names, or beginnings of names
+    /// The sessions: numbers or whole names
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     /// Do not ask

@@ -2,9 +2,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
-use azureal_core::agent::Permission;
+use azureal_core::agent::{Permission, Program};
 use azureal_core::{
-    Beginning, ListQuery, NewSession, SessionId, SessionRecord, read_beginning, visible_line,
+    Beginning, NewSession, SessionId, SessionRecord, check_name, read_beginning, visible_line,
 };
 use azureal_engine::{AutoCompaction, Recovered, Spools, Summariser};
 use azureal_process::ProcessIdentity;
@@ -13,24 +13,27 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::agent_choice::{AgentChoice, Wanted, choose};
+use crate::config::seconds;
+use crate::confirm::{Answer, ask};
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
-use crate::failure::Failure;
+use crate::dashed_prompt;
+use crate::failure::{Failure, quoted};
 use crate::interrupts::Interrupts;
 use crate::one_turn::{lease, wait_for_lease};
 use crate::orphan;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
-use crate::recovery::{recover_again, warn_of_lost};
-use crate::resolve::{called, resolve};
+use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
+use crate::resolve::{called, check_new_name, find, last_session, similar};
 use crate::turn::{Ask, Keep, take_turn};
 use crate::writers::{PATIENCE, Writer, writers};
 
 /// Send a prompt to an agent, and keep what it says and does
 ///
-/// A new session, unless `-c` or `-s` says which one goes on. Whoever answers is told the history of the session
-/// first, whichever agents it was with. Without `-a` and `-m` that is the session's last agent, else the
-/// configured one, else the first that is installed, else the built-in offline agent.
+/// Starts a new session, unless `-c` or `-s` names one to continue. The agent first receives the whole history of the
+/// session, whichever agents wrote it. Without `-a` and `-m`, the session's last agent answers with the model that was
+/// last asked for, else the configured agent, else the first that is installed, else the built-in offline agent.
 ///
 /// The prompt is the argument, or standard input, or both: what is piped in becomes a block after the
 /// argument. With an argument, a pipe that stays open and silent is not waited for.
@@ -62,15 +65,19 @@ Examples:
   git diff | azureal run -s review -m opus \"Review this\"
   azureal run --system \"Be brief.\" --exec \"git status --short\" \"What is left to do?\"
   azureal run --ephemeral --exec \"git diff --staged\" \"Write a commit message\"
-  azureal run --permission edit --timeout 600 \"Update the changelog\"")]
+  azureal run --permission edit --timeout 600 \"Update the changelog\"
+  azureal run -a claude \"Summarise the design\" -- --max-turns 3")]
 pub(crate) struct Args {
-    /// What to ask
+    /// What to ask; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
-    /// Go on with the session of this worktree that was active last
+    /// A prompt that begins with a dash
+    #[arg(long = dashed_prompt::OPTION, hide = true, conflicts_with = "prompt")]
+    dashed_prompt: Option<String>,
+    /// Continue the session that was last used in this worktree
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     go_on: bool,
-    /// Go on with this session; a name that is new makes one
+    /// Continue the session of exactly this number or name; a new name creates one
     #[arg(short = 's', long, value_name = "SESSION")]
     session: Option<String>,
     /// Name the new session
@@ -79,16 +86,17 @@ pub(crate) struct Args {
     /// Who answers: claude, codex or offline, or with a model, claude/opus
     #[arg(short = 'a', long, value_name = "AGENT")]
     agent: Option<String>,
-    /// The model, which also says whose it is
+    /// Model to use; implies its agent (`opus`: claude). `default` is the agent's own choice
     #[arg(short = 'm', long, value_name = "MODEL")]
     model: Option<String>,
-    /// Stop the turn after so many seconds
+    /// Stop the turn after so many seconds; also `AZUREAL_TIMEOUT`, or `[turn] timeout` in a configuration file
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Wait while somebody else runs a turn in the session
     #[arg(long)]
     wait: bool,
-    /// What the agent may do without asking; its own default without it
+    /// What the agent may do without asking; also `AZUREAL_PERMISSION`, or `[turn] permission` in your own
+    /// configuration file; else the agent's own default
     #[arg(long, value_name = "LEVEL")]
     permission: Option<Level>,
     /// Store nothing, neither the prompt nor the answer
@@ -96,6 +104,9 @@ pub(crate) struct Args {
     ephemeral: bool,
     #[command(flatten)]
     context: ContextArgs,
+    /// Arguments for the agent's own program, after `--`, as they are
+    #[arg(last = true, value_name = "AGENT_ARGUMENTS")]
+    arguments: Vec<String>,
 }
 
 /// What an agent may do.
@@ -119,28 +130,34 @@ impl From<Level> for Permission {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "not a number of seconds above 0".to_owned())
-}
-
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
-    let prompt = prompt::gather(args.prompt.as_deref())?;
+    let prompt = args.prompt.as_ref().or(args.dashed_prompt.as_ref());
+    let prompt = prompt::gather(prompt.map(String::as_str)).map_err(|failure| {
+        if args.arguments.is_empty() || failure.kind() != "usage" {
+            return failure;
+        }
+        failure.with_hint("the prompt stands before `--`; what follows it goes to the agent's program")
+    })?;
     let config = load_config(&args.context, &place.project)?;
     let settings = ContextSettings::new(&args.context, &config);
     let ephemeral = args.ephemeral.then(|| place.ephemeral());
     // What was found belongs to sessions of the store, which then are not these.
     let (place, found) = ephemeral.as_ref().map_or((place, found), |place| (place, &[]));
-    let known = block_on(known_session(args, place))?;
-    let last_agent = known.as_ref().and_then(|record| record.counts.agent.as_deref());
+    let known = block_on(known_session(args, place, found))?;
+    let counts = known.as_ref().map(|record| &record.counts);
     let wanted = Wanted {
         agent: args.agent.as_deref(),
         model: args.model.as_deref(),
-        last_agent,
+        last_agent: counts.and_then(|counts| counts.agent.as_deref()),
+        last_model: counts.and_then(|counts| counts.requested_model.as_deref()),
         configured_agent: config.agent(),
         configured_model: config.model(),
     };
     let choice = choose(&wanted)?;
+    if !args.arguments.is_empty() && choice.agent.program() == Program::Ourselves {
+        return Err(Failure::usage(format!("{} takes no arguments", choice.agent.name()))
+            .with_hint("leave out what stands after `--`, or name another agent with `-a`"));
+    }
     // What is wrong with the context is said before a session is made for it.
     let briefing = match &known {
         _ if args.ephemeral => settings.ephemeral()?,
@@ -170,15 +187,17 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         false => block_on(lease(place, &spools, session, agent))?,
     };
     let found = if args.ephemeral { Vec::new() } else { block_on(recover_again(place, found)) };
-    orphan::follow(place, &spools, &interrupts, &found, session, out)?;
+    let output_limit = config.output_limit();
+    orphan::follow(place, &spools, &interrupts, &found, session, output_limit, out)?;
     warn_of_lost(&found, session);
+    block_on(recover_original_run(place, session, lease.id()))?;
     let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
         _ if args.ephemeral => (Keep::Nothing, briefing),
         Beginning::Nothing if known.is_none() => (Keep::NewSession, briefing),
         // Somebody else may have made or begun the session meanwhile.
         beginning => (Keep::Session, settings.briefing(beginning)?),
     };
-    introduce(session, known.as_ref(), keep, &choice, out)?;
+    introduce(args, session, known.as_ref(), keep, &choice, out)?;
     let mut writers = writers(None, Some(choice.agent.name()))?;
     // Who answers also writes, with the model that answers.
     if let Some(first) = writers.first_mut().filter(|first| first.agent.name() == choice.agent.name()) {
@@ -190,18 +209,23 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         summarisers: &summarisers,
         timeout: PATIENCE,
     };
-    let ask = Ask {
+    let used_in = place.used_in();
+    let request = Ask {
         session,
+        used_in: Some(used_in.as_str()).filter(|_| !args.ephemeral),
+        switches_model: switches_model(known.as_ref(), &choice),
         lease: lease.id(),
         choice: &choice,
         prompt: &prompt,
-        permission: args.permission.map(Permission::from),
-        timeout: args.timeout,
+        permission: args.permission.map(Permission::from).or(config.permission()),
+        timeout: args.timeout.or(config.timeout()),
+        output_limit,
         briefing: &briefing,
         compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,
+        arguments: &args.arguments,
     };
-    take_turn(place, &spools, &interrupts, &ask, out)?;
+    take_turn(place, &spools, &interrupts, &request, out)?;
     out.flush()
 }
 
@@ -232,23 +256,74 @@ fn temporary_folder() -> Result<TempDir, Failure> {
     builder.tempdir().map_err(|error| Failure::file(&parent, &error))
 }
 
-/// Finds the session that goes on; nothing if it is to be made.
-async fn known_session(args: &Args, place: &Place) -> Result<Option<SessionRecord>, Failure> {
+/// Finds the session to continue; `None` for a new one.
+async fn known_session(
+    args: &Args,
+    place: &Place,
+    found: &[Recovered],
+) -> Result<Option<SessionRecord>, Failure> {
     if args.go_on {
-        let query = ListQuery { worktree: Some(place.project.worktree_filter()), limit: Some(1) };
-        let newest = place.store.list(&query).await?.pop();
-        return newest.map(Some).ok_or_else(|| {
-            Failure::new("not_found", "there is no session in this worktree that could go on")
-                .with_hint("leave `-c` out to begin one")
+        if let Some(running) = running_here(place, found) {
+            return Ok(Some(place.store.get(running).await?));
+        }
+        return last_session(place).await?.map(Some).ok_or_else(|| {
+            Failure::new("not_found", "there is no session in this worktree to continue")
+                .with_hint("leave out `-c` to start one")
         });
     }
-    let Some(text) = &args.session else { return Ok(None) };
-    match resolve(&*place.store, text).await {
-        Ok(record) => Ok(Some(record)),
-        // Numbers are given, not chosen.
-        Err(failure) if failure.kind() == "not_found" && text.parse::<SessionId>().is_err() => Ok(None),
-        Err(failure) => Err(failure),
+    if let Some(name) = &args.name {
+        check_new_name(&*place.store, name, None).await?;
     }
+    let Some(text) = &args.session else { return Ok(None) };
+    let found = find(&*place.store, text).await?;
+    if found.is_none() {
+        check_name(text)?;
+        confirm_new(text, similar(&*place.store, text).await?.as_ref())?;
+    }
+    Ok(found)
+}
+
+/// Returns the session of the turn that was started last of those that still run in this worktree: the store does not know
+/// of it yet.
+fn running_here(place: &Place, found: &[Recovered]) -> Option<SessionId> {
+    let used_in = place.used_in();
+    let running = found.iter().filter_map(|found| match found {
+        Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => Some(turn),
+        _ => None,
+    });
+    running
+        .filter(|turn| turn.used_in.as_deref() == Some(&used_in))
+        .max_by(|one, other| one.started_at.cmp(&other.started_at))?
+        .session_id()
+}
+
+/// Says that a name is new. One that may be a typing error is asked about on a terminal, so that it does not start an
+/// empty session with a paid agent.
+fn confirm_new(name: &str, similar: Option<&SessionRecord>) -> Result<(), Failure> {
+    let new = format!("no session is called {}", quoted(name));
+    let Some(similar) = similar else {
+        tell(&format!("{new}: creating it"));
+        return Ok(());
+    };
+    let other = called(similar);
+    match ask(&format!("{new}, but {other} has a similar name. Create a new session? [y/N] ")) {
+        Answer::Yes => Ok(()),
+        Answer::No => Err(Failure::cancelled("no session was created and your prompt was not sent")
+            .with_hint(format!("`azureal run -s {}` continues {other}", similar.id))),
+        Answer::Nobody => {
+            tell(&format!("{new}: creating it"));
+            tell(&format!("hint: {other} has a similar name; `azureal run -s {}` continues it", similar.id));
+            Ok(())
+        }
+    }
+}
+
+/// Says whether the turn asks the session's agent for another model than the turn before.
+fn switches_model(known: Option<&SessionRecord>, choice: &AgentChoice) -> bool {
+    known.is_some_and(|record| {
+        record.counts.agent.as_deref() == Some(choice.agent.name())
+            && record.counts.requested_model != choice.model
+    })
 }
 
 async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
@@ -262,8 +337,9 @@ async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
     })
 }
 
-/// Says which session this is and who answers.
+/// Says which session this is, which agent answers and with which model.
 fn introduce(
+    args: &Args,
     session: SessionId,
     known: Option<&SessionRecord>,
     keep: Keep,
@@ -271,18 +347,23 @@ fn introduce(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let agent = choice.agent.name();
+    // Without a request, the agent uses its default: most likely the model that answered last.
+    let last = known.map(|record| &record.counts).filter(|counts| counts.agent.as_deref() == Some(agent));
+    let model = choice.model.as_deref().or_else(|| last?.model.as_deref());
     let is_kept = keep != Keep::Nothing;
     if out.is_json() {
         let session = is_kept.then(|| session.to_string());
-        out.json(&json!({ "session": session, "agent": agent, "model": choice.model }))?;
+        out.json(&json!({ "session": session, "agent": agent, "model": model }))?;
         return out.flush();
     }
-    let name = match known {
-        Some(record) => called(record),
-        None if is_kept => session.to_string(),
-        None => "not stored".to_owned(),
+    let new_name = args.session.as_deref().or(args.name.as_deref());
+    let name = match (known, new_name) {
+        (Some(record), _) => called(record),
+        (None, Some(name)) if is_kept => format!("{session} {}", visible_line(name)),
+        (None, _) if is_kept => session.to_string(),
+        (None, _) => "not stored".to_owned(),
     };
-    let model = choice.model.as_deref().map(|model| format!(" · {}", visible_line(model)));
+    let model = model.map(|model| format!(" · {}", visible_line(model)));
     tell(&format!("{name} · {agent}{}", model.unwrap_or_default()));
     Ok(())
 }

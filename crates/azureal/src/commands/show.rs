@@ -1,15 +1,15 @@
 use azureal_core::{Digest, Page, SessionId, SessionRecord, StoredEvent, visible, visible_line};
 use serde_json::json;
 
-use super::SessionArg;
+use super::SessionToRead;
 use crate::event_line::EventLine;
 use crate::failure::Failure;
 use crate::follow::{Follower, News};
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, warn};
-use crate::pages::{Damaged, Range, each_page};
+use crate::pages::{Damaged, Range, each_page, warn_of_damage};
 use crate::place::Place;
-use crate::resolve::{has_name, resolve};
+use crate::resolve::{has_name, resolve_to_read};
 use crate::transcript::{Text, Transcript, duration};
 
 /// Show what was said and done in a session
@@ -29,7 +29,7 @@ Examples:
   azureal show S3 --json | jq -r 'select(.kind == \"UserMessage\") | .data.content'")]
 pub(crate) struct Args {
     #[command(flatten)]
-    session: SessionArg,
+    session: SessionToRead,
     /// Only the last N events
     #[arg(long, value_name = "N")]
     last: Option<usize>,
@@ -47,7 +47,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve(&*place.store, &args.session.session).await?;
+    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+    warn_of_damage(std::slice::from_ref(&record));
     if args.digest {
         return show_digest(&record, place, out).await;
     }

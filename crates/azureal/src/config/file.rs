@@ -49,7 +49,7 @@ impl ConfigFile {
     /// Reads a file; nothing if there is none.
     pub(super) fn read(path: PathBuf, format: Format, owner: Owner) -> Result<Option<Self>, Failure> {
         let Some(bytes) = content(&path)? else { return Ok(None) };
-        let settings = settings(format, &bytes).map_err(|problem| refused(&path, &problem))?;
+        let settings = settings(format, owner, &bytes).map_err(|problem| refused(&path, &problem))?;
         let real = fs::canonicalize(&path).ok();
         Ok(Some(Self {
             leads_to: real.filter(|real| *real != path),
@@ -111,7 +111,7 @@ fn content(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     Ok(Some(bytes))
 }
 
-fn settings(format: Format, bytes: &[u8]) -> Result<Settings, Problem> {
+fn settings(format: Format, owner: Owner, bytes: &[u8]) -> Result<Settings, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = String::from_utf8_lossy(bytes.get(..error.valid_up_to()).unwrap_or_default());
         Problem::new(Lines::of(&before).place(before.len()), "this is not text in UTF-8")
@@ -119,7 +119,7 @@ fn settings(format: Format, bytes: &[u8]) -> Result<Settings, Problem> {
     // Some editors put a mark at the beginning.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match format {
-        Format::Azufig => Settings::of_azufig(&azufig::parse(text)?),
+        Format::Azufig => Settings::of_azufig(&azufig::parse(text)?, owner),
         Format::Cllmfile => Settings::of_cllmfile(&cllmfile::parse(text)?),
     }
 }
@@ -147,9 +147,9 @@ mod tests {
                 ["\0", "*", "&a ", "[", "{", "\"", "'", "\n", "\t", ": ", "!!", "- "].map(str::as_bytes);
             for (end, put_in) in (0..=text.len()).zip(put_in.iter().cycle()) {
                 let (start, rest) = text.as_bytes().split_at(end);
-                drop(settings(format, start));
-                drop(settings(format, &[start, put_in, rest].concat()));
-                assert!(settings(format, &[start, b"\xff", rest].concat()).is_err());
+                drop(settings(format, Owner::Project, start));
+                drop(settings(format, Owner::User, &[start, put_in, rest].concat()));
+                assert!(settings(format, Owner::User, &[start, b"\xff", rest].concat()).is_err());
             }
         }
     }

@@ -6,25 +6,31 @@
 //! not there.
 
 mod azufig;
+pub(crate) mod bounded;
 mod cllmfile;
 mod describe;
 mod file;
 mod node;
+mod overrides;
 mod settings;
 mod surroundings;
 mod template;
 pub(crate) mod trust;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use azureal_core::agent::Permission;
 use azureal_core::{ContextCommand, Threshold};
+use azureal_engine::OutputLimit;
 
 pub(crate) use self::describe::{describe, terms};
 pub(crate) use self::file::ConfigFile;
-pub(crate) use self::settings::Variable;
+pub(crate) use self::settings::{Variable, permission_name, seconds};
 pub(crate) use self::surroundings::Surroundings;
 
 use self::file::{Format, Owner};
+use self::overrides::{Override, Overrides};
 use self::settings::{Located, Settings};
 use self::template::Variables;
 use self::trust::{Approvals, Standing};
@@ -40,6 +46,7 @@ pub(crate) struct Config {
     /// The top of the worktree.
     worktree: PathBuf,
     surroundings: Surroundings,
+    overrides: Overrides,
     /// The nearest to the project first.
     files: Vec<ConfigFile>,
     standing: Standing,
@@ -51,6 +58,23 @@ pub(crate) struct Found<'a, T> {
     pub(crate) value: &'a T,
     pub(crate) file: &'a ConfigFile,
     pub(crate) line: usize,
+}
+
+/// A value that is in effect, wherever it comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Chosen<'a, T> {
+    /// From this environment variable.
+    Environment(&'a T, &'static str),
+    File(Found<'a, T>),
+}
+
+impl<'a, T> Chosen<'a, T> {
+    pub(crate) fn value(&self) -> &'a T {
+        match self {
+            Self::Environment(value, _) => value,
+            Self::File(found) => found.value,
+        }
+    }
 }
 
 impl Config {
@@ -86,8 +110,9 @@ impl Config {
         for (path, format) in own {
             files.extend(ConfigFile::read(path, format, Owner::User)?);
         }
-        let mut config =
-            Self { worktree: worktree.to_owned(), surroundings, files, standing: Standing::NoFiles };
+        let overrides = Overrides::of(&surroundings)?;
+        let worktree = worktree.to_owned();
+        let mut config = Self { worktree, surroundings, overrides, files, standing: Standing::NoFiles };
         config.standing = Approvals::of(&config.surroundings).standing_of(&config);
         Ok(config)
     }
@@ -109,17 +134,32 @@ impl Config {
 
     /// Returns the agent that is asked where nobody names one.
     pub(crate) fn agent(&self) -> Option<&str> {
-        self.find_agent().map(|found| found.value.as_str())
+        self.find_agent().map(|chosen| chosen.value().as_str())
     }
 
     /// Returns the model that is asked for where nobody names one.
     pub(crate) fn model(&self) -> Option<&str> {
-        self.find_model().map(|found| found.value.as_str())
+        self.find_model().map(|chosen| chosen.value().as_str())
+    }
+
+    /// Returns what agents may do where the command line says nothing.
+    pub(crate) fn permission(&self) -> Option<Permission> {
+        self.find_permission().map(|chosen| *chosen.value())
+    }
+
+    /// Returns how long a turn may take where the command line says nothing.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.find_timeout().map(|chosen| *chosen.value())
     }
 
     /// Returns how much may have been said since the last compaction before there is another.
     pub(crate) fn compaction_threshold(&self) -> Threshold {
         self.find_threshold().map_or_else(Threshold::default, |found| *found.value)
+    }
+
+    /// Returns how much an agent may print in one turn.
+    pub(crate) fn output_limit(&self) -> OutputLimit {
+        self.find_output_limit().map_or_else(OutputLimit::default, |found| *found.value)
     }
 
     /// Returns what every new session begins with, unless its command line says otherwise.
@@ -129,16 +169,28 @@ impl Config {
         (!found.value.trim().is_empty()).then(|| self.expanded(found.file, found.value))
     }
 
-    pub(crate) fn find_agent(&self) -> Option<Found<'_, String>> {
-        self.first(|settings| settings.agent.as_ref())
+    pub(crate) fn find_agent(&self) -> Option<Chosen<'_, String>> {
+        self.chosen(self.overrides.agent.as_ref(), |settings| settings.agent.as_ref())
     }
 
-    pub(crate) fn find_model(&self) -> Option<Found<'_, String>> {
-        self.first(|settings| settings.model.as_ref())
+    pub(crate) fn find_model(&self) -> Option<Chosen<'_, String>> {
+        self.chosen(self.overrides.model.as_ref(), |settings| settings.model.as_ref())
+    }
+
+    pub(crate) fn find_permission(&self) -> Option<Chosen<'_, Permission>> {
+        self.chosen(self.overrides.permission.as_ref(), |settings| settings.permission.as_ref())
+    }
+
+    pub(crate) fn find_timeout(&self) -> Option<Chosen<'_, Duration>> {
+        self.chosen(self.overrides.timeout.as_ref(), |settings| settings.timeout.as_ref())
     }
 
     pub(crate) fn find_threshold(&self) -> Option<Found<'_, Threshold>> {
         self.first(|settings| settings.threshold.as_ref())
+    }
+
+    pub(crate) fn find_output_limit(&self) -> Option<Found<'_, OutputLimit>> {
+        self.first(|settings| settings.output_limit.as_ref())
     }
 
     pub(crate) fn find_default_system_message(&self) -> Option<Found<'_, String>> {
@@ -194,10 +246,11 @@ impl Config {
         let commands = self.find_context_commands().into_iter().filter(|found| are_meant(found.value));
         commands
             .map(|found| {
-                let command = self.fill_in(&found.value.command, vars).map_err(|failure| {
+                let template = &found.value.command;
+                let command = self.fill_in(template, vars).map_err(|failure| {
                     failure.about(&format!("{found}: context command {}", quoted(&found.value.name)))
                 })?;
-                Ok(ContextCommand { command, ..found.value.clone() })
+                Ok(ContextCommand { command, template: Some(template.clone()), ..found.value.clone() })
             })
             .collect()
     }
@@ -211,7 +264,9 @@ impl Config {
         });
         let variables =
             Variables { given: vars, surroundings: &self.surroundings, declared: declared.collect() };
-        template::fill_in(command, &variables)
+        // The program of a unit test cannot be started for a template.
+        let fill_in = if cfg!(test) { template::fill_in } else { bounded::fill_in };
+        fill_in(command, &variables)
     }
 
     /// Says whether the environment gives a variable its value.
@@ -221,6 +276,18 @@ impl Config {
 
     fn in_effect(&self) -> impl Iterator<Item = &ConfigFile> {
         self.files.iter().filter(|file| self.counts(file))
+    }
+
+    /// Finds a setting in the environment, else in the nearest file that has it.
+    fn chosen<'a, T>(
+        &'a self,
+        environment: Option<&'a Override<T>>,
+        setting: impl Fn(&'a Settings) -> Option<&'a Located<T>>,
+    ) -> Option<Chosen<'a, T>> {
+        match environment {
+            Some(Override { value, variable }) => Some(Chosen::Environment(value, variable)),
+            None => self.first(setting).map(Chosen::File),
+        }
     }
 
     /// Finds a setting in the nearest file that has it.
@@ -379,18 +446,48 @@ mod tests {
             (
                 "h/.config/azureal/azufig.toml",
                 "agent = \"codex\"\nmodel = \"far\"\ndefault_system_message = \"far\"\n\
-                 [compaction]\nthreshold_tokens = 5\n",
+                 [compaction]\nthreshold_tokens = 5\n[turn]\noutput_limit_mib = 7\n",
             ),
         ]);
         let config = folders.trusted(&[("WHO", "me")]);
+        assert_eq!(config.output_limit(), OutputLimit::of_mib(7));
         assert_eq!((config.agent(), config.model()), (Some("codex"), Some("near")));
         assert_eq!(config.compaction_threshold(), Threshold::Tokens(5));
         assert_eq!(config.default_system_message().as_deref(), Some("near me ${NOBODY}"));
-        let found = config.find_agent().unwrap();
+        let Some(Chosen::File(found)) = config.find_agent() else { panic!("it is in a file") };
         assert_eq!(
             found.to_string(),
             format!("{}:1", folders.path("h/.config/azureal/azufig.toml").display())
         );
+    }
+
+    #[test]
+    fn the_environment_counts_before_the_project_and_that_before_the_user() {
+        let folders = Folders::new(&[
+            ("p/.azureal/azufig.toml", "model = \"near\"\n[turn]\npermission = \"read\"\n"),
+            (
+                "h/.config/azureal/azufig.toml",
+                "agent = \"codex\"\nmodel = \"far\"\n[turn]\npermission = \"all\"\ntimeout = 1.5\n",
+            ),
+        ]);
+        let of = |config: &Config| {
+            let (agent, model) = (config.agent().map(str::to_owned), config.model().map(str::to_owned));
+            (agent, model, config.permission(), config.timeout())
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let timeout = Some(Duration::from_millis(1500));
+        let untrusted = folders.read("p", &[]);
+        assert_eq!(of(&untrusted), (text("codex"), text("far"), Some(Permission::All), timeout));
+        let trusted = folders.trusted(&[]);
+        assert_eq!(of(&trusted), (text("codex"), text("near"), Some(Permission::Read), timeout), "it lowers");
+        let set = [
+            ("AZUREAL_AGENT", "claude"),
+            ("AZUREAL_MODEL", "opus"),
+            ("AZUREAL_PERMISSION", "edit"),
+            ("AZUREAL_TIMEOUT", "600"),
+        ];
+        let expected = (text("claude"), text("opus"), Some(Permission::Edit), Some(Duration::from_secs(600)));
+        assert_eq!(of(&folders.trusted(&set)), expected);
     }
 
     #[test]
@@ -399,7 +496,7 @@ mod tests {
             (
                 "p/.azureal/azufig.toml",
                 "agent = \"claude\"\nmodel = \"m\"\ndefault_system_message = \"s\"\n\
-                 [compaction]\nthreshold_tokens = 5\n[variables]\nA = 1\n",
+                 [compaction]\nthreshold_tokens = 5\n[turn]\noutput_limit_mib = 7\n[variables]\nA = 1\n",
             ),
             ("p/Cllmfile.yml", &theirs("project")),
             ("h/.cllm/Cllmfile.yml", &theirs("home")),
@@ -408,6 +505,7 @@ mod tests {
         assert_eq!(names(&config), ["home"]);
         assert_eq!((config.agent(), config.model(), config.default_system_message()), (None, None, None));
         assert_eq!(config.compaction_threshold(), Threshold::Chars(400_000));
+        assert_eq!(config.output_limit(), OutputLimit::default());
         assert_eq!(config.fill_in("{{ A }}", &[]).unwrap_err().kind(), "variable");
     }
 

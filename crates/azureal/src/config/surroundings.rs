@@ -55,6 +55,12 @@ impl Surroundings {
         Some(folder.join("azureal"))
     }
 
+    /// Returns where azureal keeps what it can find out again.
+    pub(crate) fn cache(&self) -> Option<PathBuf> {
+        let folder = self.folder("XDG_CACHE_HOME").or_else(|| Some(self.home()?.join(".cache")))?;
+        Some(folder.join("azureal"))
+    }
+
     /// Returns a folder that a variable names. A relative one would lead into the project, and the standard
     /// says that it does not count.
     fn folder(&self, name: &str) -> Option<PathBuf> {
@@ -88,7 +94,10 @@ mod tests {
         let usual = Surroundings::from([("HOME", "/h")]);
         assert_eq!(usual.configuration().as_deref(), Some(Path::new("/h/.config/azureal")));
         assert_eq!(usual.data().as_deref(), Some(Path::new("/h/.local/share/azureal")));
-        let moved = Surroundings::from([("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "/d")]);
+        assert_eq!(usual.cache().as_deref(), Some(Path::new("/h/.cache/azureal")));
+        let moved = [("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "/d"), ("XDG_CACHE_HOME", "/k")];
+        let moved = Surroundings::from(moved);
+        assert_eq!(moved.cache().as_deref(), Some(Path::new("/k/azureal")));
         assert_eq!(moved.configuration().as_deref(), Some(Path::new("/c/azureal")));
         assert_eq!(moved.data().as_deref(), Some(Path::new("/d/azureal")));
     }

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use azureal_core::StoreError;
-use azureal_store::sqlite::open_foreign;
 use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
+use azureal_store::sqlite::{check_foreign, open_foreign};
 use tempfile::TempDir;
 
 use crate::failure::Failure;
@@ -76,7 +76,12 @@ impl Database {
 
     /// Opens the copy for reading.
     pub(super) fn connect(&self) -> Result<Connection, Failure> {
-        open_foreign(&self.copy).map_err(|error| self.failure(error))
+        let open = || {
+            let connection = open_foreign(&self.copy)?;
+            check_foreign(&self.copy, &connection)?;
+            Ok(connection)
+        };
+        open().map_err(|error| self.failure(error))
     }
 
     pub(super) fn has_table(&self, name: &str) -> bool {
@@ -123,6 +128,7 @@ fn foreign(path: &Path, mut error: StoreError) -> Failure {
         StoreError::Newer { place, .. }
         | StoreError::NotAStore { place, .. }
         | StoreError::Unsafe { place, .. }
+        | StoreError::UnknownDefinition { place, .. }
         | StoreError::Busy { place, .. }
         | StoreError::Full { place }
         | StoreError::ReadOnly { place }

@@ -65,6 +65,8 @@ fn make_source(path: &Path) {
         };
         let summary = |after_seq, summary: &str| Compaction {
             created_at: "2021-01-01T00:00:00Z".to_owned(),
+            writer: Some("claude/haiku".to_owned()),
+            opening_chars: Some(after_seq * 100),
             ..Compaction::new(Seq(after_seq), summary)
         };
         let summaries = vec![summary(3, "three\0"), summary(7, "seven")];
@@ -155,7 +157,7 @@ fn a_file_to_a_server_and_back_is_the_same_to_the_byte<S: Server>() {
         json!({"sessions": [
             {"from": "S1", "to": "S1", "name": "S1", "outcome": "new", "events": 0},
             {"from": "S3", "to": "S2", "name": "fix \u{1b}login", "outcome": "new", "events": 8},
-        ], "problems": []})
+        ], "notices": [], "problems": []})
     );
     assert_eq!(
         copy(&world, "a.azs", &on_server).quiet(),
@@ -222,9 +224,15 @@ fn what_grew_on_either_side_is_copied_once() {
     // Where both sides went on, neither is changed: it is another session then.
     say(&a, 3, "this");
     say(&b, 2, "that");
-    assert!(copy(&world, "a.azs", "b.azs").quiet().contains("S3 fix ␛login -> S3, 12 events\n"));
+    let ran = copy(&world, "a.azs", "b.azs");
+    assert!(
+        ran.stdout.contains("S3 fix ␛login -> S3, 12 events, a fork of S2: their logs differ\n"),
+        "{ran}"
+    );
     assert!(copy(&world, "a.azs", "b.azs").quiet().contains("S3 fix ␛login -> S3, unchanged\n"));
-    assert_eq!(content(&world, "a.azs", "S3"), content(&world, "b.azs", "S3"));
+    let (there, here) = (content(&world, "a.azs", "S3"), content(&world, "b.azs", "S3"));
+    assert_eq!((there.events.get(), &there.compactions), (here.events.get(), &here.compactions));
+    assert_eq!(here.session["forked_from"], there.session["uuid"]);
     // A summary that came later comes after.
     let summary =
         Compaction { created_at: "2026-01-31T09:30:00Z".to_owned(), ..Compaction::new(Seq(12), "all of it") };
@@ -238,7 +246,7 @@ fn what_grew_on_either_side_is_copied_once() {
     --- stdout
     S1 -> S1, unchanged
     --- stderr
-    error: S3 is not what a.azs S3 is: its summary of the first 12 events is another one, or none
+    error: S3 differs from a.azs S3: its summary of the first 12 events is another one, or none
     hint: delete S3 where it was copied to, and copy it again
     ");
 }
@@ -250,7 +258,7 @@ fn sessions_are_named_by_number_and_by_name() {
     fs::create_dir(world.path("p/.azureal")).unwrap();
     fs::rename(world.path("p/.azureal.azs"), world.store()).unwrap();
     // Without `--from` it is the project's own.
-    let ran = world.run(&["copy", "--to", "b.azs", "--session", "fix", "--session", "s3"]);
+    let ran = world.run(&["copy", "--to", "b.azs", "--session", "fix \u{1b}login", "--session", "s3"]);
     assert_eq!(ran.quiet(), "S3 fix ␛login -> S1, 8 events\n");
     let ran = world.run(&["copy", "--to", "b.azs", "--session", "S1", "--json"]);
     assert_eq!(ran.json()["sessions"][0]["to"], "S2");
@@ -289,7 +297,7 @@ fn what_cannot_be_copied_says_why() {
     assert!(!said.contains("secret"), "{said}");
     let known: Vec<&str> = said.lines().take(7).collect();
     insta::assert_snapshot!(known.join("\n"), @r"
-    error: the following required arguments were not provided:
+    error: missing `--from <STORE>` and `--to <STORE>`
     error: a store in memory is gone when the copy is done
     error: a store in memory is empty: there is nothing to copy
     error: the sessions would be copied to where they are
@@ -464,7 +472,7 @@ fn a_terminal_shows_how_far_it_is() {
     drop(terminal.into_our_side().read_to_end(&mut shown));
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("░") && shown.contains(" % S2 long"), "{shown:?}");
-    assert!(shown.ends_with("\r\u{1b}[K"), "{shown:?}");
+    assert!(shown.ends_with("\r\u{1b}[J"), "{shown:?}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn a_session_goes_on_with_whoever_answers() {
 
     let ran = world.run(&["run", "-c", "-m", "ben", "What did I ask?"]);
     assert!(ran.stdout.contains("Until now you asked “Where is the key?”"), "{ran}");
-    let ran = world.run(&["run", "-s", "S1", "More"]);
+    let ran = world.run(&["run", "-s", "S1", "-m", "default", "More"]);
     assert!(ran.stdout.starts_with("Ada here"), "{ran}");
     let prompts: Vec<Value> = world
         .run(&["show", "S1", "--json"])
@@ -101,6 +101,125 @@ fn a_session_goes_on_with_whoever_answers() {
     assert_eq!(spooled(&world, "jsonl").len() + spooled(&world, "turn").len(), 0);
 }
 
+/// Puts a program on the path that answers like Claude Code, with the model that it was asked for, and notes its arguments.
+fn noting_claude(world: &World) {
+    let arguments = world.path("arguments");
+    let script = format!(
+        r#"cat > /dev/null
+echo "$@" >> '{}'
+model=default-model
+while [ $# -gt 0 ]; do [ "$1" = --model ] && model="real-$2"; shift; done
+echo '{{"type":"system","subtype":"init","cwd":"/p","session_id":"one","model":"'$model'"}}'
+echo '{{"type":"assistant","message":{{"id":"m","role":"assistant","content":[{{"type":"text","text":"hi"}}]}}}}'
+echo '{{"type":"result","subtype":"success","is_error":false,"duration_ms":5,"result":"hi"}}'"#,
+        arguments.display()
+    );
+    world.program("claude", &script);
+}
+
+/// Returns the model of each run of that program; `None` if it was not asked for one.
+fn requested_models(world: &World) -> Vec<Option<String>> {
+    let arguments = fs::read_to_string(world.path("arguments")).unwrap();
+    let model = |line: &str| {
+        let mut words = line.split(' ').skip_while(|word| *word != "--model");
+        words.nth(1).map(str::to_owned)
+    };
+    arguments.lines().map(model).collect()
+}
+
+#[test]
+fn the_model_sticks_to_the_session_like_its_agent() {
+    let world = World::new();
+    noting_claude(&world);
+    world.program("codex", "exit 3");
+    let run = |arguments: &[&str]| {
+        let ran = world.ran(world.with_programs(&[&["run"], arguments].concat()).output().unwrap());
+        ran.stderr.lines().find(|line| line.starts_with("S1")).unwrap().to_owned()
+    };
+    let listed = || {
+        let session = world.run(&["list", "--json"]).json()[0].clone();
+        (session["agent"].clone(), session["model"].clone())
+    };
+    assert_eq!(run(&["-a", "claude/haiku", "--name", "mm", "hi"]), "S1 mm · claude · haiku");
+    assert_eq!(run(&["-s", "mm", "again"]), "S1 mm · claude · haiku");
+    assert_eq!(run(&["-c", "-a", "claude", "again"]), "S1 mm · claude · haiku");
+    assert_eq!(listed(), (json!("claude"), json!("real-haiku")));
+    assert_eq!(run(&["-s", "mm", "-m", "opus", "again"]), "S1 mm · claude · opus");
+    // An agent that dies before its first line is the last agent, and shows no model of another.
+    assert_eq!(run(&["-s", "mm", "-a", "codex", "again"]), "S1 mm · codex");
+    assert_eq!(listed(), (json!("codex"), Value::Null));
+    assert_eq!(run(&["-s", "mm", "and again"]), "S1 mm · codex");
+    assert_eq!(run(&["-s", "mm", "-a", "claude", "again"]), "S1 mm · claude");
+    assert_eq!(run(&["-s", "mm", "-m", "haiku", "again"]), "S1 mm · claude · haiku");
+    assert_eq!(run(&["-s", "mm", "-m", "default", "again"]), "S1 mm · claude · real-haiku");
+    let model = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        requested_models(&world),
+        [model("haiku"), model("haiku"), model("haiku"), model("opus"), None, model("haiku"), None]
+    );
+    let lines = world.run(&["show", "mm", "--json"]).json_lines();
+    let switches: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["kind"] == "ModelSwitch")
+        .map(|line| line["data"]["model"].as_str().unwrap())
+        .collect();
+    assert_eq!(switches, ["opus", "haiku", "default"]);
+}
+
+#[test]
+fn live_events_are_the_stored_events_when_the_model_is_switched() {
+    let world = World::new();
+    noting_claude(&world);
+    let run = |arguments: &[&str]| world.ran(world.with_programs(arguments).output().unwrap());
+    run(&["run", "-a", "claude", "hi"]);
+    let live = run(&["run", "-c", "-m", "opus", "--json", "again"]).json_lines();
+    assert_eq!(live[0], json!({"session": "S1", "agent": "claude", "model": "opus"}));
+    let kinds = |lines: &[Value]| -> Vec<String> {
+        lines.iter().filter_map(|line| line["kind"].as_str().map(str::to_owned)).collect()
+    };
+    let stored = run(&["show", "S1", "--json"]).json_lines();
+    assert_eq!(kinds(&live), ["UserMessage", "ModelSwitch", "Init", "AssistantText", "Complete"]);
+    assert_eq!(kinds(&stored[4..]), kinds(&live));
+}
+
+#[test]
+fn continue_means_the_session_that_was_last_used_in_this_worktree() {
+    let world = World::new();
+    world.file("p/.git/worktrees/feat/HEAD", "ref: refs/heads/feat\n");
+    world.file("p/.git/worktrees/feat/commondir", "../..\n");
+    let git_file = format!("gitdir: {}\n", world.path("p/.git/worktrees/feat").display());
+    world.file("feat/.git", &git_file);
+    world.file("p/.git/worktrees/feat/gitdir", &format!("{}\n", world.path("feat/.git").display()));
+    world.program("claude", "exit 3");
+    let run_in = |folder: &str, arguments: &[&str]| {
+        let mut command = world.with_programs(&[&["run"], arguments].concat());
+        let ran = world.ran(command.current_dir(world.path(folder)).output().unwrap());
+        ran.stderr.split(' ').next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(run_in("p", &["-a", "offline", "by hand"]), "S1");
+    world.session(
+        "imported",
+        &[json!({"UserMessage": {"content": "x"}}), json!({"AssistantText": {"text": "y"}})],
+    );
+    assert_eq!(run_in("p", &["-c", "more"]), "S1", "an import is not a use");
+    assert_eq!(run_in("p", &["-a", "claude", "fails at once"]), "S3");
+    assert_eq!(run_in("p", &["-c", "more"]), "S1", "nobody has answered in S3");
+    assert_eq!(run_in("feat", &["-a", "offline", "in the other worktree"]), "S4");
+    assert_eq!(run_in("p", &["-a", "offline", "here again"]), "S5");
+    assert_eq!(run_in("feat", &["-s", "S1", "a session of the first worktree"]), "S1");
+    assert_eq!(run_in("feat", &["-c", "more"]), "S1", "used there last");
+    assert_eq!(run_in("p", &["-c", "more"]), "S5", "used here last");
+    assert_eq!(world.run(&["rm", "S5", "--yes"]).code, 0);
+    assert_eq!(run_in("p", &["-c", "more"]), "S1", "the newest of this worktree that has an answer");
+    let listed = world.run(&["list", "--json", "--all"]).json();
+    let newest = &listed[0];
+    assert_eq!(
+        (&newest["id"], &newest["preview"], &newest["last_prompt"]),
+        (&json!("S1"), &json!("by hand"), &json!("more"))
+    );
+    assert_eq!(newest["last_active"], "[time]");
+}
+
 #[test]
 fn a_name_makes_a_session_and_a_number_does_not() {
     let world = World::new();
@@ -108,8 +227,7 @@ fn a_name_makes_a_session_and_a_number_does_not() {
         assert_eq!(world.run(&["run", "-a", "offline", "-s", "topic", prompt]).code, 0);
     }
     assert_eq!(world.run(&["run", "-a", "offline", "--name", "other", "three"]).code, 0);
-    // The beginning of a name is enough.
-    assert_eq!(world.run(&["run", "-s", "top", "four"]).code, 0);
+    assert_eq!(world.run(&["run", "-s", "topic", "four"]).code, 0);
     let list = world.run(&["list", "--json"]).json();
     let names: Vec<_> = list.as_array().unwrap().iter().map(|session| &session["name"]).collect();
     assert_eq!(names, ["topic", "other"]);
@@ -147,7 +265,7 @@ fn a_prompt_is_needed() {
     for arguments in [&["run"][..], &["run", " "], &["run", "-c", ""]] {
         let ran = world.run(arguments);
         assert_eq!(ran.code, 2, "{ran}");
-        assert!(ran.stderr.starts_with("error: there is no prompt"), "{ran}");
+        assert!(ran.stderr.starts_with("error: no prompt"), "{ran}");
     }
     assert!(!world.store().exists());
     assert_eq!(world.run(&["run", "-c", "x"]).code, 1, "there is nothing to go on with");
@@ -369,20 +487,14 @@ fn a_turn_whose_azureal_was_killed_is_recovered_once() {
     child.wait().unwrap();
 
     let ran = world.run(&["list", "--json"]);
-    assert!(
-        ran.stderr.starts_with("the turn of S1 goes on without its azureal: claude, since [time]"),
-        "{ran}"
-    );
+    assert!(ran.stderr.starts_with("S1: claude is still running in the background ("), "{ran}");
     fs::write(&gate, "").unwrap();
     let mut reports = Vec::new();
     wait_until("the recovery", || {
         reports.push(world.run(&["list"]).stderr);
         reports.last().unwrap().starts_with("recovered")
     });
-    assert_eq!(
-        reports.last().unwrap(),
-        "recovered the turn of S1 that was interrupted and had been finished: claude, since [time]\n"
-    );
+    assert_eq!(reports.last().unwrap(), "recovered the last turn of S1 (complete)\n");
     assert_eq!(world.run(&["list"]).stderr, "");
     let stored = kinds(&world, "S1");
     assert_eq!(stored.iter().filter(|kind| *kind == "UserMessage").count(), 1);
@@ -399,7 +511,7 @@ fn the_next_prompt_waits_for_an_agent_that_was_left_behind() {
     child.wait().unwrap();
     let ran = world.run(&["run", "-c", "-a", "offline", "What happened?"]);
     assert_eq!(ran.code, 0, "{ran}");
-    assert!(ran.stderr.contains("recovered the turn of S1") && ran.stdout.contains("Bash"), "{ran}");
+    assert!(ran.stderr.contains("recovered the last turn of S1") && ran.stdout.contains("Bash"), "{ran}");
 }
 
 #[test]
@@ -412,11 +524,11 @@ fn an_interrupt_while_an_agent_is_followed_ends_that_and_sends_nothing() {
     child.wait().unwrap();
     let mut child = start(&world, &["run", "-c", "-a", "offline", "What happened?"]);
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
-    told.find(|line| line.as_ref().unwrap().contains("following it")).unwrap().unwrap();
+    told.find(|line| line.as_ref().unwrap().contains("waiting until it ends")).unwrap().unwrap();
     signal(&child, "-INT");
     let rest: Vec<String> = told.map(|line| line.unwrap()).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows what came",);
+    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows its output so far",);
     assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
     assert_eq!(kinds(&world, "S1").iter().filter(|kind| *kind == "UserMessage").count(), 1);
     assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
@@ -473,31 +585,9 @@ fn an_agent_that_was_left_behind_is_cancelled_and_stored() {
     assert_eq!(world.run(&["ps", "--json"]).json()[0]["orphan"], true);
     let ran = world.run(&["cancel", "S1"]);
     assert_eq!(ran.stdout, "cancelled the turn of S1\n", "{ran}");
-    assert!(ran.stderr.contains("recovered the turn of S1"), "{ran}");
+    assert!(ran.stderr.contains("recovered the last turn of S1"), "{ran}");
     assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
     assert_eq!(world.run(&["ps", "--json"]).quiet(), "[]\n");
-}
-
-#[test]
-fn agents_are_shown_as_they_are_installed() {
-    let world = World::new();
-    let agents = |world: &World, arguments: &[&str]| finish(world, start(world, arguments));
-    assert_eq!(
-        agents(&world, &["agents"]).quiet(),
-        "claude   not installed\ncodex    not installed\noffline  built in\n"
-    );
-    for (name, script) in
-        [("claude", "echo; echo '2.0 (Claude\u{1b}[2J Code)'"), ("codex", "exec sleep 1000")]
-    {
-        world.program(name, script);
-    }
-    let lines = agents(&world, &["agents"]).quiet();
-    let lines: Vec<&str> = lines.lines().collect();
-    assert!(lines[0].starts_with("claude   2.0 (Claude␛[2J Code)  ") && lines[0].ends_with("/bin/claude"));
-    assert!(lines[1].starts_with("codex    does not say its version "), "{lines:?}");
-    let shown = agents(&world, &["agents", "--json"]).json();
-    assert_eq!((&shown[1]["installed"], &shown[1]["version"]), (&json!(true), &json!(null)));
-    assert_eq!((&shown[2]["agent"], &shown[2]["built_in"]), (&json!("offline"), &json!(true)));
 }
 
 #[test]
@@ -652,4 +742,47 @@ fn an_ephemeral_turn_writes_no_prompt_down() {
         fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["azureal-999999-open", "seen"]);
+}
+
+/// Returns the prompts of a session.
+fn prompts(world: &World, session: &str) -> Vec<String> {
+    let events = world.run(&["show", session, "--json"]).json_lines();
+    let prompts = events.iter().filter(|event| event["kind"] == "UserMessage");
+    prompts.map(|event| event["data"]["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_prompt_may_begin_with_a_dash() {
+    let world = World::new();
+    for prompt in ["- fix the list", "--help me with this", "-1 is wrong"] {
+        let ran = world.run(&["run", "-s", "list", prompt, "-a", "offline"]);
+        assert_eq!(ran.code, 0, "{ran}");
+    }
+    let ran = world.run(&["run", "-soffline talk", "-aoffline", "--system", "- be brief", "hello"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(prompts(&world, "list"), ["- fix the list", "--help me with this", "-1 is wrong"]);
+    assert_eq!(prompts(&world, "offline talk"), ["hello"]);
+    // A mistyped option is not sent to anybody.
+    for option in ["--ephemral", "-x", "--continu"] {
+        let ran = world.run(&["run", "-a", "offline", option]);
+        assert!(ran.code == 2 && ran.stderr.contains("unexpected argument"), "{ran}");
+    }
+}
+
+#[test]
+fn a_dash_alone_reads_the_prompt_from_standard_input() {
+    let world = World::new();
+    let mut command = world.command(&["run", "-a", "offline", "-"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // It waits for the input however long that takes, as it does without an argument.
+    child.stdin.take().unwrap().write_all(b"from the pipe\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(prompts(&world, "S1"), ["from the pipe"]);
+    insta::assert_snapshot!(world.run(&["run", "-a", "offline", "-"]), @r#"
+    exit code 2
+    --- stderr
+    error: no prompt
+    hint: write it as in `azureal run "What does this do?"`, or send it on standard input
+    "#);
 }

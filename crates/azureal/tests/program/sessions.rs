@@ -127,8 +127,8 @@ fn sessions_are_listed() {
     exit code 0
     --- stdout
     [
-    {"id":"S2","name":"hello","worktree":".","created":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","input_tokens":0,"output_tokens":0,"agent":null,"model":null,"context":{"chars":22,"tokens":6,"tokens_by":"estimate","threshold":400000,"percent":0}},
-    {"id":"S1","name":"fix-login","worktree":".","created":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","input_tokens":0,"output_tokens":0,"agent":"claude","model":"opus","context":{"chars":133,"tokens":34,"tokens_by":"estimate","threshold":400000,"percent":0}}
+    {"id":"S2","uuid":"[uuid]","name":"hello","worktree":".","created":"[time]","last_active":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","last_prompt":"Hello,\nworld","input_tokens":0,"output_tokens":0,"agent":null,"model":null,"context":{"chars":22,"tokens":6,"tokens_by":"estimate","threshold":400000,"percent":0}},
+    {"id":"S1","uuid":"[uuid]","name":"fix-login","worktree":".","created":"[time]","last_active":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","last_prompt":"Why does the login fail?","input_tokens":0,"output_tokens":0,"agent":"claude","model":"opus","context":{"chars":133,"tokens":34,"tokens_by":"estimate","threshold":400000,"percent":0}}
     ]
     "#);
 }
@@ -215,27 +215,29 @@ fn an_empty_session_has_no_context() {
 }
 
 #[test]
-fn sessions_are_found_by_number_name_and_beginning() {
+fn reading_commands_find_sessions_by_number_uuid_name_and_unique_prefix() {
     let world = World::new();
     for name in ["fix-login", "fix-logout", "docs", "docs-2"] {
         world.session(name, &[user(name)]);
     }
-    let id = |text: &str| world.run(&["rename", text, "x", "--json"]);
-    insta::assert_snapshot!(id("fix-log"), @r#"
+    let shown = |text: &str| world.run(&["export", text, "--format", "json"]).json()["session"]["id"].clone();
+    insta::assert_snapshot!(world.run(&["show", "fix-log", "--json"]), @r#"
     exit code 1
     --- stderr
     {"error":{"kind":"ambiguous","message":"`fix-log` may be any of: S2 fix-logout, S1 fix-login","hint":"name the one you mean by its number"}}
     "#);
-    insta::assert_snapshot!(id("FIX"), @r#"
+    insta::assert_snapshot!(world.run(&["show", "FIX", "--json"]), @r#"
     exit code 1
     --- stderr
-    {"error":{"kind":"not_found","message":"no session is called `FIX`","hint":"`azureal list --all` shows what is there"}}
+    {"error":{"kind":"not_found","message":"no session is called `FIX`","hint":"`azureal list --all` shows all sessions"}}
     "#);
-    insta::assert_snapshot!(id("3"), @r#"
+    insta::assert_snapshot!(world.run(&["show", "3", "--json"]), @r#"
     exit code 1
     --- stderr
     {"error":{"kind":"not_found","message":"no session is called `3`","hint":"session numbers are written as `S3`"}}
     "#);
+    let list = world.run(&["list", "--json"]).json();
+    assert_eq!(shown(list[0]["uuid"].as_str().unwrap()), list[0]["id"]);
     insta::assert_snapshot!(world.run(&["show", "S9"]), @r"
     exit code 1
     --- stderr
@@ -246,24 +248,102 @@ fn sessions_are_found_by_number_name_and_beginning() {
     exit code 1
     --- stderr
     error: no session is called ``
-    hint: `azureal list --all` shows what is there
+    hint: `azureal list --all` shows all sessions
     ");
-    // An exact name is that, also where it is the beginning of another.
-    assert_eq!(id("docs").json()["id"], "S3");
-    assert_eq!(id("docs-").json()["id"], "S4");
-    // Two sessions have one name now.
-    insta::assert_snapshot!(world.run(&["show", "x"]), @r"
-    exit code 1
-    --- stderr
-    error: `x` may be any of: S4 x, S3 x
-    hint: name the one you mean by its number
-    ");
+    // An exact name counts, also if it is a prefix of another.
+    assert_eq!(shown("docs"), "S3");
+    assert_eq!(shown("docs-"), "S4");
+}
+
+#[test]
+fn commands_that_change_something_take_whole_names_only() {
+    let world = World::new();
+    world.session("w10", &[user("ten")]);
+    world.session("w11", &[user("eleven")]);
+    let before = world.snapshot("p/.azureal");
+    for arguments in [
+        &["rm", "w", "--yes"][..],
+        &["rm", "w1", "--yes"],
+        &["rename", "w1", "x"],
+        &["fork", "w1"],
+        &["compact", "w1"],
+        &["cancel", "w1"],
+    ] {
+        let ran = world.run(arguments);
+        assert_eq!(ran.code, 1, "{arguments:?}: {ran}");
+        assert!(ran.stderr.starts_with("error: no session is called `w"), "{arguments:?}: {ran}");
+    }
+    assert_eq!(world.snapshot("p/.azureal"), before);
+    assert_eq!(world.run(&["rm", "w11", "--yes"]).quiet(), "deleted S2 w11\n");
+    // The next of a series is a session of its own, and no typing error.
+    insta::assert_snapshot!(world.run(&["run", "-a", "offline", "-s", "w1", "hi"]).stderr.lines().next().unwrap(), @"no session is called `w1`: creating it");
+    let names: Vec<_> = world
+        .run(&["list", "--json"])
+        .json()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].clone())
+        .collect();
+    assert_eq!(names, ["w1", "w10"]);
+}
+
+#[test]
+fn a_name_that_a_session_has_is_not_given_to_another() {
+    let world = World::new();
+    world.session("login", &[user("a")]);
+    world.session("other", &[user("b")]);
+    for arguments in [
+        &["run", "-a", "offline", "--name", "login", "hi"][..],
+        &["rename", "other", "login"],
+        &["fork", "other", "--name", "login"],
+    ] {
+        let ran = world.run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{arguments:?}: {ran}");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(ran.stderr, @r"
+            error: S1 is already called `login`
+            hint: choose another name, or continue it with `azureal run -s S1`
+            ");
+        }
+    }
+    assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
+    assert_eq!(world.run(&["rename", "login", "login"]).code, 0, "its own name");
+}
+
+#[test]
+fn a_new_name_that_may_be_a_typing_error_is_pointed_out() {
+    let world = World::new();
+    world.session("login", &[user("a")]);
+    let ran = world.run(&["run", "-a", "offline", "-s", "lgoin", "hi"]);
+    let said: Vec<&str> = ran.stderr.lines().take(3).collect();
+    assert_eq!(
+        said,
+        [
+            "no session is called `lgoin`: creating it",
+            "hint: S1 login has a similar name; `azureal run -s S1` continues it",
+            "S2 lgoin · offline",
+        ]
+    );
+    let ran = world.run(&["rm", "logni", "--yes"]);
+    assert_eq!(ran.stderr, "error: no session is called `logni`\nhint: did you mean S1 login?\n");
+}
+
+#[test]
+fn reading_commands_mean_the_last_session_of_the_worktree_by_default() {
+    let world = World::new();
+    assert_eq!(world.run(&["run", "-a", "offline", "--name", "mine", "first"]).code, 0);
+    world.session("imported", &[user("x"), assistant("y")]);
+    let context = world.run(&["context", "--json"]).json();
+    assert!(context["text"].as_str().unwrap().contains("## User\nfirst"), "{context}");
+    assert_eq!(world.run(&["tokens", "--json"]).code, 0);
+    assert!(world.run(&["show"]).quiet().contains("first"));
 }
 
 #[test]
 fn a_session_can_be_renamed() {
     let world = conversation();
-    insta::assert_snapshot!(world.run(&["rename", "fix", "login works"]), @r"
+    insta::assert_snapshot!(world.run(&["rename", "fix-login", "login works"]), @r"
     exit code 0
     --- stdout
     S1 is now called login works
@@ -296,7 +376,7 @@ fn deleting_without_being_asked_is_refused() {
     // One of them is not there, so none is deleted.
     assert_eq!(world.run(&["rm", "S1", "S2", "S9", "--yes"]).code, 1);
     assert_eq!(world.run(&["list", "--json"]).json().as_array().unwrap().len(), 2);
-    insta::assert_snapshot!(world.run(&["rm", "S1", "fix", "S2", "--yes"]), @r"
+    insta::assert_snapshot!(world.run(&["rm", "S1", "fix-login", "S2", "--yes"]), @r"
     exit code 0
     --- stdout
     deleted S1 fix-login

@@ -173,7 +173,7 @@ impl fmt::Display for Ran {
         writeln!(f, "exit code {}", self.code)?;
         for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
             if !text.is_empty() {
-                writeln!(f, "--- {name}\n{}", text.trim_end_matches('\n'))?;
+                writeln!(f, "--- {name}\n{}", without_uuids(text.trim_end_matches('\n')))?;
             }
         }
         Ok(())
@@ -182,20 +182,30 @@ impl fmt::Display for Ran {
 
 /// Replaces every `2026-01-31T09:30:00Z` by `[time]`.
 fn without_times(text: &str) -> String {
-    const SHAPE: &str = "0000-00-00T00:00:00Z";
-    let is_time = |text: &str| {
-        text.len() >= SHAPE.len()
-            && text.bytes().zip(SHAPE.bytes()).all(|(byte, shape)| match shape {
+    without(text, "0000-00-00T00:00:00Z", "[time]")
+}
+
+/// Replaces every random UUID by `[uuid]`.
+fn without_uuids(text: &str) -> String {
+    without(text, "ffffffff-ffff-4fff-ffff-ffffffffffff", "[uuid]")
+}
+
+/// Replaces every text of a shape, in which `0` is any digit and `f` any hexadecimal one.
+fn without(text: &str, shape: &str, replacement: &str) -> String {
+    let has_shape = |text: &str| {
+        text.len() >= shape.len()
+            && text.bytes().zip(shape.bytes()).all(|(byte, shape)| match shape {
                 b'0' => byte.is_ascii_digit(),
+                b'f' => byte.is_ascii_hexdigit(),
                 other => byte == other,
             })
     };
     let mut out = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        if is_time(rest) {
-            out.push_str("[time]");
-            rest = &rest[SHAPE.len()..];
+        if has_shape(rest) {
+            out.push_str(replacement);
+            rest = &rest[shape.len()..];
         } else {
             out.push(c);
             rest = &rest[c.len_utf8()..];

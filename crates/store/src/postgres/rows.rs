@@ -30,6 +30,7 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
     let mut newest_summary = newest_summary.unwrap_or_default().into_iter().map(unsigned);
     Ok(SessionRecord {
         id: session_id(row.try_get(0)?)?,
+        damaged: Vec::new(),
         name: unescaped(row.try_get(1)?),
         worktree: unescaped(row.try_get(2)?),
         created_at: normal_timestamp(row.try_get(3)?),

@@ -266,6 +266,50 @@ pub(super) async fn a_system_message_of_several_blocks_stays_whole(store: Store)
     assert!(told.contains("be kind") && told.contains("be brief"), "{told}");
 }
 
+pub(super) async fn a_conversation_is_opened_by_its_uuid(store: Store) {
+    let id = store.create(named("twin")).await.unwrap();
+    store.create(named("twin")).await.unwrap();
+    let uuid = store.get(id).await.unwrap().uuid.unwrap();
+    let context = open(&store, &uuid.to_string());
+    assert_eq!(context.session_id(), uuid.to_string());
+    context.append(Message::user("to the first")).await.unwrap();
+    assert_eq!(store.get(id).await.unwrap().counts.messages, 1);
+    // One that no session has is an id of the caller's own, and becomes its name.
+    let own = "0123456789abcdef0123456789abcdef";
+    open(&store, own).append(Message::user("Hello")).await.unwrap();
+    assert_eq!(store.find(own).await.unwrap().len(), 1);
+    assert_eq!(open(&store, own).get_history().await.unwrap(), [Message::user("Hello")]);
+}
+
+pub(super) async fn each_listed_id_opens_its_conversation(store: Store) {
+    for name in ["twin", "twin", "only"] {
+        store.create(named(name)).await.unwrap();
+    }
+    store.create(unnamed()).await.unwrap();
+    let all = list_ids(&store).await;
+    let listed = open(&store, "only").list_sessions().await.unwrap();
+    assert_eq!(listed.len(), all.len());
+    for (info, id) in listed.iter().zip(all) {
+        let context = open(&store, &info.session_id);
+        assert_eq!(context.session_id(), info.session_id);
+        assert_eq!(context.number().await.unwrap(), Some(id), "{info:?}");
+    }
+    let ids: Vec<&str> = listed.iter().map(|info| info.session_id.as_str()).collect();
+    assert!(ids.contains(&"only") && !ids.contains(&"twin"), "{ids:?}");
+}
+
+pub(super) async fn a_conversation_is_made_of_messages_and_of_another(store: Store) {
+    let messages = [Message::system("be kind"), Message::user("one"), Message::assistant("two")];
+    let first = SessionContext::from_history(Arc::clone(&store), "first", messages.clone()).await.unwrap();
+    assert_eq!(first.get_history().await.unwrap(), messages);
+    let second = SessionContext::from_context(Arc::clone(&store), "second", &first).await.unwrap();
+    assert_eq!(second.get_history().await.unwrap(), messages);
+    assert_eq!(list_ids(&store).await.len(), 2);
+    let again = SessionContext::from_history(Arc::clone(&store), "first", messages.clone()).await;
+    assert!(matches!(again, Err(StoreError::Moved { .. })), "{:?}", again.map(drop));
+    assert_eq!(first.get_history().await.unwrap(), messages, "nothing was added");
+}
+
 pub(super) async fn conversations_are_listed_as_their_logs_are(store: Store) {
     let context = open(&store, "mine");
     context.append(Message::system("frame")).await.unwrap();

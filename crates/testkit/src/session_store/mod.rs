@@ -127,6 +127,9 @@ crate::contract::contract! {
         what_the_user_asked_is_bounded,
         a_conversation_keeps_the_summary_that_is_laid_over_it,
         a_system_message_of_several_blocks_stays_whole,
+        a_conversation_is_opened_by_its_uuid,
+        each_listed_id_opens_its_conversation,
+        a_conversation_is_made_of_messages_and_of_another,
         conversations_are_listed_as_their_logs_are,
     }
 }
