@@ -19,19 +19,23 @@ pub(crate) fn threshold(project: &Project) -> Threshold {
     }
 }
 
-/// What there is to tell of a session since its last compaction, against the threshold at which it is compacted.
+/// The context that the next agent receives, measured against the threshold of compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Meter {
     pub(crate) chars: u64,
-    /// What the model has before it, its agent's own instructions included, where that was counted; else an estimate
-    /// from the characters.
+    /// The provider's count of the last request, the agent's own instructions included; without one, an estimate from the
+    /// characters.
     pub(crate) tokens: u64,
     pub(crate) tokens_by: String,
+    /// In characters.
     pub(crate) threshold: u64,
+    /// The same in tokens, if it is configured so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) threshold_tokens: Option<u64>,
     pub(crate) percent: u64,
 }
 
-/// Who counts tokens where nobody has.
+/// Stands for the counter of tokens that were estimated.
 pub(crate) const ESTIMATE: &str = "estimate";
 
 /// How tokens are estimated.
@@ -46,10 +50,14 @@ impl Meter {
     /// Measures a session as it is stored. That costs no look at its events.
     pub(crate) fn of(record: &SessionRecord, threshold: Threshold) -> Self {
         let mut meter = Self {
-            chars: record.told_since_compaction(),
+            chars: record.context_chars(),
             tokens: 0,
             tokens_by: ESTIMATE.to_owned(),
             threshold: threshold.chars().max(1),
+            threshold_tokens: match threshold {
+                Threshold::Tokens(tokens) => Some(tokens.max(1)),
+                Threshold::Chars(_) => None,
+            },
             percent: 0,
         };
         meter.add(0);
@@ -62,26 +70,36 @@ impl Meter {
     /// Takes so much more to tell.
     pub(crate) fn add(&mut self, chars: u64) {
         self.chars = self.chars.saturating_add(chars);
-        self.percent = self.chars.saturating_mul(100) / self.threshold;
         if self.tokens_by == ESTIMATE {
             self.tokens = estimated(self.chars);
         }
+        self.fill();
+    }
+
+    fn fill(&mut self) {
+        let (used, limit) = match self.threshold_tokens {
+            Some(limit) => (self.tokens, limit),
+            None => (self.chars, self.threshold),
+        };
+        self.percent = used.saturating_mul(100) / limit;
     }
 
     /// Takes what the provider counted, instead of an estimate.
     pub(crate) fn count(&mut self, tokens: u64, by: &str) {
         (self.tokens, self.tokens_by) = (tokens, by.to_owned());
+        self.fill();
     }
 
     /// Lets go of a count that is not true any more.
     pub(crate) fn estimate(&mut self) {
         (self.tokens, self.tokens_by) = (estimated(self.chars), ESTIMATE.to_owned());
+        self.fill();
     }
 
     /// Says who counted the tokens.
     pub(crate) fn tokens_line(&self) -> String {
         match self.tokens_by.as_str() {
-            ESTIMATE => format!("{} (estimate)", self.tokens),
+            ESTIMATE => format!("{} (estimate: {ESTIMATED_BY})", self.tokens),
             agent => {
                 format!("{} ({} counted, its own instructions included)", self.tokens, visible_line(agent))
             }
@@ -95,38 +113,43 @@ mod tests {
 
     use super::*;
 
-    fn record(told: u64, covered: u64, context_tokens: Option<u64>) -> SessionRecord {
+    fn record(told: u64, opening: u64, context_tokens: Option<u64>) -> SessionRecord {
         let agent = Some("claude".to_owned());
         SessionRecord {
             counts: Counts { told, context_tokens, agent, ..Counts::default() },
-            covered,
+            opening,
             ..SessionRecord::new(SessionId::new(1).unwrap())
         }
     }
 
     #[test]
-    fn what_came_since_the_last_compaction_is_measured_against_the_threshold() {
-        let mut meter = Meter::of(&record(30_001, 20_000, None), Threshold::default());
+    fn what_would_be_sent_is_measured_against_the_threshold() {
+        let record = record(10_001, 20_000, None);
+        let chars = record.context_chars();
+        assert!(chars > 30_001, "the tags are sent too");
+        let mut meter = Meter::of(&record, Threshold::default());
         let expected = Meter {
-            chars: 10_001,
-            tokens: 2_501,
+            chars,
+            tokens: chars.div_ceil(4),
             tokens_by: ESTIMATE.to_owned(),
             threshold: 400_000,
-            percent: 2,
+            threshold_tokens: None,
+            percent: 7,
         };
         assert_eq!(meter, expected);
         meter.add(2_000);
-        assert_eq!((meter.chars, meter.tokens, meter.percent), (12_001, 3_001, 3));
+        assert_eq!((meter.chars, meter.percent), (chars + 2_000, 8));
     }
 
     #[test]
     fn what_the_provider_counted_takes_the_place_of_an_estimate() {
         let mut meter = Meter::of(&record(10_000, 0, Some(21_400)), Threshold::Tokens(5_000));
         assert_eq!(meter.tokens_line(), "21400 (claude counted, its own instructions included)");
-        assert_eq!((meter.percent, meter.threshold), (50, 20_000), "of what would be compacted");
+        assert_eq!((meter.percent, meter.threshold), (428, 20_000), "of the provider's tokens");
         meter.add(1);
         assert_eq!(meter.tokens, 21_400);
         meter.estimate();
-        assert_eq!(meter.tokens_line(), "2501 (estimate)");
+        assert_eq!(meter.tokens, meter.chars.div_ceil(4));
+        assert!(meter.tokens_line().ends_with(" (estimate: characters / 4)"), "{}", meter.tokens_line());
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::pairs::Pairs;
 use crate::prompts::{begins_turn, goes_on};
 use crate::session_context::is_system;
-use crate::{Block, Event, Seq, told_chars};
+use crate::{Block, Event, Seq, SessionRecord, told_chars};
 
 /// How large the record of a session may become before it is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,16 @@ impl Threshold {
         match self {
             Self::Chars(chars) => chars,
             Self::Tokens(tokens) => tokens.saturating_mul(4),
+        }
+    }
+}
+
+impl Threshold {
+    /// Says whether a session is over it. A limit in tokens is compared with the provider's count, if there is one.
+    pub fn is_exceeded_by(self, session: &SessionRecord) -> bool {
+        match (self, session.counts.context_tokens) {
+            (Self::Tokens(limit), Some(tokens)) => tokens > limit,
+            _ => session.told_since_compaction() > self.chars(),
         }
     }
 }

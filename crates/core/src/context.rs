@@ -47,12 +47,21 @@ pub fn build_context<'a>(
     context.finish()
 }
 
-/// Returns how much an event adds to the record that an agent is told, in characters. The session's own system message is
-/// told whole at every turn, and is no part of what grows or can be summarised.
-pub fn told_chars(event: &Event) -> u64 {
-    if matches!(event, Event::SystemMessage(_)) {
-        return 0;
+/// Size of a context besides its sections, in characters: the tags.
+const TAGS_CHARS: u64 = (SESSION.open.len() + SESSION.close.len() + "\n\n".len()) as u64;
+
+/// Returns the size of a session's context in its tags, in characters, from the size of its opening and of its events.
+pub(crate) fn context_chars(opening: u64, told: u64) -> u64 {
+    match (opening, told) {
+        (0, 0) => 0,
+        // The note is a section like the others, and the first section has no separator.
+        (0, told) => told.saturating_add(RECORD_NOTE.len() as u64 + TAGS_CHARS),
+        (opening, told) => opening.saturating_add(told).saturating_add(TAGS_CHARS),
     }
+}
+
+/// Returns the size of an event's section in the context, in characters, with the separator in front of it.
+pub fn told_chars(event: &Event) -> u64 {
     let mut context = ContextBuilder { text: String::new(), record_begun: true };
     // What stands between two entries is told with the second.
     context.text.push('\n');

@@ -181,9 +181,9 @@ impl SessionRecord {
         self.counts.told.saturating_sub(self.covered)
     }
 
-    /// Returns the size of the context that the next agent receives, in characters, without the tags around it.
+    /// Returns the size of the context that the next agent receives, in characters, tags included.
     pub fn context_chars(&self) -> u64 {
-        self.told_since_compaction().saturating_add(self.opening)
+        crate::context::context_chars(self.opening, self.told_since_compaction())
     }
 }
 

@@ -15,7 +15,7 @@ use azureal_core::event::Outcome;
 use azureal_core::{
     Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Keep, Page, SUMMARY_PROMPT,
     Seq, SessionId, SessionStore, StoreError, Threshold, Tokens, boundary, read_context, read_context_under,
-    told_chars,
+    read_told_through, told_chars,
 };
 use azureal_process::{Child, Marker, Patience, Spawn, Stream};
 use futures_executor::block_on;
@@ -170,9 +170,14 @@ pub fn compact(
         Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),
     };
     let summarised = summarise(setup, notice)?;
-    if let Some(Summarised { boundary, summary, writer, used, .. }) = &summarised {
-        let compaction =
-            Compaction { writer: Some(writer.clone()), ..Compaction::new(boundary.after_seq, summary) };
+    if let Some(Summarised { boundary, summary, writer, used, chars_after, .. }) = &summarised {
+        let told = block_on(setup.store.get(session))?.counts.told;
+        let covered = block_on(read_told_through(setup.store, session, boundary.after_seq))?;
+        let compaction = Compaction {
+            writer: Some(writer.clone()),
+            opening_chars: Some((*chars_after as u64).saturating_sub(told.saturating_sub(covered))),
+            ..Compaction::new(boundary.after_seq, summary)
+        };
         block_on(setup.store.add_compaction(session, &compaction))?;
         // The summary is laid, whether this is counted or not.
         drop(block_on(setup.store.add_tokens(session, *used)));

@@ -207,10 +207,11 @@ impl Gather<'_> {
     /// One that fails does not stop the turn: the agent is told what there is.
     fn compacted(&self, history: String, progress: Progress<'_>) -> Result<String, GatherError> {
         let Some(auto) = self.compaction else { return Ok(history) };
-        let chars = block_on(self.store.get(self.session))?.told_since_compaction();
-        if chars <= auto.threshold.chars() {
+        let session = block_on(self.store.get(self.session))?;
+        if !auto.threshold.is_exceeded_by(&session) {
             return Ok(history);
         }
+        let chars = session.told_since_compaction();
         let is_cancelled = || self.stop.is_stopped() || self.cancel_note.is_there();
         let setup = CompactSetup {
             store: self.store,

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::SessionToRead;
 use crate::failure::Failure;
-use crate::meter::{self, ESTIMATE, Meter, estimated};
+use crate::meter::{self, Meter};
 use crate::output::Output;
 use crate::place::Place;
 use crate::resolve::{called, resolve_to_read};
@@ -17,7 +17,7 @@ use crate::resolve::{called, resolve_to_read};
 /// the byte.
 ///
 /// The number of tokens is what the agent's provider counted when the last turn ended, its own instructions included, where
-/// that is known; else an estimate: a quarter of the number of characters. `azureal tokens` counts with a vocabulary.
+/// that is known; else an estimate: a quarter of the number of characters. `azureal tokens` and `azureal list` show the same number.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -38,12 +38,8 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     let after = compaction.map(|compaction| compaction.after_seq.0);
     let text = wrap_context(&read_context(&*place.store, record.id).await?);
     let chars = text.chars().count() as u64;
-    let mut meter = Meter::of(&record, meter::threshold(&place.project));
-    let since = meter.chars;
-    if meter.tokens_by == ESTIMATE {
-        // All that would be told, not only what came since the summary.
-        meter.tokens = estimated(chars);
-    }
+    let meter = Meter::of(&record, meter::threshold(&place.project));
+    let since = record.told_since_compaction();
     let Meter { threshold, percent, .. } = meter;
     if out.is_json() {
         return out.json(&json!({
@@ -62,7 +58,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         out.line(&format!("characters  {chars}"))?;
         out.line(&format!("tokens      {}", meter.tokens_line()))?;
         out.line(&format!(
-            "meter       {since} of {threshold} characters since the last compaction, {percent} %"
+            "compaction  {since} of {threshold} characters since the last one; context {percent} % full"
         ))?;
         return out.line(&match after {
             Some(after) => format!("summary     of the events up to {after}"),

@@ -254,3 +254,67 @@ fn the_meter_goes_down_when_a_session_is_compacted_before_a_turn() {
     let undone = world.ran(undo.env("XDG_CONFIG_HOME", world.path("config")).output().unwrap());
     assert!(undone.stderr.contains("S1 is over the threshold again") && undone.code == 0, "{undone}");
 }
+
+#[test]
+fn one_number_of_characters_and_tokens_is_shown_everywhere() {
+    let world = world();
+    program(&world, "claude", &claude_says(&"They fixed the login. ".repeat(30)));
+    world.file("p/azufig.toml", "default_system_message = \"Be brief.\"\n");
+    assert_eq!(world.run(&["trust", "--yes"]).code, 0);
+    // One session with a system message, one without.
+    assert_eq!(run(&world, &["run", "-a", "claude", "--name", "framed", "hello"]).code, 0);
+    let check = |session: &str| {
+        let context = run(&world, &["context", session, "--json"]).json();
+        let tokens = run(&world, &["tokens", session, "--json"]).json();
+        let list = run(&world, &["list", "--json"]).json();
+        let listed = list.as_array().unwrap().iter().find(|listed| listed["name"] == session).unwrap();
+        let sent = context["text"].as_str().unwrap().chars().count();
+        assert_eq!((&context["chars"], sent as u64), (&json!(sent), context["chars"].as_u64().unwrap()));
+        assert_eq!(listed["context"]["chars"], context["chars"], "{session}");
+        assert_eq!(tokens["context"]["chars"], context["chars"], "{session}");
+        assert_eq!(listed["context"]["tokens"], context["tokens"], "{session}");
+        assert_eq!(tokens["context"]["tokens"], context["tokens"], "{session}");
+        assert_eq!(listed["context"]["percent"], context["percent"], "{session}");
+    };
+    check("work");
+    check("framed");
+    for number in 0..4 {
+        assert_eq!(run(&world, &["run", "-s", "framed", &format!("prompt {number}")]).code, 0);
+    }
+    for session in ["work", "framed"] {
+        assert_eq!(run(&world, &["compact", session]).code, 0);
+        check(session);
+    }
+    assert_eq!(run(&world, &["run", "-s", "work", "-a", "claude", "more"]).code, 0);
+    check("work");
+}
+
+#[test]
+fn a_threshold_in_tokens_is_compared_with_what_the_provider_counted() {
+    let world = world();
+    world.file("p/azufig.toml", "[compaction]\nthreshold_tokens = 150\n");
+    assert_eq!(world.run(&["trust", "--yes"]).code, 0);
+    let said = |tokens: u64| {
+        let usage = json!({"input_tokens": tokens, "output_tokens": 0});
+        let said = json!({"type": "assistant", "message": {"id": "m", "role": "assistant", "usage": usage,
+            "content": [{"type": "text", "text": "All of this is a long answer. ".repeat(30)}]}});
+        let result = json!({"type": "result", "subtype": "success", "is_error": false, "duration_ms": 1,
+            "result": "x", "usage": usage});
+        format!("cat > /dev/null\nprintf '%s\\n' '{said}' '{result}'")
+    };
+    program(&world, "claude", &said(120));
+    let compactions =
+        || run(&world, &["compact", "S1", "--list", "--json"]).stdout.matches("after_seq").count();
+    // The first turn of an agent has no count before it.
+    assert_eq!(run(&world, &["run", "-s", "S1", "-a", "claude", "one"]).code, 0);
+    let before = compactions();
+    let session = run(&world, &["list", "--json"]).json()[0].clone();
+    assert_eq!((&session["context"]["tokens"], &session["context"]["percent"]), (&json!(120), &json!(80)));
+    assert_eq!(run(&world, &["run", "-s", "S1", "-a", "claude", "two"]).code, 0);
+    assert_eq!(compactions(), before, "120 of 150 tokens");
+    program(&world, "claude", &said(151));
+    assert_eq!(run(&world, &["run", "-s", "S1", "-a", "claude", "three"]).code, 0);
+    assert_eq!(compactions(), before, "it was not over the limit when it began");
+    assert_eq!(run(&world, &["run", "-s", "S1", "-a", "claude", "four"]).code, 0);
+    assert_eq!(compactions(), before + 1, "151 of 150 tokens");
+}

@@ -337,7 +337,7 @@ const LISTED: [&str; 23] = [
 
 /// How much the newest summary of a session covers and its size, behind the listed columns: NULL without a summary,
 /// -1 for the first if a program wrote it that does not know, and the summary itself for the second if nobody measured it.
-const SUMMARY: [&str; 2] = ["ifnull(covers, -1)", "ifnull(opening, summary)"];
+const SUMMARY: [&str; 2] = ["ifnull(covers, -1)", "iif(typeof(opening) = 'integer', opening, summary)"];
 /// The same for a file that lacks these columns.
 const UNMEASURED_SUMMARY: [&str; 2] = ["-1", "summary"];
 
