@@ -96,6 +96,13 @@ const REDIS: Tool = Tool {
     source: Source::Apt("redis-server"),
     lost: "the tests of the Redis store are skipped",
 };
+const PGBOUNCER: Tool = Tool {
+    name: "pgbouncer",
+    // Debian puts it where only root's path leads.
+    probe: &["sh", "-c", "ls /usr/sbin/pgbouncer || command -v pgbouncer"],
+    source: Source::Apt("pgbouncer"),
+    lost: "the tests of the PostgreSQL store behind a pooler are skipped",
+};
 
 /// What there is to run the checks with.
 pub(crate) struct Present {
@@ -111,10 +118,11 @@ pub(crate) struct Present {
 /// What is missing on a machine of the continuous integration is an error: there nobody reads notices.
 pub(crate) fn ensure(installing: Installing) -> Result<Present> {
     let is_missing = |tool: &&Tool| !tool.is_present();
-    let mut missing: Vec<&Tool> = [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM, &POSTGRESQL, &REDIS]
-        .into_iter()
-        .filter(is_missing)
-        .collect();
+    let mut missing: Vec<&Tool> =
+        [&RUSTFMT, &CLIPPY, &STRACE, &SQLITE3, &GIT, &NPM, &POSTGRESQL, &PGBOUNCER, &REDIS]
+            .into_iter()
+            .filter(is_missing)
+            .collect();
     if !missing.is_empty() && installing == Installing::Allowed {
         // Judged by what is there afterwards: a mirror that is out of date matters only if it kept us
         // from what we need.
@@ -124,7 +132,7 @@ pub(crate) fn ensure(installing: Installing) -> Result<Present> {
         missing.retain(is_missing);
     }
     if missing.is_empty() {
-        println!("rustfmt, clippy, strace, sqlite3, git, npm, postgresql and redis are there");
+        println!("rustfmt, clippy, strace, sqlite3, git, npm, postgresql, pgbouncer and redis are there");
     }
     let mut notices = Vec::new();
     for tool in &missing {

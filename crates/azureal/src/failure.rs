@@ -174,7 +174,9 @@ impl From<StoreError> for Failure {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             exit: match error {
-                StoreError::Unsafe { .. } | StoreError::Forgetful { .. } => Exit::Refused,
+                StoreError::Unsafe { .. }
+                | StoreError::UnknownDefinition { .. }
+                | StoreError::Forgetful { .. } => Exit::Refused,
                 _ => Exit::Failed,
             },
         }

@@ -53,6 +53,11 @@ impl<'a> Follower<'a> {
         Ok(Self { store, id, watch, seen })
     }
 
+    /// Says whether the store sends no notifications, so that it is polled.
+    pub(crate) fn is_polling(&self) -> bool {
+        self.watch.is_none()
+    }
+
     /// Waits for what comes next. A session that was deleted is an error.
     pub(crate) async fn next(&mut self) -> Result<News, Failure> {
         loop {

@@ -2,10 +2,8 @@
 
 use azureal_core::agent::AgentOutput;
 use azureal_core::event::{Complete, ToolCall, ToolResult};
-use azureal_core::{
-    Event, OnFailure, Seq, StoredEvent, Tool, compact_event, told_chars, visible, visible_line,
-};
-use azureal_engine::{CommandProgress, CommandRun, Ingested};
+use azureal_core::{Event, OnFailure, Seq, StoredEvent, Tool, visible, visible_line};
+use azureal_engine::{CommandProgress, CommandRun, Ingested, added_chars};
 use serde::Serialize;
 use serde_json::json;
 
@@ -241,7 +239,7 @@ impl<'a> Live<'a> {
     /// Counts an event as it will be stored.
     fn grow(&mut self, event: &Event) {
         if let Some(meter) = &mut self.meter {
-            meter.add(told_chars(&compact_event(event.clone())));
+            meter.add(added_chars(event));
         }
     }
 

@@ -12,6 +12,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use azureal_core::{acts_on_terminal, visible_line};
 use serde::Serialize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::failure::Failure;
 
@@ -98,7 +99,12 @@ impl Write for Output {
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(value)
         .map_err(|error| Failure::new("output", format!("this cannot be written as JSON: {error}")))?;
-    Ok(escaped_json(&text).into_owned())
+    // A text may have megabytes: it is copied only where something had to be escaped.
+    let escaped = match escaped_json(&text) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(escaped) => Some(escaped),
+    };
+    Ok(escaped.unwrap_or(text))
 }
 
 /// Escapes what a terminal would act on in a JSON text, and puts it on one line.
@@ -139,6 +145,28 @@ fn replace_in_json(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
 /// Returns a path as it is shown to people: on one line, whatever its name holds.
 pub(crate) fn shown(path: &Path) -> String {
     visible_line(&path.to_string_lossy()).into_owned()
+}
+
+/// Truncates a text to a number of columns of a terminal. A truncated text ends with an ellipsis.
+pub(crate) fn fit(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let mut short: String = text
+        .chars()
+        .take_while(|c| match left.checked_sub(c.width().unwrap_or(0)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        })
+        .collect();
+    if width > 0 {
+        short.push('…');
+    }
+    short
 }
 
 /// Returns a number of things, in words.
@@ -238,6 +266,21 @@ mod tests {
         let ascii = ascii_json(&ascii);
         assert!(ascii.is_ascii());
         assert_eq!(serde_json::from_str::<String>(&ascii).unwrap(), hostile);
+    }
+
+    #[test]
+    fn a_text_is_truncated_by_columns() {
+        for (text, width, expected) in [
+            ("hello", 5, "hello"),
+            ("hello", 4, "hel…"),
+            ("hello", 1, "…"),
+            ("hello", 0, ""),
+            ("修复登录", 8, "修复登录"),
+            ("修复登录", 7, "修复登…"),
+            ("修复登录", 6, "修复…"),
+        ] {
+            assert_eq!(fit(text, width), expected);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! In its usual mode a reader that pauses blocks every writer, so no read may be open while something is
 //! printed: whoever reads our output may take all day. A page is read, then shown, then the next is read.
 
-use azureal_core::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
+use azureal_core::{Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent};
 
 use crate::output;
 
@@ -84,5 +84,20 @@ impl Damaged {
             1 => format!("one event of {id} cannot be read: {first}"),
             count => format!("{count} events of {id} cannot be read, the first is {first}"),
         });
+    }
+}
+
+/// How many damaged sessions are reported one by one.
+const REPORTED: usize = 10;
+
+/// Reports stored values of sessions that cannot be read, on standard error.
+pub(crate) fn warn_of_damage(records: &[SessionRecord]) {
+    let damaged: Vec<&SessionRecord> = records.iter().filter(|record| !record.damaged.is_empty()).collect();
+    for record in damaged.iter().take(REPORTED) {
+        let values = record.damaged.join(", ");
+        output::warn(&format!("{} has values in the store that cannot be read: {values}", record.id));
+    }
+    if let Some(more) = damaged.len().checked_sub(REPORTED).filter(|more| *more > 0) {
+        output::warn(&format!("{more} more sessions have values in the store that cannot be read"));
     }
 }

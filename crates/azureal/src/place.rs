@@ -41,21 +41,23 @@ enum Lies {
 impl Place {
     /// Opens the store that `choice` names, or else the project's. No file is made by that.
     pub(crate) fn open(choice: Option<&Path>) -> Result<Self, Failure> {
-        let project = Project::around(Path::new("."));
+        let project = Project::around(Path::new("."))?;
         let choice = choice.filter(|choice| !choice.as_os_str().is_empty());
         let (store, lies) = match choice.map(StoreChoice::of).transpose()? {
             Some(StoreChoice::Memory) => (memory(), Lies::InMemory),
             Some(StoreChoice::File(path)) => (in_file(&path)?, Lies::InFile(path)),
             Some(StoreChoice::Postgres(mut address)) => {
                 server_store::complete(&mut *address, &project)?;
-                let folder = server_store::folder(&*address, &project);
-                let store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
+                let mut store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
+                server_store::settle_name(&mut store, &*address)?;
+                let folder = server_store::folder(&*address, store.project(), &project);
                 (Arc::new(store) as Arc<dyn SessionStore>, Lies::OnServer(folder))
             }
             Some(StoreChoice::Redis(mut address)) => {
                 server_store::complete(&mut *address, &project)?;
-                let folder = server_store::folder(&*address, &project);
-                let store = block_on(RedisStore::open(&address, RedisOptions::default()))?;
+                let mut store = block_on(RedisStore::open(&address, RedisOptions::default()))?;
+                server_store::settle_name(&mut store, &*address)?;
+                let folder = server_store::folder(&*address, store.project(), &project);
                 if let Some(warning) = store.durability().warning().filter(|_| !address.accepts_loss()) {
                     warn(&format!("{address} {warning}; `loss=accepted` in its URL says that this is known"));
                 }

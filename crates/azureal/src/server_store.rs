@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use azureal_store::postgres::PostgresAddress;
 use azureal_store::redis::RedisAddress;
 use azureal_store::sqlite::make_folder_of;
+use azureal_store::{PostgresStore, RedisStore};
+use futures_executor::block_on;
 
-use crate::failure::Failure;
+use crate::confirm::{Answer, ask};
+use crate::failure::{Failure, quoted};
 use crate::output::{shown, warn};
-use crate::project::Project;
+use crate::project::{Project, SharedName};
 
 /// The address of a store on a server, whichever server that is.
 pub(crate) trait Address: Display {
@@ -24,6 +27,9 @@ pub(crate) trait Address: Display {
 
     /// Says which project that is.
     fn set_project(&mut self, project: &str) -> Result<(), Failure>;
+
+    /// Says what the first release called that project.
+    fn set_former_project(&mut self, former: &str);
 
     /// Says whether it holds a password.
     fn has_password(&self) -> bool;
@@ -49,6 +55,10 @@ impl Address for PostgresAddress {
 
     fn set_project(&mut self, project: &str) -> Result<(), Failure> {
         self.set_project(project).map_err(|error| misread(&error, error.hint()))
+    }
+
+    fn set_former_project(&mut self, former: &str) {
+        self.set_former_project(former);
     }
 
     fn has_password(&self) -> bool {
@@ -87,6 +97,10 @@ impl Address for RedisAddress {
         self.set_project(project).map_err(|error| misread(&error, error.hint()))
     }
 
+    fn set_former_project(&mut self, former: &str) {
+        self.set_former_project(former);
+    }
+
     fn has_password(&self) -> bool {
         self.has_password()
     }
@@ -117,7 +131,11 @@ pub(crate) fn misread(error: &impl Display, hint: String) -> Failure {
 /// Adds to an address what its URL does not say: the project and the password.
 pub(crate) fn complete(address: &mut impl Address, project: &Project) -> Result<(), Failure> {
     if address.project().is_none() {
-        address.set_project(&project.shared_name())?;
+        let SharedName { name, former } = project.shared_name();
+        address.set_project(&name)?;
+        if let Some(former) = former {
+            address.set_former_project(&former);
+        }
     }
     if !address.has_password()
         && let Some(password) = address.find_password()
@@ -146,11 +164,83 @@ fn read_private(path: &Path) -> Option<String> {
     }
 }
 
-/// Returns the folder in which this machine keeps what belongs to a store elsewhere.
+/// A store on a server, whichever server that is.
+pub(crate) trait ServerStore {
+    /// Returns the name under which the project's sessions are kept.
+    fn project(&self) -> &str;
+
+    /// Returns the former name of the project, if it is not settled whose the sessions under it are.
+    fn former_project(&self) -> Option<&str>;
+
+    /// Settles that.
+    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Failure>;
+}
+
+impl ServerStore for PostgresStore {
+    fn project(&self) -> &str {
+        self.project()
+    }
+
+    fn former_project(&self) -> Option<&str> {
+        self.former_project()
+    }
+
+    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Failure> {
+        Ok(block_on(self.settle_former_project(is_ours))?)
+    }
+}
+
+impl ServerStore for RedisStore {
+    fn project(&self) -> &str {
+        self.project()
+    }
+
+    fn former_project(&self) -> Option<&str> {
+        self.former_project()
+    }
+
+    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Failure> {
+        Ok(block_on(self.settle_former_project(is_ours))?)
+    }
+}
+
+/// Asks whose the sessions are that the server has under the name that the first release gave this project: without the
+/// host of its repository, so that they may be those of a repository elsewhere. Asked once for everybody.
+pub(crate) fn settle_name(store: &mut impl ServerStore, address: &impl Address) -> Result<(), Failure> {
+    let Some(former) = store.former_project() else { return Ok(()) };
+    let (old, new) = (quoted(former), quoted(store.project()));
+    let question = format!(
+        "{address} has sessions of {old}, without the host of the repository; this project is now called {new}.\n\
+         Are they this project's? [y/N] "
+    );
+    match ask(&question) {
+        Answer::Yes => store.settle_former_project(true),
+        Answer::No => store.settle_former_project(false),
+        Answer::Nobody => {
+            // What would end the value in a URL.
+            let [old, new] =
+                [former, store.project()].map(|name| name.replace('%', "%25").replace('&', "%26"));
+            let [old, new] = [old, new].map(|name| quoted(format_args!("project={name}")));
+            let hint = format!(
+                "run `azureal list` in a terminal, which asks; or name the project in the store's URL: {old} if \
+                 they are this project's, {new} if not"
+            );
+            let message = format!(
+                "{address} has sessions of {}, and it is not known whether they are this project's, {}",
+                quoted(former),
+                quoted(store.project())
+            );
+            Err(Failure::refused("project_name", message).with_hint(hint))
+        }
+    }
+}
+
+/// Returns the folder in which this machine keeps what belongs to a store elsewhere. `kept_as` is the name of the project
+/// there.
 ///
 /// It has one of its own in the project, since sessions of every store have the same numbers.
-pub(crate) fn folder<A: Address>(address: &A, project: &Project) -> PathBuf {
-    let store = format!("{address} {} {}", address.part(), address.project().unwrap_or_default());
+pub(crate) fn folder<A: Address>(address: &A, kept_as: &str, project: &Project) -> PathBuf {
+    let store = format!("{address} {} {kept_as}", address.part());
     let hash = blake3::hash(store.as_bytes()).to_hex();
     let name = format!("{}-{}", A::KIND, hash.get(..16).unwrap_or(&hash));
     project.store_path().with_file_name(name)

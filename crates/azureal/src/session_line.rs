@@ -32,6 +32,9 @@ pub(crate) struct SessionLine<'a> {
     output_tokens: u64,
     agent: Option<&'a str>,
     model: Option<&'a str>,
+    /// Stored values that cannot be read.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    damaged: &'a [String],
     /// How full it is. Left out where it would be out of date when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Meter>,
@@ -65,6 +68,7 @@ impl<'a> SessionLine<'a> {
             output_tokens: record.tokens.output,
             agent: record.counts.agent.as_deref(),
             model: record.counts.model.as_deref(),
+            damaged: &record.damaged,
             context: None,
         }
     }

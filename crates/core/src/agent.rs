@@ -21,6 +21,16 @@ pub trait Agent: Send + Sync {
     /// Says whether the agent answers for this model, so that a model's name is enough to choose it.
     fn answers_for(&self, model: &str) -> bool;
 
+    /// Returns models that the agent is known for, to be offered to a person. It may have more.
+    fn models(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Describes what the program needs besides being installed; `None` if it needs nothing else.
+    fn needs(&self) -> Option<Needs> {
+        None
+    }
+
     /// Says what to run for a turn, and what to write to its standard input.
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError>;
 
@@ -36,6 +46,34 @@ pub trait Agent: Send + Sync {
     fn own_settings(&self) -> Option<OwnSettings> {
         None
     }
+}
+
+/// What an agent's program needs before it can answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// The oldest version whose output the parser was tested with, such as `[2, 0, 77]`.
+    pub version: &'static [u64],
+    /// How it is seen whether a person has logged in.
+    pub login: Login,
+}
+
+/// The traces that a login leaves, so that it can be seen without running the program. Each one is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Login {
+    /// Variables that hold a key, or that choose another way to log in.
+    pub variables: &'static [&'static str],
+    /// The variable that says where the program keeps its files.
+    pub variable: &'static str,
+    /// Where it keeps them without that variable, below the home directory.
+    pub home: &'static str,
+    /// Files in there, from that folder, which exist after a login. An absolute path is taken as it is.
+    pub files: &'static [&'static str],
+    /// Words in settings files, from that folder, that configure another way to log in.
+    pub settings: &'static [(&'static str, &'static [&'static str])],
+    /// Whether macOS keeps the login in its keychain, where it cannot be seen.
+    pub in_keychain: bool,
+    /// What a person does to log in.
+    pub how: &'static str,
 }
 
 /// A file with the settings of an agent's program.

@@ -120,6 +120,8 @@ pub struct NewSession {
 pub struct SessionRecord {
     /// Its number.
     pub id: SessionId,
+    /// Stored values that cannot be read, such as `preview`; each of them reads as its default.
+    pub damaged: Vec<String>,
     /// Its name, which is its number when nobody gave it another.
     pub name: String,
     /// The worktree it belongs to, as it is stored.
@@ -155,6 +157,7 @@ impl SessionRecord {
     pub fn new(id: SessionId) -> Self {
         Self {
             id,
+            damaged: Vec::new(),
             name: id.to_string(),
             worktree: String::new(),
             created_at: String::new(),

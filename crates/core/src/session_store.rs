@@ -493,6 +493,14 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+    /// The store's file has a definition that would run, and that is not ours.
+    #[error("{place} defines {what}, which azureal did not create")]
+    UnknownDefinition {
+        /// The store.
+        place: String,
+        /// The definition, such as "the trigger `x`".
+        what: String,
+    },
     /// The server of the store does not answer.
     #[error("{place} cannot be reached{}: {why}", waited(*.seconds))]
     Unreachable {
@@ -533,6 +541,9 @@ pub enum StoreError {
         /// The store.
         place: String,
     },
+    /// A session number above the highest one would be needed.
+    #[error("the store has no session number left: the highest is in use, or was")]
+    NumbersUsedUp,
     /// The store can be read and not written.
     #[error("{place} cannot be written")]
     ReadOnly {
@@ -607,11 +618,12 @@ impl StoreError {
             Self::Corrupt { .. } => "damaged",
             Self::Newer { .. } => "newer",
             Self::NotAStore { .. } => "not_a_store",
-            Self::Unsafe { .. } | Self::Forgetful { .. } => "unsafe",
+            Self::Unsafe { .. } | Self::UnknownDefinition { .. } | Self::Forgetful { .. } => "unsafe",
             Self::Unreachable { .. } => "unreachable",
             Self::Denied { .. } => "denied",
             Self::Busy { .. } => "busy",
             Self::Full { .. } => "full",
+            Self::NumbersUsedUp => "numbers_used_up",
             Self::ReadOnly { .. } => "read_only",
             Self::NotSupported(_) => "not_supported",
             Self::Closed => "closed",
@@ -637,6 +649,9 @@ impl StoreError {
                 Some("name another file with `--store`, or move this one away; nothing was changed")
             }
             Self::Unsafe { .. } => Some("make it a plain file or folder of your own; nothing was changed"),
+            Self::UnknownDefinition { .. } => Some(
+                "`sqlite3 FILE .schema` shows it; drop it there if the file is yours. Nothing was changed",
+            ),
             Self::Unreachable { .. } => {
                 Some("see that the server runs and that its address is right, then do it again")
             }
@@ -650,6 +665,9 @@ impl StoreError {
             ),
             Self::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
             Self::Full { .. } => Some("make room and do it again; nothing that was stored is lost"),
+            Self::NumbersUsedUp => {
+                Some("`azureal copy --to NEW.azs` copies the sessions to a store that has")
+            }
             Self::ReadOnly { place } if is_url(place) => Some(
                 "reading still works; if it is a replica, name the others too: `host1,host2/…?target_session_attrs=read-write`",
             ),

@@ -717,9 +717,9 @@ fn short(line: &str) -> String {
     if chars.len() <= 2_000 {
         return line.to_owned();
     }
-    let (head, tail) = (&chars[..900], &chars[chars.len() - 900..]);
-    let omitted = chars.len() - 1_800;
-    format!("{}[{omitted} characters omitted]{}", String::from_iter(head), String::from_iter(tail))
+    let head: String = chars.iter().take(900).collect();
+    let tail: String = chars.iter().skip(chars.len() - 900).collect();
+    format!("{head}[{} characters omitted]{tail}", chars.len() - 1_800)
 }
 
 /// Splits a text into lines. A carriage return before a line break belongs to it, and what stands after the

@@ -355,7 +355,7 @@ impl<'a> Driver<'a> {
             switches_model: setup.switches_model && !goes_on,
             used_in: setup.used_in.map(str::to_owned),
             directory: setup.directory.to_owned(),
-            started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            started_at: crate::clock::now_text(),
         };
         let spool = setup.spools.begin(turn).map_err(|error| error.to_string())?;
         let stop = CommandStop::default();
@@ -565,7 +565,7 @@ fn observe(mut watcher: Watcher, mut growth: Option<Growth>, report: &mut dyn Fn
                 is_named = true;
                 init.agent_session.clone().map(Observed::Named).into_iter().for_each(&mut *report);
             }
-            if growth.as_mut().is_some_and(|growth| growth.is_full_with(event)) {
+            if growth.as_mut().is_some_and(|growth| growth.is_full_with(&event)) {
                 growth = None;
                 report(Observed::Full);
             }

@@ -20,8 +20,8 @@ impl Growth {
     /// Takes an event, and says whether it is time to compact: there is no room left, the agent uses tools and so is not
     /// about to end, and none is at work that would be stopped in the middle. One that never ends does not keep it off
     /// for ever.
-    pub(crate) fn is_full_with(&mut self, event: Event) -> bool {
-        let uses_tools = match &event {
+    pub(crate) fn is_full_with(&mut self, event: &Event) -> bool {
+        let uses_tools = match event {
             Event::ToolCall(_) => {
                 self.open_calls += 1;
                 true
@@ -32,9 +32,22 @@ impl Growth {
             }
             _ => false,
         };
-        self.taken = self.taken.saturating_add(told_chars(&compact_event(event)));
+        self.taken = self.taken.saturating_add(added_chars(event));
         let too_much = self.room.saturating_add(self.room / 4);
         uses_tools && (self.taken > too_much || (self.taken > self.room && self.open_calls == 0))
+    }
+}
+
+/// The size from which a text is counted instead of rendered, in bytes.
+const LARGE_TEXT: usize = 1 << 20;
+
+/// Returns how many characters an event adds to the context once it is stored. Of a very long text it is a little less:
+/// rendering it would copy it.
+pub fn added_chars(event: &Event) -> u64 {
+    match event {
+        Event::ToolCall(_) | Event::ToolResult(_) => told_chars(&compact_event(event.clone())),
+        Event::AssistantText(said) if said.text.len() > LARGE_TEXT => said.text.chars().count() as u64,
+        _ => told_chars(event),
     }
 }
 
@@ -56,16 +69,24 @@ mod tests {
         let text = |chars: usize| Event::assistant("x".repeat(chars));
 
         let mut growth = Growth::new(10_000);
-        assert!(!growth.is_full_with(text(5_000)));
-        assert!(!growth.is_full_with(call("a")));
-        assert!(!growth.is_full_with(text(5_000)), "a tool is at work");
-        assert!(!growth.is_full_with(call("b")));
-        assert!(!growth.is_full_with(result("a")));
-        assert!(growth.is_full_with(result("b")));
+        assert!(!growth.is_full_with(&text(5_000)));
+        assert!(!growth.is_full_with(&call("a")));
+        assert!(!growth.is_full_with(&text(5_000)), "a tool is at work");
+        assert!(!growth.is_full_with(&call("b")));
+        assert!(!growth.is_full_with(&result("a")));
+        assert!(growth.is_full_with(&result("b")));
 
         let mut growth = Growth::new(10_000);
-        assert!(!growth.is_full_with(call("a")));
-        assert!(!growth.is_full_with(text(12_501)), "it may be the last");
-        assert!(growth.is_full_with(call("b")));
+        assert!(!growth.is_full_with(&call("a")));
+        assert!(!growth.is_full_with(&text(12_501)), "it may be the last");
+        assert!(growth.is_full_with(&call("b")));
+    }
+    #[test]
+    fn a_long_text_is_counted_as_it_is_rendered_but_for_its_heading() {
+        let text = |chars: usize| Event::assistant("ü".repeat(chars));
+        let (small, large) = (text(100_000), text(1_000_000));
+        assert_eq!(added_chars(&small), told_chars(&small));
+        let difference = told_chars(&large) - added_chars(&large);
+        assert!(difference < 100, "{difference}");
     }
 }

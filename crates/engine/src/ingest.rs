@@ -1,7 +1,7 @@
 //! Storing a turn: the spool is read again from its beginning, appended in one transaction, and only then gone.
 //!
-//! **Once.** The transaction sets a mark with the run's name, which is taken off when the spool is gone. A
-//! spool whose mark is set is in the store: it is only removed.
+//! **Once.** The transaction sets a mark with the run's name. The mark is removed after the spool, when that removal is
+//! durable. A spool whose mark is set is in the store: it is only removed.
 //!
 //! **Under a lease.** If the session was taken over while the turn ran, the store refuses it: the other has gone on
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
@@ -79,11 +79,11 @@ pub async fn ingest(
     homes: &Homes<'_>,
 ) -> Result<Ingested, IngestError> {
     // First: whoever stored it may have died after removing the output.
-    if let Some(session) = stored_before(store, spool.turn()).await? {
-        let complete = Complete::default();
+    if let Some(mark) = store.mark(&mark_of(spool.turn())).await? {
+        let (session, complete) = (mark.session, Complete::default());
         let ingested =
             Ingested { session, instead_of: None, appended: None, complete, kept: None, refused: Vec::new() };
-        return settle(store, spool, ingested).await;
+        return settle(store, spool, ingested, mark.note == KEPT).await;
     }
     let mut gathered = Gathered::default();
     let mut watcher = Watcher::of_turn(spool.output_path(), agent, spool.turn(), None)?;
@@ -110,7 +110,6 @@ pub async fn ingest(
         // Right before its end: we stopped it, because of what comes now.
         events.insert(events.len().saturating_sub(1), Event::Compacting);
     }
-    complete_usage(&mut events, agent, homes);
     if ending.stopped == Some(Outcome::Failed) {
         let why = format!(
             "{} was stopped because of its output: it had printed {} MiB",
@@ -119,6 +118,7 @@ pub async fn ingest(
         );
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
+    complete_usage(&mut events, agent, homes);
     let ingested = store_once(store, spool, events, destination).await?;
     Ok(Ingested { refused, ..ingested })
 }
@@ -257,18 +257,13 @@ pub(crate) async fn ingest_unstarted(
     store_once(store, spool, events, destination).await
 }
 
-/// Returns the session of a turn that is in the store already.
-async fn stored_before(
-    store: &dyn SessionStore,
-    turn: &SpooledTurn,
-) -> Result<Option<SessionId>, IngestError> {
-    Ok(store.mark(&mark_of(turn)).await?.map(|mark| mark.session))
-}
-
 /// Returns the name that says in the store that a turn is there.
 fn mark_of(turn: &SpooledTurn) -> String {
     format!("run:{}", turn.run)
 }
+
+/// The note of a mark whose turn is in the store without all that was printed: the output is kept.
+const KEPT: &str = "kept";
 
 async fn store_once(
     store: &dyn SessionStore,
@@ -287,15 +282,17 @@ async fn store_once(
         _ => None,
     });
     let complete = complete.unwrap_or_default();
-    let is_whole =
-        !events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == OVERSIZED));
-    let (session, appended) = match stored_before(store, spool.turn()).await? {
-        Some(session) => (session, None),
+    let is_kept = events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == OVERSIZED));
+    let (session, appended) = match store.mark(&mark_of(spool.turn())).await? {
+        Some(mark) => (mark.session, None),
         None => {
             let usage = complete.usage.unwrap_or_default();
             let turn = Turn {
                 tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
-                mark: Some(NewMark { name: mark_of(spool.turn()), note: String::new() }),
+                mark: Some(NewMark {
+                    name: mark_of(spool.turn()),
+                    note: if is_kept { KEPT.to_owned() } else { String::new() },
+                }),
                 used_in: spool.turn().used_in.clone(),
                 ..Turn::verbatim(events)
             };
@@ -304,12 +301,7 @@ async fn store_once(
     };
     let instead_of = (session != meant_for).then_some(meant_for);
     let ingested = Ingested { session, instead_of, appended, complete, kept: None, refused: Vec::new() };
-    if is_whole {
-        return settle(store, spool, ingested).await;
-    }
-    store.note_run(session, None).await?;
-    // The mark stays, so that it is not stored again; only the file does, for whoever needs the long line.
-    Ok(Ingested { kept: Some(spool.keep_output()?), ..ingested })
+    settle(store, spool, ingested, is_kept).await
 }
 
 /// Appends a turn where it belongs, and says which session that is, and where in it; nothing if it was there already.
@@ -340,11 +332,24 @@ async fn append(
     }
 }
 
-/// Removes what is needed no more once a turn is in the store.
-async fn settle(store: &dyn SessionStore, spool: Spool, ingested: Ingested) -> Result<Ingested, IngestError> {
+/// Removes what is not needed once a turn is in the store. Keeps the output if that holds more than was stored.
+async fn settle(
+    store: &dyn SessionStore,
+    spool: Spool,
+    ingested: Ingested,
+    is_kept: bool,
+) -> Result<Ingested, IngestError> {
     let mark = mark_of(spool.turn());
     store.note_run(ingested.session, None).await?;
-    spool.remove()?;
-    store.remove_mark(&mark).await?;
+    if is_kept {
+        // With its mark: should the header come back after a loss of power, the turn is not stored again, and the output
+        // is kept again.
+        return Ok(Ingested { kept: Some(spool.keep_output()?), ..ingested });
+    }
+    // After a loss of power, a spool whose removal was not durable is there again. Without its mark the turn would be
+    // stored a second time. So the mark stays where the folder cannot be synced: it is one small row.
+    if spool.remove()? {
+        store.remove_mark(&mark).await?;
+    }
     Ok(ingested)
 }

@@ -11,6 +11,7 @@
 //!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
 //! - [`compact`] lays a summary over the older part of a session.
 
+pub mod clock;
 mod compact;
 mod context_commands;
 mod drive;
@@ -39,6 +40,7 @@ pub use context_commands::{
 };
 pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
 pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
+pub use growth::added_chars;
 pub use ingest::{Destination, IngestError, Ingested, ingest};
 pub use lease::{Lease, Leased, this_process};
 pub use original_run::{OriginalRun, look_at_original, recover_original};

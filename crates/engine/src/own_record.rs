@@ -16,7 +16,7 @@ use azureal_core::{
     Event, LeaseId, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
     strip_context,
 };
-use azureal_process::find_marked;
+use azureal_process::MarkersInUse;
 use rustix::fs::OFlags;
 
 use crate::drive::GO_ON;
@@ -92,10 +92,11 @@ pub(crate) async fn recover_noted(
     homes: &Homes<'_>,
     session: SessionId,
     run: &str,
+    in_use: &MarkersInUse,
 ) -> Result<Noted, IngestError> {
     // Without a folder nothing was run from here: it is the run of somebody who shares the store.
     let Some(marker) = spools.session_marker(session) else { return Ok(Noted::Missing) };
-    if !find_marked(&marker).is_empty() {
+    if in_use.contains(&marker) {
         return Ok(Noted::Busy);
     }
     // First, and without a lock: where a store is shared, most runs are another machine's, and so are their records.

@@ -1,19 +1,20 @@
 //! Recovery: turns whose azureal died are stored by whoever comes next, once.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore};
-use azureal_process::{Marker, ProcessIdentity, find_marked};
+use azureal_process::{Marker, MarkersInUse, ProcessIdentity, find_marked};
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::original_run::clear_own_note;
 use crate::own_record::{Homes, Noted, recover_noted};
-use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
+use crate::spool::{Found, SESSION_MARKER, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 
 /// A spool that was found, and what became of it.
 #[derive(Debug)]
@@ -34,6 +35,10 @@ pub enum Recovered {
     Noted(SessionId, String, Result<Noted, IngestError>),
 }
 
+/// How many notes of lost runs are looked after by one command. Each is a search of the agents' folders. A store that has
+/// more was not written by azureal.
+const MOST_NOTES: usize = 200;
+
 /// Looks at every spool and stores those whose agent has ended; then looks for the records of runs that are noted
 /// and have no spool. Waits for none.
 pub async fn recover(
@@ -53,14 +58,18 @@ pub async fn recover(
             Found::Orphan(spool) => recover_one(store, *spool, agents, homes).await,
         });
     }
-    let has_spool = |session: SessionId| {
-        recovered
-            .iter()
-            .any(|found: &Recovered| found.turn().and_then(SpooledTurn::session_id) == Some(session))
-    };
-    let lost: Vec<_> = noted.into_iter().filter(|(session, _)| !has_spool(*session)).collect();
+    let turns = recovered.iter().filter_map(Recovered::turn);
+    let have_spools: HashSet<SessionId> = turns.filter_map(SpooledTurn::session_id).collect();
+    let mut lost =
+        noted.into_iter().filter(|(session, _)| !have_spools.contains(session)).collect::<Vec<_>>();
+    // The newest sessions.
+    let lost = lost.split_off(lost.len().saturating_sub(MOST_NOTES));
+    if lost.is_empty() {
+        return Ok(recovered);
+    }
+    let in_use = MarkersInUse::of(&[SESSION_MARKER]);
     for (session, run) in lost {
-        let noted = recover_noted(store, spools, agents, homes, session, &run).await;
+        let noted = recover_noted(store, spools, agents, homes, session, &run, &in_use).await;
         recovered.push(Recovered::Noted(session, run, noted));
     }
     Ok(recovered)
@@ -87,7 +96,7 @@ async fn recover_one(
     homes: &Homes<'_>,
 ) -> Recovered {
     let turn = spool.turn().clone();
-    if spool.process().is_none() {
+    if spool.process().is_none() && !spool.is_idle() {
         // Its azureal died while they ran: nobody waits for what they print.
         end_commands(&turn);
     }
@@ -130,7 +139,7 @@ fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
         }
         // The wrapper has gone; what it started may still write, and is found below.
     }
-    if spool.ended().is_some() {
+    if spool.ended().is_some() || spool.is_idle() {
         return None;
     }
     // Only one that could still write: what an agent has left running for the user is not the agent.

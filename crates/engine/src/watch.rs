@@ -34,7 +34,7 @@ static LARGE: Mutex<()> = Mutex::new(());
 ///
 /// It holds the file open, so what was printed can still be read when the turn is stored and the file gone.
 pub struct Watcher {
-    follow: Follow,
+    follow: Box<Follow>,
     parser: Box<dyn AgentParser>,
     /// The writer, while it runs.
     process: Option<ProcessIdentity>,
@@ -91,7 +91,7 @@ impl Watcher {
     /// Opens a file whose writer the caller looks after: see [`look`](Self::look).
     pub(crate) fn growing(file: &std::path::Path, parser: Box<dyn AgentParser>) -> Result<Self, FollowError> {
         Ok(Self {
-            follow: Follow::open(file, 0)?,
+            follow: Box::new(Follow::open(file, 0)?),
             parser,
             process: None,
             end: None,

@@ -509,6 +509,25 @@ fn a_turn_that_was_stored_and_not_removed_is_only_removed() {
 }
 
 #[test]
+fn output_that_is_kept_stays_though_its_header_comes_back() {
+    let project = Project::new();
+    let spool = project.spools.begin(spooled(&project, "kk")).unwrap();
+    let line = "x".repeat(65 << 20) + "\n";
+    std::io::Write::write_all(&mut spool.output().unwrap(), line.as_bytes()).unwrap();
+    let (output, header) = (spool.output_path().to_owned(), spool.output_path().with_extension("turn"));
+    drop(spool);
+    let (before, mode) = (std::fs::read(&header).unwrap(), std::fs::metadata(&header).unwrap().permissions());
+    assert!(matches!(&recovered(&project)[..], [Recovered::Stored(_, ingested)] if ingested.kept.is_some()));
+    let events = project.events();
+    // The removal of the header was not durable when the power failed.
+    std::fs::write(&header, before).unwrap();
+    std::fs::set_permissions(&header, mode).unwrap();
+    assert!(matches!(&recovered(&project)[..], [Recovered::Stored(_, ingested)] if ingested.kept.is_some()));
+    assert_eq!(project.spool_files(), [output]);
+    assert_eq!(project.events(), events, "the turn is stored once");
+}
+
+#[test]
 fn what_an_agent_left_running_for_the_user_does_not_hold_its_turn_up() {
     let project = Project::new();
     let mut spool = project.spools.begin(spooled(&project, "dd")).unwrap();

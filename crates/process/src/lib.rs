@@ -81,6 +81,6 @@ pub use error::{FollowError, SpawnError};
 pub use excerpt::Excerpt;
 pub use follow::{Follow, LINE_LIMIT, Line, Progress};
 pub use identity::ProcessIdentity;
-pub use marker::{InvalidMarker, Marker, find_marked};
+pub use marker::{InvalidMarker, Marker, MarkersInUse, find_marked};
 pub use spawn::{STDERR_LIMIT, Spawn, Stream};
 pub use stop::{Patience, StopReport, Stopped, end_marked, stop};

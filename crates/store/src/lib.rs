@@ -5,6 +5,10 @@
 
 pub use azureal_core as core;
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod bounded;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod certificates;
 mod memory;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod outcomes;

@@ -169,6 +169,7 @@ impl Session {
     fn record(&self, id: SessionId) -> SessionRecord {
         SessionRecord {
             id,
+            damaged: Vec::new(),
             name: self.called(id),
             worktree: self.worktree.clone(),
             created_at: self.created_at.clone(),

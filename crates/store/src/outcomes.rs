@@ -6,16 +6,52 @@
 //! and the server takes the one that holds.
 
 use azureal_core::fold::Open;
-use azureal_core::{Counts, Seq, Tally, Turn};
+use azureal_core::{Counts, Event, NewEvent, Seq, Tally, Turn};
 
 /// The eight outcomes, and what depends on no state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcomes {
     /// In the order of [`Open::ALL`] and in pairs: without a preview so far, and with one.
     pub(crate) cases: Vec<Outcome>,
-    /// What the turn adds to the counts of an empty session. Of these only what is named here holds for any other too:
-    /// the agent, the model, what there is to tell, the tokens of the context.
+    /// The counts of an empty session after this turn. Of these only some hold for any other session too: the agent and
+    /// the requested model, the last prompt, `answered`, `told` (added) and the tokens of the context.
     pub(crate) alone: Counts,
+    pub(crate) model: ModelOutcome,
+}
+
+/// What a turn does to the model of its session. The model of one agent means nothing to another, so it depends on the
+/// agent that ran last.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ModelOutcome {
+    /// The first agent that the turn names.
+    pub(crate) first_agent: Option<String>,
+    /// The model, if that is the agent that ran last or the turn names none; the outer `None` leaves it as it is.
+    pub(crate) of_same: Option<Option<String>>,
+    /// The model, if another agent ran last, or none.
+    pub(crate) of_other: Option<String>,
+}
+
+impl ModelOutcome {
+    fn of(turn: &Turn) -> Self {
+        let first_agent = turn.events.iter().find_map(|new| match new.event() {
+            Event::Init(init) => init.agent.clone(),
+            _ => None,
+        });
+        let after = |agent: Option<&str>, model: Option<&str>| {
+            let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
+            let mut tally =
+                Tally { counts: Counts { agent, model, ..Counts::default() }, ..Tally::default() };
+            let events = turn.events.iter().map(NewEvent::event);
+            for event in events.filter(|event| matches!(event, Event::Init(_) | Event::ModelSwitch(_))) {
+                tally.add(Seq(1), Some(event));
+            }
+            tally.counts.model
+        };
+        let (without, with) =
+            (after(first_agent.as_deref(), None), after(first_agent.as_deref(), Some("any")));
+        let of_same = (without == with).then_some(without);
+        Self { of_same, of_other: after(None, None), first_agent }
+    }
 }
 
 /// What a turn does in one state.
@@ -33,7 +69,7 @@ impl Outcomes {
     pub(crate) fn of(turn: &Turn) -> Self {
         let mut alone = Tally::default();
         turn.count_into(&mut alone, Seq::START);
-        let mut outcomes = Self { alone: alone.counts, ..Self::default() };
+        let mut outcomes = Self { alone: alone.counts, model: ModelOutcome::of(turn), ..Self::default() };
         for open in Open::ALL {
             for preview in [None, Some(String::new())] {
                 let had_preview = preview.is_some();
@@ -67,7 +103,7 @@ pub(crate) fn number_of(open: Open) -> u8 {
 mod tests {
     use super::*;
     use azureal_core::Event;
-    use azureal_core::event::{ToolResult, UserMessage};
+    use azureal_core::event::{Init, ModelSwitch, ToolResult, UserMessage};
 
     /// Counts in two turns what [`Tally`] counts in one, by taking the outcome that holds.
     fn counted_by_outcomes(first: &[Event], second: &[Event]) -> (u64, Open, Option<String>) {
@@ -106,6 +142,43 @@ mod tests {
                 }
                 let expected = (tally.counts.messages, tally.open, tally.counts.preview);
                 assert_eq!(counted_by_outcomes(&events[from..cut], &events[cut..]), expected, "{from} {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_model_depends_on_the_agent_that_ran_last() {
+        let init = |agent: Option<&str>, model: &str| {
+            let (agent, model) = (agent.map(str::to_owned), model.to_owned());
+            Event::Init(Init { agent, model, ..Init::default() })
+        };
+        let switch = Event::ModelSwitch(ModelSwitch { model: "switched".to_owned() });
+        let events = [
+            init(Some("a"), "one"),
+            init(Some("b"), ""),
+            init(None, "two"),
+            switch,
+            init(Some("a"), ""),
+            init(None, ""),
+            Event::user("hello"),
+        ];
+        for from in 0..events.len() {
+            for cut in from..=events.len() {
+                let mut tally = Tally::default();
+                for event in &events[from..cut] {
+                    tally.add(tally.through.next(), Some(event));
+                }
+                let Counts { agent, model, .. } = tally.counts.clone();
+                for event in &events[cut..] {
+                    tally.add(tally.through.next(), Some(event));
+                }
+                let outcome = ModelOutcome::of(&Turn::verbatim(events[cut..].to_vec()));
+                let found = match outcome.of_same {
+                    _ if outcome.first_agent.is_some() && outcome.first_agent != agent => outcome.of_other,
+                    Some(set) => set,
+                    None => model,
+                };
+                assert_eq!(found, tally.counts.model, "{from} {cut}");
             }
         }
     }

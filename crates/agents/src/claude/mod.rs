@@ -5,7 +5,9 @@ mod parser;
 mod record;
 mod wire;
 
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, OwnRecord, Program, TurnRequest};
+use azureal_core::agent::{
+    Agent, AgentCommand, AgentError, AgentParser, Login, Needs, OwnRecord, Program, TurnRequest,
+};
 
 /// Claude Code.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +30,41 @@ impl Agent for Claude {
         // An alias may name a context window: `sonnet[1m]`.
         let alias = model.split('[').next().unwrap_or("");
         ["opus", "sonnet", "haiku", "opusplan"].contains(&alias) || model.starts_with("claude-")
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &["opus", "sonnet", "haiku"]
+    }
+
+    fn needs(&self) -> Option<Needs> {
+        Some(Needs {
+            version: &[1, 0, 128],
+            login: Login {
+                variables: &[
+                    "ANTHROPIC_API_KEY",
+                    "ANTHROPIC_AUTH_TOKEN",
+                    "CLAUDE_CODE_OAUTH_TOKEN",
+                    "CLAUDE_CODE_USE_BEDROCK",
+                    "CLAUDE_CODE_USE_FOUNDRY",
+                    "CLAUDE_CODE_USE_VERTEX",
+                ],
+                variable: "CLAUDE_CONFIG_DIR",
+                home: ".claude",
+                files: &[".credentials.json"],
+                settings: &[
+                    ("settings.json", &["apiKeyHelper", "ANTHROPIC_", "CLAUDE_CODE_USE_"]),
+                    (
+                        "/etc/claude-code/managed-settings.json",
+                        &["apiKeyHelper", "ANTHROPIC_", "CLAUDE_CODE_USE_"],
+                    ),
+                    // Beside the folder, or in it where a variable names it.
+                    ("../.claude.json", &["\"primaryApiKey\"", "\"oauthAccount\""]),
+                    (".claude.json", &["\"primaryApiKey\"", "\"oauthAccount\""]),
+                ],
+                in_keychain: true,
+                how: "start `claude` and enter `/login`",
+            },
+        })
     }
 
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {

@@ -10,6 +10,7 @@
 //! `control_response`, `keep_alive`, `rate_limit_event`, `tool_progress`, `tool_use_summary`,
 //! `prompt_suggestion` and `auth_status`.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use azureal_core::Event;
@@ -44,6 +45,8 @@ pub(super) struct Parser {
     refused: bool,
     /// How many `result` lines there were: one, and one more each time background work reported.
     results: u32,
+    /// The calls that were refused: background work leads to several results, and each may list all of them.
+    denied: HashSet<String>,
     /// Whether an error was told since the last `result`.
     told: bool,
     tokens: TokenCount,
@@ -399,9 +402,12 @@ impl Parser {
             }
         }
         self.told = false;
-        if !result.permission_denials.is_empty() {
-            let tools = result.permission_denials.into_iter().map(|denial| denial.tool_name);
-            out.push(AgentOutput::Refused(tools.collect()));
+        let denials = result.permission_denials.into_iter();
+        let new = denials
+            .filter(|denial| denial.tool_use_id.is_empty() || self.denied.insert(denial.tool_use_id.clone()));
+        let tools: Vec<String> = new.map(|denial| denial.tool_name).collect();
+        if !tools.is_empty() {
+            out.push(AgentOutput::Refused(tools));
         }
         self.results = self.results.saturating_add(1);
         // Each of several results has its own part, without the waiting between them.
@@ -557,6 +563,27 @@ mod tests {
         let (bad, good) = (result(true, 0.1, 1), result(false, 0.2, 2));
         assert_eq!(outcome(&play(&[&bad, &good], Exit::Code(0)).0), RunOutcome::Done);
         assert_eq!(outcome(&play(&[&good, &bad], Exit::Code(0)).0), RunOutcome::Failed);
+    }
+
+    #[test]
+    fn a_refused_call_is_told_once_however_many_results_list_it() {
+        let result = |ids: &[&str]| {
+            let denials: Vec<String> = ids
+                .iter()
+                .map(|id| format!(r#"{{"tool_name":"Bash","tool_use_id":"{id}","tool_input":{{}}}}"#))
+                .collect();
+            format!(r#"{{"type":"result","result":"r","permission_denials":[{}]}}"#, denials.join(","))
+        };
+        let mut parser = Parser::default();
+        let mut refused = Vec::new();
+        for line in [result(&["a"]), result(&["a", "b"]), result(&["a", "b"])] {
+            for output in parser.line(line.as_bytes()) {
+                if let AgentOutput::Refused(tools) = output {
+                    refused.push(tools);
+                }
+            }
+        }
+        assert_eq!(refused, [["Bash"], ["Bash"]]);
     }
 
     #[test]

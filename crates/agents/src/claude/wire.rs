@@ -177,6 +177,8 @@ pub(super) struct Outcome {
 pub(super) struct Denial {
     #[serde(default, deserialize_with = "lenient")]
     pub(super) tool_name: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) tool_use_id: String,
 }
 
 /// Tokens as the provider writes them: those of the cache are not part of the input.

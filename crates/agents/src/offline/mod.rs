@@ -82,6 +82,10 @@ impl Agent for Offline {
         Persona::named(model).is_some()
     }
 
+    fn models(&self) -> &'static [&'static str] {
+        &["ada", "ben"]
+    }
+
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
         let persona = match &turn.model {
             None => Persona::default(),

@@ -14,6 +14,7 @@ use crate::output::{Output, counted, tell};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
 use crate::spinner::Spinner;
+use crate::temporary::TemporaryFolder;
 use crate::writers::{PATIENCE, Writer, writers};
 
 /// Summarise the older part of a session, so that the next agent is told less
@@ -74,8 +75,14 @@ fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Su
     let writers = writers(args.agent.as_deref(), record.counts.agent.as_deref())?;
     let summarisers: Vec<Summariser<'_>> = writers.iter().map(Writer::summariser).collect();
     // Kept until all is done: a store in memory has no folder of its own.
-    let temporary = tempfile::tempdir().map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
-    let spools = place.spools().unwrap_or_else(|| Spools::new(temporary.path().join("spool")));
+    let temporary;
+    let spools = match place.spools() {
+        Some(spools) => spools,
+        None => {
+            temporary = TemporaryFolder::create()?;
+            Spools::new(temporary.path().join("spool"))
+        }
+    };
     // The lock of a compaction is one of this machine; on a server, others compact what they run turns in.
     let _lease = if place.is_on_server() && !args.preview {
         place.prepare_spools()?;

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<()
     if args.init {
         return init(&project.directory().join(AZUFIG), out);
     }
-    let config = Config::load(project)?;
+    let config = Config::load_to_show(project)?;
     let report = Report::of(&config);
     if out.is_json() {
         out.json(&report)?;

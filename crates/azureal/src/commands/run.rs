@@ -1,5 +1,3 @@
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use azureal_core::agent::{Permission, Program};
@@ -7,15 +5,14 @@ use azureal_core::{
     Beginning, NewSession, SessionId, SessionRecord, check_name, read_beginning, visible_line,
 };
 use azureal_engine::{AutoCompaction, Recovered, Spools, Summariser};
-use azureal_process::ProcessIdentity;
 use futures_executor::block_on;
 use serde_json::json;
-use tempfile::TempDir;
 
 use crate::agent_choice::{AgentChoice, Wanted, choose};
 use crate::config::seconds;
 use crate::confirm::{Answer, ask};
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
+use crate::dashed_prompt;
 use crate::failure::{Failure, quoted};
 use crate::interrupts::Interrupts;
 use crate::one_turn::{lease, wait_for_lease};
@@ -25,6 +22,7 @@ use crate::place::Place;
 use crate::prompt;
 use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
 use crate::resolve::{called, check_new_name, find, last_session, similar};
+use crate::temporary::TemporaryFolder;
 use crate::turn::{Ask, Keep, take_turn};
 use crate::writers::{PATIENCE, Writer, writers};
 
@@ -67,9 +65,12 @@ Examples:
   azureal run --permission edit --timeout 600 \"Update the changelog\"
   azureal run -a claude \"Summarise the design\" -- --max-turns 3")]
 pub(crate) struct Args {
-    /// What to ask
+    /// What to ask; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
+    /// A prompt that begins with a dash
+    #[arg(long = dashed_prompt::OPTION, hide = true, conflicts_with = "prompt")]
+    dashed_prompt: Option<String>,
     /// Continue the session that was last used in this worktree
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     go_on: bool,
@@ -127,7 +128,8 @@ impl From<Level> for Permission {
 }
 
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
-    let prompt = prompt::gather(args.prompt.as_deref()).map_err(|failure| {
+    let prompt = args.prompt.as_ref().or(args.dashed_prompt.as_ref());
+    let prompt = prompt::gather(prompt.map(String::as_str)).map_err(|failure| {
         if args.arguments.is_empty() || failure.kind() != "usage" {
             return failure;
         }
@@ -167,7 +169,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
             spools
         }
         None => {
-            temporary = temporary_folder()?;
+            temporary = TemporaryFolder::create()?;
             Spools::new(temporary.path().join("spool")).without_prompts()
         }
     };
@@ -222,33 +224,6 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     };
     take_turn(place, &spools, &interrupts, &request, out)?;
     out.flush()
-}
-
-/// What the folders of turns that are not kept begin with; the process that made one follows.
-const TEMPORARY: &str = "azureal-";
-
-/// Makes a folder for a turn of which nothing is kept, and removes those that others could not remove because they were
-/// killed.
-fn temporary_folder() -> Result<TempDir, Failure> {
-    let parent = std::env::temp_dir();
-    for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
-        let name = entry.file_name().into_string().unwrap_or_default();
-        let maker = name.strip_prefix(TEMPORARY).and_then(|rest| rest.split('-').next());
-        let is_left = maker
-            .and_then(|pid| pid.parse().ok())
-            .is_some_and(|pid| ProcessIdentity::of(pid).is_none_or(|maker| !maker.is_alive()));
-        let is_ours = |found: &fs::Metadata| {
-            found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0
-        };
-        if is_left && entry.metadata().is_ok_and(|found| is_ours(&found)) {
-            // What does not go now goes another time.
-            drop(fs::remove_dir_all(entry.path()));
-        }
-    }
-    let mut builder = tempfile::Builder::new();
-    let prefix = format!("{TEMPORARY}{}-", std::process::id());
-    builder.prefix(&prefix).permissions(fs::Permissions::from_mode(0o700));
-    builder.tempdir().map_err(|error| Failure::file(&parent, &error))
 }
 
 /// Finds the session to continue; `None` for a new one.

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::follow::{Follower, News};
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, warn};
-use crate::pages::{Damaged, Range, each_page};
+use crate::pages::{Damaged, Range, each_page, warn_of_damage};
 use crate::place::Place;
 use crate::resolve::{has_name, resolve_to_read};
 use crate::transcript::{Text, Transcript, duration};
@@ -48,6 +48,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+    warn_of_damage(std::slice::from_ref(&record));
     if args.digest {
         return show_digest(&record, place, out).await;
     }
@@ -75,6 +76,12 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         // Heard also where a shell has its background ignore it: nothing else ends this.
         let _interrupts = Interrupts::listen()?;
         let follower = Follower::start(&*place.store, record.id, seen).await?;
+        if place.is_on_server() && follower.is_polling() {
+            warn(
+                "the server delivers no notifications here (a pooler in transaction mode, or a user who may only \
+                 read): azureal polls it three times a second",
+            );
+        }
         follow(follower, record.id, &mut printer).await?;
     }
     printer.damaged.report(record.id);

@@ -12,6 +12,7 @@ mod describe;
 mod file;
 mod node;
 mod overrides;
+pub(crate) mod owner;
 mod settings;
 mod surroundings;
 mod template;
@@ -29,7 +30,7 @@ pub(crate) use self::file::ConfigFile;
 pub(crate) use self::settings::{Variable, permission_name, seconds};
 pub(crate) use self::surroundings::Surroundings;
 
-use self::file::{Format, Owner};
+use self::file::{Detail, Format};
 use self::overrides::{Override, Overrides};
 use self::settings::{Located, Settings};
 use self::template::Variables;
@@ -81,12 +82,17 @@ impl Config {
     /// Reads the files of a project and of the user.
     ///
     /// One that cannot be read is an error before any question of trust: what cannot be understood cannot be
-    /// shown to somebody who is to trust it.
+    /// shown to somebody who is to trust it. The error repeats nothing of a project's file.
     pub(crate) fn load(project: &Project) -> Result<Self, Failure> {
-        Self::read(project.directory(), Surroundings::of_this_process())
+        Self::read(project.directory(), Surroundings::of_this_process(), Detail::Place)
     }
 
-    fn read(worktree: &Path, surroundings: Surroundings) -> Result<Self, Failure> {
+    /// Like [`load`](Self::load), for commands that show what the files say: errors do so too.
+    pub(crate) fn load_to_show(project: &Project) -> Result<Self, Failure> {
+        Self::read(project.directory(), Surroundings::of_this_process(), Detail::Content)
+    }
+
+    fn read(worktree: &Path, surroundings: Surroundings, detail: Detail) -> Result<Self, Failure> {
         let own: Vec<(PathBuf, Format)> = [
             (surroundings.configuration().map(|folder| folder.join("azufig.toml")), Format::Azufig),
             (surroundings.home().map(|home| home.join(".cllm/Cllmfile.yml")), Format::Cllmfile),
@@ -98,17 +104,17 @@ impl Config {
             (AZUFIG, Format::Azufig),
             ("Cllmfile.yml", Format::Cllmfile),
             (".cllm/Cllmfile.yml", Format::Cllmfile),
-        ]
-        .map(|(path, format)| (worktree.join(path), format));
+        ];
         let mut files = Vec::new();
-        for (path, format) in of_project {
+        for (name, format) in of_project {
+            let path = worktree.join(name);
             // Where the project is the user's home, what lies there is the user's.
             if own.iter().all(|(own, _)| with_real_folder(own).as_deref() != Some(&path)) {
-                files.extend(ConfigFile::read(path, format, Owner::Project)?);
+                files.extend(ConfigFile::of_project(worktree, name, format, detail)?);
             }
         }
         for (path, format) in own {
-            files.extend(ConfigFile::read(path, format, Owner::User)?);
+            files.extend(ConfigFile::of_user(path, format)?);
         }
         let overrides = Overrides::of(&surroundings)?;
         let worktree = worktree.to_owned();
@@ -366,7 +372,8 @@ mod tests {
             let home = self.path("h");
             let mut variables = vec![("HOME", home.to_str().unwrap())];
             variables.extend(environment);
-            Config::read(&self.path(worktree), Surroundings::from(variables.as_slice())).unwrap()
+            Config::read(&self.path(worktree), Surroundings::from(variables.as_slice()), Detail::Content)
+                .unwrap()
         }
 
         /// Reads what is there, and trusts it.
@@ -532,13 +539,17 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_the_users_own_file_is_the_projects() {
-        let folders = Folders::new(&[("h/.cllm/Cllmfile.yml", &theirs("own"))]);
-        std::os::unix::fs::symlink(folders.path("h/.cllm"), folders.path("p/.cllm")).unwrap();
+    fn a_link_within_the_project_is_read_and_one_to_the_users_own_file_is_not() {
+        let folders = Folders::new(&[("h/.cllm/Cllmfile.yml", &theirs("own")), ("p/x.yml", &theirs("x"))]);
+        std::os::unix::fs::symlink("x.yml", folders.path("p/Cllmfile.yml")).unwrap();
         let config = folders.read("p", &[]);
         let linked = config.project_files().next().unwrap();
-        assert_eq!(linked.leads_to(), Some(folders.path("h/.cllm/Cllmfile.yml").as_path()));
+        assert_eq!(linked.leads_to(), Some(folders.path("p/x.yml").as_path()));
         assert!(!config.counts(linked));
+        // Also where a folder on the way is the link.
+        std::os::unix::fs::symlink(folders.path("h/.cllm"), folders.path("p/.cllm")).unwrap();
+        let failure = Config::read(&folders.path("p"), Surroundings::default(), Detail::Content).unwrap_err();
+        assert!(failure.message().ends_with("p/.cllm/Cllmfile.yml` leads out of the project"), "{failure:?}");
     }
 
     #[test]

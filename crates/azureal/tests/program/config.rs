@@ -326,7 +326,7 @@ fn what_is_no_plain_file_is_not_read() {
     for target in ["/dev/zero", "/dev/tty", "/"] {
         fs::remove_file(&file).unwrap();
         symlink(target, &file).unwrap();
-        assert_eq!(run(&world, &["config"]).code, 1, "{target}");
+        assert_eq!(run(&world, &["config"]).code, 3, "{target}");
     }
     // What leads nowhere is no file.
     for target in ["nowhere", "Cllmfile.yml/x"] {

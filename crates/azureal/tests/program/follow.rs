@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use azureal_core::{Event, SessionId, SessionStore, Turn};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
+use azureal_testkit::servers::{PgBouncer, PoolMode};
 use futures_executor::block_on;
 use serde_json::Value;
 
@@ -54,7 +55,8 @@ impl Following {
     }
 }
 
-fn sees_turns_of_another_process(world: &World, store: &str) {
+/// Returns the follower's standard error.
+fn sees_turns_of_another_process(world: &World, store: &str) -> String {
     let say = |prompt: &str| {
         let mut command = world.command(&["run", "-s", "talk", "-a", "offline", prompt]);
         assert!(command.env("AZUREAL_STORE", store).output().unwrap().status.success());
@@ -71,6 +73,17 @@ fn sees_turns_of_another_process(world: &World, store: &str) {
     signal(&following.child, "-INT");
     // As with any program that Ctrl-C ends: a shell calls that 130.
     assert_eq!(following.child.wait().unwrap().signal(), Some(2));
+    following.end().1
+}
+
+#[test]
+fn turns_behind_a_pooler_are_seen_and_polling_is_said_once() {
+    for (mode, notices) in [(PoolMode::Session, 0), (PoolMode::Transaction, 1)] {
+        let Some(pooler) = PgBouncer::shared(mode) else { return };
+        let store = format!("{}?project=followed-{mode:?}", pooler.url());
+        let stderr = sees_turns_of_another_process(&World::new(), &store);
+        assert_eq!(stderr.matches("azureal polls it").count(), notices, "{mode:?}: {stderr}");
+    }
 }
 
 #[test]

@@ -183,3 +183,30 @@ fn what_a_repository_lays_beside_its_store_is_neither_read_nor_written() {
         assert_eq!(world.run(&["show", "old", "--json"]).json_lines().len(), 2, "nothing was stored");
     }
 }
+
+#[test]
+fn a_store_that_would_run_something_is_refused() {
+    let world = World::new();
+    world.session("old", &[user("Hello"), assistant("Hi!")]);
+    rusqlite::Connection::open(world.store())
+        .unwrap()
+        .execute_batch(
+            "ALTER TABLE sessions DROP COLUMN preview;
+             ALTER TABLE sessions ADD COLUMN preview TEXT GENERATED ALWAYS AS (hex(zeroblob(50000000)));",
+        )
+        .unwrap();
+    let before = fs::read(world.store()).unwrap();
+    for arguments in [&["list"][..], &["show", "old"], &["run", "-s", "old", "-a", "offline", "hi"]] {
+        let start = std::time::Instant::now();
+        let ran = world.run(arguments);
+        assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
+        assert_eq!(ran.code, 3, "{ran}");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(ran.stderr, @r"
+            error: [folder]/p/.azureal/sessions.azs defines a generated column in the table `sessions`, which azureal did not create
+            hint: `sqlite3 FILE .schema` shows it; drop it there if the file is yours. Nothing was changed
+            ");
+        }
+    }
+    assert!(fs::read(world.store()).unwrap() == before);
+}

@@ -6,26 +6,36 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod agents;
+mod bounds;
 mod compact;
+mod completion;
 mod config;
 mod context_commands;
 mod context_savings;
 mod copy;
+mod damaged;
 mod docs;
+mod earlier_files;
 mod export;
 mod flood;
 mod follow;
 mod hostile;
+mod identity;
 mod import;
 mod lost_spool;
 mod original_program;
+mod owners;
 mod permissions;
 mod postgres;
+mod power_loss;
+mod project_names;
 mod real_agents;
 mod redis;
 mod run;
 mod servers;
 mod sessions;
+mod status_line;
 mod terminal;
 mod trust;
 mod two_people;

@@ -37,7 +37,7 @@ fn the_project_is_called_by_its_repository() {
     let world = World::new();
     world.file("p/.git/config", "[remote \"origin\"]\n\turl = git@host.example:team/engine.git\n");
     run_on(&world, &server.url(), &["run", "-a", "offline", "--name", "mine", "Hello"]);
-    let named = format!("{}?project=team%2Fengine", server.url());
+    let named = format!("{}?project=host.example%2Fteam%2Fengine", server.url());
     assert_eq!(run_on(&world, &named, &["list", "--all", "--json"]).json()[0]["name"], "mine");
 }
 

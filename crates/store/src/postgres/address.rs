@@ -47,15 +47,16 @@ pub struct PostgresAddress {
     pub(super) root_certificates: Option<String>,
     pub(super) schema: String,
     pub(super) project: Option<String>,
+    pub(super) former_project: Option<String>,
 }
 
 /// How a connection is encrypted, in the words of PostgreSQL's own `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
     Disable,
-    /// If the server can, whoever it is.
+    /// If the server can; any server, unless root certificates are named.
     Prefer,
-    /// Always, whoever the server is.
+    /// Always; any server, unless root certificates are named.
     Require,
     /// With a server that a trusted authority vouches for.
     VerifyCa,
@@ -102,6 +103,9 @@ impl AddressError {
             Self::UnusableValue("sslmode") => {
                 "it is one of disable, prefer, require, verify-ca and verify-full".to_owned()
             }
+            Self::UnusableValue("sslrootcert") => {
+                "`sslrootcert=system` needs `sslmode=verify-full`; else name a file of certificates".to_owned()
+            }
             Self::UnusableValue(_) => "see docs/postgres.md".to_owned(),
         }
     }
@@ -128,6 +132,12 @@ impl PostgresAddress {
         }
         self.project = Some(project.to_owned());
         Ok(())
+    }
+
+    /// Names what the project was called by the first release. If the store has sessions under that name and none under the
+    /// other, the caller is to ask whose they are.
+    pub fn set_former_project(&mut self, former: &str) {
+        self.former_project = Some(former.to_owned());
     }
 
     /// Says whether the URL holds a password.
@@ -187,6 +197,10 @@ impl FromStr for PostgresAddress {
                 _ => return Err(AddressError::UnknownOption),
             }
         }
+        // As in libpq: every public authority is no authority for anything but a name.
+        if root_certificates.as_deref() == Some("system") && tls != TlsMode::VerifyFull {
+            return Err(AddressError::UnusableValue("sslrootcert"));
+        }
         let url = format!("{base}?{}", passed_on.join("&"));
         let mut config: tokio_postgres::Config = url.parse().map_err(|_| AddressError::Unreadable)?;
         if config.get_hosts().is_empty() {
@@ -197,7 +211,8 @@ impl FromStr for PostgresAddress {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
-        let mut address = Self { config, tls, root_certificates, schema, project: None };
+        let mut address =
+            Self { config, tls, root_certificates, schema, project: None, former_project: None };
         if let Some(project) = project {
             address.set_project(&project)?;
         }
@@ -295,6 +310,7 @@ mod tests {
             ("postgres://h/d?colour=red", Error::UnknownOption),
             ("postgres://h/d?project", Error::UnknownOption),
             ("postgres://h/d?sslmode=maybe", Error::UnusableValue("sslmode")),
+            ("postgres://h/d?sslmode=require&sslrootcert=system", Error::UnusableValue("sslrootcert")),
             ("postgres://h/d?project=", Error::UnusableValue("project")),
             ("postgres://h/d?project=a%00b", Error::UnusableValue("project")),
             ("postgres://h/d?schema=Azureal", Error::UnusableValue("schema")),

@@ -15,15 +15,14 @@ use azureal_core::StoreError;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Config, Connection, Row, Socket};
 
 use super::PostgresOptions;
 use super::address::PostgresAddress;
 use super::error::Fault;
-use super::tls;
+use super::tls::{Connector, Stream};
+use crate::bounded::{Overflow, too_large};
 
 /// How long one attempt to connect to one host may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,9 +39,6 @@ const LONG_ANSWER: Duration = Duration::from_secs(600);
 /// The waits between attempts, from the first to those that follow each other until patience ends.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-
-/// An encrypted connection.
-type TlsStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 /// A statement with its values. It may be run more than once.
 pub(super) struct Call {
@@ -91,30 +87,21 @@ impl Call {
         self
     }
 
-    /// Runs it on a connection that is not the pool's.
+    /// Runs it on a connection.
     pub(super) async fn run_on(&self, client: &Client) -> Result<Vec<Row>, Fault> {
-        within(self.limit, async {
-            let statement = client.prepare_typed(&self.sql, &self.types).await?;
-            self.query(client, &statement, false).await
-        })
-        .await
+        within(self.limit, self.query(client, false)).await
     }
 
-    async fn query(
-        &self,
-        client: &Client,
-        statement: &Statement,
-        is_repeated: bool,
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let values: Vec<&(dyn ToSql + Sync)> = self
-            .values
-            .iter()
-            .map(|value| match value {
-                Value::Given(value) => &**value as &(dyn ToSql + Sync),
-                Value::IsRepeated => &is_repeated,
-            })
-            .collect();
-        client.query(statement, &values).await
+    /// Sends parse, bind, describe and execute together: one round trip, also the first time. The statement has no name on
+    /// the server, because behind a pooler the next transaction may run on another server connection, and a name that
+    /// another client has taken there is an error. All types are built in, so the driver never looks one up.
+    async fn query(&self, client: &Client, is_repeated: bool) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let values = self.values.iter().map(|value| match value {
+            Value::Given(value) => &**value as &(dyn ToSql + Sync),
+            Value::IsRepeated => &is_repeated,
+        });
+        let typed: Vec<(&(dyn ToSql + Sync), Type)> = values.zip(self.types.iter().cloned()).collect();
+        client.query_typed(&self.sql, &typed).await
     }
 }
 
@@ -123,18 +110,40 @@ impl Call {
 pub(super) struct Lines {
     pool: Pool,
     config: Config,
-    tls: MakeRustlsConnect,
+    connector: Connector,
+    overflow: Overflow,
 }
 
 impl Lines {
     /// Opens a connection that is not the pool's. Nothing happens on it unless its second half is polled.
-    pub(super) async fn open_another(&self) -> Result<(Client, Connection<Socket, TlsStream>), Fault> {
-        within(CONNECT_TIMEOUT, self.config.connect(self.tls.clone())).await
+    pub(super) async fn open_another(&self) -> Result<(Client, Connection<Socket, Stream>), Fault> {
+        within(CONNECT_TIMEOUT, self.config.connect(self.connector.clone())).await
     }
 
     /// Runs a call on one of the pool's connections, once.
     pub(super) async fn run(&self, call: &Call) -> Result<Vec<Row>, Fault> {
-        attempt(&self.pool, call, CONNECT_TIMEOUT, false).await
+        self.attempt(call, CONNECT_TIMEOUT, false).await
+    }
+
+    async fn attempt(&self, call: &Call, to_connect: Duration, is_repeated: bool) -> Result<Vec<Row>, Fault> {
+        // It counts for the whole of it: what accepts a connection need not be a server.
+        let connection = within(to_connect, self.pool.get()).await.map_err(|fault| self.judged(fault))?;
+        match within(call.limit, call.query(&connection, is_repeated)).await {
+            Ok(rows) => Ok(rows),
+            Err(fault) => {
+                let fault = self.judged(fault);
+                if fault.is_passing() {
+                    // Whatever is wrong with it, another one may be better.
+                    drop(Object::take(connection));
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// Tells a connection that broke from one that we ended because the server sent too much.
+    fn judged(&self, fault: Fault) -> Fault {
+        if self.overflow.take() { Fault::Answer(too_large()) } else { fault }
     }
 
     /// Says whether the store has been closed.
@@ -159,8 +168,9 @@ impl Connections {
     pub(super) fn start(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let place = address.to_string();
         let other = |source| StoreError::Other { place: place.clone(), source };
-        let tls = tls::connector(address).map_err(other)?;
         let mut config = address.config.clone();
+        let overflow = Overflow::default();
+        let connector = Connector::new(address, &mut config, overflow.clone()).map_err(other)?;
         if config.get_application_name().is_none() {
             config.application_name("azureal");
         }
@@ -174,7 +184,7 @@ impl Connections {
         // Connections are not asked whether they are well: that would be a round trip for every call. One that
         // turns out not to be is thrown away.
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.clone(), tls.clone(), recycling);
+        let manager = Manager::from_config(config.clone(), connector.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(options.connections)
             .build()
@@ -194,7 +204,7 @@ impl Connections {
             })
             .map_err(|error| other(error.into()))?;
         let patience = options.patience;
-        let lines = Lines { pool, config, tls };
+        let lines = Lines { pool, config, connector, overflow };
         Ok(Self { place, lines, runtime: handle, patience, is_closed: AtomicBool::new(false), _alive: alive })
     }
 
@@ -229,12 +239,12 @@ impl Connections {
         call: Call,
         patience: Duration,
     ) -> Result<Vec<Row>, (Fault, Duration)> {
-        let pool = self.lines.pool.clone();
+        let lines = self.lines.clone();
         self.on_thread(async move {
             // Whoever does not try again wants to connect all the same.
             let to_connect = patience.clamp(SHORTEST_CONNECT, CONNECT_TIMEOUT);
-            again_and_again(&pool, patience, |is_repeated| attempt(&pool, &call, to_connect, is_repeated))
-                .await
+            let attempt = |is_repeated| lines.attempt(&call, to_connect, is_repeated);
+            again_and_again(&lines.pool, patience, attempt).await
         })
         .await
         .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
@@ -248,12 +258,16 @@ impl Connections {
     where
         W: Future<Output = Result<R, StoreError>> + Send,
     {
-        let (pool, place) = (self.lines.pool.clone(), self.place.clone());
+        let (lines, place) = (self.lines.clone(), self.place.clone());
         self.on_thread(async move {
-            let connection = within(CONNECT_TIMEOUT, pool.get())
+            let connection = within(CONNECT_TIMEOUT, lines.pool.get())
                 .await
-                .map_err(|fault| fault.at(&place, CONNECT_TIMEOUT))?;
-            work(connection).await
+                .map_err(|fault| lines.judged(fault).at(&place, CONNECT_TIMEOUT))?;
+            let done = work(connection).await;
+            if done.is_err() && lines.overflow.take() {
+                return Err(Fault::Answer(too_large()).at(&place, Duration::ZERO));
+            }
+            done
         })
         .await
         .unwrap_or(Err(StoreError::Closed))
@@ -313,26 +327,6 @@ fn chance() -> f64 {
     f64::from(RandomState::new().build_hasher().finish() as u32) / f64::from(u32::MAX)
 }
 
-async fn attempt(
-    pool: &Pool,
-    call: &Call,
-    to_connect: Duration,
-    is_repeated: bool,
-) -> Result<Vec<Row>, Fault> {
-    // It counts for the whole of it: what accepts a connection need not be a server.
-    let connection = within(to_connect, pool.get()).await?;
-    match within(call.limit, run(&connection, call, is_repeated)).await {
-        Ok(rows) => Ok(rows),
-        Err(fault) => {
-            if fault.is_passing() {
-                // Whatever is wrong with it, another one may be better.
-                drop(Object::take(connection));
-            }
-            Err(fault)
-        }
-    }
-}
-
 /// Waits so long for the server.
 async fn within<R, E: Into<Fault>>(
     limit: Duration,
@@ -342,10 +336,4 @@ async fn within<R, E: Into<Fault>>(
         Ok(answer) => answer.map_err(Into::into),
         Err(_) => Err(Fault::Silent),
     }
-}
-
-/// Runs a call in one round trip; the first time on a connection its statement is prepared, which is another.
-async fn run(connection: &Object, call: &Call, is_repeated: bool) -> Result<Vec<Row>, tokio_postgres::Error> {
-    let statement = connection.prepare_typed_cached(&call.sql, &call.types).await?;
-    call.query(connection, &statement, is_repeated).await
 }

@@ -15,6 +15,8 @@ pub(super) enum Fault {
     Silent,
     /// The store has been closed meanwhile.
     Closed,
+    /// Notifications do not arrive: a pooler gives each transaction another server connection.
+    Undelivered,
     /// The pool says something that is not about a connection.
     Pool(String),
     /// An answer of another form than the statement has: somebody has changed the functions.
@@ -43,7 +45,7 @@ impl Fault {
         let error = match self {
             Self::Driver(error) => error,
             Self::Silent => return true,
-            Self::Closed | Self::Pool(_) | Self::Answer(_) => return false,
+            Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => return false,
         };
         match error.as_db_error() {
             Some(said) => is_passing_state(said),
@@ -63,7 +65,7 @@ impl Fault {
     pub(super) fn is_missing_schema(&self) -> bool {
         let state = match self {
             Self::Driver(error) => error.code(),
-            Self::Silent | Self::Closed | Self::Pool(_) | Self::Answer(_) => None,
+            Self::Silent | Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => None,
         };
         matches!(state, Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME))
     }
@@ -87,6 +89,10 @@ impl Fault {
                 return StoreError::Unreachable { place, why, seconds: waited.as_secs() };
             }
             Self::Closed => return StoreError::Closed,
+            Self::Undelivered => {
+                let why = "notifications do not arrive: a pooler is in transaction mode";
+                return StoreError::Other { place, source: why.into() };
+            }
             Self::Pool(why) | Self::Answer(why) => return StoreError::Other { place, source: why.into() },
         };
         let Some(said) = error.as_db_error() else {

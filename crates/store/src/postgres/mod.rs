@@ -7,8 +7,10 @@
 mod address;
 mod connection;
 mod error;
+mod frames;
 mod leases;
 mod passfile;
+mod recount;
 mod rows;
 mod schema;
 mod text;
@@ -31,10 +33,11 @@ pub use address::{AddressError, PostgresAddress};
 use connection::{Call, Connections};
 use error::Fault;
 use text::escaped;
-use values::{PROMPTS, page_sql, texts_of, with_session, with_turn};
+use values::{
+    PROMPTS, page_sql, texts_of, with_compaction, with_compactions, with_fork, with_session, with_turn,
+};
 
 use crate::outcomes::number_of;
-use crate::timestamp::given_or_now;
 
 /// The project of an address that names none.
 const DEFAULT_PROJECT: &str = "default";
@@ -82,6 +85,8 @@ pub struct PostgresStore {
     connections: Connections,
     schema: String,
     project: String,
+    /// The former name of the project, while it is not settled whose the sessions under it are.
+    former: Option<String>,
 }
 
 impl PostgresStore {
@@ -89,9 +94,46 @@ impl PostgresStore {
     pub async fn open(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
         let patience = options.patience.min(PATIENCE_TO_OPEN);
-        schema::prepare(&connections, address.schema(), patience).await?;
-        let project = address.project().unwrap_or(DEFAULT_PROJECT).to_owned();
-        Ok(Self { connections, schema: address.schema().to_owned(), project })
+        let name = address.project().unwrap_or(DEFAULT_PROJECT);
+        let former = address.former_project.as_deref();
+        let found = schema::prepare(&connections, address.schema(), name, former, patience).await?;
+        // A name that has been settled, either way, is not asked about again.
+        let former = former.filter(|_| found.has_former && found.kept_as.is_none()).map(str::to_owned);
+        let project = found.kept_as.unwrap_or_else(|| name.to_owned());
+        Ok(Self { connections, schema: address.schema().to_owned(), project, former })
+    }
+
+    /// Returns the name under which the project's sessions are kept.
+    pub fn project(&self) -> &str {
+        &self.project
+    }
+
+    /// Returns the [former name](PostgresAddress::set_former_project) of the project, if it is not settled whose the
+    /// sessions under it are.
+    pub fn former_project(&self) -> Option<&str> {
+        self.former.as_deref()
+    }
+
+    /// Settles whether the sessions under the former name are this project's, for everybody. Those stay where they are, and
+    /// are found by both names.
+    pub async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
+        let Some(former) = self.former.clone() else { return Ok(()) };
+        let kept_as = if is_ours { former } else { self.project.clone() };
+        let call = self
+            .call(
+                "WITH claimed AS (
+                   INSERT INTO @schema@.project_names (name, project) VALUES ($1, $2) ON CONFLICT DO NOTHING
+                   RETURNING project)
+                 SELECT project FROM claimed UNION ALL SELECT project FROM @schema@.project_names WHERE name = $1",
+            )
+            .with(Type::TEXT, kept_as);
+        let rows = self.rows(call).await?;
+        self.former = None;
+        // Another project may have claimed them meanwhile.
+        if let Some(row) = rows.first() {
+            self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
+        }
+        Ok(())
     }
 
     /// Begins a call. Its first value, `$1`, is the project.
@@ -134,6 +176,12 @@ impl PostgresStore {
     async fn change(&self, id: SessionId, call: Call) -> Result<(), StoreError> {
         let rows = self.rows(call).await?;
         if rows.is_empty() { Err(StoreError::NoSuchSession(id)) } else { Ok(()) }
+    }
+
+    /// Runs a call that finds sessions, and returns the first.
+    async fn first_session(&self, call: Call) -> Result<Option<SessionId>, StoreError> {
+        let found = self.rows(call).await?;
+        self.placed(found.first().map(|row| rows::session_id(row.try_get(0)?)).transpose())
     }
 
     /// An outcome that no version of the functions has.
@@ -217,7 +265,7 @@ fn check_new(new: &NewSession) -> Result<(), StoreError> {
 impl SessionStore for PostgresStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        let call = self.operation("SELECT @schema@.create_session($1, $2, $3, $4, $5, $6)");
+        let call = self.operation("SELECT @schema@.create_session($1, $2, $3, $4, $5, $6, $7, $8, $9)");
         self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
     }
 
@@ -240,20 +288,12 @@ impl SessionStore for PostgresStore {
             return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
         }
         let call = self.operation(
-            "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-               $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)",
+            "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+               $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38,
+               $39, $40)",
         );
-        let places: Vec<i64> = compactions.iter().map(|one| rows::integer(one.after_seq)).collect();
-        let summaries: Vec<String> =
-            compactions.iter().map(|one| escaped(&one.summary).into_owned()).collect();
-        let covers: Vec<i64> =
-            compactions.iter().map(|one| rows::signed(turn.told_through(one.after_seq))).collect();
-        let times: Vec<String> = compactions.iter().map(|one| given_or_now(&one.created_at)).collect();
-        let call = with_turn(with_session(call, &new), &turn, texts)
-            .with(Type::INT8_ARRAY, places)
-            .with(Type::TEXT_ARRAY, summaries)
-            .with(Type::TEXT_ARRAY, times)
-            .with(Type::INT8_ARRAY, covers);
+        let call = with_turn(with_session(call, &new), &turn, texts);
+        let call = with_compactions(call, &turn, &compactions);
         let (outcome, made) = self
             .one(call, |row| {
                 let outcome: String = row.try_get(0)?;
@@ -272,7 +312,7 @@ impl SessionStore for PostgresStore {
 
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_name(new.name.as_deref().unwrap_or(""))?;
-        let call = self.call("SELECT @schema@.find_or_create($1, $2, $3, $4)");
+        let call = self.call("SELECT @schema@.find_or_create($1, $2, $3, $4, $5, $6, $7)");
         self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
     }
 
@@ -285,6 +325,16 @@ impl SessionStore for PostgresStore {
             .with(Type::TEXT, escaped(name).into_owned());
         let found = self.rows(call).await?;
         self.placed(found.iter().map(|row| rows::session_id(row.try_get(0)?)).collect())
+    }
+
+    async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
+        let call = self
+            .call(
+                "SELECT session FROM @schema@.sessions WHERE project = $1 AND uuid = $2
+                 ORDER BY active DESC LIMIT 1",
+            )
+            .with(Type::UUID, uuid);
+        self.first_session(call).await
     }
 
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
@@ -340,8 +390,8 @@ impl SessionStore for PostgresStore {
         let texts = texts_of(&turn, self.connections.place())?;
         let call = self
             .operation(
-                "SELECT outcome, starts_at, ends_at FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9,
-                   $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
+                "SELECT outcome, starts_at, ends_at FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+                   $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)",
             )
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, turn.after.map(rows::integer))
@@ -394,8 +444,8 @@ impl SessionStore for PostgresStore {
             let text = |text: Option<String>| text.map(|text| escaped(&text).into_owned());
             let call = self
                 .operation(
-                    "SELECT outcome, number, last_seq FROM @schema@.fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9,
-                       $10, $11, $12, $13, $14, $15)",
+                    "SELECT outcome, number, last_seq FROM @schema@.fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+                       $19, $20)",
                 )
                 .long()
                 .with(Type::INT4, rows::number(id))
@@ -406,9 +456,12 @@ impl SessionStore for PostgresStore {
                 .with(Type::TEXT, text(tally.counts.preview))
                 .with(Type::TEXT, text(tally.counts.agent))
                 .with(Type::TEXT, text(tally.counts.model))
-                .with(Type::INT8, rows::signed(tally.counts.told));
+                .with(Type::INT8, rows::signed(tally.counts.told))
+                .with(Type::TEXT, text(tally.counts.last_prompt))
+                .with(Type::BOOL, tally.counts.answered)
+                .with(Type::TEXT, text(tally.counts.requested_model));
             let (outcome, made, last) = self
-                .one(with_session(call, &new), |row| {
+                .one(with_fork(call, &new), |row| {
                     let made: Option<i32> = row.try_get(1)?;
                     let last: Option<i64> = row.try_get(2)?;
                     let outcome: String = row.try_get(0)?;
@@ -449,7 +502,7 @@ impl SessionStore for PostgresStore {
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
         let call = self
             .call(
-                "SELECT after_seq, summary, compactions.created_at FROM @schema@.sessions
+                "SELECT after_seq, summary, compactions.created_at, writer, opening_chars FROM @schema@.sessions
                  LEFT JOIN @schema@.compactions USING (project, session)
                  WHERE project = $1 AND session = $2 ORDER BY after_seq",
             )
@@ -462,19 +515,15 @@ impl SessionStore for PostgresStore {
     }
 
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
-        let Compaction { after_seq, summary, created_at, .. } = compaction;
-        let after_seq = *after_seq;
+        let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = read_told_through(self, id, after_seq).await?;
         let call = self
-            .call("SELECT outcome, last_seq FROM @schema@.add_compaction($1, $2, $3, $4, $5, $6)")
-            .with(Type::INT4, rows::number(id))
-            .with(Type::INT8, rows::integer(after_seq))
-            .with(Type::TEXT, escaped(summary).into_owned())
-            .with(Type::TEXT, given_or_now(created_at))
-            .with(Type::INT8, rows::signed(covers));
-        let (outcome, last): (String, Option<i64>) =
-            self.one(call, |row| Ok((row.try_get(0)?, row.try_get(1)?))).await?;
+            .call("SELECT outcome, last_seq FROM @schema@.add_compaction($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+            .with(Type::INT4, rows::number(id));
+        let (outcome, last): (String, Option<i64>) = self
+            .one(with_compaction(call, compaction, covers), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
+            .await?;
         match outcome.as_str() {
             "done" => Ok(()),
             "absent" => Err(StoreError::NoSuchSession(id)),
@@ -501,8 +550,14 @@ impl SessionStore for PostgresStore {
         }
     }
 
-    async fn last_used(&self, _used_in: &str) -> Result<Option<SessionId>, StoreError> {
-        Ok(None)
+    async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError> {
+        let call = self
+            .call(
+                "SELECT session FROM @schema@.last_used
+                 WHERE project = $1 AND md5(used_in) = md5($2) AND used_in = $2",
+            )
+            .with(Type::TEXT, escaped(used_in).into_owned());
+        self.first_session(call).await
     }
 
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {

@@ -11,7 +11,9 @@ use super::text::unescaped;
 /// The columns of a session, in the order in which [`session`] reads them.
 pub(super) const SESSION: &str = "session, name, worktree, created_at, completed, duration_ms, cost_usd, \
                                   tokens_in, tokens_out, last_seq, messages, preview, agent, model, told, \
-                                  context_tokens, (SELECT covers FROM @schema@.compactions \
+                                  context_tokens, last_prompt, answered, requested_model, uuid, \
+                                  forked_from, last_active, \
+                                  (SELECT ARRAY[covers, opening] FROM @schema@.compactions \
                                     WHERE compactions.project = sessions.project \
                                       AND compactions.session = sessions.session \
                                     ORDER BY after_seq DESC LIMIT 1)";
@@ -22,9 +24,13 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
     let agent: Option<&str> = row.try_get(12)?;
     let model: Option<&str> = row.try_get(13)?;
     let context_tokens: Option<i64> = row.try_get(15)?;
-    let covered: Option<i64> = row.try_get(16)?;
+    let last_prompt: Option<&str> = row.try_get(16)?;
+    let requested_model: Option<&str> = row.try_get(18)?;
+    let newest_summary: Option<Vec<i64>> = row.try_get(22)?;
+    let mut newest_summary = newest_summary.unwrap_or_default().into_iter().map(unsigned);
     Ok(SessionRecord {
         id: session_id(row.try_get(0)?)?,
+        damaged: Vec::new(),
         name: unescaped(row.try_get(1)?),
         worktree: unescaped(row.try_get(2)?),
         created_at: normal_timestamp(row.try_get(3)?),
@@ -40,13 +46,15 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
             model: model.map(unescaped),
             told: unsigned(row.try_get(14)?),
             context_tokens: context_tokens.map(unsigned),
-            ..Counts::default()
+            last_prompt: last_prompt.map(unescaped),
+            answered: row.try_get(17)?,
+            requested_model: requested_model.map(unescaped),
         },
-        covered: unsigned(covered.unwrap_or(0)),
-        opening: 0,
-        uuid: None,
-        forked_from: None,
-        last_active: String::new(),
+        covered: newest_summary.next().unwrap_or(0),
+        opening: newest_summary.next().unwrap_or(0),
+        uuid: Some(row.try_get(19)?),
+        forked_from: row.try_get(20)?,
+        last_active: normal_timestamp(row.try_get(21)?),
         original_run: None,
     })
 }
@@ -57,15 +65,17 @@ pub(super) fn event(row: &Row) -> Result<Option<StoredEvent>, Fault> {
     Ok(Some(StoredEvent { seq: seq(place), kind: unescaped(row.try_get(1)?), json: Ok(row.try_get(2)?) }))
 }
 
-/// Reads a summary from a row of its place, its text and its time; nothing where these are missing.
+/// Reads a summary from a row of its place, text, time, author and measured size; `None` where these are missing.
 pub(super) fn compaction(row: &Row) -> Result<Option<Compaction>, Fault> {
     let Some(after) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
+    let writer: Option<&str> = row.try_get(3)?;
+    let opening: Option<i64> = row.try_get(4)?;
     Ok(Some(Compaction {
         after_seq: seq(after),
         summary: unescaped(row.try_get(1)?),
         created_at: row.try_get(2)?,
-        writer: None,
-        opening_chars: None,
+        writer: writer.map(unescaped),
+        opening_chars: opening.map(unsigned),
     }))
 }
 

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use azureal_core::StoreError;
 use deadpool_postgres::Object;
+use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
 
 use super::connection::{Call, Connections};
 use super::error::Fault;
+use super::recount;
 
 /// What brings a store from each version to the next, beginning with nothing.
-const VERSIONS: [&str; 1] = [include_str!("schema/0001.sql")];
+const VERSIONS: [&str; 2] = [include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
 /// The version that this build writes.
 const KNOWN: u32 = VERSIONS.len() as u32;
 /// The key of the lock: the name of the project as a number.
@@ -26,30 +29,63 @@ pub(super) fn in_schema(sql: &str, schema: &str) -> String {
     sql.replace("@schema@", schema)
 }
 
-/// Makes sure that the tables are there and of a version that we know.
+/// What opening a store finds out about its project.
+pub(super) struct Found {
+    /// The name under which the sessions are kept, if it is not the project's own.
+    pub(super) kept_as: Option<String>,
+    /// Whether there are sessions under the former name that no project has claimed, and none under the name.
+    pub(super) has_former: bool,
+}
+
+/// Makes sure that the tables are there and of this version, and looks for the project.
 pub(super) async fn prepare(
     connections: &Connections,
     schema: &str,
-    patience: Duration,
-) -> Result<(), StoreError> {
-    let look = in_schema("SELECT version, getdatabaseencoding()::text FROM @schema@.format", schema);
-    let found = match connections.call_for(Call::new(look), patience).await {
-        Ok(rows) => match rows.first() {
-            Some(row) => {
-                let encoding: String = row.try_get(1).map_err(|error| other(connections.place(), error))?;
-                check_encoding(connections.place(), &encoding)?;
-                row.try_get(0).map_err(|error| other(connections.place(), error))?
-            }
-            None => 0,
-        },
-        Err((fault, _)) if fault.is_missing_schema() => 0,
-        Err((fault, waited)) => return Err(fault.at(connections.place(), waited)),
+    project: &str,
+    former: Option<&str>,
+    retry_budget: Duration,
+) -> Result<Found, StoreError> {
+    let look = || {
+        let sql = in_schema(
+            "SELECT version, getdatabaseencoding()::text,
+               (SELECT project FROM @schema@.project_names WHERE name = $1),
+               EXISTS (SELECT 1 FROM @schema@.sessions WHERE project = $2)
+                 AND NOT EXISTS (SELECT 1 FROM @schema@.project_names WHERE project = $2)
+                 AND NOT EXISTS (SELECT 1 FROM @schema@.sessions WHERE project = $1)
+             FROM @schema@.format",
+            schema,
+        );
+        Call::new(sql).with(Type::TEXT, project.to_owned()).with(Type::TEXT, former.map(str::to_owned))
     };
-    if check_version(connections.place(), found)? {
-        return Ok(());
+    let place = connections.place();
+    match connections.call_for(look(), retry_budget).await {
+        Ok(rows) => {
+            if let Some(found) = rows.first().map(|row| found(place, row)).transpose()?.flatten() {
+                return Ok(found);
+            }
+        }
+        // An older version has no such names.
+        Err((fault, _)) if fault.is_missing_schema() => {}
+        Err((fault, waited)) => return Err(fault.at(place, waited)),
     }
-    let (schema, place) = (schema.to_owned(), connections.place().to_owned());
-    connections.with_connection(|connection| upgrade(connection, schema, place)).await
+    let (schema, at) = (schema.to_owned(), place.to_owned());
+    connections.with_connection(|connection| upgrade(connection, schema, at)).await?;
+    let rows = connections.call(look()).await?;
+    let found = rows.first().map(|row| found(place, row)).transpose()?.flatten();
+    found.ok_or_else(|| {
+        Fault::Answer("the version of the tables is missing".to_owned()).at(place, Duration::ZERO)
+    })
+}
+
+/// Reads the answer; `None` if the tables are of an older version.
+fn found(place: &str, row: &Row) -> Result<Option<Found>, StoreError> {
+    let failed = |error| other(place, error);
+    check_encoding(place, row.try_get(1).map_err(failed)?)?;
+    if !check_version(place, row.try_get(0).map_err(failed)?)? {
+        return Ok(None);
+    }
+    let (kept_as, has_former) = (row.try_get(2).map_err(failed)?, row.try_get(3).map_err(failed)?);
+    Ok(Some(Found { kept_as, has_former }))
 }
 
 /// Says whether a version is ours; one that is newer is an error.
@@ -90,7 +126,7 @@ async fn upgrade(mut connection: Object, schema: String, place: String) -> Resul
     let encoding = transaction
         .query_typed(
             "SELECT pg_advisory_xact_lock($1)::text, getdatabaseencoding()::text",
-            &[(&LOCK, tokio_postgres::types::Type::INT8)],
+            &[(&LOCK, Type::INT8)],
         )
         .await
         .map_err(failed)?;
@@ -112,6 +148,9 @@ async fn upgrade(mut connection: Object, schema: String, place: String) -> Resul
     }
     for version in VERSIONS.iter().skip(usize::try_from(found).unwrap_or_default()) {
         transaction.batch_execute(&in_schema(version, &schema)).await.map_err(failed)?;
+    }
+    if found == 1 {
+        recount::recount(&transaction, &schema).await.map_err(failed)?;
     }
     let note = in_schema("DELETE FROM @schema@.format; INSERT INTO @schema@.format VALUES ", &schema);
     transaction.batch_execute(&format!("{note} ({KNOWN})")).await.map_err(failed)?;

@@ -1,39 +1,187 @@
-//! Encrypted connections: `sslmode` as PostgreSQL's own programs understand it.
+//! Connections: encrypted as `sslmode` says, as PostgreSQL's own programs understand it, and bounded.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
+use tokio_postgres::{Config, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address::{PostgresAddress, TlsMode};
+use super::frames::Messages;
+use crate::bounded::{Bounded, Overflow};
+use crate::certificates;
 
-/// How much of a file of certificates is read.
-const LARGEST_CERTIFICATES: u64 = 16 << 20;
+/// The request for encryption, before the first message: its length, and a number that stands for it.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// Makes what encrypts the connections to an address.
-pub(super) fn connector(address: &PostgresAddress) -> Result<MakeRustlsConnect, Failure> {
+/// Makes the streams of connections.
+///
+/// The driver calls this only for encrypted connections. So that every connection is bounded, it is told that all are
+/// encrypted from the first byte, and what `sslmode` says is done here. A socket in a folder has no encryption: there the driver
+/// uses it as it is.
+#[derive(Clone)]
+pub(super) struct Connector {
+    tls: MakeRustlsConnect,
+    mode: TlsMode,
+    /// Whether the driver leaves the request for encryption to us.
+    negotiates: bool,
+    overflow: Overflow,
+}
+
+/// The stream of a connection.
+pub(super) type Stream = Bounded<MaybeEncrypted, Messages>;
+
+pub(super) enum MaybeEncrypted {
+    Plain(Socket),
+    Encrypted(Box<Encrypted>),
+}
+
+impl Connector {
+    /// Makes the connector of an address, and tells the driver to use it.
+    pub(super) fn new(
+        address: &PostgresAddress,
+        config: &mut Config,
+        overflow: Overflow,
+    ) -> Result<Self, Failure> {
+        let has_socket = config.get_hosts().iter().any(|host| !matches!(host, Host::Tcp(_)));
+        if !has_socket {
+            config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+        }
+        let tls = MakeRustlsConnect::new(client_config(address)?);
+        Ok(Self { tls, mode: address.tls, negotiates: !has_socket, overflow })
+    }
+}
+
+impl MakeTlsConnect<Socket> for Connector {
+    type Stream = Stream;
+    type TlsConnect = Connecting;
+    type Error = Failure;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<Connecting, Failure> {
+        let tls = <MakeRustlsConnect as MakeTlsConnect<Socket>>::make_tls_connect(&mut self.tls, host)?;
+        Ok(Connecting { tls, mode: self.mode, negotiates: self.negotiates, overflow: self.overflow.clone() })
+    }
+}
+
+/// A connection in the making.
+pub(super) struct Connecting {
+    tls: <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect,
+    mode: TlsMode,
+    negotiates: bool,
+    overflow: Overflow,
+}
+
+impl Connecting {
+    async fn stream(self, mut socket: Socket) -> Result<Stream, Failure> {
+        let is_encrypted = match self.mode {
+            _ if !self.negotiates => true,
+            TlsMode::Disable => false,
+            TlsMode::Prefer | TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => {
+                socket.write_all(&SSL_REQUEST).await?;
+                // One byte: what a server, or somebody in between, sends before the handshake is not to be trusted.
+                socket.read_u8().await? == b'S'
+            }
+        };
+        if !is_encrypted && !matches!(self.mode, TlsMode::Disable | TlsMode::Prefer) {
+            return Err("the server does not encrypt connections (sslmode)".into());
+        }
+        let stream = if is_encrypted {
+            MaybeEncrypted::Encrypted(Box::new(self.tls.connect(socket).await?))
+        } else {
+            MaybeEncrypted::Plain(socket)
+        };
+        Ok(Bounded::new(stream, Messages::default(), self.overflow))
+    }
+}
+
+impl TlsConnect<Socket> for Connecting {
+    type Stream = Stream;
+    type Error = Failure;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, Failure>> + Send>>;
+
+    fn connect(self, socket: Socket) -> Self::Future {
+        Box::pin(self.stream(socket))
+    }
+}
+
+impl tokio_postgres::tls::TlsStream for Stream {
+    fn channel_binding(&self) -> ChannelBinding {
+        match &self.stream {
+            MaybeEncrypted::Plain(_) => ChannelBinding::none(),
+            MaybeEncrypted::Encrypted(stream) => stream.channel_binding(),
+        }
+    }
+}
+
+impl AsyncRead for MaybeEncrypted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Encrypted(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for MaybeEncrypted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Encrypted(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+fn client_config(address: &PostgresAddress) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(ring::default_provider());
+    let has_roots = address.root_certificates.is_some();
     let verifier: Arc<dyn ServerCertVerifier> = match address.tls {
-        // Encrypted against listeners; whoever answers is believed, as these modes say.
-        TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => Arc::new(AnyServer(Arc::clone(&provider))),
-        TlsMode::VerifyCa => Arc::new(AnyName(verifier(address, &provider)?)),
         TlsMode::VerifyFull => verifier(address, &provider)?,
+        TlsMode::VerifyCa => Arc::new(AnyName(verifier(address, &provider)?)),
+        // As in libpq, root certificates make these modes verify.
+        TlsMode::Prefer | TlsMode::Require if has_roots => Arc::new(AnyName(verifier(address, &provider)?)),
+        // Encrypted against eavesdroppers; any server is accepted.
+        TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => Arc::new(AnyServer(Arc::clone(&provider))),
     };
-    let config = ClientConfig::builder_with_provider(provider)
+    Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
+        .with_no_client_auth())
 }
 
 /// Returns what checks a server's certificate and name against the authorities that are trusted.
@@ -41,23 +189,7 @@ fn verifier(
     address: &PostgresAddress,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, Failure> {
-    let mut roots = RootCertStore::empty();
-    match address.root_certificates.as_deref() {
-        None | Some("system") => {
-            // Some of a system's certificates may be unreadable; what counts is whether there are any.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        Some(path) => {
-            let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
-            let mut reader = BufReader::new(file.take(LARGEST_CERTIFICATES));
-            for certificate in CertificateDer::pem_reader_iter(&mut reader) {
-                roots.add(certificate.map_err(|error| format!("{path}: {error}"))?)?;
-            }
-        }
-    }
-    if roots.is_empty() {
-        return Err("there are no certificates to check the server's against".into());
-    }
+    let roots = certificates::roots(address.root_certificates.as_deref().filter(|file| *file != "system"))?;
     Ok(WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?)
 }
 

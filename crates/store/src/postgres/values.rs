@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use azureal_core::{NewSession, Page, StoreError, Turn, TurnTotals};
+use azureal_core::{Compaction, NewSession, Page, StoreError, Turn, TurnTotals, Uuid};
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
 use super::rows;
 use super::text::escaped;
 use crate::outcomes::{Outcomes, number_of};
-use crate::timestamp::now;
+use crate::timestamp::{given_or_now, now};
 
 /// The most that one turn may hold. PostgreSQL takes no message of a gigabyte.
 const LARGEST_TURN: usize = 512 << 20;
@@ -64,7 +64,7 @@ pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreErr
 
 /// Adds what a turn is made of to a call, in the order in which the functions take it.
 pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
-    let Outcomes { cases, alone } = Outcomes::of(turn);
+    let Outcomes { cases, alone, model } = Outcomes::of(turn);
     let text = |text: String| escaped(&text).into_owned();
     let call = call.sending(texts.iter().map(String::len).sum());
     let added: Vec<i64> = cases.iter().map(|case| rows::signed(case.added)).collect();
@@ -85,7 +85,14 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
         .with(Type::INT2_ARRAY, opens)
         .with(Type::TEXT_ARRAY, previews)
         .with(Type::TEXT, alone.agent.map(text))
-        .with(Type::TEXT, alone.model.map(text))
+        .with(Type::TEXT, model.first_agent.map(text))
+        .with(Type::BOOL, model.of_same.is_none())
+        .with(Type::TEXT, model.of_same.flatten().map(text))
+        .with(Type::TEXT, model.of_other.map(text))
+        .with(Type::TEXT, alone.requested_model.map(text))
+        .with(Type::TEXT, alone.last_prompt.map(text))
+        .with(Type::BOOL, alone.answered)
+        .with(Type::TEXT, now())
         .with(Type::INT8, rows::signed(alone.told))
         .with(Type::INT8, alone.context_tokens.map(rows::signed))
         .with(Type::BOOL, totals.completed)
@@ -93,6 +100,7 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
         .with(Type::FLOAT8, cost)
         .with(Type::INT8, rows::signed(turn.tokens.input))
         .with(Type::INT8, rows::signed(turn.tokens.output))
+        .with(Type::TEXT, turn.used_in.as_deref().map(|used_in| escaped(used_in).into_owned()))
         .with(Type::TEXT, mark)
         .with(Type::TEXT, note)
 }
@@ -102,6 +110,53 @@ pub(super) fn with_session(call: Call, new: &NewSession) -> Call {
     call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
         .with(Type::TEXT, escaped(&new.worktree).into_owned())
         .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
+        .with(Type::UUID, new.uuid.unwrap_or_else(Uuid::new_v4))
+        .with(Type::UUID, new.forked_from)
+        .with(Type::TEXT, now())
+}
+
+/// Adds what a fork is created with to a call. It has an identity of its own; where it comes from the database knows.
+pub(super) fn with_fork(call: Call, new: &NewSession) -> Call {
+    call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
+        .with(Type::TEXT, escaped(&new.worktree).into_owned())
+        .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
+        .with(Type::UUID, Uuid::new_v4())
+        .with(Type::TEXT, now())
+}
+
+/// Adds summaries to a call, each column as an array.
+pub(super) fn with_compactions(call: Call, turn: &Turn, compactions: &[Compaction]) -> Call {
+    let places: Vec<i64> = compactions.iter().map(|one| rows::integer(one.after_seq)).collect();
+    let summaries: Vec<String> = compactions.iter().map(|one| escaped(&one.summary).into_owned()).collect();
+    let times: Vec<String> = compactions.iter().map(|one| given_or_now(&one.created_at)).collect();
+    let covers: Vec<i64> =
+        compactions.iter().map(|one| rows::signed(turn.told_through(one.after_seq))).collect();
+    let writers: Vec<Option<String>> = compactions.iter().map(writer_of).collect();
+    let measured: Vec<Option<i64>> =
+        compactions.iter().map(|one| one.opening_chars.map(rows::signed)).collect();
+    let openings: Vec<i64> = compactions.iter().map(|one| rows::signed(one.opening())).collect();
+    call.with(Type::INT8_ARRAY, places)
+        .with(Type::TEXT_ARRAY, summaries)
+        .with(Type::TEXT_ARRAY, times)
+        .with(Type::INT8_ARRAY, covers)
+        .with(Type::TEXT_ARRAY, writers)
+        .with(Type::INT8_ARRAY, measured)
+        .with(Type::INT8_ARRAY, openings)
+}
+
+/// Adds one summary to a call.
+pub(super) fn with_compaction(call: Call, compaction: &Compaction, covers: u64) -> Call {
+    call.with(Type::INT8, rows::integer(compaction.after_seq))
+        .with(Type::TEXT, escaped(&compaction.summary).into_owned())
+        .with(Type::TEXT, given_or_now(&compaction.created_at))
+        .with(Type::INT8, rows::signed(covers))
+        .with(Type::TEXT, writer_of(compaction))
+        .with(Type::INT8, compaction.opening_chars.map(rows::signed))
+        .with(Type::INT8, rows::signed(compaction.opening()))
+}
+
+fn writer_of(compaction: &Compaction) -> Option<String> {
+    compaction.writer.as_deref().map(|writer| escaped(writer).into_owned())
 }
 
 #[cfg(test)]

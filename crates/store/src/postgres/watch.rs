@@ -1,14 +1,14 @@
-//! Hearing of what others write: `LISTEN`, on a connection of its own.
+//! Notifications of changes to a session: `LISTEN`, on a connection of its own.
 //!
-//! A `NOTIFY` makes commits wait for each other (`docs/decisions/0005-postgres-functions.md`), so a change does it
+//! A `NOTIFY` makes commits wait for each other (`docs/decisions/0005-postgres-functions.md`), so a change sends one
 //! only in a session that somebody watches. The row of the session says so: `watched_until`, by the clock of the
 //! server, renewed for as long as they do.
 //!
-//! Once it listens and its session says so, a watch rings its own bell, by way of another connection. To hear that is
-//! the proof that listening works here, which through a pooler that hands connections around it does not. Whatever
-//! was written before is seen by whoever looks then, and whatever is written afterwards rings. Until that moment, and
-//! whenever the connection is down, the watch says each time that something may have changed: its owner looks as
-//! often as if there were none.
+//! Whether `LISTEN` works here is tried, not configured. A pooler in transaction mode gives each transaction any of its
+//! server connections, so a notification would go to whichever client uses that one next. Two connections that
+//! reach one server process prove such a pooler, and then nothing is left behind on it. Otherwise the watch listens and
+//! notifies itself by way of another connection: receiving that is the proof. Without it there is no watch, and the
+//! caller polls. While the connection is down a watch says each time that something may have changed.
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -31,29 +31,36 @@ use super::{PostgresStore, rows};
 /// How long a session counts as watched, and how often that is renewed.
 const LASTS: Duration = Duration::from_secs(20);
 const RENEWED_EVERY: Duration = Duration::from_secs(5);
-/// How long to wait before a connection that broke is made again.
-const WAIT: Duration = Duration::from_secs(1);
+/// The time that a notification of our own may take. Then the server, or what stands before it, delivers none.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
+/// The delay before a broken connection is replaced.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
-/// Whether the bell of a session can be heard. To say once more that it is open is a ring.
+/// Whether notifications arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ear {
-    Open,
-    Deaf,
+enum Delivery {
+    /// Not yet, or the connection is down.
+    Down,
+    /// They do. To send this state once more is a notification.
+    Works,
+    /// They do not and never will.
+    Impossible,
 }
 
 struct PostgresWatch {
-    ear: watch::Receiver<Ear>,
+    delivery: watch::Receiver<Delivery>,
     lines: Lines,
     runtime: Handle,
     /// Ends when it is dropped.
     _listening: JoinSet<()>,
 }
 
-/// What a watch asks of the server, again after each break.
+/// The calls of a watch, repeated after each broken connection.
 struct Calls {
+    process: Call,
     listen: Call,
     renew: Call,
-    ring: Call,
+    notify: Call,
 }
 
 impl PostgresStore {
@@ -61,19 +68,29 @@ impl PostgresStore {
         self.get(id).await?;
         let about = |sql: &str| self.call(sql).with(Type::INT4, rows::number(id));
         let calls = Calls {
+            process: Call::new("SELECT pg_backend_pid()".to_owned()),
             listen: about("SELECT @schema@.listen_to($1, $2)"),
             renew: about(
                 "UPDATE @schema@.sessions SET watched_until = clock_timestamp() + make_interval(secs => $3)
                  WHERE project = $1 AND session = $2",
             )
             .with(Type::FLOAT8, LASTS.as_secs_f64()),
-            ring: about("SELECT @schema@.ring($1, $2)"),
+            notify: about("SELECT @schema@.ring($1, $2)"),
         };
-        let (said, ear) = watch::channel(Ear::Deaf);
+        let (report, mut delivery) = watch::channel(Delivery::Down);
         let (lines, runtime) = (self.connections.lines(), self.connections.runtime());
         let mut listening = JoinSet::new();
-        listening.spawn_on(listen(lines.clone(), Arc::new(calls), said), &runtime);
-        Ok(Some(Box::new(PostgresWatch { ear, lines, runtime, _listening: listening })))
+        listening.spawn_on(listen(lines.clone(), Arc::new(calls), report), &runtime);
+        let mut first = delivery.clone();
+        let proven = runtime.spawn(async move {
+            let settled = first.wait_for(|delivery| *delivery != Delivery::Down);
+            matches!(timeout(PROOF_TIMEOUT * 2, settled).await, Ok(Ok(state)) if *state == Delivery::Impossible)
+        });
+        if proven.await.map_err(|_| StoreError::Closed)? {
+            return Ok(None);
+        }
+        delivery.mark_unchanged();
+        Ok(Some(Box::new(PostgresWatch { delivery, lines, runtime, _listening: listening })))
     }
 }
 
@@ -83,55 +100,82 @@ impl Watch for PostgresWatch {
         if self.lines.are_closed() {
             return Err(StoreError::Closed);
         }
-        // The clock is on the store's thread. What it hears there counts as heard here only once it is said.
-        let mut ear = self.ear.clone();
-        let waiting = self.runtime.spawn(async move { timeout(at_most, ear.changed()).await.is_ok() });
-        let has_rung = waiting.await.map_err(|_| StoreError::Closed)?;
-        let ear = *self.ear.borrow_and_update();
-        Ok(has_rung || ear == Ear::Deaf)
+        // The timer needs the store's runtime. A future that is dropped must lose nothing, so only a copy waits there.
+        let mut delivery = self.delivery.clone();
+        let waiting = self.runtime.spawn(async move { timeout(at_most, delivery.changed()).await.is_ok() });
+        let is_notified = waiting.await.map_err(|_| StoreError::Closed)?;
+        let delivery = *self.delivery.borrow_and_update();
+        Ok(is_notified || delivery != Delivery::Works)
     }
 }
 
 /// Listens, on one connection after the other.
-async fn listen(lines: Lines, calls: Arc<Calls>, ear: watch::Sender<Ear>) {
+async fn listen(lines: Lines, calls: Arc<Calls>, report: watch::Sender<Delivery>) {
     loop {
         let ended = match lines.open_another().await {
             Ok((client, connection)) => {
                 let mut both = JoinSet::new();
-                both.spawn(hear(connection, ear.clone()));
-                both.spawn(stay_watched(client, lines.clone(), Arc::clone(&calls)));
+                both.spawn(receive(connection, report.clone()));
+                both.spawn(stay_watched(client, lines.clone(), Arc::clone(&calls), report.subscribe()));
                 both.join_next().await
             }
             Err(fault) => Some(Ok(Err(fault))),
         };
-        ear.send_replace(Ear::Deaf);
         match ended {
-            Some(Ok(Err(fault))) if fault.is_passing() && !fault.is_read_only() => sleep(WAIT).await,
-            // Somebody who may only read, or a server that will not have it: nothing is heard here.
-            _ => pending().await,
+            Some(Ok(Err(fault))) if fault.is_passing() && !fault.is_read_only() => {
+                report.send_replace(Delivery::Down);
+                sleep(RECONNECT_DELAY).await;
+            }
+            // A user that may only read, or a server that does not let us.
+            _ => {
+                report.send_replace(Delivery::Impossible);
+                pending::<()>().await;
+            }
         }
     }
 }
 
-/// Takes what the server says on a connection. Only its one session rings there.
-async fn hear<S, T>(mut connection: Connection<S, T>, ear: watch::Sender<Ear>) -> Result<Infallible, Fault>
+/// Receives what the server sends on a connection. Only its one session notifies it.
+async fn receive<S, T>(
+    mut connection: Connection<S, T>,
+    report: watch::Sender<Delivery>,
+) -> Result<Infallible, Fault>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    while let Some(said) = poll_fn(|context| connection.poll_message(context)).await {
-        if let AsyncMessage::Notification(_) = said? {
-            ear.send_replace(Ear::Open);
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(_) = message? {
+            report.send_replace(Delivery::Works);
         }
     }
     Err(Fault::Closed)
 }
 
-/// Has the session ring on a connection, for as long as it is there.
-async fn stay_watched(client: Client, lines: Lines, calls: Arc<Calls>) -> Result<Infallible, Fault> {
+/// Has the session notify a connection for as long as it is there; ends if notifications cannot arrive.
+async fn stay_watched(
+    client: Client,
+    lines: Lines,
+    calls: Arc<Calls>,
+    mut delivery: watch::Receiver<Delivery>,
+) -> Result<Infallible, Fault> {
+    let process = |found: Vec<tokio_postgres::Row>| match found.first() {
+        Some(row) => Ok(row.try_get::<_, i32>(0)?),
+        None => Err(Fault::Answer("the server does not name its process".to_owned())),
+    };
+    let first = process(calls.process.run_on(&client).await?)?;
+    let other = process(lines.run(&calls.process).await?)?;
+    let second = process(calls.process.run_on(&client).await?)?;
+    if first == other || first != second {
+        return Err(Fault::Undelivered);
+    }
     calls.listen.run_on(&client).await?;
     lines.run(&calls.renew).await?;
-    lines.run(&calls.ring).await?;
+    lines.run(&calls.notify).await?;
+    let proof = delivery.wait_for(|delivery| *delivery == Delivery::Works);
+    if timeout(PROOF_TIMEOUT, proof).await.is_err() {
+        return Err(Fault::Undelivered);
+    }
     loop {
         sleep(RENEWED_EVERY).await;
         lines.run(&calls.renew).await?;

@@ -36,6 +36,7 @@ pub struct RedisAddress {
     pub(super) tls: Option<TlsFiles>,
     pub(super) accepts_loss: bool,
     project: Option<String>,
+    pub(super) former_project: Option<String>,
 }
 
 /// The files that an encrypted connection needs; without them the system's authorities vouch for the server.
@@ -111,6 +112,12 @@ impl RedisAddress {
         self.accepts_loss
     }
 
+    /// Names what the project was called by the first release. If the store has sessions under that name and none under the
+    /// other, the caller is to ask whose they are.
+    pub fn set_former_project(&mut self, former: &str) {
+        self.former_project = Some(former.to_owned());
+    }
+
     /// Says whether the URL holds a password.
     pub fn has_password(&self) -> bool {
         self.password.is_some()
@@ -160,6 +167,7 @@ impl FromStr for RedisAddress {
             tls,
             accepts_loss: false,
             project: None,
+            former_project: None,
         };
         for option in query.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').ok_or(AddressError::UnknownOption)?;

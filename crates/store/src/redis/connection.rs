@@ -14,15 +14,24 @@ use std::time::{Duration, Instant};
 use azureal_core::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, ServerErrorKind, TlsCertificates, Value,
+    AsyncConnectionConfig, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, ServerErrorKind, Value,
 };
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio_rustls::TlsConnector;
 
 use super::RedisOptions;
 use super::address::{RedisAddress, TlsFiles};
 use super::error::Fault;
+use super::frames::Values;
 use super::scripts::Prepared;
+use crate::bounded::{Bounded, Overflow, too_large};
+use crate::certificates::{self, LARGEST_CERTIFICATES};
 use crate::own_thread::OwnThread;
 use crate::patience::{MayPass, again_and_again};
 
@@ -37,8 +46,6 @@ const TIMEOUT_PER_MIB: Duration = Duration::from_secs(1);
 const PAGE_TIMEOUT: Duration = Duration::from_secs(25);
 /// What an attempt has at least, however little time is left: whether a server is gone or only silent shows in it.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
-/// How much of a file of certificates is read.
-const LARGEST_CERTIFICATES: u64 = 16 << 20;
 
 /// What is asked of the server. It may be asked more than once.
 pub(super) enum Request {
@@ -62,9 +69,9 @@ impl Connections {
     /// Starts the thread. Nothing is connected by that.
     pub(super) fn start(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
         let place = address.to_string();
-        let certificates = address.tls.as_ref().map(certificates).transpose();
-        let certificates = certificates.map_err(|fault| fault.at(&place, Duration::ZERO))?;
-        let line = Line { address: address.clone(), certificates, state: Mutex::default() };
+        let tls = address.tls.as_ref().map(client_config).transpose();
+        let tls = tls.map_err(|fault| fault.at(&place, Duration::ZERO))?;
+        let line = Line::new(address.clone(), tls);
         let thread = OwnThread::start("azureal-redis")
             .map_err(|error| StoreError::Other { place: place.clone(), source: error.into() })?;
         Ok(Self { place, patience: options.patience, line: Arc::new(line), thread: Arc::new(thread) })
@@ -72,9 +79,7 @@ impl Connections {
 
     /// Returns a connection of its own to the same server, on the same thread. Closing the other closes this one too.
     pub(super) fn another(&self) -> Self {
-        let Line { address, certificates, .. } = &*self.line;
-        let (address, certificates) = (address.clone(), certificates.clone());
-        let line = Line { address, certificates, state: Mutex::default() };
+        let line = Line::new(self.line.address.clone(), self.line.tls.clone());
         Self {
             place: self.place.clone(),
             patience: self.patience,
@@ -137,7 +142,8 @@ impl Connections {
 /// The one connection, whether it is there or not.
 struct Line {
     address: RedisAddress,
-    certificates: Option<TlsCertificates>,
+    tls: Option<Arc<ClientConfig>>,
+    overflow: Overflow,
     /// Held while connecting, so that all who miss the connection wait for the same one.
     state: Mutex<State>,
 }
@@ -152,7 +158,19 @@ struct State {
 }
 
 impl Line {
+    fn new(address: RedisAddress, tls: Option<Arc<ClientConfig>>) -> Self {
+        Self { address, tls, overflow: Overflow::default(), state: Mutex::default() }
+    }
+
     async fn attempt(&self, request: &Request) -> Result<Value, Fault> {
+        match self.try_once(request).await {
+            // We have ended the connection ourselves, and would do it again.
+            Err(_) if self.overflow.take() => Err(Fault::Answer(too_large())),
+            other => other,
+        }
+    }
+
+    async fn try_once(&self, request: &Request) -> Result<Value, Fault> {
         let (connection, number) = self.connection().await?;
         match run(connection, request).await {
             Err(fault) if fault.is_passing() => {
@@ -187,10 +205,25 @@ impl Line {
     }
 
     async fn connect(&self, host: String, port: u16) -> Result<MultiplexedConnection, Fault> {
-        let address = match &self.certificates {
-            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-            None => ConnectionAddr::Tcp(host, port),
-        };
+        match tokio::time::timeout(CONNECT_TIMEOUT, self.connect_without_limit(host, port)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(Fault::Silent(CONNECT_TIMEOUT)),
+        }
+    }
+
+    async fn connect_without_limit(&self, host: String, port: u16) -> Result<MultiplexedConnection, Fault> {
+        let socket = TcpStream::connect((host.as_str(), port)).await.map_err(RedisError::from)?;
+        socket.set_nodelay(true).map_err(RedisError::from)?;
+        let Some(tls) = &self.tls else { return self.log_in(socket).await };
+        let name = ServerName::try_from(host).map_err(|error| Fault::Tls(error.to_string()))?;
+        let connector = TlsConnector::from(Arc::clone(tls));
+        self.log_in(connector.connect(name, socket).await.map_err(RedisError::from)?).await
+    }
+
+    async fn log_in<S>(&self, stream: S) -> Result<MultiplexedConnection, Fault>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let mut login =
             RedisConnectionInfo::default().set_db(self.address.database.into()).set_skip_set_lib_name();
         if let Some(user) = &self.address.user {
@@ -199,16 +232,13 @@ impl Line {
         if let Some(password) = &self.address.password {
             login = login.set_password(password);
         }
-        let info = address.into_connection_info()?.set_redis_settings(login);
-        let client = match &self.certificates {
-            Some(certificates) => Client::build_with_tls(info, certificates.clone())?,
-            None => Client::open(info)?,
-        };
         // The driver waits half a second for an answer, which is less than a disk may take. We count ourselves.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(None);
-        Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let stream = Bounded::new(stream, Values::default(), self.overflow.clone());
+        let (connection, driver) = MultiplexedConnection::new_with_config(&login, stream, config).await?;
+        // Ends with the last copy of the connection.
+        tokio::spawn(driver);
+        Ok(connection)
     }
 
     async fn hang_up(&self) {
@@ -265,18 +295,30 @@ fn why_it_was_refused(error: RedisError) -> RedisError {
 }
 
 /// Reads the files that an encrypted connection needs.
-fn certificates(files: &TlsFiles) -> Result<TlsCertificates, Fault> {
-    // The first to encrypt decides for the whole program which library does it. Somebody else may have been faster.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let client_tls = match (&files.certificate, &files.key) {
+fn client_config(files: &TlsFiles) -> Result<Arc<ClientConfig>, Fault> {
+    let failed = |error: rustls::Error| Fault::Tls(error.to_string());
+    let root_file = files.root_certificates.as_ref().map(|path| path.to_string_lossy());
+    let roots = certificates::roots(root_file.as_deref()).map_err(Fault::Tls)?;
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?
+        .with_root_certificates(roots);
+    let config = match (&files.certificate, &files.key) {
         (Some(certificate), Some(key)) => {
-            Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
+            let unusable = |path: &Path| {
+                let path = path.display().to_string();
+                move |error: rustls::pki_types::pem::Error| Fault::Tls(format!("{path}: {error}"))
+            };
+            let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(unusable(certificate))?;
+            let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(unusable(key))?;
+            config.with_client_auth_cert(chain, key).map_err(failed)?
         }
-        (None, None) => None,
+        (None, None) => config.with_no_client_auth(),
         (_, _) => return Err(Fault::Tls("sslcert and sslkey belong together".to_owned())),
     };
-    let root_cert = files.root_certificates.as_deref().map(read).transpose()?;
-    Ok(TlsCertificates { client_tls, root_cert })
+    Ok(Arc::new(config))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Fault> {

@@ -44,6 +44,11 @@ impl Keys {
         format!("{}:runs", self.prefix)
     }
 
+    /// The session of the last turn that was taken somewhere.
+    pub(super) fn last_used(&self) -> String {
+        format!("{}:last-used", self.prefix)
+    }
+
     /// The leases that were given out: until when, and who has them.
     pub(super) fn leases(&self) -> String {
         format!("{}:leases", self.prefix)
@@ -88,14 +93,17 @@ impl Keys {
             None => [(); 4].map(|()| self.project()),
         };
         let names = format!("{}:names", self.prefix);
+        let uuids = format!("{}:uuids", self.prefix);
         let marks = format!("{}:marks", self.prefix);
         let marks_by_session = format!("{}:marks-by-session", self.prefix);
         [
             self.project(),
             self.active(),
             names,
+            uuids,
             marks,
             marks_by_session,
+            self.last_used(),
             self.runs(),
             self.leases(),
             aside,
@@ -122,7 +130,7 @@ mod tests {
             assert_eq!(keys.project(), prefix);
             let all = keys.of_script(Some(Uuid::nil()), SessionId::new(3));
             assert!(all.iter().all(|key| key.starts_with(prefix)), "{all:?}");
-            assert_eq!(all.len(), 13);
+            assert_eq!(all.len(), 15);
         }
     }
 }

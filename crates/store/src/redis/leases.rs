@@ -15,7 +15,7 @@ use super::{FORMAT, RedisStore, countable, replies, scripts};
 impl RedisStore {
     /// Begins a call about a lease.
     fn about(&self, script: &'static Script, id: SessionId, lease: &LeaseId) -> Call {
-        self.look(script, Some(id)).with(FORMAT).with(id.number()).with(lease.as_str())
+        self.look(script, Some(id)).writing().with(FORMAT).with(id.number()).with(lease.as_str())
     }
 
     pub(super) async fn take(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {

@@ -8,15 +8,18 @@ mod address;
 mod connection;
 mod durability;
 mod error;
+mod frames;
 mod keys;
 mod leases;
+mod project;
 mod replies;
 mod scripts;
 mod turns;
+mod upgrade;
 mod watch;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_core::{
@@ -40,7 +43,7 @@ use crate::outcomes::number_of;
 use crate::timestamp::{given_or_now, now};
 
 /// The format that this build writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The project of an address that names none.
 const DEFAULT_PROJECT: &str = "default";
 /// The most that one page holds, so that a page of large events does not fill the memory.
@@ -95,11 +98,17 @@ impl Default for RedisOptions {
 pub struct RedisStore {
     connections: Connections,
     keys: Keys,
+    /// The name under which the sessions are kept.
+    project: String,
+    /// The former name of the project, while it is not settled whose the sessions under it are.
+    former: Option<String>,
     /// How long an operation is remembered, in milliseconds.
     remembered: u128,
     durability: Durability,
     /// The number that was given last, for all that is known here.
     last_number: AtomicU32,
+    /// Whether the project has to be upgraded before anything is written.
+    is_older: AtomicBool,
 }
 
 impl RedisStore {
@@ -109,16 +118,19 @@ impl RedisStore {
     /// loss is accepted.
     pub async fn open(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
-        let keys = Keys::of(address.project().unwrap_or(DEFAULT_PROJECT));
+        let project = address.project().unwrap_or(DEFAULT_PROJECT).to_owned();
         let mut store = Self {
             connections,
-            keys,
+            keys: Keys::of(&project),
+            project,
+            former: None,
             remembered: (options.patience + REMEMBERED).as_millis(),
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
+            is_older: AtomicBool::new(false),
         };
         store.look_at_rights().await?;
-        store.look_at_project().await?;
+        store.look_for_project(address.former_project.as_deref()).await?;
         store.look_at_settings(address.accepts_loss).await?;
         Ok(store)
     }
@@ -142,18 +154,6 @@ impl RedisStore {
             }),
             _ => Err(self.unknown(&answer)),
         }
-    }
-
-    /// Checks the format of the project, and remembers which number was given last.
-    async fn look_at_project(&self) -> Result<(), StoreError> {
-        let [format, last] = self.fields(&self.keys.project(), ["format", "last_session"]).await?;
-        let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
-        let (format, last) = (number(format)?, number(last)?);
-        if format > FORMAT.into() {
-            return Err(self.newer(format.to_string()));
-        }
-        self.last_number.store(u32::try_from(last).unwrap_or(u32::MAX), Ordering::Relaxed);
-        Ok(())
     }
 
     /// Looks at what the server keeps. Some do not say: that is a warning, not an error.
@@ -189,10 +189,18 @@ impl RedisStore {
 
     /// The same with keys that name the operation already.
     fn once(&self, script: &'static Script, keys: &[String]) -> Call {
-        Call::new(script, keys).with(FORMAT).with(self.remembered.to_string())
+        Call::new(script, keys).writing().with(FORMAT).with(self.remembered.to_string())
     }
 
     async fn run(&self, call: Call) -> Result<Answer, StoreError> {
+        if call.writes && self.is_older.load(Ordering::Relaxed) {
+            self.upgrade().await?;
+        }
+        self.run_as_it_is(call).await
+    }
+
+    /// Runs a call also on a store that is not upgraded yet.
+    async fn run_as_it_is(&self, call: Call) -> Result<Answer, StoreError> {
         if call.size > LARGEST_TURN {
             let (bytes, most) = (call.size, LARGEST_TURN >> 20);
             return Err(self
@@ -202,6 +210,11 @@ impl RedisStore {
         let mut answer = self.read(Answer::of(answer))?;
         match answer.outcome.as_str() {
             "newer" => Err(self.newer(self.read(answer.next_text())?)),
+            // A client of the older format has created the project since this store was opened.
+            "older" => {
+                self.is_older.store(true, Ordering::Relaxed);
+                Err(self.other("an older azureal has just created this project; do it again"))
+            }
             _ => Ok(answer),
         }
     }
@@ -382,6 +395,19 @@ fn with_session(call: Call, new: &NewSession) -> Call {
     call.with_optional(new.name.as_deref())
         .with(new.worktree.as_str())
         .with(new.created_at.clone().unwrap_or_else(now))
+        .with(new.uuid.unwrap_or_else(Uuid::new_v4).to_string())
+        .with_optional(new.forked_from)
+        .with(now())
+}
+
+/// Adds a summary to a call. `covers` is the size of the context up to its end.
+fn with_compaction(call: Call, compaction: &Compaction, covers: u64) -> Call {
+    call.with(compaction.after_seq.0)
+        .with_text(&compaction.summary)
+        .with(given_or_now(&compaction.created_at))
+        .with(countable(covers))
+        .with_optional(compaction.writer.as_deref())
+        .with_optional(compaction.opening_chars.map(countable))
 }
 
 /// Scripts count with floating point numbers, which are exact up to here; totals that large do not occur.
@@ -427,10 +453,8 @@ impl SessionStore for RedisStore {
             let call = self.once(&scripts::CREATE_WITH, &keys).with(id.number());
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
             let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
-            for Compaction { after_seq, summary, created_at, .. } in &compactions {
-                let time = given_or_now(created_at);
-                let covers = countable(turn.told_through(*after_seq));
-                call = call.with(after_seq.0).with_text(summary).with(time).with(covers);
+            for compaction in &compactions {
+                call = with_compaction(call, compaction, turn.told_through(compaction.after_seq));
             }
             with_events(call, &self.keys, operation, id, &turn, &texts)
         };
@@ -457,6 +481,12 @@ impl SessionStore for RedisStore {
         let answer = self.run(self.look(&scripts::FIND, None).with(name)).await?;
         let ids = answer.rest().map(|number| replies::session_id(&replies::text(number)?));
         self.read(ids.collect())
+    }
+
+    async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
+        let answer = self.run(self.look(&scripts::FIND_UUID, None).with(uuid.to_string())).await?;
+        let first = answer.rest().next();
+        self.read(first.map(|number| replies::session_id(&replies::text(number)?)).transpose())
     }
 
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError> {
@@ -560,6 +590,8 @@ impl SessionStore for RedisStore {
 
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
         check_new(&new)?;
+        // A fork is another session; where it comes from the script knows.
+        let new = NewSession { uuid: None, forked_from: None, ..new };
         loop {
             // The counts of the whole session are in it. Those of a part have to be counted.
             let counted = if at == Seq::END { None } else { Some(self.count(id, at).await?) };
@@ -576,7 +608,10 @@ impl SessionStore for RedisStore {
                     .with_optional(tally.counts.preview.as_deref())
                     .with_optional(tally.counts.agent.as_deref())
                     .with_optional(tally.counts.model.as_deref())
-                    .with(countable(tally.counts.told));
+                    .with(countable(tally.counts.told))
+                    .with_optional(tally.counts.last_prompt.as_deref())
+                    .with_optional(tally.counts.answered.then_some(1))
+                    .with_optional(tally.counts.requested_model.as_deref());
                 with_session(call, &new)
             };
             let mut answer = self.make(call).await?;
@@ -613,13 +648,11 @@ impl SessionStore for RedisStore {
     }
 
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
-        let Compaction { after_seq, summary, created_at, .. } = compaction;
-        let after_seq = *after_seq;
+        let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
-        let covers = countable(read_told_through(self, id, after_seq).await?);
+        let covers = read_told_through(self, id, after_seq).await?;
         let call = self.operation(&scripts::ADD_COMPACTION, Some(id));
-        let call = call.with(after_seq.0).with_text(summary).with(given_or_now(created_at)).with(covers);
-        let mut answer = self.run(call).await?;
+        let mut answer = self.run(with_compaction(call, compaction, covers)).await?;
         match answer.outcome.as_str() {
             "done" => Ok(()),
             "absent" => Err(StoreError::NoSuchSession(id)),
@@ -642,8 +675,12 @@ impl SessionStore for RedisStore {
         }
     }
 
-    async fn last_used(&self, _used_in: &str) -> Result<Option<SessionId>, StoreError> {
-        Ok(None)
+    async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError> {
+        let mut look = Pipeline::new();
+        look.cmd("ZSCORE").arg(self.keys.last_used()).arg(used_in);
+        let answer = self.answers(look).await?.into_iter().next().unwrap_or_default();
+        let number = self.read(replies::optional_text(answer))?;
+        self.read(number.map(|number| replies::session_id(&number)).transpose())
     }
 
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {

@@ -6,7 +6,7 @@
 use std::vec::IntoIter;
 
 use azureal_core::{
-    Compaction, Counts, Damage, Seq, SessionId, SessionRecord, StoredEvent, Tokens, normal_timestamp,
+    Compaction, Damage, Seq, SessionId, SessionRecord, StoredEvent, Tokens, normal_timestamp,
 };
 use redis::Value;
 
@@ -21,7 +21,7 @@ pub(super) fn place(seq: Seq) -> String {
 }
 
 /// The fields of a session, in the order in which [`session`] reads them.
-pub(super) const SESSION: [&str; 16] = [
+pub(super) const SESSION: [&str; 23] = [
     "name",
     "worktree",
     "created_at",
@@ -38,6 +38,13 @@ pub(super) const SESSION: [&str; 16] = [
     "told",
     "covered",
     "context_tokens",
+    "last_prompt",
+    "answered",
+    "requested_model",
+    "uuid",
+    "forked_from",
+    "last_active",
+    "opening",
 ];
 
 /// The answer of a script: how it went, and values.
@@ -81,7 +88,6 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     let mut next = move || values.next().unwrap_or(Ok(None));
     let Some(name) = next()? else { return Ok(None) };
     let mut record = SessionRecord {
-        id,
         name,
         worktree: next()?.unwrap_or_default(),
         created_at: normal_timestamp(&next()?.unwrap_or_default()),
@@ -90,16 +96,7 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
             Some("0") => Some(false),
             Some(_) | None => None,
         },
-        duration_ms: 0,
-        cost_usd: 0.0,
-        counts: Counts::default(),
-        tokens: Tokens::default(),
-        covered: 0,
-        opening: 0,
-        uuid: None,
-        forked_from: None,
-        last_active: String::new(),
-        original_run: None,
+        ..SessionRecord::new(id)
     };
     let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
     record.duration_ms = next_number()?;
@@ -113,6 +110,13 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     (record.counts.told, record.covered) = (next_number()?, next_number()?);
     let tokens = next()?.filter(|tokens| !tokens.is_empty());
     record.counts.context_tokens = tokens.map(|tokens| number(&tokens)).transpose()?;
+    (record.counts.last_prompt, record.counts.answered) = (next()?, next()?.is_some());
+    record.counts.requested_model = next()?;
+    let uuid =
+        |text: Option<String>| text.map(|text| text.parse().map_err(|_| missing("an identity"))).transpose();
+    (record.uuid, record.forked_from) = (uuid(next()?)?, uuid(next()?)?);
+    record.last_active = normal_timestamp(&next()?.unwrap_or_default());
+    record.opening = next()?.map_or(Ok(0), |text| number(&text))?;
     Ok(Some(record))
 }
 
@@ -136,7 +140,8 @@ pub(super) fn event(entry: Value) -> Result<StoredEvent, Fault> {
     Ok(StoredEvent { seq, kind, json })
 }
 
-/// Reads summaries from fields with their values: a summary stands at its place, and its time at `PLACE:at`.
+/// Reads summaries from fields with their values: a summary stands at its place, and what else is known of it at
+/// `PLACE:…`.
 pub(super) fn compactions(fields: Value) -> Result<Vec<Compaction>, Fault> {
     let mut compactions: Vec<Compaction> = Vec::new();
     let mut fields = list(fields)?.into_iter();
@@ -152,6 +157,8 @@ pub(super) fn compactions(fields: Value) -> Result<Vec<Compaction>, Fault> {
             match about {
                 None => compaction.summary = value,
                 Some("at") => compaction.created_at = value,
+                Some("writer") => compaction.writer = Some(value),
+                Some("opening") => compaction.opening_chars = Some(number(&value)?),
                 Some(_) => {}
             }
         }

@@ -23,6 +23,7 @@ scripts! {
     CREATE_WITH: "keys" "format" "once" "index" "make" "sums" "turn" "cover" "create_with";
     FIND_OR_CREATE: "keys" "format" "once" "index" "make" "named" "find_or_create";
     FIND: "keys" "index" "named" "find";
+    FIND_UUID: "keys" "index" "named" "find_uuid";
     RENAME: "keys" "format" "once" "index" "rename";
     DELETE: "keys" "format" "once" "index" "delete";
     APPEND: "keys" "format" "once" "index" "sums" "turn" "append";
@@ -36,6 +37,11 @@ scripts! {
     MARK: "keys" "mark";
     REMOVE_MARK: "keys" "format" "once" "remove_mark";
     NOTE_RUN: "keys" "format" "once" "note_run";
+    CLAIM: "keys" "claim";
+    SETTLE: "keys" "settle";
+    BEGIN_UPGRADE: "keys" "begin_upgrade";
+    UPGRADE_SESSION: "keys" "index" "cover" "upgrade_session";
+    FINISH_UPGRADE: "keys" "finish_upgrade";
     TAKE_LEASE: "keys" "format" "lease" "take_lease";
     RENEW_LEASE: "keys" "format" "lease" "renew_lease";
     RELEASE_LEASE: "keys" "format" "lease" "release_lease";
@@ -46,6 +52,8 @@ pub(super) struct Call {
     script: &'static Script,
     command: Cmd,
     followed_by: Vec<Cmd>,
+    /// Whether it changes something.
+    pub(super) writes: bool,
     /// How much is sent, in bytes, without what is small.
     pub(super) size: usize,
 }
@@ -61,7 +69,13 @@ impl Call {
     pub(super) fn new(script: &'static Script, keys: &[String]) -> Self {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(keys.len()).arg(keys);
-        Self { script, command, followed_by: Vec::new(), size: 0 }
+        Self { script, command, followed_by: Vec::new(), writes: false, size: 0 }
+    }
+
+    /// Notes that it changes something.
+    pub(super) fn writing(mut self) -> Self {
+        self.writes = true;
+        self
     }
 
     /// Adds a command that follows the script: both are done, with nothing of anybody else in between. `size` is how

@@ -10,6 +10,7 @@ use super::countable;
 use super::keys::Keys;
 use super::scripts::Call;
 use crate::outcomes::{Outcome, Outcomes, number_of};
+use crate::timestamp::now;
 
 /// Adds what a turn does to its session to a call, in the order in which `turn.lua` takes it.
 pub(super) fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call {
@@ -17,7 +18,7 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call
     if !turn.events.is_empty() {
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         call = call.with(longest).with(places_of_prompts(turn));
-        let Outcomes { cases, alone } = Outcomes::of(turn);
+        let Outcomes { cases, alone, model } = Outcomes::of(turn);
         for Outcome { added, opens, preview } in cases {
             let (sign, preview) = preview.map_or(("", String::new()), |preview| ("+", preview));
             call = call.with(format!("{added} {} {sign}{preview}", number_of(opens)));
@@ -32,9 +33,20 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call
             .with(countable(alone.told))
             .with(alone.context_tokens.map_or_else(String::new, |tokens| countable(tokens).to_string()))
             .with_optional(alone.agent)
-            .with_optional(alone.model);
+            .with_optional(model.first_agent);
+        call = match model.of_same {
+            Some(set) => call.with_optional(set),
+            None => call.with("="),
+        };
+        call = call
+            .with_optional(model.of_other)
+            .with_optional(alone.requested_model)
+            .with_optional(alone.last_prompt)
+            .with_optional(Some(now()))
+            .with_optional(alone.answered.then_some(1));
     }
     call = call.with(countable(turn.tokens.input)).with(countable(turn.tokens.output));
+    call = call.with_optional(turn.used_in.as_deref());
     match &turn.mark {
         Some(mark) => call.with_optional(Some(&mark.name)).with(mark.note.as_str()),
         None => call.with_optional(None::<&str>),

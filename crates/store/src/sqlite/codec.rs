@@ -39,6 +39,10 @@ impl Codec {
             // compressing fails.
             ValueRef::Blob(bytes) | ValueRef::Text(bytes) => bytes.to_vec(),
             ValueRef::Null => return Err(Damage("its data is missing".to_owned())),
+            // The size of data that was not loaded: see `events::DATA`.
+            ValueRef::Integer(size) if size > LARGEST_EVENT as i64 => {
+                return Err(Damage(format!("its data is larger than {} MiB", LARGEST_EVENT >> 20)));
+            }
             ValueRef::Integer(_) | ValueRef::Real(_) => {
                 return Err(Damage("its data is a number".to_owned()));
             }

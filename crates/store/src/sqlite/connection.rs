@@ -10,7 +10,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Journal, error};
+use super::definitions::{self, Strictness};
+use super::{Journal, error, schema};
 
 /// How long we wait for others before we say that the store is busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +29,18 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         Ok(())
     };
     configure().map_err(|error| error::from_sqlite(path, error))?;
+    check_definitions(path, &connection, Strictness::Store)?;
     Ok(connection)
+}
+
+/// Refuses a file that would make SQLite evaluate expressions that are not ours.
+fn check_definitions(path: &Path, connection: &Connection, strictness: Strictness) -> Result<(), StoreError> {
+    let found = definitions::find_foreign(connection, schema::OUR_INDEXES, strictness)
+        .map_err(|error| error::from_sqlite(path, error))?;
+    match found {
+        Some(what) => Err(StoreError::UnknownDefinition { place: path.display().to_string(), what }),
+        None => Ok(()),
+    }
 }
 
 /// Uses the journal that is wanted. Not before the file is known to be ours: this writes to it.
@@ -46,6 +58,24 @@ pub fn open_foreign(path: &Path) -> Result<Connection, StoreError> {
     connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
 }
 
+/// Refuses a file of another program whose columns SQLite would compute while they are read.
+pub fn check_foreign(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    check_definitions(path, connection, Strictness::ReadOnly)
+}
+
+/// The largest value and the largest row: an event, and what its frame and its row add.
+const LARGEST_ROW: i32 = LARGEST_EVENT as i32 + (64 << 10);
+
+/// What a statement of ours never needs. A file from elsewhere meets these limits when SQLite parses its definitions.
+const LIMITS: [(Limit, i32); 6] = [
+    (Limit::SQLITE_LIMIT_LENGTH, LARGEST_ROW),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
+    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 10),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 10),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+];
+
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connect = || -> rusqlite::Result<Connection> {
@@ -62,8 +92,9 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
         ] {
             connection.set_db_config(config, on)?;
         }
-        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LARGEST_EVENT as i32 * 2)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+        for (limit, value) in LIMITS {
+            connection.set_limit(limit, value)?;
+        }
         connection.execute_batch("PRAGMA cell_size_check = ON;")?;
         connection.set_prepared_statement_cache_capacity(32);
         Ok(connection)

@@ -15,10 +15,11 @@
 
 use azureal_core::fold::Open;
 use azureal_core::{Counts, Seq, Tally};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::Codec;
-use super::events;
+use super::values::{Cells, is_too_large, number, unsigned};
+use super::{events, schema};
 
 /// A session whose counts have been brought up to date.
 pub(super) struct Recounted {
@@ -52,10 +53,14 @@ impl Progress {
 fn progress(connection: &Connection) -> rusqlite::Result<Progress> {
     connection
         .prepare_cached(
-            "SELECT (SELECT last_event FROM sessions WHERE last_event IS NOT NULL ORDER BY active DESC LIMIT 1),
+            // Texts and BLOBs, which stand on no clock, are greater than all numbers.
+            "SELECT (SELECT last_event FROM sessions
+                     WHERE typeof(last_event) = 'integer' AND active <= 9223372036854775807
+                     ORDER BY active DESC LIMIT 1),
                     (SELECT max(id) FROM events),
-                    EXISTS (SELECT 1 FROM sessions WHERE active IS NULL),
-                    (SELECT max(active) FROM sessions),
+                    EXISTS (SELECT 1 FROM sessions WHERE active IS NULL)
+                      OR EXISTS (SELECT 1 FROM sessions WHERE active > 9223372036854775807),
+                    (SELECT max(active) FROM sessions WHERE active <= 9223372036854775807),
                     EXISTS (SELECT 1 FROM sessions WHERE tallied_seq IS NOT counted_seq)",
         )?
         .query_row([], |row| {
@@ -63,10 +68,15 @@ fn progress(connection: &Connection) -> rusqlite::Result<Progress> {
                 counted: row.get(0)?,
                 last: row.get(1)?,
                 has_unclocked: row.get(2)?,
-                newest: row.get(3)?,
+                newest: number(row, 3)?,
                 has_stale: row.get(4)?,
             })
         })
+}
+
+/// Returns the tick after this one.
+pub(super) fn after(newest: Option<i64>) -> i64 {
+    newest.map_or(1, |newest| newest.saturating_add(1))
 }
 
 /// Says whether every session is counted to its last event and stands on the clock.
@@ -76,7 +86,7 @@ pub(super) fn are_current(connection: &Connection) -> rusqlite::Result<bool> {
 
 /// Returns the next tick of the clock.
 pub(super) fn next_tick(connection: &Connection) -> rusqlite::Result<i64> {
-    Ok(progress(connection)?.newest.map_or(1, |newest| newest + 1))
+    Ok(after(progress(connection)?.newest))
 }
 
 /// Counts what others have appended, in the order in which they were active.
@@ -87,12 +97,11 @@ pub(super) fn recount(connection: &Connection, codec: &mut Codec) -> rusqlite::R
         "SELECT session_id, max(id) AS last FROM events WHERE id > ?1 GROUP BY session_id
          UNION ALL
          SELECT id, NULL FROM sessions
-           WHERE active IS NULL AND id NOT IN (SELECT session_id FROM events WHERE id > ?1)
+           WHERE (active IS NULL OR active > 9223372036854775807)
+             AND id NOT IN (SELECT session_id FROM events WHERE id > ?1)
          ORDER BY last, session_id",
     )?;
-    let behind = behind
-        .query_map([counted], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<Vec<(i64, Option<i64>)>>>()?;
+    let behind = behind.query_map([counted], session_and_last)?.collect::<rusqlite::Result<Vec<_>>>()?;
     behind
         .into_iter()
         .map(|(session, last_event)| {
@@ -103,13 +112,17 @@ pub(super) fn recount(connection: &Connection, codec: &mut Codec) -> rusqlite::R
         .collect()
 }
 
+/// Reads a session's number and the id of its last event. Events whose session is no number belong to number 0, which no
+/// session has.
+fn session_and_last(row: &Row<'_>) -> rusqlite::Result<(i64, Option<i64>)> {
+    Ok((row.get_ref(0)?.as_i64().unwrap_or(0), row.get(1)?))
+}
+
 /// Counts every session from its beginning, in a file that has no place for counts.
 pub(super) fn recount_all(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<Vec<Recounted>> {
     let mut active = connection
         .prepare("SELECT session_id, max(id) AS last FROM events GROUP BY session_id ORDER BY last")?;
-    let active = active
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<Vec<(i64, Option<i64>)>>>()?;
+    let active = active.query_map([], session_and_last)?.collect::<rusqlite::Result<Vec<_>>>()?;
     active
         .into_iter()
         .map(|(session, last_event)| {
@@ -137,7 +150,11 @@ pub(super) fn recount_stale(connection: &Connection, codec: &mut Codec) -> rusql
 
 /// Measures how much summaries cover that an older azureal wrote without saying so.
 pub(super) fn measure_summaries(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<()> {
-    let mut summaries = connection.prepare("SELECT id, session_id, after_seq FROM compactions")?;
+    let sql = format!(
+        "SELECT id, session_id, after_seq FROM compactions WHERE typeof(session_id) = 'integer' AND {}",
+        schema::IS_USABLE
+    );
+    let mut summaries = connection.prepare(&sql)?;
     let summaries = summaries
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<Vec<(i64, i64, i64)>>>()?;
@@ -174,7 +191,7 @@ pub(super) fn catch_up(connection: &Connection, codec: &mut Codec) -> rusqlite::
     }
     let mut newest = newest;
     for Recounted { session, tally, last_event } in recount(connection, codec)? {
-        let tick = newest.map_or(1, |newest| newest + 1);
+        let tick = after(newest);
         write(connection, session, &tally, last_event, Some(tick))?;
         newest = Some(tick);
     }
@@ -189,12 +206,14 @@ pub(super) fn count_rest(
     tally: &mut Tally,
     until: Seq,
 ) -> rusqlite::Result<()> {
-    let mut rest = connection.prepare_cached(
-        "SELECT seq, data FROM events WHERE session_id = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq",
-    )?;
+    let mut rest = connection.prepare_cached(&format!(
+        "SELECT seq, {} FROM events WHERE session_id = ?1 AND seq > ?2 AND seq <= ?3
+           AND seq < 9223372036854775807 ORDER BY seq",
+        events::DATA
+    ))?;
     let mut rows = rest.query(params![session, events::integer(tally.through), events::integer(until)])?;
     while let Some(row) = rows.next()? {
-        let seq = events::seq(row.get(0)?);
+        let seq = events::place(row.get_ref(0)?, f64::ceil);
         let json = codec.unpack(row.get_ref(1)?);
         let event = json.ok().and_then(|json| azureal_core::Event::from_json(&json).ok());
         tally.add(seq, event.as_ref());
@@ -218,35 +237,35 @@ pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<O
              FROM sessions WHERE id = ?1",
         )?
         .query_row([session], |row| {
-            let (counted, tallied): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(13)?);
-            if counted != tallied {
-                return Ok(State { tally: Tally::default(), active: row.get(9)? });
-            }
-            let open: Option<String> = row.get(1)?;
+            let mut cells = Cells::of(row);
+            let (counted, tallied) = (cells.integer(0), cells.integer(13));
             let tally = Tally {
                 through: events::seq(counted.unwrap_or(0)),
-                open: open.as_deref().map(Open::named).unwrap_or_default(),
+                open: cells.text(1).as_deref().map(Open::named).unwrap_or_default(),
                 counts: Counts {
-                    events: unsigned(row.get(2)?),
-                    messages: unsigned(row.get(3)?),
-                    preview: row.get(4)?,
-                    agent: row.get(5)?,
-                    model: row.get(6)?,
-                    told: unsigned(row.get(7)?),
-                    context_tokens: row.get::<_, Option<i64>>(8)?.map(|tokens| unsigned(Some(tokens))),
-                    last_prompt: row.get(10)?,
-                    answered: row.get::<_, Option<bool>>(11)?.unwrap_or(false),
-                    requested_model: row.get(12)?,
+                    events: cells.count(2),
+                    messages: cells.count(3),
+                    preview: cells.text(4),
+                    agent: cells.text(5),
+                    model: cells.text(6),
+                    told: cells.count(7),
+                    context_tokens: cells.integer(8).map(|tokens| unsigned(Some(tokens))),
+                    last_prompt: cells.text(10),
+                    answered: cells.integer(11).is_some_and(|answered| answered != 0),
+                    requested_model: cells.text(12),
                 },
             };
-            Ok(State { tally, active: row.get(9)? })
+            let is_damaged = !cells.damaged.is_empty();
+            let active = cells.integer(9);
+            // What was counted by an older azureal, or cannot be read, is counted again from the beginning.
+            let tally = if counted == tallied && !is_damaged { tally } else { Tally::default() };
+            Ok(State { tally, active })
         })
         .optional()
-}
-
-/// Returns a count from SQLite's integer; nothing, and what cannot be a count, is zero.
-pub(super) fn unsigned(integer: Option<i64>) -> u64 {
-    integer.and_then(|integer| u64::try_from(integer).ok()).unwrap_or(0)
+        .or_else(|error| match is_too_large(&error) {
+            true => Ok(Some(State { tally: Tally::default(), active: None })),
+            false => Err(error),
+        })
 }
 
 /// Stores the counts of a session; `tick` moves it to the front of the list.

@@ -1,14 +1,14 @@
 //! Events: appending a turn, reading pages, forking, clearing.
 
 use azureal_core::{
-    Appended, Compaction, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Tally, Turn,
+    Appended, Compaction, Damage, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Tally, Turn,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
 
 use super::codec::Codec;
 use super::error::Fault;
-use super::{counts, marks, sessions};
+use super::{counts, marks, sessions, values};
 
 /// The most that one page unpacks to, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = azureal_core::LARGEST_EVENT;
@@ -21,6 +21,23 @@ pub(super) fn integer(seq: Seq) -> i64 {
 /// Returns a place from SQLite's integer.
 pub(super) fn seq(integer: i64) -> Seq {
     Seq(integer.max(0).cast_unsigned())
+}
+
+/// The data of an event, for a `SELECT`. SQLite does not load data that is too large (64 MiB, and 32 KiB for its frame): then
+/// this is its size in bytes.
+pub(super) const DATA: &str = "CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END";
+/// The kind of an event, likewise.
+const KIND: &str = "CASE WHEN octet_length(kind) > 1000 THEN '' ELSE kind END";
+
+/// Returns the place of an event. A number that is not whole is rounded in the direction in which events are read, so that
+/// the next page does not begin with the same event.
+pub(super) fn place(value: ValueRef<'_>, round: fn(f64) -> f64) -> Seq {
+    match value {
+        ValueRef::Integer(number) => seq(number),
+        ValueRef::Real(number) => seq(round(number) as i64),
+        // Not in a page: see `select`.
+        ValueRef::Null | ValueRef::Text(_) | ValueRef::Blob(_) => Seq::START,
+    }
 }
 
 /// An event as a row, made before the lock is taken: packing is most of the work.
@@ -106,7 +123,7 @@ fn append_rows(
         turn.count_into(&mut state.tally, before);
         let last_event = transaction.last_insert_rowid();
         // The session at the front of the list stays there: one page less to write.
-        let tick = (state.active != newest).then(|| newest.map_or(1, |newest| newest + 1));
+        let tick = (state.active != newest).then(|| counts::after(newest));
         counts::write(transaction, session, &state.tally, Some(last_event), tick)?;
         sessions::add_totals(transaction, session, turn.totals(), turn.tokens)?;
     }
@@ -121,10 +138,11 @@ fn append_rows(
 
 /// Returns the last place in a session, which is not always what was counted: others append too.
 pub(super) fn last_seq(connection: &Connection, session: i64) -> rusqlite::Result<Seq> {
-    let last = connection
-        .prepare_cached("SELECT ifnull(max(seq), 0) FROM events WHERE session_id = ?1")?
-        .query_row([session], |row| row.get(0))?;
-    Ok(seq(last))
+    connection
+        .prepare_cached(
+            "SELECT ifnull(max(seq), 0) FROM events WHERE session_id = ?1 AND seq < 9223372036854775807",
+        )?
+        .query_row([session], |row| Ok(place(row.get_ref(0)?, f64::ceil)))
 }
 
 pub(super) fn read(
@@ -133,19 +151,16 @@ pub(super) fn read(
     id: SessionId,
     page: Page,
 ) -> Result<Vec<StoredEvent>, Fault> {
-    let (sql, bound, limit) = match page {
-        Page::After(after, limit) => (
-            "SELECT seq, kind, data FROM events WHERE session_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-            after,
-            limit,
-        ),
-        Page::Before(before, limit) => (
-            "SELECT seq, kind, data FROM events WHERE session_id = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
-            before,
-            limit,
-        ),
+    let (condition, bound, limit, round): (_, _, _, fn(f64) -> f64) = match page {
+        // A text or a BLOB is greater than every number: it has no place, and would be in every page. Nor has the greatest
+        // number one, after which there is none.
+        Page::After(after, limit) => {
+            ("seq > ?2 AND seq < 9223372036854775807 ORDER BY seq LIMIT ?3", after, limit, f64::ceil)
+        }
+        Page::Before(before, limit) => ("seq < ?2 ORDER BY seq DESC LIMIT ?3", before, limit, f64::floor),
     };
-    let mut events = select(connection, codec, sql, id, bound, limit)?;
+    let sql = format!("SELECT seq, {KIND}, {DATA} FROM events WHERE session_id = ?1 AND {condition}");
+    let mut events = select(connection, codec, &sql, round, id, bound, limit)?;
     if matches!(page, Page::Before(..)) {
         events.reverse();
     }
@@ -153,8 +168,8 @@ pub(super) fn read(
 }
 
 /// Reads prompts backwards. A partial index holds exactly these; the condition must be its own to the letter.
-const PROMPTS: &str = "SELECT seq, kind, data FROM events
-    WHERE session_id = ?1 AND seq <= ?2 AND kind IN ('UserMessage', 'Message') ORDER BY seq DESC LIMIT ?3";
+const PROMPTS: &str = "SELECT seq, kind, CASE WHEN octet_length(data) > 67141632 THEN octet_length(data) ELSE data END
+    FROM events WHERE session_id = ?1 AND seq <= ?2 AND kind IN ('UserMessage', 'Message') ORDER BY seq DESC LIMIT ?3";
 
 pub(super) fn read_prompts(
     connection: &Connection,
@@ -163,7 +178,7 @@ pub(super) fn read_prompts(
     until: Seq,
     limit: usize,
 ) -> Result<Vec<StoredEvent>, Fault> {
-    select(connection, codec, PROMPTS, id, until, limit)
+    select(connection, codec, PROMPTS, f64::floor, id, until, limit)
 }
 
 /// Reads the rows of a statement that takes session, place and limit.
@@ -171,6 +186,7 @@ fn select(
     connection: &Connection,
     codec: &mut Codec,
     sql: &str,
+    round: fn(f64) -> f64,
     id: SessionId,
     bound: Seq,
     limit: usize,
@@ -187,9 +203,12 @@ fn select(
             ValueRef::Text(kind) | ValueRef::Blob(kind) => String::from_utf8_lossy(kind).into_owned(),
             ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => String::new(),
         };
-        let json = codec.unpack(row.get_ref(2)?);
+        let json = match row.get_ref(0)? {
+            ValueRef::Integer(_) => codec.unpack(row.get_ref(2)?),
+            _ => Err(Damage("its place is not a whole number".to_owned())),
+        };
         size += json.as_ref().map_or(0, String::len);
-        events.push(StoredEvent { seq: seq(row.get(0)?), kind, json });
+        events.push(StoredEvent { seq: place(row.get_ref(0)?, round), kind, json });
         if size > LARGEST_PAGE {
             break;
         }
@@ -219,9 +238,9 @@ pub(super) fn fork(
         }
         at => at,
     };
-    let parent: Option<String> =
-        transaction.query_row("SELECT uuid FROM sessions WHERE id = ?1", [session], |row| row.get(0))?;
-    let forked_from = parent.and_then(|uuid| uuid.parse().ok());
+    let forked_from = transaction.query_row("SELECT uuid FROM sessions WHERE id = ?1", [session], |row| {
+        Ok(values::text(row.get_ref(0)?).and_then(|uuid| uuid.parse().ok()))
+    })?;
     let fork = sessions::insert(&transaction, &NewSession { uuid: None, forked_from, ..new.clone() })?;
     let forked = i64::from(fork.number());
     let copied = transaction.execute(

@@ -4,6 +4,8 @@
 use azureal_core::{Mark, NewMark, SessionId};
 use rusqlite::{Connection, OptionalExtension};
 
+use super::values;
+
 /// Tells marks from the other rows of `meta`.
 const PREFIX: &str = "mark:";
 
@@ -16,11 +18,11 @@ pub(super) fn set(connection: &Connection, session: SessionId, mark: &NewMark) -
 }
 
 pub(super) fn get(connection: &Connection, name: &str) -> rusqlite::Result<Option<Mark>> {
-    let value: Option<String> = connection
+    let value = connection
         .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
-        .query_row([format!("{PREFIX}{name}")], |row| row.get(0))
+        .query_row([format!("{PREFIX}{name}")], |row| Ok(values::text(row.get_ref(0)?)))
         .optional()?;
-    Ok(value.and_then(|value| {
+    Ok(value.flatten().and_then(|value| {
         let (number, note) = value.split_once(' ')?;
         let session = SessionId::new(number.parse().ok()?)?;
         Some(Mark { session, note: note.to_owned() })
@@ -60,14 +62,14 @@ pub(super) fn set_last_used(
 }
 
 pub(super) fn last_used(connection: &Connection, used_in: &str) -> rusqlite::Result<Option<SessionId>> {
-    let number: Option<u32> = connection
+    let number: Option<i64> = connection
         .prepare_cached(
             "SELECT sessions.id FROM meta JOIN sessions ON sessions.id = CAST(meta.value AS INTEGER)
              WHERE meta.key = ?1",
         )?
         .query_row([format!("{LAST}{used_in}")], |row| row.get(0))
         .optional()?;
-    Ok(number.and_then(SessionId::new))
+    Ok(number.and_then(|number| u32::try_from(number).ok()).and_then(SessionId::new))
 }
 
 /// Forgets that a session was the last one anywhere.

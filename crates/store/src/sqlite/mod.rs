@@ -8,12 +8,14 @@
 mod codec;
 mod connection;
 mod counts;
+mod definitions;
 mod error;
 mod events;
 mod file;
 mod marks;
 mod schema;
 mod sessions;
+mod values;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ pub use rusqlite;
 use rusqlite::Connection;
 
 use codec::Codec;
-pub use connection::open_foreign;
+pub use connection::{check_foreign, open_foreign};
 use error::Fault;
 pub use file::make_folder_of;
 use file::{Identity, StoreFile};

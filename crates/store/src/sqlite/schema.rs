@@ -12,7 +12,7 @@ use azureal_core::StoreError;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::codec::Codec;
-use super::{counts, error};
+use super::{counts, error, values};
 
 /// The version that the original program writes.
 const SCHEMA_VERSION: u32 = 3;
@@ -98,7 +98,7 @@ CREATE TABLE IF NOT EXISTS meta (
 /// That of prompts holds one entry per turn and not one per event:
 /// `docs/decisions/0004-prompts-beside-the-summary.md`. That of stale counts is empty unless an older azureal has
 /// appended: see [`super::counts`].
-const OUR_INDEXES: &str = "
+pub(super) const OUR_INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS idx_sessions_active ON sessions(active);
 CREATE INDEX IF NOT EXISTS idx_sessions_name ON sessions(name);
 CREATE INDEX IF NOT EXISTS idx_sessions_uuid ON sessions(uuid);
@@ -169,10 +169,10 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     }
     let (schema_version, format): (Option<String>, Option<String>) = connection
         .query_row(
-            "SELECT (SELECT value FROM meta WHERE key = 'schema_version'),
-                    (SELECT value FROM meta WHERE key = 'azureal_format')",
+            "SELECT (SELECT substr(value, 1, 100) FROM meta WHERE key = 'schema_version'),
+                    (SELECT substr(value, 1, 100) FROM meta WHERE key = 'azureal_format')",
             [],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| Ok((values::text(row.get_ref(0)?), values::text(row.get_ref(1)?))),
         )
         .map_err(sqlite)?;
     let check = |what: &'static str, found: Option<String>, known: u32| match found {
@@ -281,8 +281,8 @@ fn number_once(connection: &Connection) -> rusqlite::Result<()> {
     // that comes and goes is what AUTOINCREMENT remembers.
     let (session, left): (i64, i64) = connection.query_row(
         "SELECT (SELECT ifnull(max(id), 0) FROM sessions),
-                max((SELECT ifnull(max(session_id), 0) FROM events),
-                    (SELECT ifnull(max(session_id), 0) FROM compactions))",
+                max((SELECT ifnull(max(session_id), 0) FROM events WHERE typeof(session_id) = 'integer'),
+                    (SELECT ifnull(max(session_id), 0) FROM compactions WHERE typeof(session_id) = 'integer'))",
         [],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
@@ -335,38 +335,68 @@ const LISTED: [&str; 23] = [
     "last_claude_uuid",
 ];
 
-/// How much the newest summary of a session covers and how large it is, behind the listed columns: NULL without a summary,
-/// and -1 for the first if a program wrote it that does not know.
-const SUMMARY: &str = "(SELECT ifnull(covers, -1) FROM compactions WHERE session_id = sessions.id
-    ORDER BY after_seq DESC, id DESC LIMIT 1),
-  (SELECT ifnull(opening, length(summary)) FROM compactions WHERE session_id = sessions.id
-    ORDER BY after_seq DESC, id DESC LIMIT 1)";
+/// How much the newest summary of a session covers and its size, behind the listed columns: NULL without a summary,
+/// -1 for the first if a program wrote it that does not know, and the summary itself for the second if nobody measured it.
+const SUMMARY: [&str; 2] = ["ifnull(covers, -1)", "ifnull(opening, summary)"];
 /// The same for a file that lacks these columns.
-const UNMEASURED_SUMMARY: &str = "(SELECT -1 FROM compactions WHERE session_id = sessions.id LIMIT 1),
-  (SELECT length(summary) FROM compactions WHERE session_id = sessions.id ORDER BY after_seq DESC, id DESC LIMIT 1)";
+const UNMEASURED_SUMMARY: [&str; 2] = ["-1", "summary"];
+
+/// A compaction that can be used: a text with a place. Any other is as if it were not there, and is reported.
+///
+/// SQLite loads no more of the summary than its type and its length for this.
+pub(super) const IS_USABLE: &str =
+    "typeof(after_seq) = 'integer' AND typeof(summary) = 'text' AND octet_length(summary) <= 67108864";
+
+/// Returns two values of the newest compaction of a session, for a `SELECT`.
+fn of_newest_summary(values: [&str; 2]) -> String {
+    let of_newest = values.map(|value| {
+        format!(
+            "(SELECT {value} FROM compactions WHERE session_id = sessions.id AND {IS_USABLE}
+              ORDER BY after_seq DESC, id DESC LIMIT 1)"
+        )
+    });
+    of_newest.join(", ")
+}
 
 /// The listed columns, for a `SELECT`; those that an older file lacks read as NULL.
 #[derive(Debug, Clone)]
 pub(super) struct SessionColumns {
     list: String,
+    guarded: String,
     are_complete: bool,
 }
 
 impl SessionColumns {
     /// All of them.
     fn complete() -> Self {
-        Self { list: format!("{}, {SUMMARY}", LISTED.join(", ")), are_complete: true }
+        let summary = of_newest_summary(SUMMARY);
+        Self {
+            list: format!("{}, {summary}", LISTED.join(", ")),
+            guarded: format!("{}, {summary}", LISTED.map(values::guarded).join(", ")),
+            are_complete: true,
+        }
     }
 
     fn of(present: &BTreeSet<String>) -> Self {
-        let columns = LISTED
-            .map(|name| if present.contains(name) { name.to_owned() } else { format!("NULL AS {name}") });
-        Self { list: format!("{}, {UNMEASURED_SUMMARY}", columns.join(", ")), are_complete: false }
+        let summary = of_newest_summary(UNMEASURED_SUMMARY);
+        let listed = |column: fn(&str) -> String| {
+            LISTED.map(|name| if present.contains(name) { column(name) } else { format!("NULL AS {name}") })
+        };
+        Self {
+            list: format!("{}, {summary}", listed(str::to_owned).join(", ")),
+            guarded: format!("{}, {summary}", listed(values::guarded).join(", ")),
+            are_complete: false,
+        }
     }
 
     /// Returns the list, to stand behind `SELECT`.
     pub(super) fn as_str(&self) -> &str {
         &self.list
+    }
+
+    /// Returns the list such that no value is loaded that is too large, which costs more.
+    pub(super) fn guarded(&self) -> &str {
+        &self.guarded
     }
 
     /// Returns the columns of a compaction, to stand behind `SELECT`.

@@ -1,16 +1,18 @@
 //! Sessions: all but their events.
 
+use std::collections::HashMap;
+
 use azureal_core::{
     Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens,
     TurnTotals, Uuid, check_name, normal_timestamp,
 };
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::codec::Codec;
-use super::counts::unsigned;
 use super::error::Fault;
-use super::schema::SessionColumns;
+use super::schema::{IS_USABLE, SessionColumns};
+use super::values::{Cells, guarded, integer, is_too_large, text, unsigned};
 use super::{counts, events, marks};
 use crate::timestamp::{given_or_now, now};
 
@@ -53,14 +55,25 @@ pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<Sessio
             new.uuid.unwrap_or_else(Uuid::new_v4).to_string(),
             new.forked_from.map(|uuid| uuid.to_string()),
             now(),
-        ])?;
-    let id = session_id(connection.last_insert_rowid())?;
+        ])
+        .map_err(|error| not_inserted(connection, error))?;
+    let id = session_id(connection.last_insert_rowid()).map_err(|_| StoreError::NumbersUsedUp)?;
     if new.name.is_none() {
         connection
             .prepare_cached("UPDATE sessions SET name = ?2 WHERE id = ?1")?
             .execute(params![id.number(), id.to_string()])?;
     }
     Ok(id)
+}
+
+/// Tells a store whose session numbers are used up from a full disk: SQLite has one error for both.
+fn not_inserted(connection: &Connection, error: rusqlite::Error) -> Fault {
+    let last = "SELECT seq FROM sqlite_sequence WHERE name = 'sessions'";
+    let is_last = || connection.query_row(last, [], |row| row.get(0)) == Ok(i64::MAX);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) if is_last() => StoreError::NumbersUsedUp.into(),
+        _ => error.into(),
+    }
 }
 
 fn session_id(rowid: i64) -> Result<SessionId, Fault> {
@@ -113,7 +126,8 @@ pub(super) fn find(
             "SELECT id FROM sessions WHERE name = ?1 OR (id = ?2 AND name = '') ORDER BY {order}"
         ))?
         .query_map(params![name, unnamed], |row| row.get(0))?
-        .map(|id| session_id(id?))
+        .filter_map(|id| id.map(|id| session_id(id).ok()).transpose())
+        .map(|id| Ok(id?))
         .collect()
 }
 
@@ -249,12 +263,13 @@ const NOTED_RUNS: &str = "SELECT id, run FROM sessions WHERE run <> ''";
 pub(super) fn noted_runs(connection: &Connection) -> Result<Vec<(SessionId, String)>, Fault> {
     let mut noted = connection
         .prepare_cached(NOTED_RUNS)?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .map(|row| {
-            let (id, run) = row?;
-            Ok((session_id(id)?, run))
-        })
-        .collect::<Result<Vec<_>, Fault>>()?;
+        .query_map([], |row| {
+            // One odd row must not keep the runs of other sessions from being recovered.
+            let run = text(row.get_ref(1)?).unwrap_or_default();
+            Ok(session_id(row.get(0)?).ok().map(|id| (id, run)))
+        })?
+        .filter_map(Result::transpose)
+        .collect::<rusqlite::Result<Vec<_>>>()?;
     noted.sort();
     Ok(noted)
 }
@@ -271,15 +286,73 @@ pub(super) fn get(
     id: SessionId,
 ) -> Result<SessionRecord, Fault> {
     let session = i64::from(id.number());
-    let sql = format!("SELECT {} FROM sessions WHERE id = ?1", columns.as_str());
-    let record = connection.prepare_cached(&sql)?.query_row([session], from_row).optional()?.flatten();
-    let mut record = record.ok_or(StoreError::NoSuchSession(id))?;
+    let read = |columns: &str| {
+        let sql = format!("SELECT {columns} FROM sessions WHERE id = ?1");
+        connection.prepare_cached(&sql)?.query_row([session], from_row).optional()
+    };
+    let record = match read(columns.as_str()) {
+        Err(error) if is_too_large(&error) => read(columns.guarded())?,
+        record => record?,
+    };
+    let mut record = record.flatten().ok_or(StoreError::NoSuchSession(id))?;
+    count(connection, columns, codec, &mut record)?;
+    find_covered(connection, columns, codec, &mut record)?;
+    if columns.are_complete() {
+        record.damaged.extend(damaged_state(connection, session)?);
+    }
+    record.damaged.extend(damaged_rows(connection, session)?);
+    Ok(record)
+}
+
+/// Counts what a session has, from where its row ends.
+fn count(
+    connection: &Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    record: &mut SessionRecord,
+) -> Result<(), Fault> {
+    let session = i64::from(record.id.number());
     let counted = if columns.are_complete() { counts::state(connection, session)? } else { None };
     let mut tally = counted.map(|state| state.tally).unwrap_or_default();
     counts::count_rest(connection, codec, session, &mut tally, Seq::END)?;
     record.counts = tally.counts;
-    find_covered(connection, columns, codec, &mut record)?;
-    Ok(record)
+    Ok(())
+}
+
+/// Returns what cannot be read of the columns that are not listed. They are counted again when the session is next
+/// appended to.
+fn damaged_state(connection: &Connection, session: i64) -> rusqlite::Result<Vec<String>> {
+    const NUMBERS: [&str; 4] = ["counted_seq", "tallied_seq", "last_event", "active"];
+    const TEXTS: [&str; 2] = ["open_message", "run"];
+    let columns = [&NUMBERS[..], &TEXTS[..]].concat().into_iter().map(guarded).collect::<Vec<_>>().join(", ");
+    connection.prepare_cached(&format!("SELECT {columns} FROM sessions WHERE id = ?1"))?.query_row(
+        [session],
+        |row| {
+            let mut cells = Cells::of(row);
+            for index in 0..NUMBERS.len() {
+                cells.integer(index);
+            }
+            for index in NUMBERS.len()..NUMBERS.len() + TEXTS.len() {
+                cells.text(index);
+            }
+            Ok(cells.damaged)
+        },
+    )
+}
+
+/// Returns what a session has in other tables that cannot be used: summaries, and events without a place.
+fn damaged_rows(connection: &Connection, session: i64) -> rusqlite::Result<Vec<String>> {
+    // One look at either end of the session's part of an index; a session has few compactions.
+    let (events, summaries): (i64, i64) = connection
+        .prepare_cached(&format!(
+            "SELECT (SELECT count(*) FROM events WHERE session_id = ?1 AND seq < 1)
+                      + (SELECT count(*) FROM events WHERE session_id = ?1 AND seq >= 9223372036854775807)
+                      + (SELECT count(*) FROM events WHERE session_id = ?1 AND seq IS NULL),
+                    (SELECT count(*) FROM compactions WHERE session_id = ?1 AND NOT ({IS_USABLE}))"
+        ))?
+        .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let some = |count: i64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    Ok([some(events, "events without a place"), some(summaries, "summaries")].into_iter().flatten().collect())
 }
 
 /// Stands for how much a summary covers that was written by a program which does not say.
@@ -316,14 +389,30 @@ pub(super) fn list(
 ) -> Result<Vec<SessionRecord>, Fault> {
     // One snapshot for all that is looked at.
     let snapshot = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+    match list_as(&snapshot, columns, columns.as_str(), codec, query) {
+        Err(Fault::Sqlite(error)) if is_too_large(&error) => {
+            list_as(&snapshot, columns, columns.guarded(), codec, query)
+        }
+        listed => listed,
+    }
+}
+
+/// Lists sessions, read by this list of columns.
+fn list_as(
+    snapshot: &Connection,
+    columns: &SessionColumns,
+    selected: &str,
+    codec: &mut Codec,
+    query: &ListQuery,
+) -> Result<Vec<SessionRecord>, Fault> {
     let limit = query.limit.unwrap_or(usize::MAX);
     let wanted = |record: &SessionRecord| {
         query.worktree.as_ref().is_none_or(|worktree| worktree.matches(&record.worktree))
     };
-    let sql = format!("SELECT {} FROM sessions ORDER BY {}", columns.as_str(), columns.newest_first());
+    let sql = format!("SELECT {selected} FROM sessions ORDER BY {}", columns.newest_first());
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut records = statement.query_map([], from_row)?.filter_map(Result::transpose);
-    if columns.are_complete() && counts::are_current(&snapshot)? {
+    if columns.are_complete() && counts::are_current(snapshot)? {
         let mut listed = Vec::new();
         while listed.len() < limit {
             let Some(record) = records.next().transpose()? else {
@@ -333,37 +422,53 @@ pub(super) fn list(
                 listed.push(record);
             }
         }
-        for record in &mut listed {
-            find_covered(&snapshot, columns, codec, record)?;
-        }
+        finish(snapshot, columns, codec, &mut listed)?;
         return Ok(listed);
     }
     // Somebody has appended without counting. What they touched was active last.
     let mut listed =
         records.filter(|record| record.as_ref().map_or(true, wanted)).collect::<Result<Vec<_>, _>>()?;
+    // Looked up once for all of them: another program may have touched every session.
+    let numbers = listed.iter().map(|record| i64::from(record.id.number()));
+    let places: HashMap<i64, usize> = numbers.zip(0..).collect();
     let recounted = if columns.are_complete() {
-        for counts::Recounted { session, tally, .. } in counts::recount_stale(&snapshot, codec)? {
-            let is_it = |record: &&mut SessionRecord| i64::from(record.id.number()) == session;
-            if let Some(record) = listed.iter_mut().find(is_it) {
+        for counts::Recounted { session, tally, .. } in counts::recount_stale(snapshot, codec)? {
+            if let Some(record) = places.get(&session).and_then(|place| listed.get_mut(*place)) {
                 record.counts = tally.counts;
             }
         }
-        counts::recount(&snapshot, codec)?
+        counts::recount(snapshot, codec)?
     } else {
-        counts::recount_all(&snapshot, codec)?
+        counts::recount_all(snapshot, codec)?
     };
-    for counts::Recounted { session, tally, .. } in recounted {
-        if let Some(at) = listed.iter().position(|record| i64::from(record.id.number()) == session) {
-            let mut record = listed.remove(at);
+    let mut others: Vec<Option<SessionRecord>> = listed.into_iter().map(Some).collect();
+    let mut listed = Vec::with_capacity(others.len());
+    for counts::Recounted { session, tally, .. } in recounted.into_iter().rev() {
+        if let Some(mut record) = places.get(&session).and_then(|place| others.get_mut(*place)?.take()) {
             record.counts = tally.counts;
-            listed.insert(0, record);
+            listed.push(record);
         }
     }
+    listed.extend(others.into_iter().flatten());
     listed.truncate(limit);
-    for record in &mut listed {
-        find_covered(&snapshot, columns, codec, record)?;
-    }
+    finish(snapshot, columns, codec, &mut listed)?;
     Ok(listed)
+}
+
+/// Counts what the rows of listed sessions do not say.
+fn finish(
+    connection: &Connection,
+    columns: &SessionColumns,
+    codec: &mut Codec,
+    listed: &mut [SessionRecord],
+) -> Result<(), Fault> {
+    for record in listed {
+        if !record.damaged.is_empty() {
+            count(connection, columns, codec, record)?;
+        }
+        find_covered(connection, columns, codec, record)?;
+    }
+    Ok(())
 }
 
 /// Reads a session from a row of [`SessionColumns`]; nothing if its number cannot be one.
@@ -372,70 +477,51 @@ pub(super) fn list(
 /// mean: one odd row must not keep all others from being listed.
 fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
     let Ok(id) = session_id(row.get(0)?) else { return Ok(None) };
-    let name = text(row.get_ref(1)?).unwrap_or_default();
-    Ok(Some(SessionRecord {
-        id,
+    let mut cells = Cells::of(row);
+    let name = cells.text(1).unwrap_or_default();
+    let mut record = SessionRecord {
         name: if name.is_empty() { id.to_string() } else { name },
-        worktree: text(row.get_ref(2)?).unwrap_or_default(),
-        created_at: normal_timestamp(&text(row.get_ref(3)?).unwrap_or_default()),
-        completed: integer(row.get_ref(4)?).map(|completed| completed != 0),
-        duration_ms: unsigned(integer(row.get_ref(5)?)),
-        cost_usd: real(row.get_ref(6)?),
-        tokens: Tokens {
-            input: unsigned(integer(row.get_ref(7)?)),
-            output: unsigned(integer(row.get_ref(8)?)),
-        },
+        worktree: cells.text(2).unwrap_or_default(),
+        created_at: normal_timestamp(&cells.text(3).unwrap_or_default()),
+        completed: cells.integer(4).map(|completed| completed != 0),
+        duration_ms: cells.count(5),
+        cost_usd: cells.real(6),
+        tokens: Tokens { input: cells.count(7), output: cells.count(8) },
         counts: Counts {
-            events: unsigned(integer(row.get_ref(9)?)),
-            messages: unsigned(integer(row.get_ref(10)?)),
-            preview: text(row.get_ref(11)?),
-            agent: text(row.get_ref(12)?),
-            model: text(row.get_ref(13)?),
-            told: unsigned(integer(row.get_ref(14)?)),
-            context_tokens: integer(row.get_ref(15)?).map(|tokens| unsigned(Some(tokens))),
-            last_prompt: text(row.get_ref(16)?),
-            answered: integer(row.get_ref(17)?).is_some_and(|answered| answered != 0),
-            requested_model: text(row.get_ref(18)?),
+            events: cells.count(9),
+            messages: cells.count(10),
+            preview: cells.text(11),
+            agent: cells.text(12),
+            model: cells.text(13),
+            told: cells.count(14),
+            context_tokens: cells.integer(15).map(|tokens| unsigned(Some(tokens))),
+            last_prompt: cells.text(16),
+            answered: cells.integer(17).is_some_and(|answered| answered != 0),
+            requested_model: cells.text(18),
         },
-        uuid: uuid(row.get_ref(19)?),
-        forked_from: uuid(row.get_ref(20)?),
-        last_active: normal_timestamp(&text(row.get_ref(21)?).unwrap_or_default()),
-        original_run: text(row.get_ref(22)?).filter(|run| !run.is_empty()),
-        covered: match integer(row.get_ref(23)?) {
-            Some(unknown) if unknown < 0 => UNKNOWN,
-            covered => unsigned(covered),
-        },
-        opening: unsigned(integer(row.get_ref(24)?)),
-    }))
+        uuid: cells.uuid(19),
+        forked_from: cells.uuid(20),
+        last_active: normal_timestamp(&cells.text(21).unwrap_or_default()),
+        original_run: cells.text(22).filter(|run| !run.is_empty()),
+        ..SessionRecord::new(id)
+    };
+    record.damaged = cells.damaged;
+    // Of the newest summary, which is measured again if its measures are no numbers.
+    record.covered = match integer(row.get_ref(23)?) {
+        Some(unknown) if unknown < 0 => UNKNOWN,
+        None if row.get_ref(23)? != ValueRef::Null => UNKNOWN,
+        covered => unsigned(covered),
+    };
+    record.opening = opening(row.get_ref(24)?);
+    Ok(Some(record))
 }
 
-fn text(value: ValueRef<'_>) -> Option<String> {
+/// Returns the measured size of a context's opening, or the length of the summary. SQLite's own `length` stops at a NUL
+/// character.
+fn opening(value: ValueRef<'_>) -> u64 {
     match value {
-        ValueRef::Null => None,
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        ValueRef::Integer(number) => Some(number.to_string()),
-        ValueRef::Real(number) => Some(number.to_string()),
-    }
-}
-
-fn uuid(value: ValueRef<'_>) -> Option<Uuid> {
-    text(value).and_then(|text| text.parse().ok())
-}
-
-fn integer(value: ValueRef<'_>) -> Option<i64> {
-    match value {
-        ValueRef::Integer(number) => Some(number),
-        // Saturates, and takes what is no number for zero.
-        ValueRef::Real(number) => Some(number as i64),
-        ValueRef::Null | ValueRef::Text(_) | ValueRef::Blob(_) => None,
-    }
-}
-
-fn real(value: ValueRef<'_>) -> f64 {
-    match value {
-        ValueRef::Real(number) if number.is_finite() => number,
-        ValueRef::Integer(number) => number as f64,
-        ValueRef::Real(_) | ValueRef::Null | ValueRef::Text(_) | ValueRef::Blob(_) => 0.0,
+        ValueRef::Text(summary) => String::from_utf8_lossy(summary).chars().count() as u64,
+        measured => unsigned(integer(measured)),
     }
 }
 
@@ -447,14 +533,14 @@ pub(super) fn compactions(
     let session = i64::from(id.number());
     let found = connection
         .prepare_cached(&format!(
-            "SELECT {} FROM compactions WHERE session_id = ?1 ORDER BY after_seq, id",
+            "SELECT {} FROM compactions WHERE session_id = ?1 AND {IS_USABLE} ORDER BY after_seq, id",
             columns.of_compactions()
         ))?
         .query_map([session], |row| {
             Ok(Compaction {
                 after_seq: events::seq(row.get(0)?),
-                summary: row.get(1)?,
-                created_at: normal_timestamp(row.get_ref(2)?.as_str()?),
+                summary: text(row.get_ref(1)?).unwrap_or_default(),
+                created_at: normal_timestamp(&text(row.get_ref(2)?).unwrap_or_default()),
                 writer: text(row.get_ref(3)?),
                 opening_chars: integer(row.get_ref(4)?).map(|chars| unsigned(Some(chars))),
             })

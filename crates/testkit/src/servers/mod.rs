@@ -4,15 +4,20 @@
 //! is killed: a small script that starts it ends it as soon as nobody holds the other end of its pipe.
 
 mod keeper;
+mod pgbouncer;
 mod postgres;
 mod proxy;
 mod redis;
 
+pub use pgbouncer::{PgBouncer, PoolMode};
 pub use postgres::PostgresServer;
 pub use proxy::{Cut, CuttingProxy, Direction};
 pub use redis::RedisServer;
 
+use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
 
 /// Returns a port that nobody listens at.
 fn free_port() -> u16 {
@@ -26,4 +31,19 @@ fn skip(why: &str) {
         "{why}, and this run may skip nothing: `cargo xtask test --install` installs what is missing"
     );
     eprintln!("\n*** SKIPPED: {why}, so this test was not run (`cargo xtask test --install`) ***\n");
+}
+
+/// Makes a file one that only the server's user can read.
+fn hand_over(folder: &Path, file: &Path) {
+    let owner = fs::metadata(folder).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    chown(file, Some(owner.uid()), Some(owner.gid())).unwrap();
+}
+
+/// Finds a program on the path, or where systems put the programs of servers.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).collect::<Vec<_>>();
+    let usual = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"].map(PathBuf::from);
+    on_path.into_iter().chain(usual).map(|folder| folder.join(program)).find(|program| program.is_file())
 }

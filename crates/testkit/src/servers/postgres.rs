@@ -8,14 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::keeper::{Keeper, as_servant, servants_folder};
-use super::{free_port, skip};
+use super::{free_port, hand_over, skip};
 
 /// The user that owns everything, and its password.
-const USER: &str = "tester";
+pub(super) const USER: &str = "tester";
 /// Not one that could turn up anywhere by chance.
-const PASSWORD: &str = "hunter2-sesame";
+pub(super) const PASSWORD: &str = "hunter2-sesame";
 /// How long a server may take to answer; on a loaded machine the first start is slow.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A PostgreSQL server with a folder and a port of its own, gone when it is dropped or the test ends.
 ///
@@ -191,14 +191,6 @@ impl PostgresServer {
         ready.args(["--quiet", "--host=127.0.0.1", &format!("--port={}", self.port)]);
         ready.stdin(Stdio::null()).status().is_ok_and(|status| status.success())
     }
-}
-
-/// Makes a file one that only the server's user can read.
-fn hand_over(folder: &Path, file: &Path) {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-    let owner = fs::metadata(folder).unwrap();
-    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
-    chown(file, Some(owner.uid()), Some(owner.gid())).unwrap();
 }
 
 /// Finds the folder of PostgreSQL's programs: the one that is named, on the path, or where systems put them.

@@ -38,6 +38,9 @@ struct State {
     cut: Option<Cut>,
     to_server: usize,
     to_client: usize,
+    /// The direction of the last bytes.
+    last: Option<Direction>,
+    round_trips: usize,
     cuts: usize,
 }
 
@@ -84,6 +87,12 @@ impl CuttingProxy {
         (state.to_server, state.to_client)
     }
 
+    /// Returns how many times the client has sent something, at first or after it received something, since it was armed.
+    /// Meaningful with one connection.
+    pub fn round_trips(&self) -> usize {
+        self.state.lock().unwrap().round_trips
+    }
+
     /// Returns how many connections it has cut.
     pub fn cuts(&self) -> usize {
         self.state.lock().unwrap().cuts
@@ -99,6 +108,10 @@ impl State {
         };
         let before = *passed;
         *passed += count;
+        if direction == Direction::ToServer && self.last != Some(Direction::ToServer) {
+            self.round_trips += 1;
+        }
+        self.last = Some(direction);
         match self.cut {
             Some(cut) if cut.direction == direction && before + count > cut.after => {
                 self.cut = None;

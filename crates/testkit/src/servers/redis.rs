@@ -3,15 +3,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::keeper::{Keeper, as_servant, servants_folder};
-use super::{free_port, skip};
+use super::{find, free_port, hand_over, skip};
 
 /// Not one that could turn up anywhere by chance.
 const PASSWORD: &str = "hunter2-sesame";
@@ -185,19 +184,4 @@ impl RedisServer {
         };
         ask().unwrap_or(false)
     }
-}
-
-/// Makes a file one that only the server's user can read.
-fn hand_over(folder: &Path, file: &Path) {
-    let owner = fs::metadata(folder).unwrap();
-    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
-    chown(file, Some(owner.uid()), Some(owner.gid())).unwrap();
-}
-
-/// Finds one of Redis' programs on the path, or where systems put them.
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).collect::<Vec<_>>();
-    let usual = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"].map(PathBuf::from);
-    on_path.into_iter().chain(usual).map(|folder| folder.join(program)).find(|program| program.is_file())
 }

@@ -287,7 +287,7 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
 
 pub(super) async fn a_session_has_one_identity_from_birth(store: Store) {
     let [a, b] = [session_of_prompts(&store, 2).await, store.create(named("b")).await.unwrap()];
-    let uuid = async |id| store.get(id).await.unwrap().uuid.expect("every session has an identity");
+    let uuid = async |id| store.get(id).await.unwrap().uuid.unwrap();
     let (first, second) = (uuid(a).await, uuid(b).await);
     assert_ne!(first, second);
     assert_eq!(store.get(a).await.unwrap().forked_from, None);

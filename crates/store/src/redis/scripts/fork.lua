@@ -1,18 +1,20 @@
 -- Makes a session of what another one holds up to a place. Answers: done, its number; taken, the number to try; absent;
 -- no_event, the last event there is; changed, where the session was cleared since its events were counted.
-local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 14, 17)
+local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 16, 19)
 local at, generation = tonumber(take()), take_optional()
 local messages, open, preview, agent, model = take(), take(), take_optional(), take_optional(), take_optional()
-local told = take()
+local told, last_prompt, answered, requested_model = take(), take_optional(), take_optional(), take_optional()
 if not is_there(origin) then return {'absent'} end
 
-local fields = {'last_seq', 'largest', 'generation', 'messages', 'open_message', 'preview', 'agent', 'model', 'told'}
+local fields = {'last_seq', 'largest', 'generation', 'messages', 'open_message', 'preview', 'agent', 'model', 'told',
+  'last_prompt', 'answered', 'requested_model', 'uuid'}
 local found = redis.call('HMGET', origin, unpack(fields))
 local last = tonumber(found[1] or '0')
 if not generation then
   -- All of it: its counts are those of the origin.
   at, messages, open = last, found[4] or '0', found[5] or '1'
   preview, agent, model, told = found[6], found[7], found[8], found[9] or '0'
+  last_prompt, answered, requested_model = found[10], found[11], found[12]
 elseif at > last then
   return {'no_event', text(last)}
 elseif generation ~= (found[3] or '0') then
@@ -39,7 +41,7 @@ if at > 0 then
   redis.call('COPY', origin_prompts, prompts, 'REPLACE')
   redis.call('ZREMRANGEBYSCORE', prompts, '(' .. text(at), '+inf')
 end
-make_session()
+make_session(found[13])
 local summaries = redis.call('HGETALL', origin_compactions)
 for index = 1, #summaries, 2 do
   if tonumber(string.match(summaries[index], '^%d+')) <= at then
@@ -49,7 +51,8 @@ end
 redis.call('HSET', session, 'last_seq', text(at), 'largest', found[2] or '0', 'messages', messages, 'open_message', open,
   'told', told)
 note_covered()
-for field, value in pairs({preview = preview or nil, agent = agent or nil, model = model or nil}) do
+for field, value in pairs({preview = preview or nil, agent = agent or nil, model = model or nil,
+  last_prompt = last_prompt or nil, answered = answered or nil, requested_model = requested_model or nil}) do
   redis.call('HSET', session, field, value)
 end
 return finish(number)

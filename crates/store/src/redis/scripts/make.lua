@@ -3,10 +3,15 @@
 local number = take()
 local next_number = text(tonumber(last_session or '0') + 1)
 
-local function make_session()
+-- Creates the session; a fork is given the identity of its origin.
+local function make_session(origin_uuid)
   local name, worktree, created_at = take_optional() or ('S' .. number), take(), take()
+  local uuid, forked_from, last_active = take(), take_optional(), take()
+  forked_from = origin_uuid or forked_from
   redis.call('HSET', project, 'format', format or known, 'last_session', number)
-  redis.call('HSET', session, 'name', name, 'worktree', worktree, 'created_at', created_at,
-    'active', move_to_front(number))
+  redis.call('HSET', session, 'name', name, 'worktree', worktree, 'created_at', created_at, 'uuid', uuid,
+    'last_active', last_active, 'active', move_to_front(number))
+  if forked_from then redis.call('HSET', session, 'forked_from', forked_from) end
   redis.call('ZADD', names, 0, named(name, number))
+  redis.call('ZADD', uuids, 0, named(uuid, number))
 end

@@ -1,6 +1,7 @@
 -- Takes the summary off that ends at a place. Answers: done; none, where there was no such summary; absent.
 if not is_there(session) then return {'absent'} end
 local after = take()
-if redis.call('HDEL', compactions, after, after .. ':at', after .. ':covers') == 0 then return {'none'} end
+if redis.call('HDEL', compactions, after, after .. ':at', after .. ':covers', after .. ':writer',
+  after .. ':opening') == 0 then return {'none'} end
 note_covered()
 return finish()

@@ -6,8 +6,9 @@
 
 -- What a turn may change in the session. Nothing of it is known where the session is made in the same script.
 local name, last_lease, stands, last_seq, largest, open_message, preview, messages, duration_ms, cost_usd, tokens_in,
-  tokens_out, told = unpack(redis.call('HMGET', session, 'name', 'lease', 'active', 'last_seq', 'largest', 'open_message',
-    'preview', 'messages', 'duration_ms', 'cost_usd', 'tokens_in', 'tokens_out', 'told'))
+  tokens_out, told, last_agent, answered = unpack(redis.call('HMGET', session, 'name', 'lease', 'active', 'last_seq',
+    'largest', 'open_message', 'preview', 'messages', 'duration_ms', 'cost_usd', 'tokens_in', 'tokens_out', 'told', 'agent',
+    'answered'))
 
 -- Takes what the events do to the counts. That depends on the message that is open at the end of the session and on
 -- whether there is a preview yet: the values hold the outcome for each of these cases, in pairs of without and with a
@@ -46,9 +47,24 @@ local function add_events(session_number, count)
       changes[#changes + 1] = string.sub(value, 2)
     end
   end
-  change('agent', take())
-  change('model', take())
+  local function change_or_remove(field, value)
+    if value == '' then redis.call('HDEL', session, field) else change(field, value) end
+  end
   change('preview', new_preview)
+  local agent, first_agent, model, other_model, requested_model = take(), take_optional(), take(), take(), take()
+  change('agent', agent)
+  -- The model of one agent means nothing to another.
+  if first_agent and first_agent ~= last_agent then
+    change_or_remove('model', other_model)
+  elseif model ~= '=' then
+    change_or_remove('model', model)
+  end
+  if agent ~= '' then change_or_remove('requested_model', requested_model) end
+  change('last_prompt', take())
+  change('last_active', take())
+  local answers = take()
+  change('answered', answers)
+  answered = answered or answers ~= ''
   return changes
 end
 
@@ -58,6 +74,8 @@ local function add_turn(session_number)
   local changes = count > 0 and add_events(session_number, count) or {}
   redis.call('HSET', session, 'tokens_in', sum(tokens_in, take()), 'tokens_out', sum(tokens_out, take()),
     unpack(changes))
+  local used_in = take_optional()
+  if used_in and answered then redis.call('ZADD', last_used, session_number, used_in) end
   local mark = take_optional()
   if mark then
     redis.call('HSET', marks, mark, take())

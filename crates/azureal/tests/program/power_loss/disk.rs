@@ -1,0 +1,271 @@
+//! A disk that loses power: what a file system may have kept of the calls so far.
+//!
+//! A file keeps its content up to its last sync, and of later writes none, half or all. A folder keeps its entries up to
+//! its own last sync, and of later changes any prefix: changes of one folder are kept in their order, those of different
+//! folders independently of each other. That is how btrfs behaves, and stricter than ext4.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::trace::Op;
+
+type Inode = usize;
+
+#[derive(Default)]
+struct File {
+    /// The content after each write, the first of them empty.
+    versions: Vec<Arc<Vec<u8>>>,
+    /// The version that the last sync made durable.
+    synced: usize,
+}
+
+#[derive(Clone)]
+enum Change {
+    Add(OsString, Inode),
+    Remove(OsString),
+    Rename(OsString, OsString),
+}
+
+type Entries = BTreeMap<OsString, Inode>;
+
+#[derive(Default)]
+struct Folder {
+    synced: Entries,
+    /// What changed since the last sync.
+    pending: Vec<Change>,
+}
+
+impl Folder {
+    /// Returns the entries after the first `kept` changes since the last sync.
+    fn entries(&self, kept: usize) -> Entries {
+        let mut entries = self.synced.clone();
+        for change in &self.pending[..kept] {
+            match change {
+                Change::Add(name, inode) => drop(entries.insert(name.clone(), *inode)),
+                Change::Remove(name) => drop(entries.remove(name)),
+                Change::Rename(from, to) => {
+                    let inode = entries.remove(from).unwrap();
+                    entries.insert(to.clone(), inode);
+                }
+            }
+        }
+        entries
+    }
+
+    fn live(&self) -> Entries {
+        self.entries(self.pending.len())
+    }
+}
+
+/// How much of the writes since the last sync is kept.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kept {
+    None,
+    Half,
+    All,
+}
+
+/// Files and folders after a loss of power, and how many turns had been acknowledged before it.
+pub(super) struct Image {
+    pub(super) files: Vec<(PathBuf, Arc<Vec<u8>>)>,
+    pub(super) folders: Vec<PathBuf>,
+    pub(super) acknowledged: usize,
+    /// Where the power was cut, for the message of a failed test.
+    pub(super) cut: String,
+}
+
+/// The disk below one folder, which is there from the beginning.
+pub(super) struct Disk {
+    root: PathBuf,
+    files: HashMap<Inode, File>,
+    folders: HashMap<Inode, Folder>,
+    inodes: usize,
+    acknowledged: usize,
+}
+
+const ROOT: Inode = 0;
+
+impl Disk {
+    fn new(root: &Path) -> Self {
+        let folders = HashMap::from([(ROOT, Folder::default())]);
+        Self { root: root.to_owned(), files: HashMap::new(), folders, inodes: 1, acknowledged: 0 }
+    }
+
+    /// Returns every distinct image that a loss of power during these calls may leave. Syncs of a folder called `unsynced`
+    /// are taken for lost.
+    pub(super) fn images(root: &Path, ops: &[Op], unsynced: Option<&str>) -> Vec<Image> {
+        let mut disk = Self::new(root);
+        let mut seen = BTreeSet::new();
+        let mut images = Vec::new();
+        for (index, op) in ops.iter().enumerate() {
+            let is_lost = matches!(op, Op::Sync(path) if unsynced.is_some_and(|name| path.ends_with(name)));
+            if is_lost {
+                continue;
+            }
+            disk.apply(op);
+            // A row of writes to one file is one step: the versions between are covered by `Kept::Half`.
+            let goes_on = ops.get(index + 1).is_some_and(|next| next.is_write() && next.path() == op.path());
+            if op.is_write() && goes_on {
+                continue;
+            }
+            disk.collect(&format!("after call {index}: {}", describe(op)), &mut seen, &mut images);
+        }
+        images
+    }
+
+    fn folder_of(&self, path: &Path) -> Option<(Inode, OsString)> {
+        let below = path.strip_prefix(&self.root).ok()?;
+        let mut folder = ROOT;
+        for name in below.parent()? {
+            folder = *self.folders[&folder].live().get(name)?;
+        }
+        Some((folder, below.file_name()?.to_owned()))
+    }
+
+    fn inode(&self, path: &Path) -> Option<Inode> {
+        if path == self.root {
+            return Some(ROOT);
+        }
+        let (folder, name) = self.folder_of(path)?;
+        self.folders.get(&folder)?.live().get(&name).copied()
+    }
+
+    fn change(&mut self, path: &Path, change: impl FnOnce(OsString) -> Change) {
+        let (folder, name) = self.folder_of(path).unwrap();
+        self.folders.get_mut(&folder).unwrap().pending.push(change(name));
+    }
+
+    fn add(&mut self, path: &Path) -> Inode {
+        let inode = self.inodes;
+        self.inodes += 1;
+        self.change(path, |name| Change::Add(name, inode));
+        inode
+    }
+
+    /// Changes the content of a file, which may have been there before the first call.
+    fn write(&mut self, path: &Path, write: impl FnOnce(&mut Vec<u8>)) {
+        let Some(inode) = self.inode(path) else { return };
+        let file = self.files.get_mut(&inode).unwrap();
+        let mut content = file.versions.last().unwrap().to_vec();
+        write(&mut content);
+        file.versions.push(Arc::new(content));
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::MakeFolder(path) => {
+                let inode = self.add(path);
+                self.folders.insert(inode, Folder::default());
+            }
+            Op::Open { path, truncate } => {
+                if self.inode(path).is_none() {
+                    let inode = self.add(path);
+                    self.files.insert(inode, File { versions: vec![Arc::default()], synced: 0 });
+                } else if *truncate {
+                    self.write(path, Vec::clear);
+                }
+            }
+            Op::Append(path, data) => self.write(path, |content| content.extend(data)),
+            Op::WriteAt(path, at, data) => self.write(path, |content| {
+                content.resize(content.len().max(at + data.len()), 0);
+                content[*at..at + data.len()].copy_from_slice(data);
+            }),
+            Op::Truncate(path, length) => self.write(path, |content| content.resize(*length, 0)),
+            Op::Sync(path) => {
+                let Some(inode) = self.inode(path) else { return };
+                if let Some(file) = self.files.get_mut(&inode) {
+                    file.synced = file.versions.len() - 1;
+                } else if let Some(folder) = self.folders.get_mut(&inode) {
+                    folder.synced = folder.live();
+                    folder.pending.clear();
+                }
+            }
+            Op::Rename(from, to) => {
+                assert_eq!(from.parent(), to.parent(), "the model has no renames between folders");
+                let to = to.file_name().unwrap().to_owned();
+                self.change(from, |from| Change::Rename(from, to));
+            }
+            Op::Remove(path) => self.change(path, Change::Remove),
+            Op::Acknowledged => self.acknowledged += 1,
+        }
+    }
+
+    /// Adds the images of this moment that were not seen before.
+    fn collect(&self, cut: &str, seen: &mut BTreeSet<String>, images: &mut Vec<Image>) {
+        let folders: Vec<Inode> = BTreeSet::from_iter(self.folders.keys().copied()).into_iter().collect();
+        let mut choices: Vec<HashMap<Inode, usize>> = vec![HashMap::new()];
+        for folder in folders {
+            let pending = self.folders[&folder].pending.len();
+            choices = choices
+                .into_iter()
+                .flat_map(|choice| {
+                    (0..=pending).map(move |kept| {
+                        let mut choice = choice.clone();
+                        choice.insert(folder, kept);
+                        choice
+                    })
+                })
+                .collect();
+        }
+        // The files of the store are written by SQLite, the others by us and by the agent.
+        let kept = [Kept::None, Kept::Half, Kept::All];
+        for choice in &choices {
+            for (store, other) in kept.iter().flat_map(|store| kept.iter().map(move |other| (*store, *other)))
+            {
+                let kept = |path: &Path| {
+                    let name = path.file_name().unwrap().to_string_lossy();
+                    if name.starts_with("sessions.azs") { store } else { other }
+                };
+                let (mut files, mut folders) = (Vec::new(), Vec::new());
+                self.walk(ROOT, Path::new(""), choice, &kept, &mut files, &mut folders);
+                if !seen.insert(format!("{} {files:?} {folders:?}", self.acknowledged)) {
+                    continue;
+                }
+                let content = |(path, inode, version): (PathBuf, Inode, usize)| {
+                    (path, Arc::clone(&self.files[&inode].versions[version]))
+                };
+                let cut = format!(
+                    "{cut}; of the store's writes {store:?}, of others {other:?}, of folders {choice:?}"
+                );
+                let files = files.into_iter().map(content).collect();
+                images.push(Image { files, folders, acknowledged: self.acknowledged, cut });
+            }
+        }
+    }
+
+    fn walk(
+        &self,
+        folder: Inode,
+        path: &Path,
+        choice: &HashMap<Inode, usize>,
+        kept: &dyn Fn(&Path) -> Kept,
+        files: &mut Vec<(PathBuf, Inode, usize)>,
+        folders: &mut Vec<PathBuf>,
+    ) {
+        for (name, inode) in self.folders[&folder].entries(choice[&folder]) {
+            let path = path.join(name);
+            let Some(file) = self.files.get(&inode) else {
+                folders.push(path.clone());
+                self.walk(inode, &path, choice, kept, files, folders);
+                continue;
+            };
+            let last = file.versions.len() - 1;
+            let version = match kept(&path) {
+                Kept::None => file.synced,
+                Kept::Half => file.synced + (last - file.synced) / 2,
+                Kept::All => last,
+            };
+            files.push((path, inode, version));
+        }
+    }
+}
+
+fn describe(op: &Op) -> String {
+    match op {
+        Op::Append(path, data) => format!("append {} bytes to {}", data.len(), path.display()),
+        Op::WriteAt(path, at, data) => format!("write {} bytes at {at} to {}", data.len(), path.display()),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,98 @@
+//! The project of a store: its format, and the name under which its sessions are kept.
+//!
+//! The first release left the host out of a project's name. Its keys stay where they are: the hash of the new name says
+//! `kept_as`, and that of the old one `claimed_by`, so that no second project takes it. Keys of two names may be on two servers
+//! of a cluster, so nothing is ever moved.
+
+use std::sync::atomic::Ordering;
+
+use azureal_core::StoreError;
+use redis::Pipeline;
+
+use super::keys::Keys;
+use super::{FORMAT, RedisStore, replies, scripts};
+
+impl RedisStore {
+    /// Returns the name under which the project's sessions are kept.
+    pub fn project(&self) -> &str {
+        &self.project
+    }
+
+    /// Returns the [former name](super::RedisAddress::set_former_project) of the project, if it is not settled whose the
+    /// sessions under it are.
+    pub fn former_project(&self) -> Option<&str> {
+        self.former.as_deref()
+    }
+
+    /// Settles whether the sessions under the former name are this project's, for everybody. Those stay where they are, and
+    /// are found by both names.
+    pub async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
+        let Some(former) = self.former.clone() else { return Ok(()) };
+        let mut kept_as = self.project.clone();
+        if is_ours {
+            let claim = self.look_in(&former, &scripts::CLAIM).with(self.project.as_str());
+            let mut answer = self.run_as_it_is(claim).await?;
+            // Another project may have claimed them meanwhile.
+            if self.read(answer.next_text())? == self.project {
+                kept_as = former;
+            }
+        }
+        let settle = self.look_in(&self.project, &scripts::SETTLE).with(kept_as);
+        let mut answer = self.run_as_it_is(settle).await?;
+        let kept_as = self.read(answer.next_text())?;
+        self.former = None;
+        self.keep_as(kept_as).await
+    }
+
+    fn look_in(&self, project: &str, script: &'static redis::Script) -> scripts::Call {
+        scripts::Call::new(script, &Keys::of(project).of_script(None, None))
+    }
+
+    /// Uses the keys of another name.
+    async fn keep_as(&mut self, name: String) -> Result<(), StoreError> {
+        self.keys = Keys::of(&name);
+        self.project = name;
+        self.look_at_project().await.map(|_| ())
+    }
+
+    /// Finds the keys of the project.
+    pub(super) async fn look_for_project(&mut self, former: Option<&str>) -> Result<(), StoreError> {
+        if let Some(kept_as) = self.look_at_project().await? {
+            if kept_as != self.project {
+                self.keep_as(kept_as).await?;
+            }
+            return Ok(());
+        }
+        let Some(former) = former.filter(|former| *former != self.project) else { return Ok(()) };
+        if self.has_sessions(&self.project).await? || !self.has_sessions(former).await? {
+            return Ok(());
+        }
+        let [claimed_by] = self.fields(&Keys::of(former).project(), ["claimed_by"]).await?;
+        self.former = claimed_by.is_none().then(|| former.to_owned());
+        Ok(())
+    }
+
+    async fn has_sessions(&self, project: &str) -> Result<bool, StoreError> {
+        let mut look = Pipeline::new();
+        look.cmd("ZCARD").arg(Keys::of(project).active());
+        let answer = self.answers(look).await?.into_iter().next().unwrap_or_default();
+        let count = self.read(replies::text(answer).and_then(|count| replies::number(&count)))?;
+        Ok(count > 0)
+    }
+
+    /// Checks the format of the project, and remembers which number was given last; returns the name under which its
+    /// sessions are kept, if that is settled.
+    pub(super) async fn look_at_project(&self) -> Result<Option<String>, StoreError> {
+        let fields = ["format", "last_session", "upgrading", "kept_as"];
+        let [format, last, upgrading, kept_as] = self.fields(&self.keys.project(), fields).await?;
+        let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
+        let (format, last) = (number(format)?, number(last)?);
+        if format > FORMAT.into() {
+            return Err(self.newer(format.to_string()));
+        }
+        let is_older = upgrading.is_some() || (format > 0 && format < FORMAT.into());
+        self.is_older.store(is_older, Ordering::Relaxed);
+        self.last_number.store(u32::try_from(last).unwrap_or(u32::MAX), Ordering::Relaxed);
+        Ok(kept_as)
+    }
+}

@@ -1,0 +1,3 @@
+-- Every session is upgraded. Answers: done.
+redis.call('HDEL', project, 'upgrading')
+return {'done'}

@@ -1,0 +1,56 @@
+//! Upgrading a project of format 1: its sessions have no identity, and fewer counts.
+//!
+//! It happens before the first write. The format is raised first, which stops every client of the older one: each of their
+//! scripts looks at it. Then one session after the other is upgraded, and last a note is removed that the upgrade is under
+//! way. Whoever finds that note does all of it again; what is upgraded stays as it is. Reading writes nothing.
+
+use std::sync::atomic::Ordering;
+
+use azureal_core::{Seq, SessionId, StoreError, Uuid};
+
+use super::{FORMAT, RedisStore, scripts};
+
+impl RedisStore {
+    /// Upgrades the project.
+    pub(super) async fn upgrade(&self) -> Result<(), StoreError> {
+        let answer = self.run_as_it_is(self.look(&scripts::BEGIN_UPGRADE, None).with(FORMAT)).await?;
+        match answer.outcome.as_str() {
+            "none" => {}
+            "done" => {
+                for id in self.by_activity(usize::MAX).await? {
+                    self.upgrade_session(id).await?;
+                }
+                self.run_as_it_is(self.look(&scripts::FINISH_UPGRADE, None)).await?;
+            }
+            _ => return Err(self.unknown(&answer)),
+        }
+        self.is_older.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn upgrade_session(&self, id: SessionId) -> Result<(), StoreError> {
+        let Some(record) = self.records(&[id]).await?.pop().flatten() else { return Ok(()) };
+        if record.uuid.is_some() {
+            return Ok(());
+        }
+        // Nobody appends meanwhile.
+        let counts = match self.count(id, Seq(record.counts.events)).await {
+            Err(StoreError::NoSuchSession(_)) => return Ok(()),
+            counted => counted?.1.counts,
+        };
+        let call = self
+            .look(&scripts::UPGRADE_SESSION, Some(id))
+            .with(id.number())
+            .with(Uuid::new_v4().to_string())
+            .with_optional(counts.agent)
+            .with_optional(counts.model)
+            .with_optional(counts.requested_model)
+            .with_optional(counts.last_prompt)
+            .with_optional(counts.answered.then_some(1));
+        let answer = self.run_as_it_is(call).await?;
+        match answer.outcome.as_str() {
+            "done" | "absent" => Ok(()),
+            _ => Err(self.unknown(&answer)),
+        }
+    }
+}
