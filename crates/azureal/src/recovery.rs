@@ -161,6 +161,10 @@ pub(crate) async fn recover_original_run(
     lease: Option<&LeaseId>,
 ) -> Result<(), Failure> {
     let Some(run) = place.store.get(session).await?.original_run else { return Ok(()) };
+    // The first release of azureal noted its runs in the same place. The spool has that turn, and is stored when it can be.
+    if place.spools().is_some_and(|spools| spools.are_of(session).unwrap_or(true)) {
+        return Ok(());
+    }
     let (agents, homes) = (registry::all(), homes());
     let (idle, record) = match look_at_original(agents, &homes, &run) {
         // The original program may know more of it.
