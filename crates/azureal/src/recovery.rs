@@ -1,5 +1,6 @@
 //! Recovery of interrupted turns: every command stores them, and says so.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use azureal_agents::registry;
@@ -41,8 +42,13 @@ pub(crate) async fn recover_again(place: &Place, before: &[Recovered]) -> Vec<Re
     found
 }
 
+/// Returns the places where the agents' programs keep their files: they inherit our environment.
+pub(crate) fn homes() -> Homes<'static> {
+    Homes { variable: &|name| std::env::var_os(name).map(PathBuf::from), home: std::env::home_dir() }
+}
+
 async fn look(place: &Place, spools: &Spools) -> Vec<Recovered> {
-    let homes = Homes::of_this_process();
+    let homes = homes();
     azureal_engine::recover(&*place.store, spools, registry::all(), &homes).await.unwrap_or_else(|error| {
         warn(&error.to_string());
         Vec::new()
@@ -155,7 +161,11 @@ pub(crate) async fn recover_original_run(
     lease: Option<&LeaseId>,
 ) -> Result<(), Failure> {
     let Some(run) = place.store.get(session).await?.original_run else { return Ok(()) };
-    let (agents, homes) = (registry::all(), Homes::of_this_process());
+    // The first release of azureal noted its runs in the same place. The spool has that turn, and is stored when it can be.
+    if place.spools().is_some_and(|spools| spools.are_of(session).unwrap_or(true)) {
+        return Ok(());
+    }
+    let (agents, homes) = (registry::all(), homes());
     let (idle, record) = match look_at_original(agents, &homes, &run) {
         // The original program may know more of it.
         OriginalRun::Missing => return Ok(()),

@@ -22,6 +22,7 @@ use crate::live::Live;
 use crate::meter::Meter;
 use crate::output::{Output, tell, warn};
 use crate::place::Place;
+use crate::recovery::homes;
 use crate::refusals::refusals;
 
 /// How many events are read at once.
@@ -83,6 +84,7 @@ pub(crate) fn take_turn(
     out: &mut Output,
 ) -> Result<Ingested, Failure> {
     let directory = place.project.directory();
+    let homes = homes();
     let (driver, controls) = Driver::new(Setup {
         store: &*place.store,
         spools,
@@ -100,6 +102,7 @@ pub(crate) fn take_turn(
         output_limit: ask.output_limit,
         briefing: ask.briefing,
         compaction: ask.compaction,
+        homes: &homes,
         arguments: ask.arguments,
     });
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);

@@ -17,6 +17,7 @@ use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::output_limit::{OutputLimit, Printed, guard};
+use crate::own_record::Homes;
 use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 use crate::turn::{Effect, Input, Sent, Turn};
 use crate::watch::Watcher;
@@ -65,6 +66,8 @@ pub struct Setup<'a> {
     pub briefing: &'a Briefing,
     /// What is done about a history that becomes too long; nothing without it.
     pub compaction: Option<&'a AutoCompaction<'a>>,
+    /// The places where the agent's program keeps its files.
+    pub homes: &'a Homes<'a>,
     /// Further arguments for the agent's program, as the user typed them. Summaries are asked for without them.
     pub arguments: &'a [String],
 }
@@ -498,8 +501,14 @@ impl<'a> Driver<'a> {
         if let Err(error) = run.spool.note_ended(&ending) {
             notice(Notice::Tell(&error.to_string()));
         }
-        let ingested =
-            block_on(ingest(self.setup.store, self.setup.agent, run.spool, ending, &run.destination));
+        let ingested = block_on(ingest(
+            self.setup.store,
+            self.setup.agent,
+            run.spool,
+            ending,
+            &run.destination,
+            self.setup.homes,
+        ));
         self.settle(ingested, notice)
     }
 

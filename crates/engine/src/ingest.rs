@@ -74,17 +74,6 @@ pub async fn ingest(
     store: &dyn SessionStore,
     agent: &dyn Agent,
     spool: Spool,
-    ending: Ending,
-    destination: &Destination,
-) -> Result<Ingested, IngestError> {
-    ingest_at(store, agent, spool, ending, destination, &Homes::of_this_process()).await
-}
-
-/// The same for an agent whose program keeps its files in these places.
-pub(crate) async fn ingest_at(
-    store: &dyn SessionStore,
-    agent: &dyn Agent,
-    spool: Spool,
     mut ending: Ending,
     destination: &Destination,
     homes: &Homes<'_>,

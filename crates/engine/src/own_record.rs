@@ -45,18 +45,17 @@ pub enum Noted {
 }
 
 /// The places where programs keep their files.
+#[derive(Clone)]
 pub struct Homes<'a> {
     /// Returns the value of an environment variable.
-    pub variable: &'a dyn Fn(&str) -> Option<PathBuf>,
+    pub variable: &'a (dyn Fn(&str) -> Option<PathBuf> + Sync),
     /// The home directory.
     pub home: Option<PathBuf>,
 }
 
 impl Homes<'_> {
-    /// Returns those of this process, which its agents inherit.
-    pub fn of_this_process() -> Self {
-        Self { variable: &|name| std::env::var_os(name).map(PathBuf::from), home: std::env::home_dir() }
-    }
+    /// No places, so that no file of any program is found.
+    pub const NONE: Homes<'static> = Homes { variable: &|_| None, home: None };
 
     /// Returns the folder of an agent's records.
     fn records(&self, record: &OwnRecord) -> Option<PathBuf> {

@@ -11,7 +11,7 @@ use azureal_process::{Marker, MarkersInUse, ProcessIdentity, find_marked};
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
-use crate::ingest::{Destination, IngestError, Ingested, ingest_at, ingest_unstarted};
+use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::original_run::clear_own_note;
 use crate::own_record::{Homes, Noted, recover_noted};
 use crate::spool::{Found, SESSION_MARKER, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
@@ -116,7 +116,7 @@ async fn recover_one(
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest_at(store, *agent, spool, ending, &Destination::End, homes).await
+        ingest(store, *agent, spool, ending, &Destination::End, homes).await
     };
     match ingested {
         Ok(ingested) => {

@@ -18,7 +18,8 @@ use azureal_core::{
     Event, NewSession, Page, Role, SessionId, SessionStore, Threshold, Turn, read_context, read_history,
 };
 use azureal_engine::{
-    AutoCompaction, Briefing, Controls, Driver, Ingested, Notice, OutputLimit, Setup, Spools, Summariser,
+    AutoCompaction, Briefing, Controls, Driver, Homes, Ingested, Notice, OutputLimit, Setup, Spools,
+    Summariser,
 };
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
@@ -193,6 +194,7 @@ impl World {
             output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: Some(&compaction),
+            homes: &Homes::NONE,
             arguments: &[],
         });
         let mut told = Vec::new();

@@ -90,6 +90,7 @@ impl Project {
             output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            homes: &Homes::NONE,
             arguments: &[],
         });
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()

@@ -17,7 +17,7 @@ use azureal_core::event::Outcome;
 use azureal_core::{
     ContextCommand, Event, Message, NewSession, Page, Role, SessionId, SessionStore, Turn, read_history,
 };
-use azureal_engine::{Briefing, Driver, Ingested, Notice, OutputLimit, RUN_MARKER, Setup, Spools};
+use azureal_engine::{Briefing, Driver, Homes, Ingested, Notice, OutputLimit, RUN_MARKER, Setup, Spools};
 use azureal_process::{Marker, find_marked};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
@@ -99,6 +99,7 @@ impl World {
             output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            homes: &Homes::NONE,
             arguments: &[],
         };
         let (driver, controls) = Driver::new(setup);

@@ -114,9 +114,9 @@ fn a_call_that_failed_is_an_error_in_every_version_of_the_rollout() {
     for version in ["0.36.0", "0.50.0"] {
         assert_eq!(failed(&format!("codex/{version}/multi-tool")), ["Bash Exit code 2"], "{version}");
     }
-    let missing = "Edit apply_patch verification failed: Failed to read file to update \
-                   /home/dev/project/gone.txt: No such file or directory (os error 2)";
-    assert_eq!(failed("codex/0.80.0/multi-tool"), ["Bash Exit code 2", missing]);
+    let found = failed("codex/0.80.0/multi-tool");
+    assert_eq!((found.len(), found[0].as_str()), (2, "Bash Exit code 2"));
+    assert!(found[1].starts_with("Edit apply_patch verification failed"), "{found:?}");
     assert_eq!(failed("codex/current/patch-fails").len(), 1);
     assert_eq!(failed("codex/current/sigint-in-tool"), ["Bash Wall time: 1.2 seconds"]);
 }

@@ -277,6 +277,24 @@ fn a_note_of_our_first_release_is_known_by_its_spool() {
 }
 
 #[test]
+fn a_note_of_our_first_release_whose_spool_is_kept_is_not_taken_for_the_originals() {
+    let original = Original::new();
+    original.begins();
+    original.answers();
+    original.is_idle_for(3 * DAY);
+    let header = json!({"turn": {"run": "abc", "session": 1, "prompt": PROMPT, "agent": "unknown", "model": null,
+                                 "directory": "/x", "started_at": "2026-01-31T09:30:00Z"}});
+    let spool = original.world.path("p/.azureal/spool");
+    fs::create_dir_all(&spool).unwrap();
+    fs::write(spool.join("abc.turn"), format!("{header}\n")).unwrap();
+    let private = Command::new("chmod").args(["-R", "go="]).arg(&spool).status().unwrap();
+    assert!(private.success());
+    let shown = original.run_on_terminal(&["run", "-c", "-a", "offline", "Next"], "y\n");
+    assert!(shown.contains("is kept: its agent `unknown` is unknown") && !shown.contains("[y/N]"), "{shown}");
+    assert_eq!((original.note().as_str(), original.conversation().len()), (RUN, 3));
+}
+
+#[test]
 fn a_turn_of_ours_is_not_noted_where_the_original_program_looks() {
     let original = Original::new();
     let gate = original.world.path("gate");
