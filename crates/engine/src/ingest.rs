@@ -133,7 +133,7 @@ fn opening(turn: &SpooledTurn) -> Event {
 
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
 /// rest stays in the spool, which is then kept. No event in it is larger than a store takes.
-const LARGEST_TURN: usize = LARGEST_EVENT;
+pub(crate) const LARGEST_TURN: usize = LARGEST_EVENT;
 /// How many refused calls are counted.
 const MOST_REFUSED: usize = 1_000;
 /// What an event takes besides its text, here and on its way into the store. Many short ones take the most.
@@ -173,7 +173,7 @@ impl Gathered {
             return;
         }
         let event = compact_event(event);
-        let size = json_length(&event) + EVENT_COST;
+        let size = cost(&event);
         if self.size + size > LARGEST_TURN {
             self.left_out += 1;
             // One that is too large by itself does not cost those after it.
@@ -199,6 +199,11 @@ impl Gathered {
         }
         self.events
     }
+}
+
+/// Returns what an event takes in memory.
+pub(crate) fn cost(event: &Event) -> usize {
+    json_length(event) + EVENT_COST
 }
 
 /// Returns how long the JSON of an event is, without writing it: it may have 64 MiB.

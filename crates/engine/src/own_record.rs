@@ -20,11 +20,11 @@ use azureal_process::MarkersInUse;
 use rustix::fs::OFlags;
 
 use crate::drive::GO_ON;
-use crate::ingest::{IngestError, Ingested};
+use crate::ingest::{IngestError, Ingested, LARGEST_TURN, cost};
 use crate::lease::{Leased, this_process};
 use crate::session_lease::{InStore, LeaseError, take};
 use crate::spool::Spools;
-use crate::watch::Watcher;
+use crate::watch::{OVERSIZED, Watcher};
 
 /// How many events a page holds.
 const PAGE: usize = 100;
@@ -219,14 +219,22 @@ fn read_lines(record: &OwnRecord, path: &Path, lines: usize) -> Result<Vec<Event
         _ => None,
     };
     let mut events: Vec<Event> = Vec::new();
-    for line in 0..lines {
+    let mut size = 0;
+    'lines: for line in 0..lines {
         let Some(outputs) = watcher.next_outputs()? else { break };
         for event in outputs.into_iter().filter_map(event) {
             if matches!(event, Event::UserMessage(_)) && !events.is_empty() {
                 // The reader has seen a later prompt, and how this turn ended depends on what came last.
                 return read_lines(record, path, line);
             }
-            events.push(as_kept(event));
+            let event = as_kept(event);
+            size += cost(&event);
+            if size > LARGEST_TURN {
+                let why = "the record is longer than a turn can hold: the rest of it is not stored";
+                events.push(Event::error(OVERSIZED, why));
+                break 'lines;
+            }
+            events.push(event);
         }
     }
     // A last line without its end belongs to this turn only if the record ends with it.

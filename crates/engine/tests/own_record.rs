@@ -113,6 +113,28 @@ fn a_lost_turn_of_claude_comes_from_its_transcript_once() {
 }
 
 #[test]
+fn a_record_that_is_longer_than_a_turn_can_hold_is_stored_in_part() {
+    let project = Project::new();
+    let path = format!(".claude/projects/-home-dev-project/{CLAUDE_RUN}.jsonl");
+    project.record(&path, "claude/current/multi-tool", |text| {
+        let said = "word ".repeat(200_000);
+        let line = format!(
+            r#"{{"type":"assistant","message":{{"id":"m","model":"m","content":[{{"type":"text","text":"{said}"}}]}}}}"#
+        );
+        text + &format!("{line}\n").repeat(70)
+    });
+    project.note(CLAUDE_RUN);
+    assert!(matches!(project.recover_one(), Noted::Stored(..)));
+    let events = project.events();
+    assert_eq!(events.first(), Some(&Event::user("Tidy the project")));
+    let said = events.iter().filter(|event| event.to_json().len() > 1_000_000).count();
+    assert!((60..70).contains(&said), "{said} of 70 MB are stored");
+    assert!(
+        events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == "oversized_line"))
+    );
+}
+
+#[test]
 fn a_lost_turn_of_codex_comes_from_its_rollout() {
     let project = Project::new();
     let path = format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-09-41-{CODEX_RUN}.jsonl");

@@ -163,7 +163,8 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         ),
         (
             "[turn]\noutput_limit = 5",
-            ":2:1: `output_limit` is not a key here; allowed: output_limit_mib; did you mean `output_limit_mib`?",
+            ":2:1: `output_limit` is not a key here; allowed: permission, timeout, output_limit_mib; did you mean \
+             `output_limit_mib`?",
         ),
         (
             "[turn]\noutput_limit_mib = -1",

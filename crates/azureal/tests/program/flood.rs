@@ -92,6 +92,33 @@ fn an_agent_is_stopped_at_the_output_limit_that_is_configured() {
     assert!(!world.path("p/not-stopped").exists(), "it printed all that it could");
 }
 
+#[test]
+fn an_agent_whose_azureal_died_is_stopped_at_the_limit_by_the_next_that_waits_for_it() {
+    let world = World::new();
+    let line = results(&world, 64 * 1024);
+    let flood = format!("while cat '{}'; do sleep 0.02; done; touch not-stopped; sleep 600", line.display());
+    let mut first = flooded(&world, &flood, &["run", "Go"]).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_printing(&world) {
+        assert!(Instant::now() < deadline, "the agent does not run");
+        thread::sleep(Duration::from_millis(10));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let mut next = flooded(&world, &flood, &["run", "-s", "S1", "-a", "offline", "next"]);
+    world.file("config/azureal/azufig.toml", "[turn]\noutput_limit_mib = 12\n");
+    let ran = world.ran(next.output().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("claude has printed more than 12 MiB: it is stopped"), "{}", ran.stderr);
+    assert!(!world.path("p/not-stopped").exists(), "it printed all that it could");
+}
+
+/// Says whether an agent has printed a megabyte.
+fn is_printing(world: &World) -> bool {
+    let spools = fs::read_dir(world.path("p/.azureal/spool")).into_iter().flatten().flatten();
+    spools.filter_map(|spool| spool.metadata().ok()).any(|spool| spool.len() > 1 << 20)
+}
+
 /// Returns the most memory that a process has used so far, in bytes; 0 where that cannot be known.
 fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
