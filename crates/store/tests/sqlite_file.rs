@@ -431,43 +431,6 @@ fn links_and_other_things_in_its_place_are_refused() {
     assert!(std::fs::read(elsewhere.path()).unwrap() == before);
 }
 
-/// `.azureal` is swapped for a link to another folder, and back, while sessions are created in it.
-#[test]
-fn a_folder_that_is_swapped_for_a_link_gets_nothing_elsewhere() {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    let project = Project::new();
-    new_session(&project.store());
-    let folder = project.path().parent().unwrap().to_owned();
-    let (outside, link) = (folder.with_file_name("outside"), folder.with_file_name("link"));
-    std::fs::create_dir(&outside).unwrap();
-    symlink(&outside, &link).unwrap();
-    let is_done = AtomicBool::new(false);
-    let (mut done, mut refused) = (0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
-                renameat_with(CWD, &folder, CWD, &link, RenameFlags::EXCHANGE).unwrap();
-            }
-        });
-        // Until there was a race: on a busy machine the other thread may come late.
-        for attempt in 0..100_000 {
-            if attempt >= 4000 && done > 0 && refused > 0 {
-                break;
-            }
-            std::fs::remove_file(folder.join(".gitignore")).ok();
-            match azureal_store::sqlite::make_folder_of(&project.path()) {
-                Ok(()) => done += 1,
-                Err(_) => refused += 1,
-            }
-        }
-        is_done.store(true, Ordering::Relaxed);
-    });
-    assert!(done > 0 && refused > 0, "there was no race: {done} done, {refused} refused");
-    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-}
-
 #[test]
 fn a_project_below_a_link_of_the_user_works() {
     let project = Project::new();

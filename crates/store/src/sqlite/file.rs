@@ -333,3 +333,21 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_takes_the_place_of_the_folder_after_the_check_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("sessions.azs"), "").unwrap();
+        std::os::unix::fs::symlink(&outside, folder.path().join(FOLDER)).unwrap();
+        let file = StoreFile::new(folder.path().join(FOLDER).join("sessions.azs"));
+        assert!(file.write_gitignore().is_err());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        assert!(matches!(file.real_path(), Err(StoreError::Unsafe { .. })));
+    }
+}
