@@ -4,6 +4,7 @@
 //! links are refused, what we make is ours alone from its first moment, and a store appears whole, with its
 //! first session in it, or not at all.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use azureal_core::StoreError;
 use rusqlite::Connection;
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::{error, schema};
 
@@ -58,6 +60,10 @@ impl StoreFile {
     /// so that SQLite can refuse all others.
     fn real_path(&self) -> Result<PathBuf, StoreError> {
         let folder = fs::canonicalize(self.folder()).map_err(|error| self.io(error))?;
+        if self.lies_in_our_folder() && folder.file_name() != Some(OsStr::new(FOLDER)) {
+            // A link took its place after the check.
+            return Err(self.is_unsafe(self.folder(), "it is a symbolic link"));
+        }
         match self.path.file_name() {
             Some(name) => Ok(folder.join(name)),
             None => Err(self.is_unsafe(&self.path, "it names no file")),
@@ -171,23 +177,23 @@ impl StoreFile {
     }
 
     /// Writes the ignore file if there is none, whole or not at all: an empty one would hide nothing.
+    ///
+    /// Relative to the open folder: a link that takes its place after the check leads nowhere.
     fn write_gitignore(&self) -> io::Result<()> {
-        let path = self.folder().join(".gitignore");
-        if fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
+        let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(self.folder(), folder, Mode::empty())?;
+        let written = rustix::fs::statat(&folder, ".gitignore", AtFlags::SYMLINK_NOFOLLOW);
+        if written.is_ok_and(|found| found.st_size > 0) {
             return Ok(());
         }
-        let unfinished = self.folder().join(format!(".gitignore{UNFINISHED}{}", std::process::id()));
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-            .open(&unfinished)
-            .and_then(|mut file| file.write_all(GITIGNORE.as_bytes()))
-            .and_then(|()| fs::rename(&unfinished, &path));
+        let unfinished = format!(".gitignore{UNFINISHED}{}", std::process::id());
+        let new = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let written = rustix::fs::openat(&folder, &unfinished, new, Mode::RUSR | Mode::WUSR)
+            .map_err(io::Error::from)
+            .and_then(|file| File::from(file).write_all(GITIGNORE.as_bytes()))
+            .and_then(|()| Ok(rustix::fs::renameat(&folder, &unfinished, &folder, ".gitignore")?));
         if written.is_err() {
-            drop(fs::remove_file(&unfinished));
+            rustix::fs::unlinkat(&folder, &unfinished, AtFlags::empty()).ok();
         }
         written
     }
@@ -276,7 +282,6 @@ fn narrow(path: &Path, mode: u32) -> io::Result<()> {
     }
     #[cfg(target_os = "linux")]
     {
-        use rustix::fs::{Mode, OFlags};
         use std::os::fd::AsRawFd;
         // A handle that stands for the path and for nothing that could be read. Through it no link is followed.
         let handle =
@@ -285,7 +290,7 @@ fn narrow(path: &Path, mode: u32) -> io::Result<()> {
     }
     #[cfg(not(target_os = "linux"))]
     {
-        use rustix::fs::{AtFlags, CWD, Mode, chmodat};
+        use rustix::fs::{CWD, chmodat};
         let mode = Mode::from_bits_truncate(mode as rustix::fs::RawMode);
         Ok(chmodat(CWD, path, mode, AtFlags::SYMLINK_NOFOLLOW)?)
     }
@@ -327,4 +332,22 @@ fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
 fn sync_folder(folder: &Path) -> io::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_takes_the_place_of_the_folder_after_the_check_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("sessions.azs"), "").unwrap();
+        std::os::unix::fs::symlink(&outside, folder.path().join(FOLDER)).unwrap();
+        let file = StoreFile::new(folder.path().join(FOLDER).join("sessions.azs"));
+        assert!(file.write_gitignore().is_err());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        assert!(matches!(file.real_path(), Err(StoreError::Unsafe { .. })));
+    }
 }
