@@ -12,6 +12,9 @@ use azureal_core::{Event, Json, Tool};
 #[derive(Default)]
 pub(crate) struct Calls(HashMap<String, Call>);
 
+/// How many calls are remembered. An agent that prints without end must not fill the memory.
+const MOST_CALLS: usize = 100_000;
+
 struct Call {
     tool_name: String,
     file_path: Option<String>,
@@ -22,7 +25,9 @@ impl Calls {
     pub(crate) fn call(&mut self, id: &str, tool_name: &str, input: Json, subagent: Option<String>) -> Event {
         let file_path = file_path(tool_name, &input);
         let call = Call { tool_name: tool_name.to_owned(), file_path: file_path.clone() };
-        self.0.insert(id.to_owned(), call);
+        if self.0.len() < MOST_CALLS {
+            self.0.insert(id.to_owned(), call);
+        }
         Event::ToolCall(ToolCall {
             tool_use_id: id.to_owned(),
             tool_name: tool_name.to_owned(),

@@ -4,6 +4,8 @@
 //! after they were interrupted, or without having printed their end. A run has exactly one outcome, decided in
 //! this order: that we stopped it; a signal; what the stream said; the exit status; no end at all.
 
+use std::time::Duration;
+
 use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, Ending, Exit};
 use azureal_core::event::{Complete, ErrorEvent, Outcome, Usage};
@@ -40,6 +42,8 @@ pub(crate) struct Closing {
     pub(crate) reason: Option<ErrorEvent>,
     pub(crate) cost_usd: f64,
     pub(crate) usage: Option<Usage>,
+    /// How long the run took, if the stream says so.
+    pub(crate) duration: Option<Duration>,
 }
 
 impl Closing {
@@ -52,9 +56,11 @@ impl Closing {
         } else if !ending.fragment.is_empty() {
             out.push(AgentOutput::Notice(format!("the output of {agent} {}", cut_line(ending))));
         }
+        // Without an exit status nobody measured the run, and its duration is an estimate.
+        let duration = self.duration.filter(|_| ending.exit.is_none()).unwrap_or(ending.duration);
         out.push(AgentOutput::Event(Event::Complete(Complete {
             success: outcome == Outcome::Done,
-            duration_ms: u64::try_from(ending.duration.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             cost_usd: self.cost_usd,
             outcome: Some(outcome),
             usage: self.usage,

@@ -81,18 +81,87 @@ pub(crate) fn elements(raw: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(raw.get()).ok()
 }
 
+/// Returns a JSON string as text; `None` if it is none, or has half a surrogate pair.
+///
+/// What a tool gave back may have 60 MB. serde_json would hold it twice beside the line that it stands in.
+pub(crate) fn text_of(raw: &RawValue) -> Option<String> {
+    let mut rest = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    // Escapes only become shorter.
+    let mut text = String::with_capacity(rest.len());
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        text.push_str(plain);
+        let (c, after) = unescaped(escaped)?;
+        text.push(c);
+        rest = after;
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+/// The most that is remembered of a text that is being written, in bytes. An agent may write on without end.
+const MOST_OPEN: usize = 16 << 20;
+
+/// Adds to a text that is being written.
+pub(crate) fn push_bounded(open: &mut String, text: &str) {
+    if open.len() + text.len() <= MOST_OPEN {
+        open.push_str(text);
+    }
+}
+
+/// Reads what stands behind a backslash, and returns it with what follows.
+fn unescaped(escaped: &str) -> Option<(char, &str)> {
+    let mut rest = escaped.chars();
+    let c = match rest.next()? {
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'u' => {
+            let hex = |digits: &str| u32::from_str_radix(digits, 16).ok();
+            let first = hex(escaped.get(1..5)?)?;
+            let after = escaped.get(5..)?;
+            if let Some(c) = char::from_u32(first) {
+                return Some((c, after));
+            }
+            let second = hex(after.strip_prefix("\\u")?.get(..4)?)?;
+            let mut pair = char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second).ok()?]);
+            return Some((pair.next()?.ok()?, after.get(6..)?));
+        }
+        other => other,
+    };
+    Some((c, rest.as_str()))
+}
+
+/// Reads a text that may be very long, or takes an empty one where there is something else.
+pub(crate) fn long_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(text_of(<&RawValue>::deserialize(deserializer)?).unwrap_or_default())
+}
+
+/// The same, or `None`.
+pub(crate) fn optional_long_text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    Ok(text_of(<&RawValue>::deserialize(deserializer)?))
+}
+
 /// Returns what a tool gave back as text: a string, or a list of texts and images.
 ///
 /// Images become a note, as a tool's result is stored as text.
 pub(crate) fn output_text(raw: &RawValue) -> String {
-    if let Ok(text) = serde_json::from_str::<String>(raw.get()) {
+    if let Some(text) = text_of(raw) {
         return text;
     }
     let Some(parts) = elements(raw) else {
         return if raw.get() == "null" { String::new() } else { raw.get().to_owned() };
     };
-    let texts: Vec<String> = parts.into_iter().map(part_text).collect();
-    texts.join("\n")
+    let mut texts = parts.into_iter().map(part_text);
+    let mut output = texts.next().unwrap_or_default();
+    for text in texts {
+        output.push('\n');
+        output.push_str(&text);
+    }
+    output
 }
 
 fn part_text(raw: &RawValue) -> String {
@@ -120,7 +189,7 @@ fn part_text(raw: &RawValue) -> String {
 struct Part<'a> {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
     kind: String,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "long_text")]
     text: String,
     /// Claude Code's images.
     #[serde(default)]
@@ -168,6 +237,30 @@ mod tests {
         check(r#"[{"type":"resource","resource":{"uri":"x"}}]"#, r#"{"uri":"x"}"#);
         check(r#"[{"type":"later","x":1},"s",3]"#, "{\"type\":\"later\",\"x\":1}\ns\n3");
         check(r#"{"a":1}"#, r#"{"a":1}"#);
+    }
+
+    #[test]
+    fn a_string_is_the_text_that_serde_reads() {
+        for json in [
+            r#""""#,
+            r#""plain ü ✓""#,
+            r#""a\nb\r\t\b\f\/\\\" end""#,
+            r#""\\n""#,
+            r#""\u0041\u00fc\u2713\uD83E\uDD80\u0000""#,
+            r#""\ud83e""#,
+            r#""\ud83ex""#,
+            r#""\ud83e\n""#,
+            r#""\ud83e\ud83e""#,
+            r#""\udd80\ud83e""#,
+            r#""ends with \\""#,
+            "3",
+            "null",
+            "[]",
+            r#"{"a":"b"}"#,
+        ] {
+            let raw: &RawValue = serde_json::from_str(json).unwrap();
+            assert_eq!(text_of(raw), serde_json::from_str(json).ok(), "{json}");
+        }
     }
 
     #[test]

@@ -4,26 +4,30 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 use crate::commands::{
-    agents, cancel, compact, completions, config, context, copy, demo, export, fork, import, list, offline,
-    ps, rename, rm, run, show, tokens, trust,
+    agents, cancel, compact, completions, config, context, copy, demo, export, fork, help, import, list,
+    offline, ps, rename, rm, run, show, tokens, trust,
 };
+use crate::completion;
+use crate::config::bounded;
+use crate::dashed_prompt::protect;
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::place::Place;
 use crate::project::Project;
 use crate::recovery::{recover, running};
+use crate::usage_error::usage_error;
 
 /// One conversation, any agent
 ///
-/// azureal owns the history of sessions with coding agents, so that a session can be started with one
-/// agent, continued with another and picked up a month later by a third.
+/// azureal owns the history of sessions with coding agents: start a session with one agent, continue it with another,
+/// and resume it a month later with a third.
 ///
-/// Sessions are kept in `.azureal/sessions.azs` in the main worktree of the git repository around the
-/// current directory; outside git, in the nearest parent folder that has such a file, or else in the current
-/// directory. The file is made with the first session.
+/// Sessions are stored in `.azureal/sessions.azs` in the main worktree of the git repository around the current
+/// directory. Outside git, that is the nearest parent folder that has such a file, else the current directory. The first
+/// session creates the file.
 #[derive(Debug, Parser)]
 #[command(
     name = "azureal",
@@ -32,12 +36,12 @@ use crate::recovery::{recover, running};
     after_long_help = "\
 Examples:
   azureal run \"What does this do?\"      ask an agent, in a new session
-  azureal run -c -a codex \"Fix it\"      go on with it, with another agent
+  azureal run -c -a codex \"Fix it\"      continue it with another agent
   azureal list                          the sessions of this worktree
   azureal show S3                       what was said and done in session S3
-  azureal context S3                    what the next agent would be told of it
-  azureal compact S3                    tell the next agent less: a summary instead
-  azureal import ~/.cllm/conversations  take over conversations of another program
+  azureal context S3                    the context that the next agent receives
+  azureal compact S3                    replace the older part by a summary
+  azureal import ~/.cllm/conversations  import conversations of another program
 
 Sessions are called by number (S3), by name, or by the beginning of a name.
 
@@ -55,23 +59,24 @@ pub(crate) struct Cli {
 struct Global {
     /// Use this store instead of the project's own
     ///
-    /// A file, `postgres://user@host/database?project=name` or `redis://user@host?project=name` for one that is shared,
-    /// or `memory:` for an empty one that is gone afterwards.
+    /// A file; `postgres://user@host/database?project=name` or `redis://user@host?project=name` for a shared store;
+    /// `memory:` for an empty one that ends with the command.
     #[arg(
         long,
         global = true,
         value_name = "STORE",
         env = "AZUREAL_STORE",
         hide_env_values = true,
+        value_hint = ValueHint::FilePath,
         help_heading = "Global options"
     )]
     store: Option<OsString>,
 
-    /// Do everything as if started in DIR
-    #[arg(short = 'C', global = true, value_name = "DIR", help_heading = "Global options")]
+    /// Run as if started in DIR
+    #[arg(short = 'C', global = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Global options")]
     directory: Option<PathBuf>,
 
-    /// Print for programs, as JSON
+    /// Print JSON, for programs
     ///
     /// Errors become `{"error":{"kind","message","hint"}}` on standard error.
     #[arg(long, global = true, help_heading = "Global options")]
@@ -99,18 +104,25 @@ enum Command {
     Trust(trust::Args),
     Demo(demo::Args),
     Completions(completions::Args),
+    Help(help::Args),
     #[command(name = azureal_agents::offline::SUBCOMMAND, hide = true)]
     Offline(offline::Args),
+    #[command(name = bounded::SUBCOMMAND, hide = true)]
+    FillIn,
 }
 
-/// Does what the command line says. The error comes with whether it is to be told as JSON.
+/// Runs the command line. An error comes with whether to print it as JSON.
 pub(crate) fn run() -> Result<(), (Failure, bool)> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if completion::answer(&arguments) {
+        return Ok(());
+    }
+    let arguments = protect(arguments);
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             let as_json = asks_for_json(&arguments);
-            return misread(&error).map_err(|failure| (failure, as_json));
+            return misread(&error, &arguments).map_err(|failure| (failure, as_json));
         }
     };
     let as_json = cli.global.json;
@@ -128,10 +140,17 @@ impl Cli {
         if let Command::Completions(args) = &command {
             return completions::run(args, &mut out);
         }
+        if let Command::Help(args) = &command {
+            return help::run(args, &mut out).and_then(|()| out.flush());
+        }
         if let Command::Offline(args) = &command {
             // Its output goes to whoever started it, and not through ours.
             drop(out);
             return offline::run(args);
+        }
+        if matches!(command, Command::FillIn) {
+            drop(out);
+            return bounded::answer();
         }
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
@@ -152,11 +171,11 @@ impl Cli {
             }
             // What is configured and trusted does not depend on a store.
             Command::Config(args) => {
-                return config::run(args, &Project::around(Path::new(".")), &mut out)
+                return config::run(args, &Project::around(Path::new("."))?, &mut out)
                     .and_then(|()| out.flush());
             }
             Command::Trust(args) => {
-                return trust::run(args, &Project::around(Path::new(".")), &mut out)
+                return trust::run(args, &Project::of_any_owner(Path::new(".")), &mut out)
                     .and_then(|()| out.flush());
             }
             _ => {}
@@ -194,47 +213,35 @@ impl Cli {
                 | Command::Trust(_)
                 | Command::Demo(_)
                 | Command::Completions(_)
-                | Command::Offline(_) => Ok(()),
+                | Command::Help(_)
+                | Command::Offline(_)
+                | Command::FillIn => Ok(()),
             }?;
             out.flush()
         })
     }
 }
 
-/// Prints the help that was asked for, or says what is wrong with the command line.
-fn misread(error: &clap::Error) -> Result<(), Failure> {
-    let text = error.render();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let mut out = Output::new(Format::People);
-            let styled = text.ansi().to_string();
-            let plain = text.to_string();
-            let text = if out.paint().is_on() { styled } else { plain };
-            out.text(&text)?;
-            out.flush()
-        }
-        _ => {
-            let (message, hint) = in_our_words(&text.to_string());
-            Err(Failure::usage(message).with_hint(hint))
-        }
+/// Returns the names of all commands that are not hidden, in the order of the help.
+pub(crate) fn command_names() -> Vec<String> {
+    let cli = Cli::command();
+    let commands = cli.get_subcommands().filter(|command| !command.is_hide_set());
+    commands.map(|command| command.get_name().to_owned()).collect()
+}
+
+/// Prints the help that was asked for, or returns what is wrong with the command line.
+fn misread(error: &clap::Error, arguments: &[OsString]) -> Result<(), Failure> {
+    if !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return Err(usage_error(error, arguments));
     }
+    let mut out = Output::new(Format::People);
+    let text = error.render();
+    let text = if out.paint().is_on() { text.ansi().to_string() } else { text.to_string() };
+    out.text(&text)?;
+    out.flush()
 }
 
-/// Divides what clap says into what is wrong and what to do.
-fn in_our_words(text: &str) -> (String, String) {
-    let text = text.strip_prefix("error: ").unwrap_or(text);
-    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    let hints: Vec<String> = rest
-        .lines()
-        .map(|line| line.trim().trim_start_matches("tip: ").replacen("Usage: ", "usage: ", 1))
-        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
-        .collect();
-    let hint =
-        if hints.is_empty() { "`azureal --help` shows how it is used".to_owned() } else { hints.join("\n") };
-    (message.trim_end().to_owned(), hint)
-}
-
-/// Says whether JSON was asked for on a command line that cannot be read as a whole.
+/// Returns whether JSON was asked for on a command line that cannot be parsed.
 fn asks_for_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }

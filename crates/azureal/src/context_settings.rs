@@ -91,7 +91,10 @@ impl<'a> ContextSettings<'a> {
             .map(|text| {
                 let command = self.config.fill_in(text, &self.args.variables);
                 let command = command.map_err(|failure| failure.about("`--exec`"))?;
-                Ok(ContextCommand::new(name_of(text), command))
+                Ok(ContextCommand {
+                    template: Some(text.clone()),
+                    ..ContextCommand::new(name_of(text), command)
+                })
             })
             .collect()
     }

@@ -109,6 +109,11 @@ impl Failure {
         self.kind
     }
 
+    /// Returns what can be done about it.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     #[cfg(test)]
     fn is_quiet(&self) -> bool {
         self.exit == Exit::Quiet

@@ -14,11 +14,15 @@ use crate::failure::Failure;
 use crate::meter::{ESTIMATE, Meter};
 use crate::output::{Output, alarm, counted, on_stderr, tell, warning};
 use crate::spinner::Spinner;
-use crate::transcript::{Text, Transcript, count, duration};
+use crate::transcript::{count, duration, ending};
 use crate::turn::Keep;
 
 /// How much of what a tool call is about is shown.
 const ABOUT_CHARS: usize = 100;
+/// How much is remembered of a text that is being written, in bytes, and how many calls without a result. An agent may
+/// print without end.
+const MOST_OPEN: usize = 16 << 20;
+const MOST_CALLS: usize = 1_000;
 /// How much is shown of the names of the commands that run.
 const LABEL_CHARS: usize = 60;
 
@@ -184,13 +188,17 @@ impl<'a> Live<'a> {
                 self.out.flush()
             }
             AgentOutput::Delta(text) => {
-                self.open.push_str(text);
+                if self.open.len() < MOST_OPEN {
+                    self.open.push_str(text);
+                }
                 self.write(&visible(text))
             }
             AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                 self.tell(&visible(text));
                 Ok(())
             }
+            // Told at the end of the turn, with how to allow them.
+            AgentOutput::Refused(_) => Ok(()),
             AgentOutput::Usage(usage) => {
                 if let (Some(meter), Some(tokens)) = (&mut self.meter, usage.context_tokens) {
                     meter.count(tokens, self.agent);
@@ -266,6 +274,9 @@ impl<'a> Live<'a> {
         let indent = if call.subagent.is_some() { "  " } else { "" };
         let line = format!("{indent}{} {about}", call.tool_name);
         let line = visible_line(line.trim_end()).into_owned();
+        if self.calls.len() >= MOST_CALLS {
+            self.calls.remove(0);
+        }
         self.calls.push((call.tool_use_id.clone(), line));
         self.spinner.label(&self.waiting());
         Ok(())
@@ -289,12 +300,13 @@ impl<'a> Live<'a> {
         self.write(&text)
     }
 
-    /// Shows how the turn ended, once it is stored.
+    /// Shows how the turn ended, once it is stored, and how many tool calls were refused in it.
     pub(crate) fn end(
         &mut self,
         ingested: &Ingested,
         first: Option<Seq>,
         meter: Option<Meter>,
+        refused: usize,
     ) -> Result<(), Failure> {
         self.end_run()?;
         self.meter = meter;
@@ -312,7 +324,7 @@ impl<'a> Live<'a> {
         };
         let full = self.meter.as_ref().filter(|meter| meter.percent >= WORTH_TELLING);
         let full = full.map_or_else(String::new, |meter| format!(" · context {} % full", meter.percent));
-        tell(&format!("{}{full}", closing(&place, &ingested.complete)));
+        tell(&format!("{}{full}", closing(&place, &ingested.complete, refused)));
         Ok(())
     }
 
@@ -368,10 +380,18 @@ impl<'a> Live<'a> {
 }
 
 /// One line on how the turn ended, how long it took and what it used.
-fn closing(place: &str, complete: &Complete) -> String {
-    let mut transcript = Transcript::new(on_stderr(), Text::Visible);
-    let text = transcript.event(&Event::Complete(complete.clone()));
-    format!("{} · {place}", text.trim_end())
+fn closing(place: &str, complete: &Complete, refused: usize) -> String {
+    let text = ending(complete);
+    let paint = on_stderr();
+    let text = match (complete.success, refused) {
+        (true, 0) => paint.success(&format!("✓ {text}")),
+        // The agent is done, but not with what it wanted to do.
+        (true, refused) => {
+            paint.caution(&format!("! {text}, {} refused", counted(refused as u64, "tool call")))
+        }
+        (false, _) => paint.danger(&format!("✗ {text}")),
+    };
+    format!("{text} · {place}")
 }
 
 fn shortened(text: &str) -> String {

@@ -34,6 +34,9 @@ pub(crate) struct Meter {
 /// Who counts tokens where nobody has.
 pub(crate) const ESTIMATE: &str = "estimate";
 
+/// How tokens are estimated.
+pub(crate) const ESTIMATED_BY: &str = "characters / 4";
+
 /// Estimates tokens. Models count differently, and a count that is exact for one is wrong for the next.
 pub(crate) fn estimated(chars: u64) -> u64 {
     chars.div_ceil(4)
@@ -86,28 +89,6 @@ impl Meter {
     }
 }
 
-/// A number of tokens, and what counted them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Counted {
-    pub(crate) tokens: u64,
-    pub(crate) by: &'static str,
-}
-
-/// Counts tokens with the one large vocabulary that is public: that of OpenAI's models. For those of others
-/// it is an estimate.
-#[cfg(feature = "tokens")]
-pub(crate) fn count_tokens(text: &str) -> Counted {
-    // Made at the first use, which takes a quarter of a second; nothing else pays for it.
-    let tokens = tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len() as u64;
-    Counted { tokens, by: "o200k" }
-}
-
-/// Estimates tokens from characters: this build has no vocabulary.
-#[cfg(not(feature = "tokens"))]
-pub(crate) fn count_tokens(text: &str) -> Counted {
-    Counted { tokens: estimated(text.chars().count() as u64), by: "characters / 4" }
-}
-
 #[cfg(test)]
 mod tests {
     use azureal_core::{Counts, SessionId};
@@ -147,14 +128,5 @@ mod tests {
         assert_eq!(meter.tokens, 21_400);
         meter.estimate();
         assert_eq!(meter.tokens_line(), "2501 (estimate)");
-    }
-
-    #[cfg(feature = "tokens")]
-    #[test]
-    fn tokens_are_those_of_the_vocabulary() {
-        assert_eq!(count_tokens("hello world"), Counted { tokens: 2, by: "o200k" });
-        // What looks like a control token of a model is text like any other.
-        assert!(count_tokens("<|endoftext|>").tokens > 1);
-        assert_eq!(count_tokens("").tokens, 0);
     }
 }

@@ -1,10 +1,11 @@
-//! An agent that goes on though its azureal has gone: followed until it ends, or ended.
+//! An agent that still runs though its azureal is gone: followed until it ends, or stopped.
 
+use std::thread;
 use std::time::Duration;
 
 use azureal_agents::registry;
 use azureal_core::SessionId;
-use azureal_engine::{RUN_MARKER, Recovered, SpooledTurn, Spools};
+use azureal_engine::{OutputLimit, RUN_MARKER, Recovered, SpooledTurn, Spools};
 use azureal_process::{Marker, Patience, ProcessIdentity, stop};
 use futures_executor::block_on;
 
@@ -19,14 +20,15 @@ use crate::turn::Keep;
 /// How long to wait until looking again whether all has ended.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Follows the agent of a session that was left behind, and returns when its turn is stored: the history would
-/// miss what it still says. On a terminal, what it says is shown. An interrupt ends the agent, and is then the error.
+/// Follows the agent of a session that runs in the background, and returns when its turn is stored: the history would
+/// miss the rest of it. On a terminal, its output is shown. An interrupt stops the agent, and is then the error.
 pub(crate) fn follow(
     place: &Place,
     spools: &Spools,
     interrupts: &Interrupts,
     found: &[Recovered],
     session: SessionId,
+    limit: OutputLimit,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let Some((turn, process)) = orphan_of(found, session) else { return Ok(()) };
@@ -37,9 +39,11 @@ pub(crate) fn follow(
         drop(end(&spools, &turn, &process));
     });
     // Only now, when it is so.
-    tell("following it until it ends; an interrupt ends it");
-    let shown = if out.is_terminal() && !out.is_json() { show(spools, turn, running, out) } else { Ok(()) };
-    while !running.wait_timeout(PAUSE) {}
+    tell("waiting until it ends; Ctrl-C stops it");
+    let shown = thread::scope(|scope| {
+        scope.spawn(|| guard(spools, turn, running, limit));
+        if out.is_terminal() && !out.is_json() { show(spools, turn, running, out) } else { Ok(()) }
+    });
     // What it started may write on for a while.
     let mut found = block_on(recover(place));
     while let Some((_, process)) = orphan_of(&found, session) {
@@ -51,9 +55,22 @@ pub(crate) fn follow(
         return Err(Failure::cancelled(format!(
             "the turn of {session} was cancelled, and your prompt was not sent"
         ))
-        .with_hint(format!("`azureal show {session}` shows what came")));
+        .with_hint(format!("`azureal show {session}` shows its output so far")));
     }
     shown
+}
+
+/// Waits for an agent to end, and ends it when it has printed more than it may.
+fn guard(spools: &Spools, turn: &SpooledTurn, process: &ProcessIdentity, limit: OutputLimit) {
+    while !process.wait_timeout(PAUSE) {
+        if spools.printed(turn) >> 20 > limit.mib() {
+            tell(&format!("{} has printed more than {} MiB: it is stopped", turn.agent, limit.mib()));
+            if end(spools, turn, process).is_err() {
+                // It cannot be ended; it is waited for.
+                while !process.wait_timeout(PAUSE) {}
+            }
+        }
+    }
 }
 
 /// Shows what an agent prints until it ends.

@@ -12,6 +12,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use azureal_core::{acts_on_terminal, visible_line};
 use serde::Serialize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::failure::Failure;
 
@@ -141,6 +142,28 @@ pub(crate) fn shown(path: &Path) -> String {
     visible_line(&path.to_string_lossy()).into_owned()
 }
 
+/// Truncates a text to a number of columns of a terminal. A truncated text ends with an ellipsis.
+pub(crate) fn fit(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let mut short: String = text
+        .chars()
+        .take_while(|c| match left.checked_sub(c.width().unwrap_or(0)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        })
+        .collect();
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
 /// Returns a number of things, in words.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     match count {
@@ -180,6 +203,11 @@ impl Paint {
     /// What went well.
     pub(crate) fn success(self, text: &str) -> String {
         self.styled(AnsiColor::Green.on_default(), text)
+    }
+
+    /// What went well only in part.
+    pub(crate) fn caution(self, text: &str) -> String {
+        self.styled(AnsiColor::Yellow.on_default(), text)
     }
 
     /// What went wrong.
@@ -233,6 +261,21 @@ mod tests {
         let ascii = ascii_json(&ascii);
         assert!(ascii.is_ascii());
         assert_eq!(serde_json::from_str::<String>(&ascii).unwrap(), hostile);
+    }
+
+    #[test]
+    fn a_text_is_truncated_by_columns() {
+        for (text, width, expected) in [
+            ("hello", 5, "hello"),
+            ("hello", 4, "hel…"),
+            ("hello", 1, "…"),
+            ("hello", 0, ""),
+            ("修复登录", 8, "修复登录"),
+            ("修复登录", 7, "修复登…"),
+            ("修复登录", 6, "修复…"),
+        ] {
+            assert_eq!(fit(text, width), expected);
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ enum Lies {
 impl Place {
     /// Opens the store that `choice` names, or else the project's. No file is made by that.
     pub(crate) fn open(choice: Option<&Path>) -> Result<Self, Failure> {
-        let project = Project::around(Path::new("."));
+        let project = Project::around(Path::new("."))?;
         let choice = choice.filter(|choice| !choice.as_os_str().is_empty());
         let (store, lies) = match choice.map(StoreChoice::of).transpose()? {
             Some(StoreChoice::Memory) => (memory(), Lies::InMemory),

@@ -5,12 +5,13 @@
 //! git does: a folder that came with a download cannot send our history to another project.
 
 use std::fs;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use azureal_core::WorktreeFilter;
 
+use crate::config::owner::Owners;
+use crate::failure::Failure;
+use crate::git_config::{self, Entry, read_start};
 use crate::output::shown;
 
 /// Where the store lies in its project.
@@ -19,24 +20,48 @@ const STORE: &str = ".azureal/sessions.azs";
 /// The files that git keeps its pointers in hold one line; anything longer is not one of them.
 const POINTER_LIMIT: u64 = 16 * 1024;
 
-/// How much is read of a repository's configuration. What counts stands at its beginning.
-const CONFIG_LIMIT: u64 = 1024 * 1024;
-
 /// A project, and the worktree of it that we are in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Project {
     root: PathBuf,
     worktree: PathBuf,
+    /// The directories of the repository that decided where its root is. Empty outside git.
+    git_dirs: Vec<PathBuf>,
     branch: Option<String>,
     warning: Option<String>,
 }
 
 impl Project {
     /// Finds the project around `directory`.
-    pub(crate) fn around(directory: &Path) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Another user owns it, or part of it, and this user has not allowed that: see [`Owners`].
+    pub(crate) fn around(directory: &Path) -> Result<Self, Failure> {
+        let project = Self::of_any_owner(directory);
+        Owners::of_this_process().check(&project)?;
+        Ok(project)
+    }
+
+    /// Finds the project around `directory`, whoever owns it.
+    pub(crate) fn of_any_owner(directory: &Path) -> Self {
         // Where that fails, what is there can still be named.
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
         directory.ancestors().find_map(in_git).unwrap_or_else(|| outside_git(&directory))
+    }
+
+    /// Returns the folders that make up the project, each with everything in it that azureal relies on. The top of a
+    /// folder outside git is not among that: in a shared folder it is usually another user's.
+    pub(crate) fn claims(&self) -> Vec<(&Path, Vec<PathBuf>)> {
+        let store = self.store_path();
+        let mut of_root: Vec<PathBuf> =
+            store.parent().map(Path::to_owned).into_iter().chain([store]).collect();
+        if self.git_dirs.is_empty() {
+            return vec![(&self.root, of_root)];
+        }
+        of_root.insert(0, self.root.clone());
+        let of_worktree = std::iter::once(&self.worktree).chain(&self.git_dirs).cloned().collect();
+        vec![(&self.worktree, of_worktree), (&self.root, of_root)]
     }
 
     /// Returns what the user should know about how it was found.
@@ -100,6 +125,7 @@ fn in_git(top: &Path) -> Option<Project> {
             root: top.to_owned(),
             worktree: top.to_owned(),
             branch: branch(&dot_git),
+            git_dirs: vec![dot_git],
             warning: None,
         });
     }
@@ -119,8 +145,17 @@ fn in_git(top: &Path) -> Option<Project> {
         root: main.unwrap_or_else(|| top.to_owned()),
         worktree: top.to_owned(),
         branch: git_dir.as_deref().and_then(branch),
+        git_dirs: git_dirs(&dot_git, git_dir.as_deref()),
         warning,
     })
+}
+
+/// Returns the directory that a `.git` file points to and the one that this shares with the other worktrees. The file
+/// itself if it points nowhere: it makes a project all the same.
+fn git_dirs(dot_git: &Path, git_dir: Option<&Path>) -> Vec<PathBuf> {
+    let common = git_dir.and_then(|git_dir| pointer(&git_dir.join("commondir"), ""));
+    let dirs = git_dir.map(Path::to_owned).into_iter().chain(common);
+    std::iter::once(dot_git.to_owned()).chain(dirs).collect()
 }
 
 /// Finds the main worktree of the linked one whose `.git` file points to `git_dir`.
@@ -180,35 +215,18 @@ impl Config {
         let mut config = Self::default();
         // The second one is that of the main worktree alone, where the repository uses it.
         for file in ["config", "config.worktree"] {
-            config.read(&read_start(&common.join(file), CONFIG_LIMIT).unwrap_or_default());
+            config.read(&git_config::read(&common.join(file)));
         }
         config
     }
 
     fn read(&mut self, text: &str) {
-        let (mut in_core, mut in_origin) = (false, false);
-        for line in text.lines() {
-            let mut line = line.trim();
-            if let Some((section, rest)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
-                in_core = section.trim().eq_ignore_ascii_case("core");
-                in_origin = section.trim() == "remote \"origin\"";
-                line = rest.trim();
-            }
-            let (name, value) = match line.split_once('=') {
-                Some((name, value)) => (name.trim(), config_value(value.trim())),
-                // A name alone is a yes.
-                None => (line.split(['#', ';']).next().unwrap_or("").trim(), "true".to_owned()),
-            };
-            if in_origin && name.eq_ignore_ascii_case("url") {
+        for Entry { section, name, value } in git_config::entries(text) {
+            if section == "remote \"origin\"" && name.eq_ignore_ascii_case("url") {
                 self.origin = Some(value);
-                continue;
-            }
-            if !in_core {
-                continue;
-            }
-            if name.eq_ignore_ascii_case("worktree") {
+            } else if section.eq_ignore_ascii_case("core") && name.eq_ignore_ascii_case("worktree") {
                 self.worktree = Some(value);
-            } else if name.eq_ignore_ascii_case("bare") {
+            } else if section.eq_ignore_ascii_case("core") && name.eq_ignore_ascii_case("bare") {
                 self.is_bare = matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
             }
         }
@@ -232,25 +250,6 @@ fn path_of_remote(url: &str) -> Option<String> {
     (!path.is_empty()).then(|| path.to_owned())
 }
 
-/// Takes quotes, escapes and comments off a value.
-fn config_value(text: &str) -> String {
-    let (mut value, mut is_quoted) = (String::new(), false);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' => is_quoted = !is_quoted,
-            '\\' => value.extend(chars.next().map(|c| match c {
-                'n' => '\n',
-                't' => '\t',
-                c => c,
-            })),
-            '#' | ';' if !is_quoted => return value.trim_end().to_owned(),
-            c => value.push(c),
-        }
-    }
-    value
-}
-
 /// Reads a file that holds one path, which is relative to the file's folder.
 fn pointer(file: &Path, prefix: &str) -> Option<PathBuf> {
     let text = read_start(file, POINTER_LIMIT)?;
@@ -264,29 +263,16 @@ fn branch(git_dir: &Path) -> Option<String> {
     Some(branch.to_owned())
 }
 
-fn read_start(file: &Path, limit: u64) -> Option<String> {
-    // A pipe would wait for a writer.
-    if !fs::metadata(file).ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    let file = fs::File::open(file).ok()?;
-    file.take(limit).read_to_string(&mut text).ok()?;
-    Some(text)
-}
-
-/// Outside git the store that is nearest above counts, and else a new one here. Only one of our own: somebody else's
-/// would get to know what is said here.
+/// Outside git the nearest store above counts, and else a new one here.
 fn outside_git(directory: &Path) -> Project {
-    let is_ours = |path: &Path| {
-        fs::symlink_metadata(path).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw())
-    };
-    let has_store = |folder: &&Path| {
-        let store = folder.join(STORE);
-        store.is_file() && is_ours(&store) && store.parent().is_some_and(is_ours)
-    };
-    let root = directory.ancestors().find(has_store).unwrap_or(directory);
-    Project { root: root.to_owned(), worktree: root.to_owned(), branch: None, warning: None }
+    let root = directory.ancestors().find(|folder| folder.join(STORE).is_file()).unwrap_or(directory);
+    Project {
+        root: root.to_owned(),
+        worktree: root.to_owned(),
+        git_dirs: Vec::new(),
+        branch: None,
+        warning: None,
+    }
 }
 
 /// Returns `path` as seen from `base`; both are absolute.
@@ -349,7 +335,7 @@ mod tests {
 
         #[track_caller]
         fn check(&self, from: &str, root: &str, worktree: &str, names: &[&str]) {
-            let project = Project::around(&self.path(from));
+            let project = Project::of_any_owner(&self.path(from));
             assert_eq!(project.store_path(), self.path(root).join(STORE));
             assert_eq!(project.worktree(), worktree);
             assert_eq!(project.worktree_filter().names, names);
@@ -375,7 +361,7 @@ mod tests {
             .folder("trees/feat/src");
         tree.check("trees/feat/src", "p", "../trees/feat", &["../trees/feat", "feature"]);
         tree.check("p/inside", "p", "inside", &["inside", "inner"]);
-        let filter = Project::around(&tree.path("trees/feat")).worktree_filter();
+        let filter = Project::of_any_owner(&tree.path("trees/feat")).worktree_filter();
         assert!(filter.matches("/elsewhere/feat"));
     }
 
@@ -453,7 +439,7 @@ mod tests {
     fn a_pointer_to_nothing_is_told() {
         let tree = Tree::new();
         tree.file("a/.git", "gitdir: /nonexistent/x\ny\n").file("b/.git/HEAD", "");
-        let warning = |path: &str| Project::around(&tree.path(path)).warning().map(str::to_owned);
+        let warning = |path: &str| Project::of_any_owner(&tree.path(path)).warning().map(str::to_owned);
         let told = warning("a").unwrap();
         assert!(told.contains("/nonexistent/x\u{240a}y, which is not there"), "{told}");
         assert_eq!(warning("b"), None);
@@ -498,7 +484,7 @@ mod tests {
             )
             .linked("w", "p/.git", "w")
             .file("q/.git/HEAD", "ref: refs/heads/main\n");
-        let name = |path: &str| Project::around(&tree.path(path)).shared_name();
+        let name = |path: &str| Project::of_any_owner(&tree.path(path)).shared_name();
         assert_eq!(
             (name("p"), name("w"), name("q")),
             ("team/engine".into(), "team/engine".into(), "q".into())

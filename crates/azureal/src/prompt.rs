@@ -1,8 +1,8 @@
 //! The prompt: from the command line, from standard input, or from both.
 //!
-//! Without an argument, standard input is read to its end. With one, it is read if something comes from it: a
-//! file, or whatever has data or has ended within [`PATIENCE`]. A pipe that stays open and silent for so
-//! long is one that was only inherited, and is not waited for.
+//! Without an argument, and with the argument `-`, standard input is read to its end; only `-` reads from a terminal. With
+//! any other argument, standard input is read if it is a file, or if it has data or ends within [`PATIENCE`]. A pipe that
+//! stays open and silent for longer was only inherited.
 
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
@@ -20,13 +20,21 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// What a prompt may have, in bytes: as much as any agent takes. However it is escaped, a store takes it too.
 const LARGEST: usize = 10 << 20;
 
-/// Puts the prompt together: the argument, and what comes on standard input as a block of its own after it.
+/// The argument that means standard input.
+const STDIN: &str = "-";
+
+/// Joins the argument and standard input, which becomes a block of its own after it.
 pub(crate) fn gather(argument: Option<&str>) -> Result<String, Failure> {
-    let argument = argument.filter(|argument| !argument.trim().is_empty());
-    let piped = read_stdin(argument.is_some())?;
+    let wanted = argument == Some(STDIN);
+    let argument = argument.filter(|argument| !wanted && !argument.trim().is_empty());
+    let piped = match (wanted, argument) {
+        (false, Some(_)) => read_stdin_if_ready()?,
+        (false, None) if io::stdin().is_terminal() => String::new(),
+        (true, _) | (false, None) => read_stdin()?,
+    };
     let prompt = join(argument, &piped).ok_or_else(|| {
-        Failure::usage("there is no prompt")
-            .with_hint("say it as in `azureal run \"What does this do?\"`, or send it on standard input")
+        Failure::usage("no prompt")
+            .with_hint("write it as in `azureal run \"What does this do?\"`, or send it on standard input")
     })?;
     if prompt.len() > LARGEST {
         return Err(Failure::new("too_long", format!("the prompt is longer than {} MiB", LARGEST >> 20))
@@ -46,15 +54,21 @@ fn join(argument: Option<&str>, piped: &str) -> Option<String> {
     }
 }
 
-fn read_stdin(has_argument: bool) -> Result<String, Failure> {
+/// Reads standard input unless it is a terminal, or a pipe that nobody writes to.
+fn read_stdin_if_ready() -> Result<String, Failure> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         return Ok(String::new());
     }
-    if has_argument && !is_file(&stdin) && !speaks_within(&stdin, PATIENCE) {
+    if !is_file(&stdin) && !speaks_within(&stdin, PATIENCE) {
         tell("standard input is open and silent, so it is not read");
         return Ok(String::new());
     }
+    read_stdin()
+}
+
+fn read_stdin() -> Result<String, Failure> {
+    let stdin = io::stdin();
     let mut bytes = Vec::new();
     stdin
         .lock()

@@ -1,20 +1,26 @@
-//! Turns whose azureal died: stored by whoever comes next, and said so.
+//! Recovery of interrupted turns: every command stores them, and says so.
 
-use std::path::PathBuf;
+use std::time::Duration;
 
 use azureal_agents::registry;
-use azureal_core::event::Outcome;
-use azureal_core::{SessionId, StoreError};
-use azureal_engine::{Homes, IngestError, Noted, Recovered, SpooledTurn, Spools};
+use azureal_core::event::{Complete, Outcome};
+use azureal_core::{LeaseId, SessionId, StoreError, visible_line};
+use azureal_engine::{
+    Homes, IngestError, Noted, OriginalRun, Recovered, SpooledTurn, Spools, look_at_original,
+    recover_original,
+};
 use azureal_process::ProcessIdentity;
+use jiff::Timestamp;
 
-use crate::output::{tell, warn};
+use crate::confirm::{Answer, ask};
+use crate::failure::Failure;
+use crate::output::{shown, tell, warn};
 use crate::place::Place;
 use crate::turn::kept;
 
-/// Stores what can be stored, tells of it in a line each, and returns what was found.
+/// Stores the interrupted turns that can be stored, reports each in a line, and returns what was found.
 ///
-/// Nothing here stops a command: where the store cannot be written it can still be read.
+/// Never an error: a store that cannot be written can still be read.
 pub(crate) async fn recover(place: &Place) -> Vec<Recovered> {
     let Some(spools) = place.spools() else { return Vec::new() };
     let found = look(place, &spools).await;
@@ -22,8 +28,7 @@ pub(crate) async fn recover(place: &Place) -> Vec<Recovered> {
     found
 }
 
-/// Looks again, now that the session is ours: what was found before may be over, or have begun since. Only what is new
-/// is told.
+/// Looks again, now that the caller holds the lease: a turn may have ended or begun since. Reports only what is new.
 pub(crate) async fn recover_again(place: &Place, before: &[Recovered]) -> Vec<Recovered> {
     let Some(spools) = place.spools() else { return Vec::new() };
     let found = look(place, &spools).await;
@@ -37,8 +42,7 @@ pub(crate) async fn recover_again(place: &Place, before: &[Recovered]) -> Vec<Re
 }
 
 async fn look(place: &Place, spools: &Spools) -> Vec<Recovered> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let homes = Homes { variable: &variable, home: std::env::home_dir() };
+    let homes = Homes::of_this_process();
     azureal_engine::recover(&*place.store, spools, registry::all(), &homes).await.unwrap_or_else(|error| {
         warn(&error.to_string());
         Vec::new()
@@ -50,30 +54,25 @@ fn report(found: &Recovered) {
         // It had been stored, and only its spool was left.
         Recovered::Stored(_, ingested) if ingested.appended.is_none() => {}
         Recovered::Stored(turn, ingested) => {
-            let ended = match ingested.complete.outcome {
-                Some(Outcome::Done) => "and had been finished",
-                _ => "and was not finished",
-            };
-            tell(&format!(
-                "recovered the turn of {} that was interrupted {ended}: {}",
-                name(turn),
-                who(turn)
-            ));
+            tell(&recovered(&name(turn), &ingested.complete));
             if let Some(path) = &ingested.kept {
                 warn(&kept(path));
             }
         }
-        Recovered::Orphan(turn, process) => tell(&format!(
-            "the turn of {0} goes on without its azureal: {1}, process {2}; it is stored when it has ended, \
-             and `azureal cancel {0}` ends it",
-            name(turn),
-            who(turn),
-            process.pid
-        )),
+        Recovered::Orphan(turn, _) => {
+            let began = turn.started_at.parse::<Timestamp>().unwrap_or(Timestamp::MAX);
+            let elapsed = Duration::try_from(Timestamp::now().duration_since(began)).unwrap_or_default();
+            tell(&format!(
+                "{0}: {1} is still running in the background ({2}). `azureal cancel {0}` stops it",
+                name(turn),
+                visible_line(&turn.agent),
+                in_words(elapsed)
+            ));
+        }
         Recovered::Running(..) => {}
         Recovered::Failed(turn, IngestError::Store(StoreError::NoSuchSession(_))) => warn(&format!(
-            "the interrupted turn of {} is kept, though that session is not in this store any more; the files {}.* in the \
-             folder of spools are all there is of it, and can be removed",
+            "an interrupted turn is kept though its session {} is not in this store. Remove the files `{}.*` in the \
+             spool folder to discard it",
             name(turn),
             turn.run
         )),
@@ -81,38 +80,51 @@ fn report(found: &Recovered) {
             warn(&format!("the interrupted turn of {} could not be stored and is kept: {error}", name(turn)));
         }
         Recovered::Unreadable(path) => {
-            warn(&format!("{} says nothing of its turn; it is left where it is", path.display()));
+            warn(&format!("`{}` does not say which turn it belongs to. It is kept", shown(path)));
         }
         Recovered::UnknownAgent(turn) => warn(&format!(
-            "the interrupted turn of {} is kept: this azureal does not know its agent {}",
+            "the interrupted turn of {} is kept: its agent `{}` is unknown to this version of azureal",
             name(turn),
-            turn.agent
+            visible_line(&turn.agent)
         )),
-        Recovered::Noted(session, _, Ok(Noted::Stored(_, record))) => tell(&format!(
-            "recovered the turn of {session} that was interrupted from {record}: what was printed is gone"
-        )),
-        // Said where it matters: when the session goes on.
+        Recovered::Noted(session, _, Ok(Noted::Stored(ingested, record))) => {
+            tell(&format!("{} from {record}", recovered(&session.to_string(), &ingested.complete)));
+        }
+        // Told when the session continues.
         Recovered::Noted(_, _, Ok(Noted::Missing | Noted::WasStored | Noted::Busy)) => {}
         Recovered::Noted(session, run, Err(error)) => warn(&format!(
-            "the interrupted turn of {session} could not be taken from the agent's own record of {}: {error}",
-            azureal_core::visible_line(run)
+            "the interrupted turn of {session} could not be recovered from the agent's own transcript `{}`: {error}",
+            visible_line(run)
         )),
     }
+}
+
+fn recovered(session: &str, complete: &Complete) -> String {
+    let how = match complete.outcome {
+        Some(Outcome::Done) => "complete",
+        Some(Outcome::Cancelled) => "cancelled",
+        Some(Outcome::Timeout) => "timed out",
+        Some(Outcome::Failed) => "failed",
+        Some(Outcome::Interrupted) | None => "incomplete",
+    };
+    format!("recovered the last turn of {session} ({how})")
 }
 
 fn name(turn: &SpooledTurn) -> String {
     format!("S{}", turn.session)
 }
 
-fn who(turn: &SpooledTurn) -> String {
-    format!(
-        "{}, since {}",
-        azureal_core::visible_line(&turn.agent),
-        azureal_core::visible_line(&turn.started_at)
-    )
+/// Returns a length of time in its largest unit: 12 s, 3 min, 5 h, 2 days.
+fn in_words(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3_600 => format!("{} min", seconds / 60),
+        seconds @ 3_600..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
 }
 
-/// Returns the agent of a session that runs on though its azureal has gone.
+/// Returns the agent of a session that runs in the background without an azureal.
 pub(crate) fn orphan_of(found: &[Recovered], session: SessionId) -> Option<(&SpooledTurn, &ProcessIdentity)> {
     found.iter().find_map(|found| match found {
         Recovered::Orphan(turn, process) if turn.session_id() == Some(session) => Some((turn, process)),
@@ -120,19 +132,65 @@ pub(crate) fn orphan_of(found: &[Recovered], session: SessionId) -> Option<(&Spo
     })
 }
 
-/// Warns if a turn of the session was never stored and no trace of it is left: going on forgets that it was.
+/// Warns if a turn of the session was never stored and cannot be recovered: the next turn replaces the note of it.
 pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
     for found in found {
         if let Recovered::Noted(id, run, Ok(Noted::Missing)) = found
             && *id == session
         {
             warn(&format!(
-                "an interrupted turn of {session} was never stored, and neither what was printed nor the agent's own \
-                 record of it ({}) is on this machine",
-                azureal_core::visible_line(run)
+                "an interrupted turn of {session} was never stored. Neither its output nor the agent's own transcript `{}` \
+                 is on this machine",
+                visible_line(run)
             ));
         }
     }
+}
+
+/// Recovers the turn that the original AZUREAL program noted in a session and never stored, if it has ended and the user
+/// agrees. Otherwise nothing changes, and the turn of this command continues without it.
+pub(crate) async fn recover_original_run(
+    place: &Place,
+    session: SessionId,
+    lease: Option<&LeaseId>,
+) -> Result<(), Failure> {
+    let Some(run) = place.store.get(session).await?.original_run else { return Ok(()) };
+    let (agents, homes) = (registry::all(), Homes::of_this_process());
+    let (idle, record) = match look_at_original(agents, &homes, &run) {
+        // The original program may know more of it.
+        OriginalRun::Missing => return Ok(()),
+        OriginalRun::Running(idle) => {
+            tell(&format!(
+                "{session}: the original AZUREAL program may still be running a turn here (its transcript changed {} ago). \
+                 That turn is not part of the history yet",
+                in_words(idle)
+            ));
+            return Ok(());
+        }
+        OriginalRun::Abandoned(idle, record) => (in_words(idle), record),
+    };
+    let noted =
+        format!("{session}: the original AZUREAL program noted a run {idle} ago that it never stored.");
+    match ask(&format!("{noted} Recover it from {record}? [y/N] ")) {
+        Answer::No => return Ok(()),
+        Answer::Nobody => {
+            tell(&noted);
+            tell(&format!("hint: `azureal run -s {session}` on a terminal recovers it from {record}"));
+            return Ok(());
+        }
+        Answer::Yes => {}
+    }
+    match recover_original(&*place.store, agents, &homes, session, &run, lease.cloned()).await {
+        Ok(Noted::Stored(ingested, record)) => {
+            tell(&format!("{} from {record}", recovered(&session.to_string(), &ingested.complete)));
+        }
+        Ok(Noted::WasStored) => tell(&format!("the last turn of {session} is in the history already")),
+        Ok(Noted::Busy | Noted::Missing) => {
+            tell(&format!("the last turn of {session} was not recovered: its transcript has just changed"));
+        }
+        Err(error) => warn(&format!("the last turn of {session} could not be recovered: {error}")),
+    }
+    Ok(())
 }
 
 /// Returns the sessions that have a turn running, here or elsewhere.

@@ -1,4 +1,7 @@
-//! A sign of life on a terminal while one waits.
+//! The status line: a spinner, what is waited for, and for how long.
+//!
+//! It takes exactly one row of the terminal. The terminal is measured at every frame, because a person may resize it at
+//! any time, and a line that wraps scrolls the terminal with every frame.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,11 +9,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_core::visible_line;
+use unicode_width::UnicodeWidthStr;
+
+use crate::output::fit;
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const PACE: Duration = Duration::from_millis(100);
+/// The width of a terminal that does not say how wide it is.
+const USUAL_COLUMNS: usize = 80;
 
-/// Turns on standard error while nothing else is written; does nothing where that is no terminal.
+/// Draws the status line on standard error while no other output is written. Does nothing if that is not a terminal, or
+/// one that cannot move its cursor (`TERM=dumb`).
 pub(crate) struct Spinner {
     shared: Option<Arc<Shared>>,
 }
@@ -29,9 +38,9 @@ struct State {
 }
 
 impl Spinner {
-    /// Starts to turn, with this word beside it.
+    /// Starts to draw, with this label.
     pub(crate) fn start(label: &str) -> Self {
-        if !io::stderr().is_terminal() {
+        if !can_draw() {
             return Self { shared: None };
         }
         let state = State {
@@ -47,7 +56,7 @@ impl Spinner {
         Self { shared: Some(shared) }
     }
 
-    /// Clears the line, so that something else can be written.
+    /// Erases the line, so that other output can be written.
     pub(crate) fn hide(&self) {
         self.change(|state| {
             state.clear();
@@ -55,23 +64,23 @@ impl Spinner {
         });
     }
 
-    /// Goes on turning: the cursor stands at the beginning of a line.
+    /// Draws again. The cursor must be at the beginning of a line.
     pub(crate) fn show(&self) {
         self.change(|state| state.turns = true);
     }
 
-    /// Says what is waited for from now on.
+    /// Replaces the label and restarts the clock.
     pub(crate) fn label(&self, label: &str) {
         self.change(|state| state.since = Instant::now());
         self.relabel(label);
     }
 
-    /// Says what is still waited for.
+    /// Replaces the label. The clock continues.
     pub(crate) fn relabel(&self, label: &str) {
         self.change(|state| state.label = visible_line(label).into_owned());
     }
 
-    /// Says whether anybody sees it.
+    /// Returns whether the line is drawn at all.
     pub(crate) fn is_seen(&self) -> bool {
         self.shared.is_some()
     }
@@ -109,7 +118,11 @@ impl Shared {
             if state.turns {
                 state.shown = true;
                 let seconds = state.since.elapsed().as_secs();
-                write_error(&format!("\r{frame} {} {seconds} s\x1b[K", state.label));
+                let line = status_line(frame, &state.label, seconds, columns());
+                // The cursor goes back to the first column. A terminal that becomes narrower breaks the old line into
+                // several rows, and keeps the cursor in the first of them: the next frame starts there, and erases
+                // the others.
+                write_error(&format!("\r{line}\x1b[J\r"));
             }
             state = self.changed.wait_timeout(state, PACE).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -119,17 +132,35 @@ impl Shared {
 impl State {
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            write_error("\r\x1b[K");
+            write_error("\r\x1b[J");
         }
     }
+}
+
+fn can_draw() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Measures the terminal.
+fn columns() -> usize {
+    terminal_size::terminal_size_of(io::stderr()).map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0))
+}
+
+/// Renders a frame for a terminal of so many columns. The label is truncated before the time is.
+fn status_line(frame: char, label: &str, seconds: u64, columns: usize) -> String {
+    // The last column stays empty: a terminal that has filled it may have wrapped already.
+    let room = columns.saturating_sub(1);
+    let time = format!(" {seconds} s");
+    let label = fit(label, room.saturating_sub(2 + time.width()));
+    fit(&format!("{frame} {label}{time}"), room)
 }
 
 /// How many characters a bar has.
 const BAR: u64 = 20;
 
-/// Returns a bar that shows how much of something is done, and how many hundredths that is.
+/// Renders a progress bar and its percentage.
 pub(crate) fn bar(done: u64, total: u64) -> String {
-    // Of nothing, all is done; and what is counted anew may be more than was known before.
+    // A total of 0 is complete; and a total that was counted again may be exceeded.
     let (done, total) = (done.min(total).max(u64::from(total == 0)), total.max(1));
     let part = |of: u64| usize::try_from(u128::from(done) * u128::from(of) / u128::from(total)).unwrap_or(0);
     let full = part(BAR);
@@ -138,13 +169,27 @@ pub(crate) fn bar(done: u64, total: u64) -> String {
 
 fn write_error(text: &str) {
     let mut stderr = io::stderr();
-    // It is an ornament: where it cannot be written, it is not missed.
+    // The line is only decoration: an error changes nothing.
     drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_fits_every_terminal() {
+        let label = "Bash cargo test 修复登录页面的错误";
+        assert_eq!(status_line('⠋', label, 7, 80), "⠋ Bash cargo test 修复登录页面的错误 7 s");
+        assert_eq!(status_line('⠋', label, 7, 30), "⠋ Bash cargo test 修复登… 7 s");
+        assert_eq!(status_line('⠋', label, 7, 9), "⠋ B… 7 s");
+        for columns in 0..50 {
+            for label in [label, "", "修"] {
+                let line = status_line('⠋', label, 12_345, columns);
+                assert!(line.width() < columns.max(1), "{columns}: {line}");
+            }
+        }
+    }
 
     #[test]
     fn a_bar_grows_with_what_is_done() {

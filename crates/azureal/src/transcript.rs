@@ -161,21 +161,7 @@ impl Transcript {
     }
 
     fn completed(&mut self, out: &mut String, complete: &Complete) {
-        let outcome = match (complete.outcome, complete.success) {
-            (Some(Outcome::Done), _) | (None, true) => "done",
-            (Some(Outcome::Failed), _) | (None, false) => "failed",
-            (Some(Outcome::Cancelled), _) => "cancelled",
-            (Some(Outcome::Timeout), _) => "timed out",
-            (Some(Outcome::Interrupted), _) => "interrupted",
-        };
-        let mut text = format!("{outcome} in {}", duration(complete.duration_ms));
-        if complete.cost_usd > 0.0 {
-            text.push_str(&format!(", ${:.4}", complete.cost_usd));
-        }
-        if let Some(usage) = complete.usage {
-            let (sent, received) = (count(usage.input_tokens), count(usage.output_tokens));
-            text.push_str(&format!(", {sent} tokens in, {received} out"));
-        }
+        let text = ending(complete);
         self.gap(out);
         self.speaker = Some(Speaker::Margin);
         line(
@@ -317,6 +303,26 @@ pub(crate) fn count(number: u64) -> String {
         1_000_000..1_000_000_000 => scaled(1_000_000, 'M'),
         _ => scaled(1_000_000_000, 'G'),
     }
+}
+
+/// Says how a turn ended, how long it took and what it used.
+pub(crate) fn ending(complete: &Complete) -> String {
+    let outcome = match (complete.outcome, complete.success) {
+        (Some(Outcome::Done), _) | (None, true) => "done",
+        (Some(Outcome::Failed), _) | (None, false) => "failed",
+        (Some(Outcome::Cancelled), _) => "cancelled",
+        (Some(Outcome::Timeout), _) => "timed out",
+        (Some(Outcome::Interrupted), _) => "interrupted",
+    };
+    let mut text = format!("{outcome} in {}", duration(complete.duration_ms));
+    if complete.cost_usd > 0.0 {
+        text.push_str(&format!(", ${:.4}", complete.cost_usd));
+    }
+    if let Some(usage) = complete.usage {
+        let (sent, received) = (count(usage.input_tokens), count(usage.output_tokens));
+        text.push_str(&format!(", {sent} tokens in, {received} out"));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! One turn with an agent, driven and shown.
 
+use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
 use azureal_core::agent::Permission;
 use azureal_core::event::Outcome;
-use azureal_core::{LeaseId, Page, Seq, SessionId, SessionStore};
+use azureal_core::{Event, LeaseId, Page, Seq, SessionId, SessionStore};
 use azureal_engine::{
-    AutoCompaction, Briefing, CommandProgress, Driver, IngestError, Ingested, Notice, Setup, Spools, Watcher,
+    AutoCompaction, Briefing, CommandProgress, Driver, IngestError, Ingested, Notice, OutputLimit, Setup,
+    Spools, Watcher,
 };
 use futures_executor::block_on;
 
@@ -18,8 +20,9 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
 use crate::meter::Meter;
-use crate::output::{Output, warn};
+use crate::output::{Output, tell, warn};
 use crate::place::Place;
+use crate::refusals::refusals;
 
 /// How many events are read at once.
 const PAGE: usize = 100;
@@ -37,11 +40,15 @@ pub(crate) struct Ask<'a> {
     pub(crate) prompt: &'a str,
     pub(crate) permission: Option<Permission>,
     pub(crate) timeout: Option<Duration>,
+    /// How much the agent may print.
+    pub(crate) output_limit: OutputLimit,
     /// What the agent is told besides the history.
     pub(crate) briefing: &'a Briefing,
     /// What is done about a history that becomes too long.
     pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
     pub(crate) keep: Keep,
+    /// Further arguments for the agent's program.
+    pub(crate) arguments: &'a [String],
 }
 
 /// What is kept of a turn.
@@ -90,8 +97,10 @@ pub(crate) fn take_turn(
         directory,
         in_git: place.project.is_in_git(),
         timeout: ask.timeout,
+        output_limit: ask.output_limit,
         briefing: ask.briefing,
         compaction: ask.compaction,
+        arguments: ask.arguments,
     });
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
     let mut not_gathered = None;
@@ -99,6 +108,8 @@ pub(crate) fn take_turn(
     let mut stored = None;
     // Where the turn begins: before a compaction, if there was one in the middle of it.
     let mut first = None;
+    // The tools that were refused, before and after a compaction.
+    let mut refused = Vec::new();
     if let Some(meter) = meter(place, ask, ask.session)? {
         live.measure(meter);
     }
@@ -120,10 +131,14 @@ pub(crate) fn take_turn(
                 drop(sender.send(heard));
             })
         });
-        for heard in heard {
-            match heard {
+        // What came while a run was being watched, and can wait.
+        let mut waiting = VecDeque::new();
+        while let Some(next) = waiting.pop_front().or_else(|| heard.recv().ok()) {
+            match next {
                 Heard::Command(progress) => live.command(&progress),
-                Heard::NotGathered(why) => not_gathered = Some(why),
+                // Once part of the turn is stored, the turn has begun: it was stopped to compact the session.
+                Heard::NotGathered(why) if first.is_none() => not_gathered = Some(why),
+                Heard::NotGathered(_) => {}
                 Heard::Summary(agent) => live.summary(&agent),
                 Heard::Began(watcher) if shown.is_ok() => {
                     let meter = meter(place, ask, ask.session);
@@ -135,10 +150,11 @@ pub(crate) fn take_turn(
                         // It may have been compacted before it began.
                         None => meter.map(|meter| live.begin(meter, ask.prompt)),
                     }
-                    .and_then(|()| watch(watcher, &mut live));
+                    .and_then(|()| watch(watcher, &mut live, &heard, &mut waiting));
                 }
                 Heard::Began(_) => {}
-                Heard::Stored(ingested) => {
+                Heard::Stored(mut ingested) => {
+                    refused.append(&mut ingested.refused);
                     first = first.or(ingested.appended.map(|appended| appended.first));
                     stored = Some(ingested);
                 }
@@ -168,7 +184,7 @@ pub(crate) fn take_turn(
     // Before any complaint of the output: the turn is stored, whoever reads it.
     shown?;
     show_rest(&*place.store, &ingested, &mut live)?;
-    live.end(&ingested, first, meter(place, ask, ingested.session)?)?;
+    live.end(&ingested, first, meter(place, ask, ingested.session)?, refused.len())?;
     match &ingested.kept {
         Some(_) if ask.keep == Keep::Nothing => {
             warn("not all that was printed could be read; nothing of it is kept");
@@ -176,7 +192,12 @@ pub(crate) fn take_turn(
         Some(path) => warn(&kept(path)),
         None => {}
     }
-    match failure_of(&ingested, ask, &live) {
+    let failure = failure_of(&ingested, ask, &live);
+    // Last, because it says what to do next.
+    if let Some(hint) = refusals(ask.choice.agent.name(), &refused, ask.permission) {
+        tell(&hint);
+    }
+    match failure {
         Some(failure) => Err(failure),
         None => Ok(ingested),
     }
@@ -193,9 +214,20 @@ fn meter(place: &Place, ask: &Ask<'_>, session: SessionId) -> Result<Option<Mete
     Ok(Some(Meter::of(&block_on(place.store.get(session))?, auto.threshold)))
 }
 
-/// Shows the output of a run until it has ended.
-fn watch(mut watcher: Watcher, live: &mut Live<'_>) -> Result<(), Failure> {
+/// Shows the output of a run until it has ended, and notices for the user meanwhile.
+fn watch(
+    mut watcher: Watcher,
+    live: &mut Live<'_>,
+    heard: &Receiver<Heard>,
+    waiting: &mut VecDeque<Heard>,
+) -> Result<(), Failure> {
     loop {
+        for next in heard.try_iter() {
+            match next {
+                Heard::Told(text) => live.tell(&azureal_core::visible(&text)),
+                other => waiting.push_back(other),
+            }
+        }
         match watcher.next_outputs() {
             Ok(Some(outputs)) => outputs.iter().try_for_each(|output| live.take(output))?,
             Ok(None) => return Ok(()),
@@ -211,13 +243,18 @@ fn watch(mut watcher: Watcher, live: &mut Live<'_>) -> Result<(), Failure> {
 /// Shows the events that are known only since the run has ended: all but the prompt, what was shown, and the end.
 fn show_rest(store: &dyn SessionStore, ingested: &Ingested, live: &mut Live<'_>) -> Result<(), Failure> {
     let Some(appended) = ingested.appended else { return Ok(()) };
-    let mut after = Seq(appended.first.0.saturating_add(live.events()));
+    let shown = Seq(appended.first.0.saturating_add(live.events()));
+    // Of a flood more may have been shown than is stored. The last event before the end then says why.
+    let is_flood = ingested.kept.is_some() && shown >= appended.last;
+    let mut after = shown.min(Seq(appended.last.0.saturating_sub(2)));
     while after < appended.last {
         let page = block_on(store.read(ingested.session, Page::After(after, PAGE)))?;
         let Some(last) = page.last() else { break };
         after = last.seq;
         for stored in page.iter().take_while(|stored| stored.seq < appended.last) {
-            if let Ok(event) = stored.event() {
+            if let Ok(event) = stored.event()
+                && (stored.seq > shown || (is_flood && matches!(event, Event::Error(_))))
+            {
                 live.event(&event)?;
             }
         }

@@ -4,6 +4,7 @@
 //! nothing: the same description serves a turn that runs now, one whose output was found after a crash, and a
 //! test that feeds it a recording.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::event::{Outcome, Usage};
@@ -20,6 +21,16 @@ pub trait Agent: Send + Sync {
     /// Says whether the agent answers for this model, so that a model's name is enough to choose it.
     fn answers_for(&self, model: &str) -> bool;
 
+    /// Returns models that the agent is known for, to be offered to a person. It may have more.
+    fn models(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Describes what the program needs besides being installed; `None` if it needs nothing else.
+    fn needs(&self) -> Option<Needs> {
+        None
+    }
+
     /// Says what to run for a turn, and what to write to its standard input.
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError>;
 
@@ -35,6 +46,34 @@ pub trait Agent: Send + Sync {
     fn own_settings(&self) -> Option<OwnSettings> {
         None
     }
+}
+
+/// What an agent's program needs before it can answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// The oldest version whose output the parser was tested with, such as `[2, 0, 77]`.
+    pub version: &'static [u64],
+    /// How it is seen whether a person has logged in.
+    pub login: Login,
+}
+
+/// The traces that a login leaves, so that it can be seen without running the program. Each one is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Login {
+    /// Variables that hold a key, or that choose another way to log in.
+    pub variables: &'static [&'static str],
+    /// The variable that says where the program keeps its files.
+    pub variable: &'static str,
+    /// Where it keeps them without that variable, below the home directory.
+    pub home: &'static str,
+    /// Files in there, from that folder, which exist after a login. An absolute path is taken as it is.
+    pub files: &'static [&'static str],
+    /// Words in settings files, from that folder, that configure another way to log in.
+    pub settings: &'static [(&'static str, &'static [&'static str])],
+    /// Whether macOS keeps the login in its keychain, where it cannot be seen.
+    pub in_keychain: bool,
+    /// What a person does to log in.
+    pub how: &'static str,
 }
 
 /// A file with the settings of an agent's program.
@@ -63,6 +102,12 @@ pub struct OwnRecord {
     pub depth: usize,
     /// Says whether a file of this name is the record of the run that the agent calls so.
     pub is_of: fn(file_name: &str, run: &str) -> bool,
+    /// Returns the folders below `folder` that can hold the record of a run, if its name tells; otherwise none, and only
+    /// a search of all folders finds it.
+    pub folders_of: fn(run: &str) -> Vec<PathBuf>,
+    /// Reads the tokens of a run and of its last request from the last part of its record: for an agent whose output does
+    /// not have both. `None` if they are not in there.
+    pub last_usage: fn(end: &[u8]) -> Option<Usage>,
     /// Makes a reader of one. Unlike what is printed, a record holds the prompt: as [`Event::UserMessage`], with
     /// the context still on it.
     pub reader: fn() -> Box<dyn AgentParser>,
@@ -90,6 +135,8 @@ pub struct TurnRequest {
     pub in_git: bool,
     /// What the program's own settings say, where that was looked up: [`Agent::own_settings`].
     pub settings: Option<String>,
+    /// Further arguments for the program, as the user typed them.
+    pub arguments: Vec<String>,
 }
 
 /// What an agent may do, in one vocabulary for all of them.
@@ -141,6 +188,8 @@ pub enum AgentOutput {
     Notice(String),
     /// The same, of a request to the model that failed and is sent again.
     Retry(String),
+    /// Tools that the model wanted to use and the agent's program did not allow, one entry for each call.
+    Refused(Vec<String>),
 }
 
 /// How a run ended.
@@ -152,10 +201,10 @@ pub struct Ending {
     pub stderr: String,
     /// A last line without its line break: evidence, never an event.
     pub fragment: Vec<u8>,
-    /// How long it ran.
+    /// How long it ran. An estimate if `exit` is `None`: a parser prefers what the output says.
     pub duration: Duration,
-    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], or [`Outcome::Interrupted`] to
-    /// compact the session and go on.
+    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], [`Outcome::Failed`] because it printed
+    /// more than it may, or [`Outcome::Interrupted`] to compact the session and continue.
     pub stopped: Option<Outcome>,
 }
 
@@ -191,6 +240,12 @@ pub enum AgentError {
         /// What there is.
         known: &'static str,
     },
+    /// The agent has no program that takes arguments.
+    #[error("{agent} takes no arguments")]
+    NoArguments {
+        /// The agent.
+        agent: &'static str,
+    },
     /// The agent refuses to run where there is no git repository.
     #[error("{agent} does not run outside a git repository, unless it may only read")]
     NeedsGit {
@@ -205,6 +260,7 @@ impl AgentError {
         match self {
             Self::TooLong { .. } => "compact the session with `azureal compact`, or use another agent",
             Self::NoSuchModel { .. } => "leave the model out, and the agent chooses",
+            Self::NoArguments { .. } => "leave out what stands after `--`",
             Self::NeedsGit { .. } => "run `git init`, or use `--permission read`",
         }
     }

@@ -1,19 +1,26 @@
 //! What of an event is kept.
 //!
 //! Tool results can be megabytes that nobody reads again. On ingestion each is cut down to what its tool
-//! makes worth keeping, and each call to what it was about. Nothing else is touched: the words of people
-//! and agents stay whole. Only [`append_events`](crate::append_events) applies this; a message that is
+//! makes worth keeping: a few lines, and of a very long line its two ends. Each call is cut down to what it was about.
+//! Nothing else is touched: the words of people and agents stay whole. Only [`append_events`](crate::append_events) applies this; a message that is
 //! appended to a `ContextStore` is stored as it is.
 
 use serde_json::Value;
 
+use std::borrow::Cow;
+
 use crate::event::{ToolCall, ToolResult};
 use crate::{Event, Json, Tool};
 
+/// How long a kept line may be, in characters. A file without line breaks or a bundled script is one line of megabytes.
+const LONGEST_LINE: usize = 2_000;
+/// How much stays of each end of a longer line.
+const LINE_END: usize = 900;
+
 /// Cuts a tool call or a tool result down to what is kept of it; any other event stays as it is.
 ///
-/// An event that was cut carries `omitted`, and one that carries it is left alone: compacting twice is
-/// compacting once.
+/// An event that was cut carries `omitted`, the number of lines that were left out, 0 where only long lines were
+/// shortened. One that carries it is left alone: compacting twice is compacting once.
 ///
 /// ```
 /// use azureal_core::{Event, compact_event, event::ToolResult};
@@ -63,7 +70,10 @@ fn summarise_write(mut call: ToolCall) -> ToolCall {
     let kept = path_fields
         .iter()
         .filter_map(|(name, raw)| Some((name.as_str(), serde_json::from_str::<Value>(raw.get()).ok()?)))
-        .chain([("line_count", Value::from(lines)), ("first_line", Value::from(first.unwrap_or("")))]);
+        .chain([
+            ("line_count", Value::from(lines)),
+            ("first_line", Value::from(shortened(first.unwrap_or("")))),
+        ]);
     call.input = Json::from_fields(kept);
     call.omitted = Some(lines as u64);
     call
@@ -113,20 +123,44 @@ enum Keep {
     Ends,
 }
 
-/// Returns the kept lines with a marker where lines were left out, and how many those are; nothing when
-/// all of them stay.
+/// Returns the kept lines with a marker where lines were left out, and how many those are; `None` when all of the text
+/// stays.
 fn keep_lines(text: &str, keep: Keep) -> Option<(String, u64)> {
     let (head, tail) = match keep {
         Keep::First(count) => (count, 0),
         Keep::Last(count) => (0, count),
         Keep::Ends => (1, 1),
     };
-    let omitted = text.lines().count().checked_sub(head + tail).filter(|count| *count > 0)?;
+    let count = text.lines().count();
+    let omitted = count.saturating_sub(head + tail);
+    if omitted == 0 {
+        let is_long = text.lines().any(|line| matches!(shortened(line), Cow::Owned(_)));
+        return is_long.then(|| (joined(text.lines()), 0));
+    }
     let marker =
         if omitted == 1 { "[1 line omitted]".to_owned() } else { format!("[{omitted} lines omitted]") };
-    let kept: Vec<&str> =
-        text.lines().take(head).chain([marker.as_str()]).chain(text.lines().skip(head + omitted)).collect();
-    Some((kept.join("\n"), omitted as u64))
+    let kept = text.lines().take(head).chain([marker.as_str()]).chain(text.lines().skip(head + omitted));
+    Some((joined(kept), omitted as u64))
+}
+
+fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    lines.map(shortened).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a line with a marker in place of its middle, if it is very long.
+fn shortened(line: &str) -> Cow<'_, str> {
+    // A line of so few bytes has no more characters; most lines are not counted.
+    if line.len() <= LONGEST_LINE {
+        return Cow::Borrowed(line);
+    }
+    let count = line.chars().count();
+    if count <= LONGEST_LINE {
+        return Cow::Borrowed(line);
+    }
+    let head = line.char_indices().nth(LINE_END).and_then(|(end, _)| line.get(..end));
+    let tail = line.char_indices().nth_back(LINE_END - 1).and_then(|(start, _)| line.get(start..));
+    let (head, tail) = (head.unwrap_or_default(), tail.unwrap_or_default());
+    Cow::Owned(format!("{head}[{} characters omitted]{tail}", count - 2 * LINE_END))
 }
 
 #[cfg(test)]
@@ -177,6 +211,35 @@ mod tests {
         for tool in ["Read", "Bash", "Grep", "Task", "x"] {
             check_result(tool, "", "", None);
         }
+    }
+
+    #[test]
+    fn a_line_that_is_very_long_keeps_its_two_ends() {
+        let line = |c: &str, chars: usize| c.repeat(chars);
+        let cut = |c: &str, omitted: usize| {
+            format!("{}[{omitted} characters omitted]{}", line(c, 900), line(c, 900))
+        };
+        for tool in ["Read", "Bash", "Grep", "Task", "x"] {
+            check_result(tool, &line("ü", 2_000), &line("ü", 2_000), None);
+            check_result(tool, &line("ü", 2_001), &cut("ü", 201), Some(0));
+            check_result(tool, &line("x", 1_000_000), &cut("x", 998_200), Some(0));
+        }
+        check_result(
+            "Bash",
+            &format!("a\n{}\nc\n", line("x", 5_000)),
+            &format!("[1 line omitted]\n{}\nc", cut("x", 3_200)),
+            Some(1),
+        );
+        check_result(
+            "Read",
+            &format!("{}\nz", line("x", 5_000)),
+            &format!("{}\nz", cut("x", 3_200)),
+            Some(0),
+        );
+        check_result("Grep", &format!("{}\n", line("x", 2_000)), &format!("{}\n", line("x", 2_000)), None);
+        let written = format!(r#"{{"file_path":"/a","content":"{}"}}"#, line("x", 5_000));
+        let kept = format!(r#"{{"file_path":"/a","line_count":1,"first_line":"{}"}}"#, cut("x", 3_200));
+        check_call("Write", &written, &kept);
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub struct ContextCommand {
     pub name: String,
     /// What the shell is given.
     pub command: String,
+    /// The command as it was written, if variables were filled in. This is what is stored: their values may be secret.
+    pub template: Option<String>,
     /// What happens when it does not succeed.
     pub on_failure: OnFailure,
     /// How long it may take, with everything that it starts.
@@ -26,6 +28,7 @@ impl ContextCommand {
         Self {
             name: name.into(),
             command: command.into(),
+            template: None,
             on_failure: OnFailure::default(),
             timeout: Self::TIMEOUT,
             dynamic: false,

@@ -26,6 +26,7 @@ mod compact_event;
 mod context;
 mod context_command;
 mod context_store;
+mod defuse;
 mod digest;
 pub mod event;
 pub mod fold;

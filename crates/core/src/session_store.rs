@@ -541,6 +541,9 @@ pub enum StoreError {
         /// The store.
         place: String,
     },
+    /// A session number above the highest one would be needed.
+    #[error("the store has no session number left: the highest is in use, or was")]
+    NumbersUsedUp,
     /// The store can be read and not written.
     #[error("{place} cannot be written")]
     ReadOnly {
@@ -620,6 +623,7 @@ impl StoreError {
             Self::Denied { .. } => "denied",
             Self::Busy { .. } => "busy",
             Self::Full { .. } => "full",
+            Self::NumbersUsedUp => "numbers_used_up",
             Self::ReadOnly { .. } => "read_only",
             Self::NotSupported(_) => "not_supported",
             Self::Closed => "closed",
@@ -661,6 +665,9 @@ impl StoreError {
             ),
             Self::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
             Self::Full { .. } => Some("make room and do it again; nothing that was stored is lost"),
+            Self::NumbersUsedUp => {
+                Some("`azureal copy --to NEW.azs` copies the sessions to a store that has")
+            }
             Self::ReadOnly { place } if is_url(place) => Some(
                 "reading still works; if it is a replica, name the others too: `host1,host2/…?target_session_attrs=read-write`",
             ),

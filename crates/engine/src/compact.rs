@@ -23,12 +23,16 @@ use futures_executor::block_on;
 use crate::drive::{RUN_MARKER, STDERR_BYTES, withheld};
 use crate::lease::{Leased, this_process};
 use crate::spool::{SpoolError, Spools, at};
-use crate::watch::Watcher;
+use crate::watch::{Look, Watcher};
 
 /// How long a summary may be, in characters.
 const MOST_CHARS: usize = 4_000;
 /// What must be there to be saved, in characters, before anybody is asked for a summary.
 const LEAST_GAIN: usize = 1_000;
+/// A summary of fewer characters than this is none, for a record of more than [`LONG_RECORD`].
+const LEAST_CHARS: usize = 500;
+/// The length from which a record cannot be summarised in a sentence or two, in characters.
+const LONG_RECORD: usize = 50_000;
 /// How much an agent is told in characters; what is older is told as its digest. A model takes so much.
 const RECORD_CHARS: u64 = 800_000;
 /// How much an agent may print before it is stopped.
@@ -41,6 +45,9 @@ const MOST_TEXTS: usize = 3;
 const PACE: Duration = Duration::from_millis(20);
 /// How many events are read at a time.
 const PAGE: usize = 400;
+
+/// The author of a summary that no agent wrote.
+pub const DIGEST: &str = "digest";
 
 /// What is compacted, and by whom.
 #[derive(Clone, Copy)]
@@ -101,8 +108,10 @@ pub struct Summarised {
     pub boundary: Boundary,
     /// The summary.
     pub summary: String,
-    /// The agent that wrote it; nothing if it is the digest.
+    /// The agent that wrote it; `None` if it is the digest.
     pub agent: Option<String>,
+    /// The author as it is stored: an agent, `agent/model`, or [`DIGEST`].
+    pub writer: String,
     /// The agents that were asked before and gave none, with the reason.
     pub failed: Vec<(String, String)>,
     /// What the next agent was told before, in characters.
@@ -155,14 +164,16 @@ pub fn compact(
     notice: &mut dyn FnMut(CompactNotice<'_>),
 ) -> Result<Option<Summarised>, CompactionError> {
     let session = setup.session;
-    let holder = this_process(setup.summarisers.first().map_or("digest", |first| first.agent.name()));
+    let holder = this_process(setup.summarisers.first().map_or(DIGEST, |first| first.agent.name()));
     let _lease = match setup.spools.lease_compaction(session, &holder)? {
         Leased::Ours(lease) => lease,
         Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),
     };
     let summarised = summarise(setup, notice)?;
-    if let Some(Summarised { boundary, summary, used, .. }) = &summarised {
-        block_on(setup.store.add_compaction(session, &Compaction::new(boundary.after_seq, summary)))?;
+    if let Some(Summarised { boundary, summary, writer, used, .. }) = &summarised {
+        let compaction =
+            Compaction { writer: Some(writer.clone()), ..Compaction::new(boundary.after_seq, summary) };
+        block_on(setup.store.add_compaction(session, &compaction))?;
         // The summary is laid, whether this is counted or not.
         drop(block_on(setup.store.add_tokens(session, *used)));
     }
@@ -180,10 +191,11 @@ pub fn summarise(
         let agent = summariser.agent.name();
         notice(CompactNotice::Asking(agent));
         let why = match work.ask(setup, summariser, &mut used) {
-            Ok(summary) => {
+            Ok(Written { summary, model }) => {
                 let (before, after) = (work.chars_before, work.chars_with(setup, &summary)?);
                 if after < before {
-                    return Ok(Some(work.summarised(summary, Some(agent), failed, after, used)));
+                    let author = Author { agent, model: model.as_deref() };
+                    return Ok(Some(work.summarised(summary, Some(author), failed, after, used)));
                 }
                 "its summary would not make the context smaller".to_owned()
             }
@@ -207,6 +219,19 @@ struct Work {
     chars_before: usize,
     /// How long the summary may be.
     most: usize,
+}
+
+/// A summary by an agent.
+struct Written {
+    summary: String,
+    /// The model, if it is known.
+    model: Option<String>,
+}
+
+/// An agent that wrote a summary, and its model if that is known.
+struct Author<'a> {
+    agent: &'a str,
+    model: Option<&'a str>,
 }
 
 /// Why an agent's answer is not taken.
@@ -249,15 +274,21 @@ impl Work {
     fn summarised(
         &self,
         summary: String,
-        agent: Option<&str>,
+        author: Option<Author<'_>>,
         failed: Vec<(String, String)>,
         chars_after: usize,
         used: Tokens,
     ) -> Summarised {
+        let writer = match &author {
+            None => DIGEST.to_owned(),
+            Some(Author { agent, model: None }) => (*agent).to_owned(),
+            Some(Author { agent, model: Some(model) }) => format!("{agent}/{model}"),
+        };
         Summarised {
             boundary: self.boundary,
             summary,
-            agent: agent.map(str::to_owned),
+            agent: author.map(|author| author.agent.to_owned()),
+            writer,
             failed,
             chars_before: self.chars_before,
             chars_after,
@@ -298,7 +329,7 @@ impl Work {
         setup: &CompactSetup<'_>,
         summariser: &Summariser<'_>,
         used: &mut Tokens,
-    ) -> Result<String, Unusable> {
+    ) -> Result<Written, Unusable> {
         let record = self.record();
         let mut prompt = SUMMARY_PROMPT.to_owned();
         if self.most < MOST_CHARS {
@@ -310,13 +341,14 @@ impl Work {
             permission: Some(Permission::Answer),
             in_git: setup.in_git,
             settings: summariser.settings.map(str::to_owned),
+            arguments: Vec::new(),
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;
+        let model = answer.model.clone().or_else(|| summariser.model.map(str::to_owned));
         let said = answer.finish().map_err(Unusable::Because)?;
-        judge(&said, &record)
-            .map(|summary| within(summary, MOST_CHARS))
-            .map_err(|why| Unusable::Because(why.to_owned()))
+        let summary = judge(&said, &record).map_err(Unusable::Because)?;
+        Ok(Written { summary: within(summary, MOST_CHARS), model })
     }
 }
 
@@ -372,6 +404,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
         azureal_process::Exit::Unknown => None,
     };
     stopped?;
+    output.check_size().map_err(Unusable::Because)?;
 
     let mut watcher = output.watcher;
     let fragment =
@@ -387,7 +420,9 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
     Ok(answer)
 }
 
-/// Waits for an agent while it takes in what it says, and says why it must be stopped if it must.
+/// Waits for an agent and reads what it prints, and says why it must be stopped if it must.
+///
+/// One read, then all checks: an agent that prints faster than this reads would otherwise never be stopped.
 fn attend(
     setup: &CompactSetup<'_>,
     child: &Child,
@@ -396,22 +431,28 @@ fn attend(
     started: Instant,
 ) -> Result<(), Unusable> {
     let because = |why: String| Err(Unusable::Because(why));
-    while child.wait_timeout(PACE).is_none() {
-        if (setup.is_cancelled)() {
-            return Err(Unusable::Cancelled);
+    let mut cancel_checked: Option<Instant> = None;
+    loop {
+        // The answer may be in a file.
+        if cancel_checked.is_none_or(|checked| checked.elapsed() >= PACE) {
+            cancel_checked = Some(Instant::now());
+            if (setup.is_cancelled)() {
+                return Err(Unusable::Cancelled);
+            }
         }
         if started.elapsed() > setup.timeout {
             return because(format!("it took longer than {} seconds", setup.timeout.as_secs_f64()));
         }
-        if output.file.metadata().is_ok_and(|output| output.len() > MOST_OUTPUT) {
-            return because(format!("it printed more than {} MiB", MOST_OUTPUT >> 20));
-        }
-        loop {
-            match output.watcher.next_outputs() {
-                Ok(Some(outputs)) => outputs.into_iter().for_each(|output| answer.take(output)),
-                Ok(None) => break,
-                Err(error) => return because(error.to_string()),
+        output.check_size().map_err(Unusable::Because)?;
+        match output.watcher.look() {
+            Ok(Look::Outputs(outputs)) => outputs.into_iter().for_each(|output| answer.take(output)),
+            Ok(Look::Reading) => {}
+            Ok(Look::Waiting) => {
+                if child.wait_timeout(PACE).is_some() {
+                    return Ok(());
+                }
             }
+            Err(error) => return because(error.to_string()),
         }
         if answer.again > MOST_AGAIN || answer.said.len() > MOST_TEXTS {
             return because(
@@ -419,7 +460,6 @@ fn attend(
             );
         }
     }
-    Ok(())
 }
 
 /// What an agent said, as far as it can be a summary.
@@ -427,6 +467,8 @@ fn attend(
 struct Answer {
     /// What it said since it last used a tool.
     said: Vec<String>,
+    /// The model that the agent says it uses.
+    model: Option<String>,
     error: Option<String>,
     is_done: bool,
     used: Tokens,
@@ -439,6 +481,9 @@ impl Answer {
         match output {
             AgentOutput::Event(Event::AssistantText(said)) if said.subagent.is_none() => {
                 self.said.push(said.text);
+            }
+            AgentOutput::Event(Event::Init(init)) => {
+                self.model = Some(init.model).filter(|model| !model.is_empty());
             }
             AgentOutput::Event(Event::ToolCall(_)) => {
                 self.said.clear();
@@ -458,7 +503,8 @@ impl Answer {
             AgentOutput::Event(_)
             | AgentOutput::Delta(_)
             | AgentOutput::Usage(_)
-            | AgentOutput::Notice(_) => {}
+            | AgentOutput::Notice(_)
+            | AgentOutput::Refused(_) => {}
         }
     }
 
@@ -471,23 +517,27 @@ impl Answer {
 }
 
 /// Takes an answer for a summary, or says why it is none.
-fn judge<'a>(answer: &'a str, record: &str) -> Result<&'a str, &'static str> {
+fn judge<'a>(answer: &'a str, record: &str) -> Result<&'a str, String> {
     let summary = answer.trim();
     if summary.is_empty() {
-        return Err("it said nothing");
+        return Err("it said nothing".to_owned());
     }
     if summary == record.trim() {
-        return Err("it gave the record back");
+        return Err("it gave the record back".to_owned());
     }
     let (length, odd) = summary.chars().fold((0_usize, 0_usize), |(length, odd), c| {
         let is_odd = c == char::REPLACEMENT_CHARACTER || (c.is_control() && !c.is_whitespace());
         (length + 1, odd + usize::from(is_odd))
     });
     if odd * 10 > length {
-        return Err("what it said is no text");
+        return Err("what it said is no text".to_owned());
     }
-    if length >= record.chars().count() {
-        return Err("its summary is longer than the record");
+    let covered = record.chars().count();
+    if length >= covered {
+        return Err("its summary is longer than the record".to_owned());
+    }
+    if length < LEAST_CHARS && covered > LONG_RECORD {
+        return Err(format!("its summary is too short: {length} characters for {covered}"));
     }
     Ok(summary)
 }
@@ -520,9 +570,17 @@ impl Output {
         let path = spools.folder().join(format!("{run}.summary"));
         let open = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = open.map_err(|error| at(&path)(error).to_string())?;
-        let watcher = Watcher::open(&path, agent, None).map_err(|error| error.to_string());
+        let watcher = Watcher::growing(&path, agent.parser()).map_err(|error| error.to_string());
         fs::remove_file(&path).map_err(|error| at(&path)(error).to_string())?;
         Ok(Self { file, watcher: watcher? })
+    }
+
+    /// Says whether the agent printed too much.
+    fn check_size(&self) -> Result<(), String> {
+        if self.file.metadata().is_ok_and(|output| output.len() > MOST_OUTPUT) {
+            return Err(format!("it printed more than {} MiB", MOST_OUTPUT >> 20));
+        }
+        Ok(())
     }
 }
 
@@ -539,6 +597,14 @@ mod tests {
         assert_eq!(refused(&record.repeat(2)), "its summary is longer than the record");
         assert_eq!(refused("\u{1}\u{2}\u{fffd} x"), "what it said is no text");
         assert_eq!(judge(" short\n", record), Ok("short"));
+        let long = "word ".repeat(10_001);
+        assert_eq!(
+            judge("All is done.", &long).unwrap_err(),
+            "its summary is too short: 12 characters for 50005"
+        );
+        let least = "x".repeat(LEAST_CHARS);
+        assert_eq!(judge(&least, &long), Ok(least.as_str()));
+        assert_eq!(judge("All is done.", &"x".repeat(LONG_RECORD)), Ok("All is done."));
     }
 
     #[test]

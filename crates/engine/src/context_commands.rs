@@ -96,11 +96,11 @@ impl CommandRun {
         }
     }
 
-    /// Returns what is kept of it beside the text.
+    /// Returns the record that is stored of it. It has the command as it was written, without the values of variables.
     pub fn record(&self) -> CommandRecord {
         CommandRecord {
             name: self.command.name.clone(),
-            command: self.command.command.clone(),
+            command: self.command.template.as_ref().unwrap_or(&self.command.command).clone(),
             exit_code: match self.end {
                 CommandEnd::Code(code) => Some(code),
                 _ => None,

@@ -16,6 +16,7 @@ use crate::context_commands::{CommandProgress, CommandStop};
 use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
+use crate::output_limit::{OutputLimit, Printed, guard};
 use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 use crate::turn::{Effect, Input, Sent, Turn};
 use crate::watch::Watcher;
@@ -58,10 +59,14 @@ pub struct Setup<'a> {
     pub in_git: bool,
     /// How long a turn may take.
     pub timeout: Option<Duration>,
+    /// How much the agent may print.
+    pub output_limit: OutputLimit,
     /// What the agent is told besides the history.
     pub briefing: &'a Briefing,
     /// What is done about a history that becomes too long; nothing without it.
     pub compaction: Option<&'a AutoCompaction<'a>>,
+    /// Further arguments for the agent's program, as the user typed them. Summaries are asked for without them.
+    pub arguments: &'a [String],
 }
 
 /// What is going on, for whoever wants to know.
@@ -92,10 +97,26 @@ pub enum Notice<'a> {
 enum Word {
     /// Something for the machine.
     Input(Input),
-    /// The agent's own name of the run, as soon as it says it.
-    Named(String),
+    /// Something that was read in the output of a run. It may come when that run is over.
+    Observed {
+        /// The run's name.
+        run: String,
+        /// What it is.
+        what: Observed,
+    },
     /// What is worth telling of what is being gathered.
     Gathering(Gathering),
+}
+
+/// What the driver itself learns from the output of an agent.
+#[derive(Debug)]
+enum Observed {
+    /// The agent's own name of the run, as soon as it says it.
+    Named(String),
+    /// The session has become too long.
+    Full,
+    /// The output has grown, to the limit or towards it.
+    Printed(Printed, OutputLimit),
 }
 
 /// Sends prompts and cancels to a driver that runs.
@@ -216,13 +237,35 @@ impl<'a> Driver<'a> {
                     self.compacted = true;
                     notice(Notice::Tell(&line));
                 }
-                Word::Named(name) => {
-                    // Only an aid for recovery; the turn goes on without it.
-                    if let Err(error) = block_on(self.setup.store.note_run(self.setup.session, Some(&name))) {
-                        notice(Notice::Tell(&error.to_string()));
+                Word::Observed { run, what } => {
+                    if self.run.as_ref().is_some_and(|current| current.spool.turn().run == run) {
+                        inputs.extend(self.observed(what, notice));
                     }
                 }
             }
+        }
+    }
+
+    fn observed(&self, what: Observed, notice: &mut dyn FnMut(Notice<'_>)) -> Option<Input> {
+        match what {
+            Observed::Named(name) => {
+                // Only an aid for recovery; the turn continues without it.
+                if let Err(error) = block_on(self.setup.store.note_run(self.setup.session, Some(&name))) {
+                    notice(Notice::Tell(&error.to_string()));
+                }
+                None
+            }
+            Observed::Full => Some(Input::Full),
+            Observed::Printed(Printed::Much(bytes), limit) => {
+                notice(Notice::Tell(&format!(
+                    "{} has printed {} MiB; it is stopped at {} MiB",
+                    self.setup.agent.name(),
+                    bytes >> 20,
+                    limit.mib()
+                )));
+                None
+            }
+            Observed::Printed(Printed::TooMuch, _) => Some(Input::OutputLimit),
         }
     }
 
@@ -309,7 +352,7 @@ impl<'a> Driver<'a> {
             switches_model: setup.switches_model && !goes_on,
             used_in: setup.used_in.map(str::to_owned),
             directory: setup.directory.to_owned(),
-            started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            started_at: crate::clock::now_text(),
         };
         let spool = setup.spools.begin(turn).map_err(|error| error.to_string())?;
         let stop = CommandStop::default();
@@ -371,6 +414,7 @@ impl<'a> Driver<'a> {
             permission: setup.permission,
             in_git: setup.in_git,
             settings: None,
+            arguments: setup.arguments.to_vec(),
         };
         let command = setup.agent.command(&request).map_err(|error| format!("{error}; {}", error.hint()))?;
         let text = |error: SpoolError| error.to_string();
@@ -386,6 +430,7 @@ impl<'a> Driver<'a> {
         spawn.stdin = command.stdin;
         // A file, because it is there after us: the agent may outlive us and go on writing.
         spawn.stderr = Stream::File(run.spool.errors().map_err(text)?);
+        let output = [run.spool.output().map_err(text)?, run.spool.errors().map_err(text)?];
         let child = spawn.start().map_err(|error| with_hint(&error))?;
         let process = child.identity().clone();
         run.child = Some(child.clone());
@@ -406,15 +451,23 @@ impl<'a> Driver<'a> {
             // Not being able to watch does not stop the turn.
             Err(error) => notice(Notice::Tell(&error.to_string())),
         }
-        // A thread of its own, so that prompts and cancels are heard meanwhile. A driver that has gone does not
-        // need to know what it finds out.
-        let (sender, waiting) = (self.sender.clone(), child.clone());
-        let watcher = Watcher::of_turn(run.spool.output_path(), setup.agent, turn, Some(process)).ok();
+        // Threads of their own, so that prompts and cancels are received meanwhile. Two, because an agent may print faster
+        // than it can be read: its end must not wait for that. A driver that has gone needs neither.
+        if let Ok(watcher) = Watcher::of_turn(run.spool.output_path(), setup.agent, turn, Some(process)) {
+            let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
+            thread::spawn(move || {
+                observe(watcher, growth, &mut |what| {
+                    drop(sender.send(Word::Observed { run: run.clone(), what }));
+                });
+            });
+        }
+        let limit = setup.output_limit.on_disk_of(setup.spools.folder());
+        let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
         thread::spawn(move || {
-            if let Some(watcher) = watcher {
-                observe(watcher, growth, &sender);
-            }
-            waiting.wait();
+            guard(&child, &output, limit, |printed| {
+                let what = Observed::Printed(printed, limit);
+                drop(sender.send(Word::Observed { run: run.clone(), what }));
+            });
             drop(sender.send(Word::Input(Input::Exited)));
         });
         Ok(())
@@ -489,12 +542,11 @@ fn end_all(child: &Child, notice: &mut dyn FnMut(Notice<'_>)) {
     }
 }
 
-/// Reads along, to tell the agent's own name of the run and that the session has become too long; as long as it takes
-/// for both.
-fn observe(mut watcher: Watcher, mut growth: Option<Growth>, sender: &Sender<Word>) {
+/// Reads the output along, until the agent has named the run and, where that is watched, the session has become too long.
+fn observe(mut watcher: Watcher, mut growth: Option<Growth>, report: &mut dyn FnMut(Observed)) {
     let mut is_named = false;
     while !is_named || growth.is_some() {
-        // What cannot be read any more is not worth an error here: it is read again when it is stored.
+        // An output that cannot be read is not worth an error here: it is read again when it is stored.
         let Ok(Some(outputs)) = watcher.next_outputs() else { return };
         for output in outputs {
             let AgentOutput::Event(event) = output else { continue };
@@ -502,13 +554,11 @@ fn observe(mut watcher: Watcher, mut growth: Option<Growth>, sender: &Sender<Wor
                 && !is_named
             {
                 is_named = true;
-                if let Some(name) = init.agent_session.clone() {
-                    drop(sender.send(Word::Named(name)));
-                }
+                init.agent_session.clone().map(Observed::Named).into_iter().for_each(&mut *report);
             }
-            if growth.as_mut().is_some_and(|growth| growth.is_full_with(&event)) {
+            if growth.as_mut().is_some_and(|growth| growth.is_full_with(event)) {
                 growth = None;
-                drop(sender.send(Word::Input(Input::Full)));
+                report(Observed::Full);
             }
         }
     }

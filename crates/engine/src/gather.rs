@@ -275,7 +275,7 @@ fn beginning(prompt: Option<&str>, ran: &[CommandRun]) -> Option<SystemMessage> 
     Some(SystemMessage {
         // Commands that left nothing have run all the same.
         content: content.unwrap_or_default(),
-        context_executed_at: Some(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+        context_executed_at: Some(crate::clock::now_text()),
         context_commands: Some(ran.iter().map(CommandRun::record).collect()),
     })
 }

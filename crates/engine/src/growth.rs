@@ -20,8 +20,8 @@ impl Growth {
     /// Takes an event, and says whether it is time to compact: there is no room left, the agent uses tools and so is not
     /// about to end, and none is at work that would be stopped in the middle. One that never ends does not keep it off
     /// for ever.
-    pub(crate) fn is_full_with(&mut self, event: &Event) -> bool {
-        let uses_tools = match event {
+    pub(crate) fn is_full_with(&mut self, event: Event) -> bool {
+        let uses_tools = match &event {
             Event::ToolCall(_) => {
                 self.open_calls += 1;
                 true
@@ -32,7 +32,7 @@ impl Growth {
             }
             _ => false,
         };
-        self.taken = self.taken.saturating_add(told_chars(&compact_event(event.clone())));
+        self.taken = self.taken.saturating_add(told_chars(&compact_event(event)));
         let too_much = self.room.saturating_add(self.room / 4);
         uses_tools && (self.taken > too_much || (self.taken > self.room && self.open_calls == 0))
     }
@@ -56,16 +56,16 @@ mod tests {
         let text = |chars: usize| Event::assistant("x".repeat(chars));
 
         let mut growth = Growth::new(10_000);
-        assert!(!growth.is_full_with(&text(5_000)));
-        assert!(!growth.is_full_with(&call("a")));
-        assert!(!growth.is_full_with(&text(5_000)), "a tool is at work");
-        assert!(!growth.is_full_with(&call("b")));
-        assert!(!growth.is_full_with(&result("a")));
-        assert!(growth.is_full_with(&result("b")));
+        assert!(!growth.is_full_with(text(5_000)));
+        assert!(!growth.is_full_with(call("a")));
+        assert!(!growth.is_full_with(text(5_000)), "a tool is at work");
+        assert!(!growth.is_full_with(call("b")));
+        assert!(!growth.is_full_with(result("a")));
+        assert!(growth.is_full_with(result("b")));
 
         let mut growth = Growth::new(10_000);
-        assert!(!growth.is_full_with(&call("a")));
-        assert!(!growth.is_full_with(&text(12_501)), "it may be the last");
-        assert!(growth.is_full_with(&call("b")));
+        assert!(!growth.is_full_with(call("a")));
+        assert!(!growth.is_full_with(text(12_501)), "it may be the last");
+        assert!(growth.is_full_with(call("b")));
     }
 }

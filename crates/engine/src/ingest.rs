@@ -7,16 +7,18 @@
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
 //! is recovered has no lease any more and is put at the end, whoever has gone on meanwhile.
 
+use std::io;
 use std::path::PathBuf;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending};
-use azureal_core::event::{Complete, Outcome};
+use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
     Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError,
     Tokens, Turn, compact_event,
 };
 use azureal_process::FollowError;
 
+use crate::own_record::{Homes, last_usage};
 use crate::spool::{Spool, SpoolError, SpooledTurn};
 use crate::turn_parser::RunStart;
 use crate::watch::{OVERSIZED, Watcher};
@@ -34,6 +36,8 @@ pub struct Ingested {
     pub complete: Complete,
     /// The spool, where it is kept because not all of it could be read.
     pub kept: Option<PathBuf>,
+    /// The tools that the agent was refused, one entry for each call.
+    pub refused: Vec<String>,
 }
 
 /// Why a turn is not in the store. What was printed is kept.
@@ -70,18 +74,32 @@ pub async fn ingest(
     store: &dyn SessionStore,
     agent: &dyn Agent,
     spool: Spool,
+    ending: Ending,
+    destination: &Destination,
+) -> Result<Ingested, IngestError> {
+    ingest_at(store, agent, spool, ending, destination, &Homes::of_this_process()).await
+}
+
+/// The same for an agent whose program keeps its files in these places.
+pub(crate) async fn ingest_at(
+    store: &dyn SessionStore,
+    agent: &dyn Agent,
+    spool: Spool,
     mut ending: Ending,
     destination: &Destination,
+    homes: &Homes<'_>,
 ) -> Result<Ingested, IngestError> {
     // First: whoever stored it may have died after removing the output.
     if let Some(mark) = store.mark(&mark_of(spool.turn())).await? {
         let (session, complete) = (mark.session, Complete::default());
-        let ingested = Ingested { session, instead_of: None, appended: None, complete, kept: None };
+        let ingested =
+            Ingested { session, instead_of: None, appended: None, complete, kept: None, refused: Vec::new() };
         return settle(store, spool, ingested, mark.note == KEPT).await;
     }
     let mut gathered = Gathered::default();
     let mut watcher = Watcher::of_turn(spool.output_path(), agent, spool.turn(), None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
+    gathered.unread = watcher.skipped();
     if watcher.untold() > 0 {
         let why = format!(
             "{} further lines could not be read; all of them are kept in the spool",
@@ -91,9 +109,11 @@ pub async fn ingest(
     }
     // What was asked and how it ended is told in any case.
     let mut events = vec![opening(spool.turn())];
+    let mut refused = std::mem::take(&mut gathered.refused);
     events.append(&mut gathered.finish());
     let mut last = Gathered::default();
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
+    refused.append(&mut last.refused);
     events.append(&mut last.finish());
     if matches!(events.last(), Some(Event::Complete(end)) if end.outcome == Some(Outcome::Interrupted))
         && ending.stopped == Some(Outcome::Interrupted)
@@ -101,8 +121,21 @@ pub async fn ingest(
         // Right before its end: we stopped it, because of what comes now.
         events.insert(events.len().saturating_sub(1), Event::Compacting);
     }
-    store_once(store, spool, events, destination).await
+    if ending.stopped == Some(Outcome::Failed) {
+        let why = format!(
+            "{} was stopped because of its output: it had printed {} MiB",
+            spool.turn().agent,
+            spool.printed() >> 20
+        );
+        events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
+    }
+    complete_usage(&mut events, agent, homes);
+    let ingested = store_once(store, spool, events, destination).await?;
+    Ok(Ingested { refused, ..ingested })
 }
+
+/// The kind of the error that stands for an output that reached its limit.
+const OUTPUT_LIMIT: &str = "output_limit";
 
 /// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
 fn opening(turn: &SpooledTurn) -> Event {
@@ -112,6 +145,8 @@ fn opening(turn: &SpooledTurn) -> Event {
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the
 /// rest stays in the spool, which is then kept. No event in it is larger than a store takes.
 const LARGEST_TURN: usize = LARGEST_EVENT;
+/// How many refused calls are counted.
+const MOST_REFUSED: usize = 1_000;
 /// What an event takes besides its text, here and on its way into the store. Many short ones take the most.
 const EVENT_COST: usize = 512;
 
@@ -123,12 +158,23 @@ struct Gathered {
     is_full: bool,
     /// How many events there was no room for.
     left_out: u64,
+    /// How many bytes were not even read.
+    unread: u64,
+    refused: Vec<String>,
 }
 
 impl Gathered {
     fn take(&mut self, output: AgentOutput) {
-        if let AgentOutput::Event(event) = output {
-            self.push(event);
+        match output {
+            AgentOutput::Event(event) => self.push(event),
+            AgentOutput::Refused(mut tools) => {
+                tools.truncate(MOST_REFUSED.saturating_sub(self.refused.len()));
+                self.refused.append(&mut tools);
+            }
+            AgentOutput::Delta(_)
+            | AgentOutput::Usage(_)
+            | AgentOutput::Notice(_)
+            | AgentOutput::Retry(_) => {}
         }
     }
 
@@ -138,7 +184,7 @@ impl Gathered {
             return;
         }
         let event = compact_event(event);
-        let size = event.to_json().len() + EVENT_COST;
+        let size = json_length(&event) + EVENT_COST;
         if self.size + size > LARGEST_TURN {
             self.left_out += 1;
             // One that is too large by itself does not cost those after it.
@@ -150,9 +196,13 @@ impl Gathered {
     }
 
     fn finish(mut self) -> Vec<Event> {
-        if self.left_out > 0 {
+        if self.left_out > 0 || self.unread > 0 {
+            let unread = match self.unread {
+                0 => String::new(),
+                bytes => format!(", and {} MiB were not read", bytes.div_ceil(1 << 20)),
+            };
             let why = format!(
-                "the agent printed more than a turn can hold: {} events were not stored; all of it is kept \
+                "the agent printed more than a turn can hold: {} events were not stored{unread}; all of it is kept \
                  in the spool",
                 self.left_out
             );
@@ -160,6 +210,45 @@ impl Gathered {
         }
         self.events
     }
+}
+
+/// Returns how long the JSON of an event is, without writing it: it may have 64 MiB.
+fn json_length(event: &Event) -> usize {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    match serde_json::to_writer(&mut counter, event) {
+        Ok(()) => counter.0,
+        Err(_) => event.to_json().len(),
+    }
+}
+
+/// Fills in what an agent's output does not say and its own record does: the size of the last request; and the tokens of a
+/// turn that was interrupted.
+fn complete_usage(events: &mut [Event], agent: &dyn Agent, homes: &Homes<'_>) {
+    let run = events.iter().find_map(|event| match event {
+        Event::Init(init) => init.agent_session.clone(),
+        _ => None,
+    });
+    let complete = events.iter_mut().rev().find_map(|event| match event {
+        Event::Complete(complete) => Some(complete),
+        _ => None,
+    });
+    let (Some(run), Some(complete)) = (run, complete) else { return };
+    if complete.usage.is_some_and(|usage| usage.context_tokens.is_some()) {
+        return;
+    }
+    let Some(recorded) = last_usage(agent, homes, &run) else { return };
+    let said = complete.usage.unwrap_or(recorded);
+    complete.usage = Some(Usage { context_tokens: recorded.context_tokens, ..said });
 }
 
 /// Stores that a turn ended before its agent ran, and why, and removes its spool.
@@ -222,7 +311,7 @@ async fn store_once(
         }
     };
     let instead_of = (session != meant_for).then_some(meant_for);
-    let ingested = Ingested { session, instead_of, appended, complete, kept: None };
+    let ingested = Ingested { session, instead_of, appended, complete, kept: None, refused: Vec::new() };
     settle(store, spool, ingested, is_kept).await
 }
 

@@ -4,17 +4,18 @@
 //! what the file says of its holder is only for the message to whoever comes second. Beside that it names the lease that
 //! was last had from the store: whoever has the lock knows that the holder of that one is no more.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_core::{Holder, LeaseId, SessionId};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::private;
+use crate::private::Folder;
 use crate::spool::{SpoolError, Spools, at};
 
 /// How long whoever takes a lease may take to say who that is.
@@ -47,7 +48,7 @@ pub fn this_process(agent: &str) -> Holder {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid: std::process::id(),
         agent: agent.to_owned(),
-        since: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        since: crate::clock::now_text(),
     }
 }
 
@@ -73,9 +74,9 @@ impl Spools {
     }
 
     fn lease_file(&self, name: &str, holder: &Holder) -> Result<Leased, SpoolError> {
-        self.make_folder()?;
-        let path = self.folder().join(name);
-        let mut file = open_or_make(&path).map_err(at(&path))?;
+        let folder = self.open_folder()?;
+        let path = folder.join(name);
+        let mut file = open_or_create(&folder, name.as_ref()).map_err(at(&path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -111,11 +112,14 @@ impl Lease {
     }
 }
 
-/// Reads what the file says; nothing if that is not, or not yet, anything of ours.
+/// Reads at most this much of a lease file.
+const LARGEST: u64 = 64 * 1024;
+
+/// Reads the content of a lease file. `None` if it is not, or not yet, one of ours.
 fn read(file: &mut File) -> io::Result<Option<Said>> {
     let mut text = Vec::new();
     file.rewind()?;
-    file.read_to_end(&mut text)?;
+    file.take(LARGEST).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text).ok())
 }
 
@@ -131,25 +135,30 @@ fn read_holder(file: &mut File) -> io::Result<Option<Holder>> {
     }
 }
 
-/// Opens a file of ours, and makes it if it is not there.
-fn open_or_make(path: &Path) -> io::Result<File> {
+/// Opens a file of ours, and creates it if there is none.
+fn open_or_create(folder: &Folder, name: &OsStr) -> io::Result<File> {
     loop {
-        let mut options = OpenOptions::new();
-        match private::open(path, options.read(true).write(true)) {
+        match folder.open_file(name, OFlags::RDWR) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
         }
-        match options.create_new(true).mode(0o600).open(path) {
-            // Somebody else was faster, and has made the same.
+        match folder.create_file(name, OFlags::RDWR) {
+            // Another process was faster, and has created the same.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made,
+            created => return created,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+
     use super::*;
+    use crate::spool::SpooledTurn;
 
     #[test]
     fn a_lease_is_not_taken_through_a_link() {
@@ -162,6 +171,58 @@ mod tests {
         let error = spools.lease(SessionId::new(1).unwrap(), &this_process("x")).unwrap_err();
         assert!(error.to_string().contains("is no plain file"), "{error}");
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "keep");
+    }
+
+    /// `.azureal` is swapped for a link to another folder, and back, while leases are taken and turns begin.
+    #[test]
+    fn a_folder_that_is_swapped_for_a_link_gets_no_file_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for folder in [".azureal", "outside", "outside/spool"] {
+            std::fs::create_dir(path(folder)).unwrap();
+            std::fs::set_permissions(path(folder), std::fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        std::os::unix::fs::symlink("outside", path("link")).unwrap();
+        let spools = Spools::new(path(".azureal/spool"));
+        let is_done = AtomicBool::new(false);
+        let (mut taken, mut refused) = (0, 0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (one, other) = (path(".azureal"), path("link"));
+                while !is_done.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            // Until there was a race: on a busy machine the other thread may come late.
+            for number in 1..=100_000 {
+                if number > 400 && taken > 0 && refused > 0 {
+                    break;
+                }
+                let session = SessionId::new(number).unwrap();
+                let turn = SpooledTurn { run: number.to_string(), ..crate::spool::tests::turn("") };
+                for is_ok in [spools.lease(session, &this_process("x")).is_ok(), spools.begin(turn).is_ok()] {
+                    *(if is_ok { &mut taken } else { &mut refused }) += 1;
+                }
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+        assert!(taken > 0 && refused > 0, "there was no race: {taken} taken, {refused} refused");
+        assert_eq!(std::fs::read_dir(path("outside/spool")).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(path("outside")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_lease_file_is_read_up_to_a_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let session = SessionId::new(1).unwrap();
+        let Leased::Ours(lease) = spools.lease(session, &this_process("x")).unwrap() else { panic!() };
+        lease.file.set_len(20 << 30).unwrap();
+        let started = Instant::now();
+        assert!(matches!(spools.lease(session, &this_process("y")).unwrap(), Leased::Theirs(None)));
+        drop(lease);
+        assert!(matches!(spools.lease(session, &this_process("y")).unwrap(), Leased::Ours(_)));
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     }
 
     #[test]

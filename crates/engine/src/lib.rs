@@ -11,6 +11,7 @@
 //!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
 //! - [`compact`] lays a summary over the older part of a session.
 
+pub mod clock;
 mod compact;
 mod context_commands;
 mod drive;
@@ -18,6 +19,8 @@ mod gather;
 mod growth;
 mod ingest;
 mod lease;
+mod original_run;
+mod output_limit;
 mod own_record;
 mod private;
 mod recover;
@@ -28,7 +31,9 @@ mod turn;
 mod turn_parser;
 mod watch;
 
-pub use compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact, summarise};
+pub use compact::{
+    CompactNotice, CompactSetup, CompactionError, DIGEST, Summarised, Summariser, compact, summarise,
+};
 pub use context_commands::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
     run_commands,
@@ -37,6 +42,8 @@ pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
 pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
 pub use ingest::{Destination, IngestError, Ingested, ingest};
 pub use lease::{Lease, Leased, this_process};
+pub use original_run::{OriginalRun, look_at_original, recover_original};
+pub use output_limit::OutputLimit;
 pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};
 pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};

@@ -5,16 +5,19 @@
 //! down. What the store has of that turn already is not stored again.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
-use azureal_core::event::{Complete, Init};
+use azureal_core::event::{Complete, Init, Usage};
 use azureal_core::{
     Event, LeaseId, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, compact_event,
     strip_context,
 };
-use azureal_process::find_marked;
+use azureal_process::MarkersInUse;
+use rustix::fs::OFlags;
 
 use crate::drive::GO_ON;
 use crate::ingest::{IngestError, Ingested};
@@ -41,12 +44,45 @@ pub enum Noted {
     Missing,
 }
 
-/// Where programs keep their files, as this machine has it.
+/// The places where programs keep their files.
 pub struct Homes<'a> {
-    /// Returns what a variable holds.
+    /// Returns the value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<PathBuf>,
     /// The home directory.
     pub home: Option<PathBuf>,
+}
+
+impl Homes<'_> {
+    /// Returns those of this process, which its agents inherit.
+    pub fn of_this_process() -> Self {
+        Self { variable: &|name| std::env::var_os(name).map(PathBuf::from), home: std::env::home_dir() }
+    }
+
+    /// Returns the folder of an agent's records.
+    fn records(&self, record: &OwnRecord) -> Option<PathBuf> {
+        let own = (self.variable)(record.variable).filter(|path| !path.as_os_str().is_empty());
+        let base = own.or_else(|| self.home.as_ref().map(|home| home.join(record.home)))?;
+        Some(base.join(record.folder))
+    }
+}
+
+/// The most that is read of a record to find its last count of tokens, in bytes: the longest last message, and some more.
+const LAST_PART: u64 = 256 << 10;
+
+/// Returns what a run used, from the end of the agent's own record, if its output does not say it and the record's place
+/// is known. Costs the same however long the record is, and however many there are of other days.
+pub(crate) fn last_usage(agent: &dyn Agent, homes: &Homes<'_>, run: &str) -> Option<Usage> {
+    let record = agent.own_record()?;
+    let records = homes.records(&record)?;
+    let days = (record.folders_of)(run).into_iter().map(|folder| records.join(folder));
+    let path = find_in(days, &record, run)?;
+    let mut file =
+        File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path).ok()?;
+    let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    file.seek(SeekFrom::Start(found.len().saturating_sub(LAST_PART))).ok()?;
+    let mut end = Vec::new();
+    file.take(LAST_PART).read_to_end(&mut end).ok()?;
+    (record.last_usage)(&end)
 }
 
 /// Stores the turn of a noted run from the agent's own record.
@@ -57,16 +93,15 @@ pub(crate) async fn recover_noted(
     homes: &Homes<'_>,
     session: SessionId,
     run: &str,
+    in_use: &MarkersInUse,
 ) -> Result<Noted, IngestError> {
     // Without a folder nothing was run from here: it is the run of somebody who shares the store.
     let Some(marker) = spools.session_marker(session) else { return Ok(Noted::Missing) };
-    if !find_marked(&marker).is_empty() {
+    if in_use.contains(&marker) {
         return Ok(Noted::Busy);
     }
     // First, and without a lock: where a store is shared, most runs are another machine's, and so are their records.
-    let records = agents.iter().filter_map(|agent| agent.own_record());
-    let found = records.filter_map(|record| Some((record, find(&record, homes, run)?))).next();
-    let Some((record, path)) = found else { return Ok(Noted::Missing) };
+    let Some((record, path)) = find_record(agents, homes, run) else { return Ok(Noted::Missing) };
     let holder = this_process("recovery");
     // Held until it is stored, so that nobody runs a turn or recovers this one meanwhile.
     let Leased::Ours(mut lock) = spools.lease(session, &holder)? else { return Ok(Noted::Busy) };
@@ -90,7 +125,7 @@ pub(crate) async fn recover_noted(
 
 /// Stores what is not there yet of the turn that a record tells of. The lease is not renewed meanwhile: should this take
 /// that long, it is done another time.
-async fn store_record(
+pub(crate) async fn store_record(
     store: &dyn SessionStore,
     session: SessionId,
     run: &str,
@@ -112,7 +147,10 @@ async fn store_record(
             ..Turn::verbatim(events)
         };
         let appended = Some(store.append(session, turn).await?);
-        Noted::Stored(Ingested { session, instead_of: None, appended, complete, kept: None }, record.name)
+        Noted::Stored(
+            Ingested { session, instead_of: None, appended, complete, kept: None, refused: Vec::new() },
+            record.name,
+        )
     };
     store.note_run(session, None).await?;
     Ok(noted)
@@ -134,19 +172,31 @@ fn complete_of(event: &Event) -> Option<Complete> {
     }
 }
 
+/// Finds the record of a run, whichever agent's it is.
+pub(crate) fn find_record(
+    agents: &[&dyn Agent],
+    homes: &Homes<'_>,
+    run: &str,
+) -> Option<(OwnRecord, PathBuf)> {
+    let records = agents.iter().filter_map(|agent| agent.own_record());
+    records.filter_map(|record| Some((record, find(&record, homes, run)?))).next()
+}
+
 /// Finds the file of a run.
 fn find(record: &OwnRecord, homes: &Homes<'_>, run: &str) -> Option<PathBuf> {
-    let own = (homes.variable)(record.variable).filter(|path| !path.as_os_str().is_empty());
-    let base = own.or_else(|| homes.home.as_ref().map(|home| home.join(record.home)))?;
-    let mut folders = vec![base.join(record.folder)];
+    let mut folders = vec![homes.records(record)?];
     for _ in 0..record.depth {
         folders = folders.iter().flat_map(|folder| entries(folder)).filter(|path| path.is_dir()).collect();
     }
+    find_in(folders, record, run)
+}
+
+fn find_in(folders: impl IntoIterator<Item = PathBuf>, record: &OwnRecord, run: &str) -> Option<PathBuf> {
     let is_of = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| (record.is_of)(name, run)) && path.is_file()
     };
-    folders.iter().flat_map(|folder| entries(folder)).find(is_of)
+    folders.into_iter().flat_map(|folder| entries(&folder)).find(is_of)
 }
 
 /// Returns what lies in a folder; nothing if it cannot be looked into.
@@ -157,25 +207,34 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Reads the first turn of a record: later ones, by whoever went on in the agent's own program, are not ours.
+/// Reads the first turn of a record. Later ones belong to a user who continued in the agent's own program.
 fn read(record: &OwnRecord, path: &Path) -> Result<Vec<Event>, IngestError> {
+    read_lines(record, path, usize::MAX)
+}
+
+/// Reads the first turn in the first lines of a record.
+fn read_lines(record: &OwnRecord, path: &Path, lines: usize) -> Result<Vec<Event>, IngestError> {
     let mut watcher = Watcher::with_parser(path, (record.reader)(), None)?;
-    let mut events: Vec<Event> = Vec::new();
-    let mut is_over = false;
-    let fragment = watcher.read_to_end(|output| {
-        let AgentOutput::Event(event) = output else { return };
-        is_over |= matches!(event, Event::UserMessage(_)) && !events.is_empty();
-        if !is_over {
-            events.push(event);
-        }
-    })?;
-    let ending = Ending { fragment, ..Ending::default() };
-    let last = watcher.end(&ending).into_iter().filter_map(|output| match output {
+    let event = |output| match output {
         AgentOutput::Event(event) => Some(event),
         _ => None,
-    });
-    events.extend(last);
-    Ok(events.into_iter().map(as_kept).collect())
+    };
+    let mut events: Vec<Event> = Vec::new();
+    for line in 0..lines {
+        let Some(outputs) = watcher.next_outputs()? else { break };
+        for event in outputs.into_iter().filter_map(event) {
+            if matches!(event, Event::UserMessage(_)) && !events.is_empty() {
+                // The reader has seen a later prompt, and how this turn ended depends on what came last.
+                return read_lines(record, path, line);
+            }
+            events.push(as_kept(event));
+        }
+    }
+    // A last line without its end belongs to this turn only if the record ends with it.
+    let fragment = if lines == usize::MAX { watcher.read_to_end(|_| {})? } else { Vec::new() };
+    let ending = Ending { fragment, ..Ending::default() };
+    events.extend(watcher.end(&ending).into_iter().filter_map(event).map(as_kept));
+    Ok(events)
 }
 
 /// Returns an event as the store keeps it: the prompt as it was typed, results cut down.
@@ -197,6 +256,9 @@ async fn without_stored(
     events: Vec<Event>,
 ) -> Result<(Vec<Event>, Seq), StoreError> {
     let (stored, last) = last_turns(store, session).await?;
+    if stored.iter().any(|turn| is_whole(turn, &events)) {
+        return Ok((Vec::new(), last));
+    }
     let mut there: HashMap<String, usize> = HashMap::new();
     for turn in stored.iter().filter(|turn| is_same(turn, run, &events)) {
         for event in turn {
@@ -240,11 +302,23 @@ async fn last_turns(
     Ok((turns, last))
 }
 
+/// Says whether one of the last turns of a session names this run.
+pub(crate) async fn is_stored(
+    store: &dyn SessionStore,
+    session: SessionId,
+    run: &str,
+) -> Result<bool, StoreError> {
+    let (turns, _) = last_turns(store, session).await?;
+    Ok(turns.iter().flatten().any(|event| is_named(event, run)))
+}
+
+fn is_named(event: &Event, run: &str) -> bool {
+    matches!(event, Event::Init(Init { agent_session: Some(name), .. }) if name == run)
+}
+
 /// Says whether a stored turn is that of the run: it has the agent's name of it, or a call of it; or, where
 /// whoever stored it notes neither, the same prompt and no end.
 fn is_same(turn: &[Event], run: &str, events: &[Event]) -> bool {
-    let is_named =
-        |event: &Event| matches!(event, Event::Init(Init { agent_session: Some(name), .. }) if name == run);
     let calls = |event: &Event| match event {
         Event::ToolCall(call) => Some(call.tool_use_id.clone()),
         _ => None,
@@ -259,7 +333,18 @@ fn is_same(turn: &[Event], run: &str, events: &[Event]) -> bool {
         prompt.is_some_and(|prompt| turn.contains(prompt))
             && !turn.iter().any(|event| complete_of(event).is_some() || names_another(event))
     };
-    turn.iter().any(is_named) || shares_a_call() || is_open_and_alike()
+    turn.iter().any(|event| is_named(event, run)) || shares_a_call() || is_open_and_alike()
+}
+
+/// Says whether a stored turn that names no run is all of these events: it has an end, the same prompt, and all texts.
+fn is_whole(turn: &[Event], events: &[Event]) -> bool {
+    let mut texts = events.iter().filter(|event| matches!(event, Event::AssistantText(_))).peekable();
+    let names_a_run = |event: &Event| matches!(event, Event::Init(Init { agent_session: Some(_), .. }));
+    texts.peek().is_some()
+        && events.first().is_some_and(|prompt| turn.contains(prompt))
+        && texts.all(|text| turn.contains(text))
+        && turn.iter().any(|event| complete_of(event).is_some())
+        && !turn.iter().any(names_a_run)
 }
 
 /// What makes an event the same one, also where two sources tell it in different words.

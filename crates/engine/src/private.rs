@@ -1,51 +1,191 @@
-//! Files and folders that nobody but us has made.
+//! Files and folders that nobody but us has created.
 //!
-//! A repository can bring along whatever it likes, also where our own files are to lie: a link to the user's keys, a
-//! device that never ends, a turn that nobody took. So nothing is opened through a link, and what others could have
-//! written, or what git laid there with its usual modes, is refused.
+//! A repository can bring along anything, also in the place of our own files: a link to the user's keys, a device that
+//! never ends, a turn that nobody took. So nothing is opened through a link, and files that others could have written, or
+//! that git has checked out with its usual modes, are refused.
+//!
+//! A folder is opened once and its files are reached relative to it. Whoever swaps the folder or its parent for a link
+//! between two steps changes nothing about where we write.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::io::Errno;
 
-/// What nobody else may do.
+/// The rights that nobody else may have.
 const OTHERS: u32 = 0o077;
 
-/// Opens a file of ours that is there.
-pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    check(path)?;
-    let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
-    check_file(&file.metadata()?)?;
-    Ok(file)
+/// The folder of a project that belongs to azureal. Its name is never followed through a link; the folders above it are
+/// the user's, and may be links.
+const OURS: &str = ".azureal";
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+
+/// A private folder, open.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    handle: Arc<OwnedFd>,
+    path: PathBuf,
 }
 
-/// Says whether what lies there is a file of ours.
+impl Folder {
+    /// Opens a folder of ours.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let (parent, name) = parent_of(path)?;
+        Self::open_in(&parent, name, path)
+    }
+
+    /// Opens a folder of ours, and creates it if there is none.
+    pub(crate) fn open_or_create(path: &Path) -> io::Result<Self> {
+        let (parent, name) = parent_of(path)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Self::open_in(&parent, name, path),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn open_in(parent: &OwnedFd, name: &OsStr, path: &Path) -> io::Result<Self> {
+        let handle = open_folder(parent, name)?;
+        let handle = File::from(handle);
+        check_owner(&handle.metadata()?)?;
+        Ok(Self { handle: Arc::new(handle.into()), path: path.to_owned() })
+    }
+
+    /// Returns the path of a file in it, for messages and for readers.
+    pub(crate) fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Returns the names of its files.
+    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&*self.handle)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns when a file was last written, in seconds; 0 if that is not known.
+    pub(crate) fn modified(&self, name: &OsStr) -> i64 {
+        rustix::fs::statat(&*self.handle, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |found| found.st_mtime)
+    }
+
+    /// Opens a file of ours that is there, to be read and, with these flags, written.
+    pub(crate) fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+        let name = plain(name)?;
+        // A pipe in its place would wait for whoever opens its other end.
+        let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&*self.handle, name, flags | careful, Mode::empty()) {
+            Ok(handle) => File::from(handle),
+            // A link, or a pipe or device without another end.
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => return Err(refused(NO_FILE)),
+            Err(error) => return Err(error.into()),
+        };
+        check_file(&file.metadata()?)?;
+        // The agent inherits the file that it prints to.
+        rustix::fs::fcntl_setfl(&file, flags & OFlags::APPEND)?;
+        Ok(file)
+    }
+
+    /// Creates a file that only we can read.
+    pub(crate) fn create_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(File::from(rustix::fs::openat(&*self.handle, plain(name)?, flags, mode)?))
+    }
+
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&*self.handle, plain(from)?, &*self.handle, plain(to)?)?)
+    }
+
+    /// Removes a file, if there is one.
+    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        match rustix::fs::unlinkat(&*self.handle, plain(name)?, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes removals in it survive a loss of power.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&*self.handle)?)
+    }
+
+    /// Says whether a name still leads to an open file.
+    pub(crate) fn has(&self, name: &OsStr, file: &File) -> bool {
+        let Ok(open) = file.metadata() else { return false };
+        let named = rustix::fs::statat(&*self.handle, name, AtFlags::SYMLINK_NOFOLLOW);
+        named.is_ok_and(|named| {
+            #[allow(clippy::unnecessary_cast, reason = "its width differs between systems")]
+            let device = named.st_dev as u64;
+            (open.dev(), open.ino()) == (device, named.st_ino)
+        })
+    }
+}
+
+/// Opens the folder that a folder lies in, and returns the name that it has there.
+fn parent_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let name = path.file_name().ok_or_else(|| refused(NO_FOLDER))?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if parent.file_name() != Some(OsStr::new(OURS)) {
+        return Ok((rustix::fs::openat(CWD, parent, DIRECTORY, Mode::empty())?, name));
+    }
+    let above = match parent.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    let above = rustix::fs::openat(CWD, above, DIRECTORY, Mode::empty())?;
+    Ok((open_folder(&above, OsStr::new(OURS))?, name))
+}
+
+fn open_folder(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    match rustix::fs::openat(parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
+        Ok(handle) => Ok(handle),
+        Err(Errno::LOOP | Errno::NOTDIR) => Err(refused(NO_FOLDER)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Refuses a name that leads out of the folder.
+fn plain(name: &OsStr) -> io::Result<&OsStr> {
+    if name.as_bytes().contains(&b'/') || name == ".." {
+        Err(refused("is no name of a file"))
+    } else {
+        Ok(name)
+    }
+}
+
+/// Says whether the file at a path is ours.
 pub(crate) fn check(path: &Path) -> io::Result<()> {
     check_file(&fs::symlink_metadata(path)?)
 }
 
 fn check_file(found: &Metadata) -> io::Result<()> {
     if !found.is_file() {
-        return Err(refused("is no plain file"));
+        return Err(refused(NO_FILE));
+    }
+    if found.nlink() > 1 {
+        return Err(refused("has another name elsewhere (a hard link)"));
     }
     check_owner(found)
 }
 
-/// Says whether a folder is ours alone.
-pub(crate) fn check_folder(path: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(path)?;
-    if !found.is_dir() {
-        return Err(refused("is no folder"));
-    }
-    check_owner(&found)
-}
-
 fn check_owner(found: &Metadata) -> io::Result<()> {
     if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refused("belongs to somebody else"));
+        return Err(refused("belongs to another user"));
     }
     if found.mode() & OTHERS != 0 {
         return Err(refused(
@@ -54,6 +194,9 @@ fn check_owner(found: &Metadata) -> io::Result<()> {
     }
     Ok(())
 }
+
+const NO_FILE: &str = "is no plain file";
+const NO_FOLDER: &str = "is no folder";
 
 fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
@@ -65,37 +208,62 @@ mod tests {
 
     use super::*;
 
+    fn close(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
     #[test]
     fn only_files_of_our_own_are_opened() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        for (name, mode) in [("ours", 0o600), ("open", 0o644)] {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = |name: &str| temporary.path().join(name);
+        close(temporary.path(), 0o700);
+        for (name, mode) in [("ours", 0o600), ("open", 0o644), ("twice", 0o600)] {
             fs::write(path(name), "x").unwrap();
-            fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
+            close(&path(name), mode);
         }
+        fs::hard_link(path("twice"), path("second name")).unwrap();
         symlink(path("ours"), path("link")).unwrap();
         symlink("/dev/zero", path("device")).unwrap();
+        rustix::fs::mknodat(CWD, path("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
         fs::create_dir(path("folder")).unwrap();
-        let opens =
-            |name: &str| open(&path(name), OpenOptions::new().read(true)).map_err(|error| error.to_string());
-        assert!(opens("ours").is_ok());
-        for (name, why) in [
-            ("open", "is open to others"),
-            ("link", "is no plain file"),
-            ("device", "is no plain file"),
-            ("folder", "is no plain file"),
-        ] {
-            let error = opens(name).unwrap_err();
-            assert!(error.starts_with(why), "{name}: {error}");
+        let folder = Folder::open(temporary.path()).unwrap();
+        for flags in [OFlags::RDONLY, OFlags::RDWR, OFlags::WRONLY | OFlags::APPEND] {
+            let opens =
+                |name: &str| folder.open_file(name.as_ref(), flags).map_err(|error| error.to_string());
+            assert!(opens("ours").is_ok());
+            for (name, why) in [
+                ("open", "is open to others"),
+                ("twice", "has another name elsewhere"),
+                ("link", NO_FILE),
+                ("device", NO_FILE),
+                ("pipe", NO_FILE),
+                ("folder", NO_FILE),
+                ("../x", "is no name of a file"),
+                ("..", "is no name of a file"),
+            ] {
+                let error = opens(name).unwrap_err();
+                assert!(error.starts_with(why), "{name}: {error}");
+            }
+            let missing = folder.open_file("none".as_ref(), flags).unwrap_err();
+            assert_eq!(missing.kind(), io::ErrorKind::NotFound);
         }
-        assert_eq!(
-            open(&path("none"), OpenOptions::new().read(true)).unwrap_err().kind(),
-            io::ErrorKind::NotFound
-        );
-        fs::set_permissions(path("folder"), fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(check_folder(&path("folder")).is_ok());
-        assert!(check_folder(&path("link")).is_err());
-        fs::set_permissions(path("folder"), fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(check_folder(&path("folder")).is_err());
+    }
+
+    #[test]
+    fn only_folders_of_our_own_are_opened() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = |name: &str| temporary.path().join(name);
+        assert_eq!(Folder::open(&path("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        Folder::open_or_create(&path("folder")).unwrap();
+        assert_eq!(fs::metadata(path("folder")).unwrap().mode() & 0o777, 0o700);
+        symlink(path("folder"), path("link")).unwrap();
+        assert!(Folder::open(&path("link")).is_err());
+        // Links above our own folder are the user's.
+        assert!(Folder::open_or_create(&path("link/below")).is_ok());
+        symlink(path("folder"), path(".azureal")).unwrap();
+        let error = Folder::open_or_create(&path(".azureal/spool")).unwrap_err();
+        assert_eq!(error.to_string(), NO_FOLDER);
+        close(&path("folder"), 0o755);
+        assert!(Folder::open(&path("folder")).is_err());
     }
 }

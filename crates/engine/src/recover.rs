@@ -1,18 +1,20 @@
 //! Recovery: turns whose azureal died are stored by whoever comes next, once.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore};
-use azureal_process::{Marker, ProcessIdentity, find_marked};
+use azureal_process::{Marker, MarkersInUse, ProcessIdentity, find_marked};
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
-use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
+use crate::ingest::{Destination, IngestError, Ingested, ingest_at, ingest_unstarted};
+use crate::original_run::clear_own_note;
 use crate::own_record::{Homes, Noted, recover_noted};
-use crate::spool::{Found, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
+use crate::spool::{Found, SESSION_MARKER, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
 
 /// A spool that was found, and what became of it.
 #[derive(Debug)]
@@ -33,6 +35,10 @@ pub enum Recovered {
     Noted(SessionId, String, Result<Noted, IngestError>),
 }
 
+/// How many notes of lost runs are looked after by one command. Each is a search of the agents' folders. A store that has
+/// more was not written by azureal.
+const MOST_NOTES: usize = 200;
+
 /// Looks at every spool and stores those whose agent has ended; then looks for the records of runs that are noted
 /// and have no spool. Waits for none.
 pub async fn recover(
@@ -49,17 +55,21 @@ pub async fn recover(
         recovered.push(match found {
             Found::Owned(turn, process) => Recovered::Running(turn, process),
             Found::Unreadable(path) => Recovered::Unreadable(path),
-            Found::Orphan(spool) => recover_one(store, *spool, agents).await,
+            Found::Orphan(spool) => recover_one(store, *spool, agents, homes).await,
         });
     }
-    let has_spool = |session: SessionId| {
-        recovered
-            .iter()
-            .any(|found: &Recovered| found.turn().and_then(SpooledTurn::session_id) == Some(session))
-    };
-    let lost: Vec<_> = noted.into_iter().filter(|(session, _)| !has_spool(*session)).collect();
+    let turns = recovered.iter().filter_map(Recovered::turn);
+    let have_spools: HashSet<SessionId> = turns.filter_map(SpooledTurn::session_id).collect();
+    let mut lost =
+        noted.into_iter().filter(|(session, _)| !have_spools.contains(session)).collect::<Vec<_>>();
+    // The newest sessions.
+    let lost = lost.split_off(lost.len().saturating_sub(MOST_NOTES));
+    if lost.is_empty() {
+        return Ok(recovered);
+    }
+    let in_use = MarkersInUse::of(&[SESSION_MARKER]);
     for (session, run) in lost {
-        let noted = recover_noted(store, spools, agents, homes, session, &run).await;
+        let noted = recover_noted(store, spools, agents, homes, session, &run, &in_use).await;
         recovered.push(Recovered::Noted(session, run, noted));
     }
     Ok(recovered)
@@ -79,9 +89,14 @@ impl Recovered {
     }
 }
 
-async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agent]) -> Recovered {
+async fn recover_one(
+    store: &dyn SessionStore,
+    spool: Spool,
+    agents: &[&dyn Agent],
+    homes: &Homes<'_>,
+) -> Recovered {
     let turn = spool.turn().clone();
-    if spool.process().is_none() {
+    if spool.process().is_none() && !spool.is_idle() {
         // Its azureal died while they ran: nobody waits for what they print.
         end_commands(&turn);
     }
@@ -97,14 +112,20 @@ async fn recover_one(store: &dyn SessionStore, spool: Spool, agents: &[&dyn Agen
     } else {
         let ending = spool.ended().unwrap_or_else(|| Ending {
             stderr: spool.errors_text(STDERR_BYTES),
-            duration: Duration::ZERO,
+            duration: estimated_duration(&spool),
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest(store, *agent, spool, ending, &Destination::End).await
+        ingest_at(store, *agent, spool, ending, &Destination::End, homes).await
     };
     match ingested {
-        Ok(ingested) => Recovered::Stored(turn, ingested),
+        Ok(ingested) => {
+            if let Some(session) = turn.session_id() {
+                // The turn is stored. A note that stays is looked at when the session continues.
+                drop(clear_own_note(store, session, &ingested).await);
+            }
+            Recovered::Stored(turn, ingested)
+        }
         Err(error) => Recovered::Failed(turn, error),
     }
 }
@@ -118,13 +139,21 @@ fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
         }
         // The wrapper has gone; what it started may still write, and is found below.
     }
-    if spool.ended().is_some() {
+    if spool.ended().is_some() || spool.is_idle() {
         return None;
     }
     // Only one that could still write: what an agent has left running for the user is not the agent.
     let marker = Marker::new(RUN_MARKER, spool.turn().run.clone()).ok()?;
     let writes = |process: &ProcessIdentity| process.holds_open(spool.output_path()).unwrap_or(true);
     find_marked(&marker).into_iter().find(writes)
+}
+
+/// Returns the time from the start of a turn to the last write of its output; zero if either is unknown.
+fn estimated_duration(spool: &Spool) -> Duration {
+    let began = spool.turn().started_at.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
+    let written = std::fs::symlink_metadata(spool.output_path()).and_then(|found| found.modified()).ok();
+    let duration = began.zip(written).and_then(|(began, written)| written.duration_since(began).ok());
+    duration.unwrap_or_default()
 }
 
 fn is_empty(spool: &Spool) -> bool {

@@ -8,19 +8,23 @@
 //! The header is a file of JSON lines that only grows: first the turn as it was asked for, then the process
 //! once there is one, then how it ended. A header that stops early says how far the turn had come.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::ffi::OsStr;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use azureal_core::SessionId;
 use azureal_core::agent::{Agent, Ending, Exit};
 use azureal_core::event::Outcome;
-use azureal_process::{Excerpt, FollowError, Marker, ProcessIdentity};
+use azureal_process::{Excerpt, FollowError, Marker, MarkersInUse, ProcessIdentity};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::private;
+use crate::context_commands::CONTEXT_MARKER;
+use crate::drive::RUN_MARKER;
+use crate::private::Folder;
 use crate::watch::Watcher;
 
 /// The folder that spools lie in.
@@ -55,10 +59,15 @@ pub struct SpooledTurn {
     /// Where the store remembers the session as the last one used: [`Turn::used_in`](azureal_core::Turn::used_in).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_in: Option<String>,
-    /// The directory that it runs in.
+    /// The directory that it runs in. Only for people: a name that is not UTF-8 is stored as it is shown.
+    #[serde(serialize_with = "as_shown")]
     pub directory: PathBuf,
     /// When it was asked for.
     pub started_at: String,
+}
+
+fn as_shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl SpooledTurn {
@@ -130,28 +139,64 @@ enum HeaderLine {
     Cancel,
 }
 
+/// The content of a header.
+#[derive(Default)]
+struct Header {
+    turn: Option<SpooledTurn>,
+    process: Option<SpooledProcess>,
+    ended: Option<SpooledEnding>,
+    is_cancelled: bool,
+}
+
+/// Reads at most this much of a header: a prompt of 10 MiB with each byte escaped, and the rest.
+const LARGEST_HEADER: u64 = 72 << 20;
+
+impl Header {
+    /// Reads the lines that are ours. One that was cut by a crash is the last one, and not yet a fact.
+    fn read(file: &File) -> io::Result<Self> {
+        let mut lines = BufReader::new(file.take(LARGEST_HEADER));
+        let (mut header, mut line) = (Self::default(), Vec::new());
+        // The zeros that a loss of power or a sparse file leaves are not read to their end.
+        while matches!(lines.fill_buf()?.first(), Some(b'{' | b'"')) {
+            line.clear();
+            lines.read_until(b'\n', &mut line)?;
+            match serde_json::from_slice(&line) {
+                Ok(HeaderLine::Turn(turn)) => header.turn = Some(turn),
+                Ok(HeaderLine::Process(process)) => header.process = Some(process),
+                Ok(HeaderLine::Ended(ended)) => header.ended = Some(ended),
+                Ok(HeaderLine::Cancel) => header.is_cancelled = true,
+                Err(_) => break,
+            }
+        }
+        Ok(header)
+    }
+}
+
 /// A spool that is ours: nobody else touches it while we hold this.
 #[derive(Debug)]
 pub struct Spool {
     /// Locked as long as it is open.
     header: File,
+    folder: Folder,
     header_path: PathBuf,
     output_path: PathBuf,
     turn: SpooledTurn,
     process: Option<SpooledProcess>,
     ended: Option<SpooledEnding>,
+    is_idle: bool,
 }
 
 /// A note of somebody who does not run a turn, and ends it.
 #[derive(Debug, Clone)]
 pub(crate) struct CancelNote {
+    folder: Folder,
     header_path: PathBuf,
 }
 
 impl CancelNote {
     pub(crate) fn is_there(&self) -> bool {
-        let text = fs::read_to_string(&self.header_path).unwrap_or_default();
-        text.lines().any(|line| matches!(serde_json::from_str(line), Ok(HeaderLine::Cancel)))
+        let header = self.folder.open_file(name_of(&self.header_path), OFlags::RDONLY);
+        header.and_then(|header| Header::read(&header)).is_ok_and(|header| header.is_cancelled)
     }
 }
 
@@ -182,7 +227,7 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
 }
 
 /// The variable that says which session a process works for.
-const SESSION_MARKER: &str = "AZUREAL_SESSION";
+pub(crate) const SESSION_MARKER: &str = "AZUREAL_SESSION";
 
 const HEADER: &str = "turn";
 const OUTPUT: &str = "jsonl";
@@ -204,44 +249,58 @@ impl Spools {
 
     /// Makes the spool of a new turn, and owns it.
     pub fn begin(&self, turn: SpooledTurn) -> Result<Spool, SpoolError> {
-        self.make_folder()?;
-        let path = |kind: &str| self.folder.join(format!("{}.{kind}", turn.run));
+        let folder = self.open_folder()?;
+        let path = |kind: &str| folder.join(format!("{}.{kind}", turn.run));
         let (header, parts) = (path(HEADER), [path(UNFINISHED), path(OUTPUT), path(ERRORS)]);
-        let begun = self.begin_with(turn, header, &parts);
+        let begun = self.begin_with(&folder, turn, header, &parts);
         if begun.is_err() {
             // What has not become a spool would never be found. If it does not go either, that is no news.
-            parts.iter().for_each(|part| drop(remove(part)));
+            parts.iter().for_each(|part| drop(folder.remove(name_of(part))));
         }
         begun
     }
 
     fn begin_with(
         &self,
+        folder: &Folder,
         turn: SpooledTurn,
         header_path: PathBuf,
         [unfinished, output_path, errors_path]: &[PathBuf; 3],
     ) -> Result<Spool, SpoolError> {
-        private_file(output_path).map_err(at(output_path))?;
-        private_file(errors_path).map_err(at(errors_path))?;
-        let header = private_file(unfinished).map_err(at(unfinished))?;
+        let create = |path: &PathBuf| folder.create_file(name_of(path), READ_AND_APPEND).map_err(at(path));
+        create(output_path)?;
+        create(errors_path)?;
+        let header = create(unfinished)?;
         // Locked before it has its name: nobody can find it without an owner.
         header.lock().map_err(at(unfinished))?;
-        let output_path = output_path.clone();
-        let mut spool = Spool { header, header_path, output_path, turn, process: None, ended: None };
+        let (folder, output_path) = (folder.clone(), output_path.clone());
+        let mut spool = Spool {
+            header,
+            folder,
+            header_path,
+            output_path,
+            turn,
+            process: None,
+            ended: None,
+            is_idle: false,
+        };
         let mut kept = spool.turn.clone();
         if !self.keeps_prompts {
             kept.prompt.clear();
         }
         spool.write(&HeaderLine::Turn(kept))?;
-        fs::rename(unfinished, &spool.header_path).map_err(at(unfinished))?;
+        let renamed = spool.folder.rename(name_of(unfinished), name_of(&spool.header_path));
+        renamed.map_err(at(unfinished))?;
         Ok(spool)
     }
 
     /// Notes that a turn which somebody else runs is about to be ended on purpose, so that it is stored as
     /// cancelled. One that is stored already is left as it is.
     pub fn note_cancel(&self, turn: &SpooledTurn) -> Result<(), SpoolError> {
-        let path = self.folder.join(format!("{}.{HEADER}", turn.run));
-        match private::open(&path, OpenOptions::new().append(true)) {
+        let name = format!("{}.{HEADER}", turn.run);
+        let path = self.folder.join(&name);
+        let append = OFlags::WRONLY | OFlags::APPEND;
+        match Folder::open(&self.folder).and_then(|folder| folder.open_file(name.as_ref(), append)) {
             // One write, so that it does not fall into a line of the owner.
             Ok(mut header) => {
                 header.write_all(line_of(&HeaderLine::Cancel, &path)?.as_bytes()).map_err(at(&path))
@@ -259,6 +318,11 @@ impl Spools {
         process: Option<ProcessIdentity>,
     ) -> Result<Watcher, FollowError> {
         Watcher::of_turn(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, turn, process)
+    }
+
+    /// Returns how many bytes a turn that somebody else runs, or nobody, has printed.
+    pub fn printed(&self, turn: &SpooledTurn) -> u64 {
+        [OUTPUT, ERRORS].iter().map(|kind| length(&self.folder.join(format!("{}.{kind}", turn.run)))).sum()
     }
 
     /// Returns what every process of a turn of this session carries, so that one is found also when its spool is
@@ -289,72 +353,99 @@ impl Spools {
         &self.folder
     }
 
+    /// Opens the folder, and creates it if there is none.
+    pub(crate) fn open_folder(&self) -> Result<Folder, SpoolError> {
+        Folder::open_or_create(&self.folder).map_err(at(&self.folder))
+    }
+
     pub(crate) fn make_folder(&self) -> Result<(), SpoolError> {
-        match DirBuilder::new().mode(0o700).create(&self.folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(at(&self.folder)(error)),
-            Ok(()) => Ok(()),
-            Err(_) => private::check_folder(&self.folder).map_err(at(&self.folder)),
-        }
+        self.open_folder().map(drop)
     }
 
     /// Finds every spool, the oldest first, and owns those that nobody else does.
     pub fn find(&self) -> Result<Vec<Found>, SpoolError> {
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
+        let folder = match Folder::open(&self.folder) {
+            Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(at(&self.folder)(error)),
         };
-        private::check_folder(&self.folder).map_err(at(&self.folder))?;
-        let mut headers = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(at(&self.folder))?.path();
-            if path.extension().is_some_and(|extension| extension == HEADER) {
-                let made = fs::symlink_metadata(&path).map(|metadata| metadata.mtime()).unwrap_or(0);
-                headers.push((made, path));
-            }
-        }
+        let names = folder.names().map_err(at(&self.folder))?;
+        let is_header = |name: &OsStr| Path::new(name).extension().is_some_and(|found| found == HEADER);
+        let mut headers: Vec<(i64, PathBuf)> = names
+            .into_iter()
+            .filter(|name| is_header(name))
+            .map(|name| (folder.modified(&name), folder.join(name)))
+            .collect();
         headers.sort();
         // One that cannot be looked at does not hide the others.
-        let look = |(_, path): (i64, PathBuf)| self.look_at(&path).unwrap_or(Some(Found::Unreadable(path)));
-        Ok(headers.into_iter().filter_map(look).collect())
+        let look =
+            |(_, path): (i64, PathBuf)| look_at(&folder, &path).unwrap_or(Some(Found::Unreadable(path)));
+        let mut found: Vec<Found> = headers.into_iter().filter_map(look).collect();
+        note_idle(&mut found);
+        Ok(found)
     }
+}
 
-    fn look_at(&self, header_path: &Path) -> io::Result<Option<Found>> {
-        let mut header = match private::open(header_path, OpenOptions::new().read(true).append(true)) {
-            Ok(header) => header,
-            // Its owner was faster.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let is_ours = match header.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) => false,
-            Err(TryLockError::Error(error)) => return Err(error),
-        };
-        if is_ours && !is_same(&header, header_path) {
-            // The owner stored it and removed it between our two steps.
-            return Ok(None);
+/// Finds the orphans whose run no process belongs to. One look at all processes, however many orphans there are.
+fn note_idle(found: &mut [Found]) {
+    let mut in_use = None;
+    for found in found {
+        if let Found::Orphan(spool) = found {
+            let in_use = in_use.get_or_insert_with(|| MarkersInUse::of(&[RUN_MARKER, CONTEXT_MARKER]));
+            let is_carried = |key: &str| match Marker::new(key, spool.turn.run.clone()) {
+                Ok(marker) => in_use.contains(&marker),
+                // No process was ever started with it.
+                Err(_) => false,
+            };
+            spool.is_idle = !is_carried(RUN_MARKER) && !is_carried(CONTEXT_MARKER);
         }
-        let mut text = String::new();
-        header.read_to_string(&mut text)?;
-        let (mut turn, mut process, mut ended) = (None, None, None);
-        // A line that was cut by a crash is the last one, and not yet a fact.
-        for line in text.lines().map_while(|line| serde_json::from_str(line).ok()) {
-            match line {
-                HeaderLine::Turn(line) => turn = Some(line),
-                HeaderLine::Process(line) => process = Some(line),
-                HeaderLine::Ended(line) => ended = Some(line),
-                HeaderLine::Cancel => {}
-            }
+    }
+}
+
+fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<Found>> {
+    let name = name_of(header_path);
+    let header = match folder.open_file(name, READ_AND_APPEND) {
+        Ok(header) => header,
+        // Its owner was faster.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_ours = match header.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(error)) => return Err(error),
+    };
+    if is_ours && !folder.has(name, &header) {
+        // The owner stored it and removed it between our two steps.
+        return Ok(None);
+    }
+    let output_path = header_path.with_extension(OUTPUT);
+    if is_ours && header.metadata()?.len() == 0 && is_empty(folder, name_of(&output_path)) {
+        // A loss of power left the names and none of the content: this turn has never begun.
+        for path in [&output_path, &header_path.with_extension(ERRORS), &header_path.to_owned()] {
+            folder.remove(name_of(path))?;
         }
-        let Some(turn) = turn else { return Ok(Some(Found::Unreadable(header_path.to_owned()))) };
-        if !is_ours {
-            return Ok(Some(Found::Owned(turn, process)));
-        }
-        let output_path = header_path.with_extension(OUTPUT);
-        let header_path = header_path.to_owned();
-        let spool = Spool { header, header_path, output_path, turn, process, ended };
-        Ok(Some(Found::Orphan(Box::new(spool))))
+        return Ok(None);
+    }
+    let Header { turn, process, ended, .. } = Header::read(&header)?;
+    // The names of its other files are made of the run: one that a forged header names would be another's.
+    let is_its_own = |turn: &SpooledTurn| header_path.file_stem() == Some(OsStr::new(&turn.run));
+    let Some(turn) = turn.filter(is_its_own) else {
+        return Ok(Some(Found::Unreadable(header_path.to_owned())));
+    };
+    if !is_ours {
+        return Ok(Some(Found::Owned(turn, process)));
+    }
+    let (folder, header_path) = (folder.clone(), header_path.to_owned());
+    let spool = Spool { header, folder, header_path, output_path, turn, process, ended, is_idle: false };
+    Ok(Some(Found::Orphan(Box::new(spool))))
+}
+
+/// Says whether a file is missing or empty.
+fn is_empty(folder: &Folder, name: &OsStr) -> bool {
+    match folder.open_file(name, OFlags::RDONLY).and_then(|file| file.metadata()) {
+        Ok(found) => found.len() == 0,
+        Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
@@ -369,6 +460,12 @@ impl Spool {
         self.process.as_ref()
     }
 
+    /// Says whether no process carried the marker of the run when the spool was found. Nobody starts one afterwards:
+    /// whoever ran the turn has let go of the spool.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+
     /// Returns how the process ended, if somebody saw it.
     pub fn ended(&self) -> Option<Ending> {
         self.ended.clone().map(Ending::from)
@@ -381,7 +478,7 @@ impl Spool {
 
     /// Returns where somebody else says so, to be looked at by another thread.
     pub(crate) fn cancel_note(&self) -> CancelNote {
-        CancelNote { header_path: self.header_path.clone() }
+        CancelNote { folder: self.folder.clone(), header_path: self.header_path.clone() }
     }
 
     /// Returns where the output lies.
@@ -391,7 +488,8 @@ impl Spool {
 
     /// Opens the output for the process that is to write it.
     pub fn output(&self) -> Result<File, SpoolError> {
-        private::open(&self.output_path, OpenOptions::new().append(true)).map_err(at(&self.output_path))
+        let append = OFlags::WRONLY | OFlags::APPEND;
+        self.folder.open_file(name_of(&self.output_path), append).map_err(at(&self.output_path))
     }
 
     fn errors_path(&self) -> PathBuf {
@@ -401,7 +499,12 @@ impl Spool {
     /// Opens what the process writes to standard error. A file like the output: it outlives us.
     pub fn errors(&self) -> Result<File, SpoolError> {
         let path = self.errors_path();
-        private::open(&path, OpenOptions::new().read(true).append(true)).map_err(at(&path))
+        self.folder.open_file(name_of(&path), READ_AND_APPEND).map_err(at(&path))
+    }
+
+    /// Returns how many bytes the process wrote to standard output and standard error.
+    pub(crate) fn printed(&self) -> u64 {
+        length(&self.output_path).saturating_add(length(&self.errors_path()))
     }
 
     /// Returns the beginning and the end of what was written to standard error, at most so many bytes.
@@ -433,16 +536,16 @@ impl Spool {
     /// turn is there.
     pub fn remove(self) -> Result<bool, SpoolError> {
         for path in [&self.output_path, &self.errors_path(), &self.header_path] {
-            remove(path)?;
+            self.folder.remove(name_of(path)).map_err(at(path))?;
         }
-        Ok(sync_folder_of(&self.header_path))
+        Ok(self.folder.sync().is_ok())
     }
 
     /// Removes all but the output, and returns where that is: the turn is in the store, but not all that was
     /// printed could be read.
     pub fn keep_output(self) -> Result<PathBuf, SpoolError> {
         for path in [&self.errors_path(), &self.header_path] {
-            remove(path)?;
+            self.folder.remove(name_of(path)).map_err(at(path))?;
         }
         Ok(self.output_path)
     }
@@ -458,36 +561,23 @@ fn line_of(line: &HeaderLine, path: &Path) -> Result<String, SpoolError> {
     Ok(text + "\n")
 }
 
-fn remove(path: &Path) -> Result<(), SpoolError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(at(path)(error)),
-        Ok(()) | Err(_) => Ok(()),
-    }
+/// Returns how long a file is; 0 if it is not there.
+fn length(path: &Path) -> u64 {
+    fs::symlink_metadata(path).map_or(0, |file| file.len())
 }
 
-/// Makes removals in the folder of a file survive a loss of power. Returns false where the file system cannot.
-fn sync_folder_of(path: &Path) -> bool {
-    path.parent().is_some_and(|folder| File::open(folder).and_then(|folder| folder.sync_all()).is_ok())
-}
+const READ_AND_APPEND: OFlags = OFlags::RDWR.union(OFlags::APPEND);
 
-/// Makes a file that only we can read, and that was not there.
-fn private_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(path)
-}
-
-/// Says whether a path still leads to an open file.
-fn is_same(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
+/// Returns the name of a file in its folder.
+fn name_of(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn turn(run: &str) -> SpooledTurn {
+    pub(crate) fn turn(run: &str) -> SpooledTurn {
         SpooledTurn {
             run: run.into(),
             session: 3,
@@ -576,7 +666,7 @@ mod tests {
         drop(spool);
         let whole = fs::read(&path).unwrap();
         let first_line = whole.iter().position(|byte| *byte == b'\n').unwrap();
-        for cut in 0..=whole.len() {
+        for cut in 1..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             let found = spools.find().unwrap().pop().unwrap();
             match found {
@@ -589,6 +679,68 @@ mod tests {
                 Found::Owned(..) => panic!("nobody owns it"),
             }
         }
+    }
+
+    #[test]
+    fn an_empty_header_is_a_turn_that_never_began_unless_there_is_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let spool = spools.begin(turn("a")).unwrap();
+        let (header, output) = (spool.header_path.clone(), spool.output_path.clone());
+        fs::write(&header, "").unwrap();
+        assert!(
+            matches!(&spools.find().unwrap()[..], [Found::Unreadable(_)]),
+            "somebody holds it, so it is left alone"
+        );
+        drop(spool);
+        fs::write(&output, "line\n").unwrap();
+        assert!(matches!(&spools.find().unwrap()[..], [Found::Unreadable(path)] if *path == header));
+        fs::write(&output, "").unwrap();
+        assert!(spools.find().unwrap().is_empty());
+        assert_eq!(fs::read_dir(folder.path().join("spool")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_header_is_read_up_to_a_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let spool = spools.begin(turn("a")).unwrap();
+        let sparse = |start: &str| {
+            fs::write(&spool.header_path, start).unwrap();
+            let file = fs::OpenOptions::new().write(true).open(&spool.header_path).unwrap();
+            file.set_len(20 << 30).unwrap();
+            let started = std::time::Instant::now();
+            let found = spools.find().unwrap().pop().unwrap();
+            assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+            found
+        };
+        assert!(matches!(sparse(""), Found::Unreadable(_)));
+        assert!(matches!(sparse("{\"turn\":\""), Found::Unreadable(_)));
+        let whole = line_of(&HeaderLine::Turn(turn("a")), &spool.header_path).unwrap();
+        assert!(matches!(sparse(&whole), Found::Owned(found, None) if found == turn("a")));
+        assert!(!spool.is_cancelled());
+    }
+
+    #[test]
+    fn a_header_that_names_the_files_of_another_run_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let spool = spools.begin(turn("a")).unwrap();
+        let header = spool.header_path.clone();
+        drop(spool);
+        let forged = line_of(&HeaderLine::Turn(turn("../../precious")), &header).unwrap();
+        fs::write(&header, forged).unwrap();
+        assert!(matches!(&spools.find().unwrap()[..], [Found::Unreadable(path)] if *path == header));
+    }
+
+    #[test]
+    fn output_with_a_second_name_elsewhere_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let spool = spools.begin(turn("a")).unwrap();
+        fs::hard_link(spool.output_path(), folder.path().join("elsewhere")).unwrap();
+        let error = spool.output().unwrap_err().to_string();
+        assert!(error.ends_with("has another name elsewhere (a hard link)"), "{error}");
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub enum Input {
     Cancel,
     /// The turn has taken longer than it may.
     TimeUp,
+    /// The agent has printed more than it may.
+    OutputLimit,
     /// The session has become too long while the agent works.
     Full,
     /// The context is there.
@@ -153,7 +155,7 @@ impl Turn {
             (Self::Gathering { sent, stop, .. }, Input::TimeUp) => {
                 Self::stop_gathering(sent, Vec::new(), stop, Outcome::Timeout)
             }
-            (Self::Starting { stop, .. }, input @ (Input::Cancel | Input::TimeUp)) => {
+            (Self::Starting { stop, .. }, input @ (Input::Cancel | Input::TimeUp | Input::OutputLimit)) => {
                 (Self::Starting { staged: Vec::new(), stop: stop.or(why(&input)) }, vec![])
             }
             (Self::Running { .. } | Self::Stopping { goes_on: true, .. }, Input::Cancel) => (
@@ -162,6 +164,9 @@ impl Turn {
             ),
             (Self::Running { staged } | Self::Stopping { staged, goes_on: true }, Input::TimeUp) => {
                 (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Timeout)])
+            }
+            (Self::Running { staged } | Self::Stopping { staged, goes_on: true }, Input::OutputLimit) => {
+                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Failed)])
             }
             (Self::Stopping { goes_on, .. }, Input::Cancel) => {
                 (Self::Stopping { staged: Vec::new(), goes_on }, vec![])
@@ -247,6 +252,7 @@ fn why(input: &Input) -> Option<Outcome> {
     match input {
         Input::Cancel => Some(Outcome::Cancelled),
         Input::TimeUp => Some(Outcome::Timeout),
+        Input::OutputLimit => Some(Outcome::Failed),
         _ => None,
     }
 }
@@ -371,6 +377,23 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_prints_too_much_is_stopped_and_what_waits_is_sent() {
+        let (turn, effects) = play(vec![
+            submit("a"),
+            Input::Gathered(frame("a")),
+            Input::Started,
+            Input::OutputLimit,
+            Input::OutputLimit,
+            submit("b"),
+            Input::Exited,
+            Input::Stored { is_done: false },
+        ]);
+        assert_eq!(effects[3], [Effect::Stop(Outcome::Failed)]);
+        assert_eq!(effects[4], [Effect::Ignored(Input::OutputLimit)]);
+        assert!(matches!(turn, Turn::Gathering { sent, .. } if sent == prompt("b")));
+    }
+
+    #[test]
     fn a_session_that_becomes_too_long_is_stored_and_goes_on_by_itself() {
         let until_full = [submit("a"), Input::Gathered(frame("a")), Input::Started, Input::Full];
         let go_on = |then: &[Input]| play([&until_full[..], then].concat());
@@ -445,6 +468,7 @@ mod tests {
                 submit("p"),
                 Input::Cancel,
                 Input::TimeUp,
+                Input::OutputLimit,
                 Input::Full,
                 Input::Gathered(frame("p")),
                 Input::NotGathered("g".into()),
@@ -465,7 +489,7 @@ mod tests {
                 let choices = inputs();
                 let input = choices[(state >> 33) as usize % choices.len()].clone();
                 let is_submit = matches!(input, Input::Submit(_));
-                cancelled |= matches!(input, Input::Cancel | Input::TimeUp);
+                cancelled |= matches!(input, Input::Cancel | Input::TimeUp | Input::OutputLimit);
                 submitted += usize::from(is_submit);
                 for effect in turn.step(input) {
                     match effect {

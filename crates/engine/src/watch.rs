@@ -1,14 +1,34 @@
 //! Watching a turn: reading its spool as it grows.
 
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, AgentParser};
-use azureal_core::{Event, agent};
-use azureal_process::{Follow, FollowError, Line, ProcessIdentity};
+use azureal_core::{Event, agent, compact_event};
+use azureal_process::{Follow, FollowError, Line, ProcessIdentity, Progress};
 
 use crate::private;
 use crate::spool::SpooledTurn;
 use crate::turn_parser::TurnParser;
+
+/// How often a reader that is never idle checks whether the writer has ended.
+const CHECK_PACE: Duration = Duration::from_millis(50);
+/// How much of the output may be unread when the agent ends, for somebody who watches. What is more is a flood: reading
+/// it would take longer than storing it, and the events that were stored can be shown instead.
+const LARGEST_BACKLOG: u64 = 16 << 20;
+/// How much of a finished output is read, in bytes and with [`LINE_COST`] per line: a second or two. What is more stays
+/// unread, except for its end.
+const READ_BUDGET: u64 = 512 << 20;
+/// What a line costs besides its bytes.
+const LINE_COST: u64 = 512;
+/// How much is read from the end of an output that is over the budget: there the agent says how it ended.
+const TAIL: u64 = 4 << 20;
+/// The length from which a line is read by one reader at a time, and its events are cut down at once.
+const LARGE_LINE: u64 = 4 << 20;
+
+/// Held while a large line is in memory. Two readers watch a running turn; lines are up to 64 MiB long, and each is in
+/// memory as text and as an event.
+static LARGE: Mutex<()> = Mutex::new(());
 
 /// Follows the output of a run from its beginning, at a pace of its own.
 ///
@@ -16,23 +36,33 @@ use crate::turn_parser::TurnParser;
 pub struct Watcher {
     follow: Follow,
     parser: Box<dyn AgentParser>,
+    /// The writer, while it runs.
     process: Option<ProcessIdentity>,
+    /// Where the output ends, once the writer has ended. Processes that it left behind may still write.
+    end: Option<u64>,
+    /// When the writer was last checked.
+    checked: Instant,
+    /// Whether the writer ended and left more unread than a watcher reads.
+    left_behind: bool,
     /// How many lines could not be read.
     unreadable: u64,
+    /// What the lines so far have cost: see [`READ_BUDGET`].
+    cost: u64,
+    /// How many bytes were skipped.
+    skipped: u64,
+}
+
+/// What one look at an output finds.
+pub(crate) enum Look {
+    /// What the next line says.
+    Outputs(Vec<AgentOutput>),
+    /// The line has not ended yet, and there is more to read.
+    Reading,
+    /// Everything is read.
+    Waiting,
 }
 
 impl Watcher {
-    /// Opens the output of a run; without a process it is finished.
-    pub fn open(
-        output: &std::path::Path,
-        agent: &dyn Agent,
-        process: Option<ProcessIdentity>,
-    ) -> Result<Self, FollowError> {
-        private::check(output)
-            .map_err(|source| FollowError::Unreadable { path: output.to_owned(), source })?;
-        Self::with_parser(output, agent.parser(), process)
-    }
-
     /// Opens the output of a turn; without a process it is finished.
     pub(crate) fn of_turn(
         output: &std::path::Path,
@@ -45,19 +75,93 @@ impl Watcher {
         Self::with_parser(output, Box::new(TurnParser::new(agent, turn)), process)
     }
 
-    /// Opens a file that another reader understands.
+    /// Opens a file that another parser reads.
     pub(crate) fn with_parser(
         file: &std::path::Path,
         parser: Box<dyn AgentParser>,
         process: Option<ProcessIdentity>,
     ) -> Result<Self, FollowError> {
-        Ok(Self { follow: Follow::open(file, 0)?, parser, process, unreadable: 0 })
+        let mut watcher = Self::growing(file, parser)?;
+        if process.is_none() {
+            watcher.end_here()?;
+        }
+        Ok(Self { process, ..watcher })
     }
 
-    /// Waits for the next line and returns what it says; nothing when the program has ended and all is read.
+    /// Opens a file whose writer the caller looks after: see [`look`](Self::look).
+    pub(crate) fn growing(file: &std::path::Path, parser: Box<dyn AgentParser>) -> Result<Self, FollowError> {
+        Ok(Self {
+            follow: Follow::open(file, 0)?,
+            parser,
+            process: None,
+            end: None,
+            checked: Instant::now(),
+            left_behind: false,
+            unreadable: 0,
+            cost: 0,
+            skipped: 0,
+        })
+    }
+
+    /// Reads the next line, without waiting for it and in a bounded time.
+    pub(crate) fn look(&mut self) -> Result<Look, FollowError> {
+        let bytes = match self.follow.poll()? {
+            Progress::Line { bytes } => bytes,
+            Progress::Reading => return Ok(Look::Reading),
+            Progress::Waiting => return Ok(Look::Waiting),
+        };
+        let is_large = bytes > LARGE_LINE;
+        let _alone = is_large.then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
+        let Some(line) = self.follow.take_line()? else { return Ok(Look::Waiting) };
+        let outputs = self.read_line(&line);
+        if !is_large {
+            return Ok(Look::Outputs(outputs));
+        }
+        drop(line);
+        let cut = |output| match output {
+            AgentOutput::Event(event) => AgentOutput::Event(compact_event(event)),
+            other => other,
+        };
+        Ok(Look::Outputs(outputs.into_iter().map(cut).collect()))
+    }
+
+    /// Waits for the next line and returns what it says; `None` when the program has ended and all is read, or too
+    /// much is left to read.
     pub fn next_outputs(&mut self) -> Result<Option<Vec<AgentOutput>>, FollowError> {
-        let ended = |pause: Duration| self.process.as_ref().is_none_or(|process| process.wait_timeout(pause));
-        Ok(self.follow.next_line(ended)?.map(|line| self.read_line(&line)))
+        loop {
+            if self.process.is_some() && self.checked.elapsed() >= CHECK_PACE {
+                self.check_writer(Duration::ZERO)?;
+            }
+            if self.left_behind {
+                return Ok(None);
+            }
+            match self.look()? {
+                Look::Outputs(outputs) => return Ok(Some(outputs)),
+                Look::Reading => {}
+                Look::Waiting if self.process.is_none() => return Ok(None),
+                Look::Waiting => self.check_writer(self.follow.pause())?,
+            }
+        }
+    }
+
+    /// Waits for the writer to end, at most `pause`.
+    fn check_writer(&mut self, pause: Duration) -> Result<(), FollowError> {
+        let has_ended = self.process.as_ref().is_some_and(|process| process.wait_timeout(pause));
+        self.checked = Instant::now();
+        if has_ended {
+            self.process = None;
+            let end = self.end_here()?;
+            self.left_behind = end.saturating_sub(self.follow.offset()) > LARGEST_BACKLOG;
+        }
+        Ok(())
+    }
+
+    /// Reads no further than the file is long now, and returns how long that is.
+    fn end_here(&mut self) -> Result<u64, FollowError> {
+        let end = self.follow.length()?;
+        self.follow.end_at(end);
+        self.end = Some(end);
+        Ok(end)
     }
 
     /// Returns how many lines could not be read and were not told of, because there are so many.
@@ -65,10 +169,24 @@ impl Watcher {
         self.unreadable.saturating_sub(MANY_UNREADABLE)
     }
 
-    /// Reads all the rest, hands each output on, and returns what was left without a line break.
+    /// Returns how many bytes [`read_to_end`](Self::read_to_end) skipped.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Reads all the rest of a finished output, hands each output on, and returns what was left without a line break.
+    ///
+    /// Of more than [`READ_BUDGET`] it reads the beginning and the end.
     pub fn read_to_end(&mut self, mut take: impl FnMut(AgentOutput)) -> Result<Vec<u8>, FollowError> {
         while let Some(outputs) = self.next_outputs()? {
             outputs.into_iter().for_each(&mut take);
+            if self.cost > READ_BUDGET && self.skipped == 0 {
+                let tail = self.end.unwrap_or_default().saturating_sub(TAIL);
+                if let Some(skipped @ 1..) = tail.checked_sub(self.follow.offset()) {
+                    self.skipped = skipped;
+                    self.follow.skip_to(tail);
+                }
+            }
         }
         Ok(match self.follow.remaining_fragment()? {
             Some(Line::Bytes(bytes)) => bytes,
@@ -81,8 +199,12 @@ impl Watcher {
     }
 
     fn read_line(&mut self, line: &Line) -> Vec<AgentOutput> {
+        self.cost = self.cost.saturating_add(LINE_COST);
         let mut outputs = match line {
-            Line::Bytes(bytes) => self.parser.line(bytes),
+            Line::Bytes(bytes) => {
+                self.cost = self.cost.saturating_add(bytes.len() as u64);
+                self.parser.line(bytes)
+            }
             Line::Oversized { bytes } => vec![AgentOutput::Event(oversized(*bytes))],
         };
         outputs.retain(|output| {

@@ -18,7 +18,7 @@ use azureal_core::{
     Event, NewSession, Page, Role, SessionId, SessionStore, Threshold, Turn, read_context, read_history,
 };
 use azureal_engine::{
-    AutoCompaction, Briefing, Controls, Driver, Ingested, Notice, Setup, Spools, Summariser,
+    AutoCompaction, Briefing, Controls, Driver, Ingested, Notice, OutputLimit, Setup, Spools, Summariser,
 };
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
@@ -190,8 +190,10 @@ impl World {
             directory: self.folder.path(),
             in_git: false,
             timeout: Some(Duration::from_secs(60)),
+            output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: Some(&compaction),
+            arguments: &[],
         });
         let mut told = Vec::new();
         let ingested = driver.run(prompt, &mut |notice| match notice {
@@ -290,6 +292,32 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
     let context = block_on(read_context(&world.store, world.session)).unwrap();
     assert!(!context.contains("Go on with the work") && context.contains("All is done."), "{context}");
     assert_eq!(ran.told.len(), 1, "{:?}", ran.told);
+}
+
+#[test]
+fn results_of_one_long_line_leave_a_context_that_an_agent_takes() {
+    /// Prints a call and its result, one line of a megabyte; then what takes the last room.
+    fn script(asked: Asked) -> String {
+        let result = r#"for i in 1 2 3; do
+            echo '{"ToolCall":{"tool_use_id":"t","tool_name":"Read","input":{"file_path":"/min.js"}}}'
+            printf '{"ToolResult":{"tool_use_id":"t","tool_name":"Read","is_error":false,"content":"'
+            head -c 1000000 /dev/zero | tr '\0' x
+            echo '"}}'
+        done
+        "#;
+        match asked {
+            Asked::Prompt => result.to_owned() + &floods() + result + "sleep 1000",
+            other => floods_and_goes_on(other),
+        }
+    }
+    let world = World::of_turns(1);
+    let agent = StandIn::new("ann", script);
+    let ran = world.run(&agent, &[], "Read it");
+    assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done));
+    assert_eq!(agent.asked(), [Asked::Prompt, Asked::Summary, Asked::GoOn]);
+    let (summary, go_on) = (agent.request(1).chars().count(), agent.request(2).chars().count());
+    assert!(summary < 100_000, "{summary} characters to be summarised");
+    assert!(go_on < 20_000, "{go_on} characters, with a threshold of 10,000");
 }
 
 #[test]

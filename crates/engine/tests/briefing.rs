@@ -19,8 +19,8 @@ use azureal_core::{
     ContextCommand, Event, NewSession, OnFailure, Page, SessionId, SessionStore, Turn, strip_context,
 };
 use azureal_engine::{
-    Briefing, CONTEXT_MARKER, CommandProgress, Controls, Driver, Homes, Ingested, Keeping, Notice, Recovered,
-    Setup, SpooledTurn, Spools, recover,
+    Briefing, CONTEXT_MARKER, CommandProgress, Controls, Driver, Homes, Ingested, Keeping, Notice,
+    OutputLimit, Recovered, Setup, SpooledTurn, Spools, recover,
 };
 use azureal_process::{Marker, Spawn, find_marked};
 use azureal_store::MemoryStore;
@@ -87,8 +87,10 @@ impl Project {
             directory: self.folder.path(),
             in_git: false,
             timeout: None,
+            output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         });
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()
     }

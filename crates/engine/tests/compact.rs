@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
-use azureal_core::event::{Complete, SystemMessage, ToolCall, ToolResult};
+use azureal_core::event::{Complete, Init, SystemMessage, ToolCall, ToolResult};
 use azureal_core::{
     Compaction, Event, Holder, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn,
     read_context,
@@ -163,6 +163,29 @@ impl World {
     }
 }
 
+#[test]
+fn a_summary_remembers_who_wrote_it() {
+    let says_model: fn(&str) -> String = |_| {
+        let init = Event::Init(Init { model: "large-2".into(), ..Init::default() });
+        format!("{}\n{}", init.to_json(), says(GOOD))
+    };
+    for (answer, model, expected) in [
+        (good as fn(&str) -> String, None, "ann"),
+        (good, Some("small"), "ann/small"),
+        (says_model, None, "ann/large-2"),
+        (says_model, Some("large"), "ann/large-2"),
+        (|_| String::new(), Some("large"), "digest"),
+    ] {
+        let world = World::long();
+        let agent = StandIn::new("ann", answer);
+        let summarisers = [Summariser { model, ..asked(&[&agent])[0] }];
+        let report = compact(&world.setup(&summarisers), &mut |_| {}).unwrap().unwrap();
+        assert_eq!(report.writer, expected);
+        let stored = block_on(world.store.compactions(world.session)).unwrap();
+        assert_eq!(stored[0].writer.as_deref(), Some(expected));
+    }
+}
+
 fn asked<'a>(agents: &[&'a StandIn]) -> Vec<Summariser<'a>> {
     agents
         .iter()
@@ -246,8 +269,10 @@ impl World {
 #[test]
 fn an_endless_talker_is_stopped_and_a_long_summary_is_cut() {
     let world = World::long();
-    let endless =
-        StandIn::script("endless", "yes '{\"delta\":\"and on and on and on and on and on and on\"}'");
+    let endless = StandIn::script(
+        "endless",
+        "ulimit -f 2097152; yes '{\"delta\":\"and on and on and on and on and on and on\"}'",
+    );
     let long = StandIn::new("long", |_| says(&"A sentence of the summary. ".repeat(200)));
     let (report, told) = world.compact(&[&endless, &long], Duration::from_secs(60));
     assert!(told[1].contains("16 MiB"), "{told:?}");
@@ -256,6 +281,55 @@ fn an_endless_talker_is_stopped_and_a_long_summary_is_cut() {
     assert!(
         report.summary.ends_with("A sentence of the summary.\n[the summary was longer and was cut here]")
     );
+}
+
+/// Prints a little, so that it is being read, and then as fast as it can; leaves a file behind if nobody stops it before it
+/// has printed a gigabyte. What it prints says nothing to the parser.
+const FLOOD: &str = "ulimit -f 2097152
+    for i in 1 2 3 4 5 6 7 8 9 10; do echo '{\"notice\":\"slow\"}'; sleep 0.02; done
+    yes '{\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}'
+    touch not-stopped";
+
+#[test]
+fn an_agent_that_prints_faster_than_it_is_read_is_stopped() {
+    let world = World::long();
+    let started = Instant::now();
+    let next = StandIn::new("next", good);
+    let (_, told) = world.compact(&[&StandIn::script("flood", FLOOD), &next], Duration::from_secs(60));
+    assert!(told[1].contains("it printed more than 16 MiB"), "{told:?}");
+    assert!(!world.folder.path().join("not-stopped").exists(), "it printed a gigabyte");
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_cancel_reaches_an_agent_that_never_stops_printing() {
+    let world = World::long();
+    // Slower than what is read, and without a pause in which nothing is there to read.
+    let script = "ulimit -f 16384; while :; do echo '{\"notice\":\"x\"}'; done";
+    let agent = StandIn::script("busy", script);
+    let summarisers = asked(&[&agent]);
+    let started = Instant::now();
+    let is_cancelled = || started.elapsed() > Duration::from_millis(300);
+    let setup = CompactSetup { is_cancelled: &is_cancelled, ..world.setup(&summarisers) };
+    assert!(matches!(compact(&setup, &mut |_| {}), Err(CompactionError::Cancelled)));
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_summary_of_one_sentence_is_too_short_for_a_long_record() {
+    let turn =
+        |number: usize| [Event::user(format!("Prompt {number}")), Event::assistant("word ".repeat(5_000))];
+    let world = World::new((1..=8).flat_map(turn));
+    let short = StandIn::new("short", |_| says("Everything is done."));
+    let (report, told) = world.compact(&[&short, &StandIn::new("lazy", good)], Duration::from_secs(20));
+    assert_eq!((report.agent, report.failed.len()), (None, 2), "the digest is next");
+    assert!(told[1].starts_with("short: its summary is too short: 19 characters for 1"), "{told:?}");
+    assert!(told[3].starts_with("lazy: its summary is too short: "), "{told:?}");
+
+    let long = StandIn::new("long", |_| says(&"They did one thing after the other. ".repeat(20)));
+    let world = World::new((1..=8).flat_map(turn));
+    let (report, _) = world.compact(&[&short, &long], Duration::from_secs(20));
+    assert_eq!((report.agent.as_deref(), report.failed.len()), (Some("long"), 1), "the next agent is asked");
 }
 
 #[test]

@@ -8,13 +8,17 @@
 )]
 
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
-use azureal_core::event::{Init, Outcome};
+use azureal_core::event::{Complete, Init, Outcome};
 use azureal_core::{Event, NewSession, Page, Seq, SessionId, SessionStore, Turn, build_context_prompt};
-use azureal_engine::{Homes, Leased, Noted, Recovered, Spools, recover, this_process};
+use azureal_engine::{
+    Homes, Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process,
+};
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
 use tempfile::TempDir;
@@ -120,6 +124,120 @@ fn a_lost_turn_of_codex_comes_from_its_rollout() {
 }
 
 #[test]
+fn what_claude_says_after_background_work_reported_belongs_to_the_turn() {
+    let project = Project::new();
+    let run = "c218e525-5373-4e20-929c-92c0ae64ffc8";
+    let path = format!(".claude/projects/-home-dev-project/{run}.jsonl");
+    project.record(&path, "claude/current/two-background", |text| text);
+    project.note(run);
+    let Noted::Stored(ingested, _) = project.recover_one() else { panic!() };
+    assert_eq!(ingested.complete.outcome, Some(Outcome::Done));
+    let events = project.events();
+    let said: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::AssistantText(said) => Some(said.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(said, ["Both started.", "One reported.", "Two reported."]);
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::UserMessage(_))).count(), 1);
+}
+
+/// Stores a turn of Codex that has this output, and returns how it ended.
+fn complete_of(project: &Project, output: &str) -> Complete {
+    let turn = SpooledTurn {
+        run: "aa".into(),
+        session: project.session.number(),
+        session_made: String::new(),
+        prompt: "Tidy the project".into(),
+        goes_on: false,
+        agent: "codex".into(),
+        model: None,
+        switches_model: false,
+        used_in: None,
+        directory: "/p".into(),
+        started_at: "2026-11-15T07:09:41Z".into(),
+    };
+    let mut spool = project.spools.begin(turn).unwrap();
+    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into() }).unwrap();
+    spool.output().unwrap().write_all(output.as_bytes()).unwrap();
+    drop(spool);
+    match <[Recovered; 1]>::try_from(project.recover()) {
+        Ok([Recovered::Stored(_, ingested)]) => ingested.complete,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_size_of_codexs_last_request_comes_from_its_rollout() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures");
+    let output = fs::read_to_string(source.join("codex/current/multi-tool/stdout.jsonl")).unwrap();
+    let cut_off: String = output.lines().take(4).map(|line| format!("{line}\n")).collect();
+    let with_last = |text: String| {
+        let last = r#""last_token_usage":{"input_tokens":"#;
+        let at = text.rfind(last).unwrap() + last.len();
+        format!("{}777{}", &text[..at], text[at..].trim_start_matches(|c: char| c.is_ascii_digit()))
+    };
+    let path = format!("rollout-2026-11-15T07-09-41-{CODEX_RUN}.jsonl");
+    // A day's folder is local time, so that it may be the one before or after that in UTC.
+    for (day, printed, expected) in [
+        ("15", &output, Some((600, 120, Some(797)))),
+        ("14", &output, Some((600, 120, Some(797)))),
+        ("16", &cut_off, Some((600, 120, Some(797)))),
+        ("17", &output, Some((600, 120, None))),
+        ("17", &cut_off, None),
+    ] {
+        let project = Project::new();
+        let path = format!(".codex/sessions/2026/11/{day}/{path}");
+        project.record(&path, "codex/current/multi-tool", with_last);
+        let usage = complete_of(&project, printed).usage;
+        let found = usage.map(|usage| (usage.input_tokens, usage.output_tokens, usage.context_tokens));
+        assert_eq!(found, expected, "{day}");
+        assert_eq!(
+            block_on(project.store.get(project.session)).unwrap().counts.context_tokens,
+            expected.and_then(|(_, _, context)| context)
+        );
+    }
+}
+
+#[test]
+fn a_rollout_of_any_size_or_kind_does_not_hold_a_turn_up() {
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/fixtures/codex/current/multi-tool");
+    let output = fs::read_to_string(source.join("stdout.jsonl")).unwrap();
+    let context = |prepare: fn(&Path, &Path)| {
+        let project = Project::new();
+        let path = format!(".codex/sessions/2026/11/15/rollout-2026-11-15T07-09-41-{CODEX_RUN}.jsonl");
+        let path = project.home.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        prepare(&path, &source.join("record.jsonl"));
+        let began = Instant::now();
+        let complete = complete_of(&project, &output);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert_eq!(complete.outcome, Some(Outcome::Done));
+        complete.usage.unwrap().context_tokens
+    };
+    // A hole of 64 GB, which takes no room on the disk.
+    let huge = context(|path, record| {
+        let mut file = fs::File::create(path).unwrap();
+        file.set_len(64 << 30).unwrap();
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(b"\n").unwrap();
+        file.write_all(&fs::read(record).unwrap()).unwrap();
+    });
+    assert_eq!(huge, Some(120));
+    let endless = context(|path, _| {
+        let made = Command::new("mkfifo").arg(path).status().unwrap();
+        assert!(made.success());
+    });
+    assert_eq!(endless, None);
+    assert_eq!(context(|path, _| fs::create_dir(path).unwrap()), None);
+    assert_eq!(context(|path, _| fs::write(path, b"\n{\"token_count\"\n\0\xff").unwrap()), None);
+    assert_eq!(context(|_, _| {}), None);
+}
+
+#[test]
 fn the_context_comes_off_the_prompt_and_later_turns_of_others_are_not_taken() {
     let project = Project::new();
     let path = format!(".claude/projects/p/{CLAUDE_RUN}.jsonl");
@@ -131,12 +249,16 @@ fn the_context_comes_off_the_prompt_and_later_turns_of_others_are_not_taken() {
             1,
         );
         assert_ne!(with_context, text);
-        let later = r#"{"type":"user","message":{"role":"user","content":"Later, by hand"},"isSidechain":false}"#;
-        let answer = r#"{"type":"assistant","message":{"id":"m","model":"x","stop_reason":"end_turn","content":[{"type":"text","text":"Later answer"}]}}"#;
+        let later = r#"{"type":"user","timestamp":"2026-12-24T00:00:00Z","message":{"role":"user","content":"Later, by hand"},"isSidechain":false}"#;
+        let answer = r#"{"type":"assistant","message":{"id":"m","model":"x","stop_reason":"tool_use","usage":{"input_tokens":7000},"content":[{"type":"text","text":"Later answer"}]}}"#;
         format!("{with_context}{later}\n{answer}\n")
     });
     project.note(CLAUDE_RUN);
-    assert!(matches!(project.recover_one(), Noted::Stored(..)));
+    let Noted::Stored(ingested, _) = project.recover_one() else { panic!() };
+    let complete = ingested.complete;
+    assert_eq!(complete.outcome, Some(Outcome::Done), "the later turn did not end");
+    assert!(complete.duration_ms < 60_000, "{complete:?}");
+    assert_eq!(complete.usage.map(|usage| usage.input_tokens), Some(3050));
     let events = project.events();
     assert_eq!(events.first(), Some(&Event::user("Tidy the project")));
     assert!(!events.contains(&Event::assistant("Later answer")));

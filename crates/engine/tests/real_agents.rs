@@ -17,7 +17,7 @@ use azureal_core::event::Outcome;
 use azureal_core::{
     ContextCommand, Event, Message, NewSession, Page, Role, SessionId, SessionStore, Turn, read_history,
 };
-use azureal_engine::{Briefing, Driver, Ingested, Notice, RUN_MARKER, Setup, Spools};
+use azureal_engine::{Briefing, Driver, Ingested, Notice, OutputLimit, RUN_MARKER, Setup, Spools};
 use azureal_process::{Marker, find_marked};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
@@ -96,8 +96,10 @@ impl World {
             directory: &self.home.project(),
             in_git: false,
             timeout: Some(Duration::from_secs(60)),
+            output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         };
         let (driver, controls) = Driver::new(setup);
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()

@@ -10,7 +10,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, TurnRequest};
@@ -19,8 +19,8 @@ use azureal_core::{
     Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, read_history,
 };
 use azureal_engine::{
-    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, RUN_MARKER, Recovered, Setup, SpooledProcess,
-    SpooledTurn, Spools, recover,
+    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, OutputLimit, RUN_MARKER, Recovered, Setup,
+    SpooledProcess, SpooledTurn, Spools, recover,
 };
 use azureal_process::{Marker, Spawn, Stream, find_marked};
 use azureal_store::SqliteStore;
@@ -87,8 +87,10 @@ impl Project {
             directory: self.folder.path(),
             in_git: false,
             timeout: None,
+            output_limit: OutputLimit::default(),
             briefing: &self.briefing,
             compaction: None,
+            arguments: &[],
         }
     }
 
@@ -119,6 +121,56 @@ fn says(text: &str) -> String {
 }
 
 const DONE: &str = r#"printf '%s\n' '{"Complete":{"success":true,"duration_ms":1,"cost_usd":0.5,"outcome":"done","usage":{"input_tokens":3,"output_tokens":4}}}'"#;
+
+/// Runs a script that leaves a file behind if nobody stops it before it has printed a gigabyte, under a limit of 8 MiB.
+fn run_limited(project: &Project, script: &str) -> Ingested {
+    let agent = Script(format!("ulimit -f 2097152; {script}; touch not-stopped; sleep 600"));
+    let setup = Setup {
+        output_limit: OutputLimit::of_mib(8),
+        timeout: Some(Duration::from_secs(60)),
+        ..project.setup(&agent, Path::new("/bin/sh"))
+    };
+    let ingested = Driver::new(setup).0.run("Go", &mut |_| {}).unwrap().unwrap();
+    assert!(!project.folder.path().join("not-stopped").exists(), "it printed a gigabyte");
+    ingested
+}
+
+#[test]
+fn an_agent_that_prints_more_than_it_may_is_stopped_and_what_came_is_stored() {
+    // To standard output, without any line break, to standard error, and by somebody who does not want to stop.
+    let ignores = "trap '' INT TERM; while :; do head -c 1000000 /dev/zero || touch not-stopped; done";
+    for flood in ["yes '{\"notice\":\"x\"}'", "cat /dev/zero", "cat /dev/zero >&2", ignores] {
+        let project = Project::new();
+        let started = Instant::now();
+        let ingested = run_limited(&project, &format!("{}; {flood}", says("hello")));
+        assert!(started.elapsed() < Duration::from_secs(30), "{flood}: {:?}", started.elapsed());
+        assert_eq!(ingested.complete.outcome, Some(Outcome::Failed), "{flood}");
+        let events = project.events();
+        assert!(events.contains(&Event::assistant("hello")), "{flood}: {events:?}");
+        let Event::Error(error) = &events[events.len() - 2] else { panic!("{flood}: {events:?}") };
+        assert_eq!(error.kind, "output_limit", "{flood}");
+        assert!(
+            error.message.starts_with("script was stopped because of its output: it had printed "),
+            "{flood}"
+        );
+    }
+}
+
+#[test]
+fn a_long_output_is_told_of_before_it_is_too_long() {
+    let project = Project::new();
+    let piece = "head -c 3000000 /dev/zero; echo";
+    let agent = Script(format!("{}; {piece}; sleep 0.3; {DONE}", says("hello")));
+    let setup = Setup { output_limit: OutputLimit::of_mib(8), ..project.setup(&agent, Path::new("/bin/sh")) };
+    let mut told = Vec::new();
+    let ingested = Driver::new(setup).0.run("Go", &mut |notice| {
+        if let Notice::Tell(text) = notice {
+            told.push(text.to_owned());
+        }
+    });
+    assert_eq!(ingested.unwrap().unwrap().complete.outcome, Some(Outcome::Done));
+    assert_eq!(told, ["script has printed 2 MiB; it is stopped at 8 MiB"]);
+}
 
 #[test]
 fn a_turn_is_stored_and_nothing_is_left_beside_it() {
@@ -376,6 +428,42 @@ fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once()
     assert!(recovered(&project).is_empty());
     assert_eq!(project.history(), [Message::user("before the crash"), Message::assistant("survived")]);
     assert_eq!(outcomes(&project), [Outcome::Done]);
+}
+
+/// Stores an orphaned turn with this output, last written at this second of the clock, and returns its duration.
+fn recovered_duration(agent: &str, output: &str, written: u64) -> u64 {
+    let project = Project::new();
+    let turn = SpooledTurn { agent: agent.into(), ..spooled(&project, "dd") };
+    let mut spool = project.spools.begin(turn).unwrap();
+    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into() }).unwrap();
+    let mut file = spool.output().unwrap();
+    std::io::Write::write_all(&mut file, output.as_bytes()).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(written)).unwrap();
+    drop(spool);
+    let homes = Homes { variable: &|_| None, home: None };
+    let agents = azureal_agents::registry::all();
+    let found = block_on(recover(&project.store, &project.spools, agents, &homes)).unwrap();
+    let [Recovered::Stored(_, ingested)] = &found[..] else { panic!("{found:?}") };
+    ingested.complete.duration_ms
+}
+
+#[test]
+fn a_recovered_turn_took_as_long_as_its_agent_says_or_its_output_grew() {
+    // 2026-01-31T09:30:00Z, when the turn of `spooled` began.
+    const BEGAN: u64 = 1_769_851_800;
+    let text = Event::assistant("half").to_json() + "\n";
+    let result = r#"{"type":"result","subtype":"success","is_error":false,"duration_ms":994,"result":"Hi"}"#;
+    let one_result = format!("{result}\n");
+    // Each result counts its own part, without the wait for background work between them.
+    let two_results = format!("{result}\n{result}\n");
+    for (agent, output, written, expected) in [
+        ("offline", text.as_str(), BEGAN + 42, 42_000),
+        ("offline", &text, BEGAN - 5, 0),
+        ("claude", &one_result, BEGAN + 42, 994),
+        ("claude", &two_results, BEGAN + 42, 42_000),
+    ] {
+        assert_eq!(recovered_duration(agent, output, written), expected, "{agent} {output}");
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub const LINE_LIMIT: u64 = 64 * 1024 * 1024;
 
 /// How much is read at a time.
 const PIECE: usize = 64 * 1024;
+/// How much is searched for the end of a line in one [`poll`](Follow::poll): 4 MiB.
+const STRETCH: u64 = 4 * 1024 * 1024;
 /// The pauses between two looks at a file that does not grow: short while something has just come, longer after.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(15);
@@ -29,6 +31,20 @@ pub enum Line {
         /// How long it is.
         bytes: u64,
     },
+}
+
+/// What one look at a growing file finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The next line is whole, and so long. [`Follow::take_line`] returns it.
+    Line {
+        /// Its length.
+        bytes: u64,
+    },
+    /// There is more to read, and the line has not ended yet. Poll again, after whatever must be checked meanwhile.
+    Reading,
+    /// Everything up to here is read.
+    Waiting,
 }
 
 /// Reads a growing file line by line.
@@ -53,6 +69,12 @@ pub struct Follow {
     line_start: u64,
     /// How far there is no newline after `line_start`. Up to here it has been looked at.
     scanned: u64,
+    /// Where the line at `line_start` ends, once that is known.
+    line_end: Option<u64>,
+    /// No line that begins here or later is read.
+    end: Option<u64>,
+    /// Whether `line_start` is in the middle of a line, which is then not given.
+    in_mid_line: bool,
     /// A piece of the file, and where it begins.
     piece: Box<[u8]>,
     piece_start: u64,
@@ -78,6 +100,9 @@ impl Follow {
             limit: LINE_LIMIT,
             line_start: offset,
             scanned: offset,
+            line_end: None,
+            end: None,
+            in_mid_line: false,
             piece: vec![0; PIECE].into(),
             piece_start: offset,
             piece_length: 0,
@@ -99,22 +124,104 @@ impl Follow {
         self.line_start
     }
 
+    /// Returns how long the file is now.
+    ///
+    /// # Errors
+    ///
+    /// The file was cut, or cannot be read.
+    pub fn length(&self) -> Result<u64, FollowError> {
+        self.check_length()
+    }
+
+    /// Reads no line that begins at `end` or after it: a file that others still write has no other end.
+    pub fn end_at(&mut self, end: u64) {
+        self.end = Some(end);
+    }
+
+    /// Continues at `offset`, with the next line that begins after it.
+    pub fn skip_to(&mut self, offset: u64) {
+        self.line_start = offset;
+        self.scanned = offset;
+        self.line_end = None;
+        self.in_mid_line = true;
+        self.piece_start = offset;
+        self.piece_length = 0;
+    }
+
+    /// Looks for the next line, in a bounded time: however fast somebody writes, and be it without a newline, the
+    /// caller gets to its own checks.
+    ///
+    /// # Errors
+    ///
+    /// The file was cut, or cannot be read.
+    pub fn poll(&mut self) -> Result<Progress, FollowError> {
+        let began = self.scanned;
+        loop {
+            if let Some(end) = self.line_end {
+                return Ok(Progress::Line { bytes: end - self.line_start });
+            }
+            if self.end.is_some_and(|end| self.line_start >= end) {
+                return Ok(Progress::Waiting);
+            }
+            if let Some(end) = self.scan() {
+                if std::mem::take(&mut self.in_mid_line) {
+                    self.line_start = end + 1;
+                } else {
+                    self.line_end = Some(end);
+                }
+                continue;
+            }
+            if self.end.is_some_and(|end| self.scanned >= end) {
+                return Ok(Progress::Waiting);
+            }
+            if self.scanned - began >= STRETCH {
+                return Ok(Progress::Reading);
+            }
+            if !self.read_piece()? {
+                return Ok(Progress::Waiting);
+            }
+        }
+    }
+
+    /// Returns the line that [`poll`](Self::poll) found; `None` if it found none.
+    ///
+    /// # Errors
+    ///
+    /// The file was cut, or cannot be read.
+    pub fn take_line(&mut self) -> Result<Option<Line>, FollowError> {
+        let Some(end) = self.line_end else { return Ok(None) };
+        let line = self.take(self.line_start, end)?;
+        self.line_start = end + 1;
+        self.line_end = None;
+        Ok(Some(line))
+    }
+
     /// Returns the next line if it is whole, without waiting for it.
     ///
     /// # Errors
     ///
     /// The file was cut, or cannot be read.
     pub fn try_line(&mut self) -> Result<Option<Line>, FollowError> {
+        let mut there = None;
         loop {
-            if let Some(end) = self.scan() {
-                let line = self.take(self.line_start, end)?;
-                self.line_start = end + 1;
-                return Ok(Some(line));
-            }
-            if !self.read_piece()? {
-                return Ok(None);
+            match self.poll()? {
+                Progress::Line { .. } => return self.take_line(),
+                Progress::Waiting => return Ok(None),
+                // As much as there was when it was asked for: somebody may write faster than this reads.
+                Progress::Reading => {
+                    let length = self.length()?;
+                    if self.scanned >= *there.get_or_insert(length) {
+                        return Ok(None);
+                    }
+                }
             }
         }
+    }
+
+    /// Returns how long to wait before the next look at a file that does not grow.
+    pub fn pause(&self) -> Duration {
+        // An eighth of the silence so far: not noticeable, and hardly a look when it is long.
+        (self.grew_at.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 
     /// Returns the next line, waiting until it is whole; nothing when the writer has ended and
@@ -153,9 +260,7 @@ impl Follow {
             if ended {
                 return Ok(None);
             }
-            // An eighth of the silence so far: nothing to be felt, and hardly a look when it is long.
-            let pause = (self.grew_at.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-            ended = writer_ended(pause);
+            ended = writer_ended(self.pause());
         }
     }
 
@@ -168,7 +273,7 @@ impl Follow {
     ///
     /// The file was cut, or cannot be read.
     pub fn remaining_fragment(&mut self) -> Result<Option<Line>, FollowError> {
-        if self.scanned == self.line_start {
+        if self.scanned <= self.line_start || self.in_mid_line {
             return Ok(None);
         }
         self.take(self.line_start, self.scanned).map(Some)

@@ -63,6 +63,14 @@ impl ProcessIdentity {
         Some(holds && self.is_there())
     }
 
+    /// Finds a process other than this one that holds a file open. Processes that the system does not show are left out.
+    pub fn holding(file: &Path) -> Option<Self> {
+        let others = table::all().into_iter().map(|entry| entry.identity);
+        others
+            .filter(|process| process.pid != std::process::id())
+            .find(|process| process.holds_open(file) == Some(true))
+    }
+
     /// Waits until this process has ended, at most `timeout`; says whether it has.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;

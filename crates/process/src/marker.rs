@@ -1,5 +1,7 @@
 //! The variable by which a run's processes are found.
 
+use std::collections::BTreeSet;
+
 use crate::identity::ProcessIdentity;
 use crate::table;
 
@@ -75,6 +77,27 @@ impl InvalidMarker {
 /// what belongs to the system.
 pub fn find_marked(marker: &Marker) -> Vec<ProcessIdentity> {
     table::marked(marker).collect()
+}
+
+/// The markers that processes carry at one moment.
+///
+/// For many runs at once: to look for each with [`find_marked`] is to look at all processes each time. A marker that no
+/// process carries can appear later only where somebody starts the run.
+#[derive(Debug, Clone)]
+pub struct MarkersInUse {
+    entries: BTreeSet<String>,
+}
+
+impl MarkersInUse {
+    /// Looks at all processes for variables of these names.
+    pub fn of(keys: &[&str]) -> Self {
+        Self { entries: table::environments_with(keys) }
+    }
+
+    /// Says whether a process carried this marker.
+    pub fn contains(&self, marker: &Marker) -> bool {
+        self.entries.contains(&marker.entry())
+    }
 }
 
 #[cfg(test)]

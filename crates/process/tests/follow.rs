@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_process::{Follow, FollowError, Line};
+use azureal_process::{Follow, FollowError, Line, Progress};
 use scratch::{PATIENCE, Scratch, assert_success, in_own_process, line, lines, own_kib, role};
 
 /// Reads a file that nobody writes any more.
@@ -182,6 +182,55 @@ fn a_line_of_200_megabytes_is_not_held_in_memory() {
     let scratch = Scratch::new();
     assert_success(&in_own_process("a_line_of_200_megabytes_is_not_held_in_memory", scratch.folder.path()));
     assert!(scratch.path("done").exists());
+}
+
+#[test]
+fn a_line_without_end_does_not_keep_the_caller_from_its_checks() {
+    let scratch = Scratch::new();
+    // A hole: no disk is used.
+    scratch.output().set_len(100 << 20).unwrap();
+    let mut follow = follow(&scratch.spool());
+    let mut polls = 0;
+    while follow.poll().unwrap() == Progress::Reading {
+        polls += 1;
+    }
+    assert!((20..=30).contains(&polls), "{polls} polls of 4 MiB each");
+    assert_eq!(follow.take_line().unwrap(), None);
+    scratch.output().write_all(b"\n").unwrap();
+    assert_eq!(follow.poll().unwrap(), Progress::Line { bytes: 100 << 20 });
+    assert_eq!(follow.take_line().unwrap(), Some(Line::Oversized { bytes: 100 << 20 }));
+}
+
+#[test]
+fn a_file_that_others_still_write_has_the_end_that_it_is_given() {
+    let scratch = Scratch::new();
+    fs::write(scratch.spool(), "one\ntwo\nthr").unwrap();
+    let mut follow = follow(&scratch.spool());
+    follow.end_at(follow.length().unwrap());
+    scratch.output().write_all(b"ee\nfour\nfive\n").unwrap();
+    assert_eq!(finished(&mut follow), ["one", "two", "three"].map(line));
+    assert_eq!(follow.remaining_fragment().unwrap(), None);
+}
+
+#[test]
+fn reading_continues_with_the_first_whole_line_after_a_gap() {
+    for (offset, expected) in
+        [(1, &["two", "three"][..]), (3, &["two", "three"]), (4, &["three"]), (9, &[]), (13, &[])]
+    {
+        let scratch = Scratch::new();
+        fs::write(scratch.spool(), "one\ntwo\nthree\nfo").unwrap();
+        let mut follow = follow(&scratch.spool());
+        follow.skip_to(offset);
+        let expected: Vec<Line> = expected.iter().map(line).collect();
+        assert_eq!(finished(&mut follow), expected, "{offset}");
+        let fragment = follow.remaining_fragment().unwrap();
+        assert_eq!(fragment, (offset < 14).then(|| line("fo")), "{offset}");
+    }
+    let scratch = Scratch::new();
+    fs::write(scratch.spool(), "one\ntwo without an end").unwrap();
+    let mut follow = follow(&scratch.spool());
+    follow.skip_to(8);
+    assert_eq!((finished(&mut follow), follow.remaining_fragment().unwrap()), (vec![], None));
 }
 
 #[test]

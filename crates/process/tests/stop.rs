@@ -18,7 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_process::{
-    Child, Exit, Marker, Patience, ProcessIdentity, StopReport, Stopped, end_marked, find_marked, stop,
+    Child, Exit, Marker, MarkersInUse, Patience, ProcessIdentity, StopReport, Stopped, end_marked,
+    find_marked, stop,
 };
 use scratch::{Scratch, role, until, wait};
 
@@ -342,6 +343,8 @@ fn somebody_elses_run_is_left_alone() {
     one.stop(&patience());
     assert!(other.identity().is_alive());
     assert_eq!(find_marked(&second.marker), [other.identity().clone()]);
+    let in_use = MarkersInUse::of(&[second.marker.key()]);
+    assert!(in_use.contains(&second.marker) && !in_use.contains(&first.marker));
     other.stop(&patience());
 }
 

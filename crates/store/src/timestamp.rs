@@ -1,8 +1,13 @@
 //! The present, as every store writes it.
 
-/// Returns the present: UTC, to the second.
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+
+/// Returns the present: UTC, to the second. A clock that is set beyond the year 9999 stands still there.
 pub(crate) fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    let now = Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::MAX);
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Returns a time that was given; the present where none was.

@@ -138,6 +138,23 @@ fn numbers_are_never_used_again() {
 }
 
 #[test]
+fn numbers_that_are_used_up_are_no_full_disk() {
+    for last in [i64::MAX, i64::from(u32::MAX)] {
+        let project = Project::new();
+        let store = project.store();
+        let first = new_session(&store);
+        append(&store, first, talk("x"));
+        let client = rusqlite::Connection::open(project.path()).unwrap();
+        client.execute("INSERT INTO sessions (id, name) VALUES (?1, 'last')", [last]).unwrap();
+        let created = wait(store.create(NewSession::default()));
+        assert!(matches!(created, Err(StoreError::NumbersUsedUp)), "{created:?}");
+        let forked = wait(store.fork(first, Seq(2), NewSession::default()));
+        assert!(matches!(forked, Err(StoreError::NumbersUsedUp)), "{forked:?}");
+        assert_eq!(read_all(&store, first).len(), 2, "and nothing else is lost");
+    }
+}
+
+#[test]
 fn a_file_of_the_original_program_opens_lists_and_continues() {
     let project = Project::new();
     let original = project.original();

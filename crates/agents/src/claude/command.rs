@@ -43,6 +43,8 @@ pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
             env.push(("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".to_owned()));
         }
     }
+    // Last, so that they win over ours.
+    args.extend(turn.arguments.iter().cloned());
     let stdin = message(&turn.frame);
     if stdin.len() > MAX_STDIN {
         return Err(AgentError::TooLong { agent: NAME, limit: MAX_STDIN, found: stdin.len() });

@@ -5,7 +5,9 @@ mod parser;
 mod record;
 mod wire;
 
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, OwnRecord, Program, TurnRequest};
+use azureal_core::agent::{
+    Agent, AgentCommand, AgentError, AgentParser, Login, Needs, OwnRecord, Program, TurnRequest,
+};
 
 /// Claude Code.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +32,41 @@ impl Agent for Claude {
         ["opus", "sonnet", "haiku", "opusplan"].contains(&alias) || model.starts_with("claude-")
     }
 
+    fn models(&self) -> &'static [&'static str] {
+        &["opus", "sonnet", "haiku"]
+    }
+
+    fn needs(&self) -> Option<Needs> {
+        Some(Needs {
+            version: &[1, 0, 128],
+            login: Login {
+                variables: &[
+                    "ANTHROPIC_API_KEY",
+                    "ANTHROPIC_AUTH_TOKEN",
+                    "CLAUDE_CODE_OAUTH_TOKEN",
+                    "CLAUDE_CODE_USE_BEDROCK",
+                    "CLAUDE_CODE_USE_FOUNDRY",
+                    "CLAUDE_CODE_USE_VERTEX",
+                ],
+                variable: "CLAUDE_CONFIG_DIR",
+                home: ".claude",
+                files: &[".credentials.json"],
+                settings: &[
+                    ("settings.json", &["apiKeyHelper", "ANTHROPIC_", "CLAUDE_CODE_USE_"]),
+                    (
+                        "/etc/claude-code/managed-settings.json",
+                        &["apiKeyHelper", "ANTHROPIC_", "CLAUDE_CODE_USE_"],
+                    ),
+                    // Beside the folder, or in it where a variable names it.
+                    ("../.claude.json", &["\"primaryApiKey\"", "\"oauthAccount\""]),
+                    (".claude.json", &["\"primaryApiKey\"", "\"oauthAccount\""]),
+                ],
+                in_keychain: true,
+                how: "start `claude` and enter `/login`",
+            },
+        })
+    }
+
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
         command::build(turn)
     }
@@ -46,6 +83,8 @@ impl Agent for Claude {
             folder: "projects",
             depth: 1,
             is_of: record::is_of,
+            folders_of: |_| Vec::new(),
+            last_usage: |_| None,
             reader: || Box::new(record::Record::default()),
         })
     }

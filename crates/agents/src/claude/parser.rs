@@ -10,6 +10,9 @@
 //! `control_response`, `keep_alive`, `rate_limit_event`, `tool_progress`, `tool_use_summary`,
 //! `prompt_suggestion` and `auth_status`.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, AgentParser, Ending};
 use azureal_core::event::{AssistantText, ErrorEvent, Hook, Init, ModelSwitch, Plan, Reasoning, Usage};
@@ -21,7 +24,7 @@ use super::wire::{Block, Head, Outcome, Stream, System, Turn};
 use crate::calls::Calls;
 use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
-use crate::wire::{Fields, elements, kept, output_text, read};
+use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_of};
 
 /// The model that Claude Code names for what it says itself.
 pub(super) const SYNTHETIC: &str = "<synthetic>";
@@ -40,6 +43,10 @@ pub(super) struct Parser {
     spoke: bool,
     /// Whether the model refused to answer.
     refused: bool,
+    /// How many `result` lines there were: one, and one more each time background work reported.
+    results: u32,
+    /// The calls that were refused: background work leads to several results, and each may list all of them.
+    denied: HashSet<String>,
     /// Whether an error was told since the last `result`.
     told: bool,
     tokens: TokenCount,
@@ -246,12 +253,12 @@ impl Parser {
             }
         }
         let content = message.content?;
-        let blocks = match serde_json::from_str::<String>(content.get()) {
-            Ok(text) => {
+        let blocks = match text_of(content) {
+            Some(text) => {
                 out.extend(self.said(text, subagent));
                 return Some(out);
             }
-            Err(_) => elements(content)?,
+            None => elements(content)?,
         };
         for raw in blocks {
             let Some(block) = read::<Block<'_>>(raw) else {
@@ -292,7 +299,7 @@ impl Parser {
     /// Reads what tools gave back. Texts in the user's name are the program's own, as the prompt is not printed.
     pub(super) fn user(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
         let content = turn.message.0?.content?;
-        if let Ok(text) = serde_json::from_str::<String>(content.get()) {
+        if let Some(text) = text_of(content) {
             return Some(command_output(&text).into_iter().collect());
         }
         let mut out = Vec::new();
@@ -346,11 +353,11 @@ impl Parser {
                 None => Vec::new(),
             },
             ("content_block_delta", "text_delta") if !delta.text.is_empty() => {
-                self.open.text.push_str(&delta.text);
+                push_bounded(&mut self.open.text, &delta.text);
                 vec![AgentOutput::Delta(delta.text)]
             }
             ("content_block_delta", "thinking_delta") => {
-                self.open.thinking.push_str(&delta.thinking);
+                push_bounded(&mut self.open.thinking, &delta.thinking);
                 Vec::new()
             }
             _ => Vec::new(),
@@ -395,11 +402,16 @@ impl Parser {
             }
         }
         self.told = false;
-        if !result.permission_denials.is_empty() {
-            let tools: Vec<&str> =
-                result.permission_denials.iter().map(|denial| denial.tool_name.as_str()).collect();
-            out.push(AgentOutput::Notice(format!("claude was not allowed to use: {}", tools.join(", "))));
+        let denials = result.permission_denials.into_iter();
+        let new = denials
+            .filter(|denial| denial.tool_use_id.is_empty() || self.denied.insert(denial.tool_use_id.clone()));
+        let tools: Vec<String> = new.map(|denial| denial.tool_name).collect();
+        if !tools.is_empty() {
+            out.push(AgentOutput::Refused(tools));
         }
+        self.results = self.results.saturating_add(1);
+        // Each of several results has its own part, without the waiting between them.
+        self.closing.duration = result.duration_ms.filter(|_| self.results == 1).map(Duration::from_millis);
         self.closing.cost_usd = self.closing.cost_usd.max(result.total_cost_usd);
         self.tokens.turns = sum(self.tokens.turns, result.usage.0.map_or_else(Usage::default, Usage::from));
         let whole = result
@@ -494,7 +506,7 @@ mod tests {
                 AgentOutput::Delta(text) | AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                     shown.push(text);
                 }
-                AgentOutput::Usage(_) => {}
+                AgentOutput::Usage(_) | AgentOutput::Refused(_) => {}
             }
         }
         (events, shown)
@@ -551,6 +563,27 @@ mod tests {
         let (bad, good) = (result(true, 0.1, 1), result(false, 0.2, 2));
         assert_eq!(outcome(&play(&[&bad, &good], Exit::Code(0)).0), RunOutcome::Done);
         assert_eq!(outcome(&play(&[&good, &bad], Exit::Code(0)).0), RunOutcome::Failed);
+    }
+
+    #[test]
+    fn a_refused_call_is_told_once_however_many_results_list_it() {
+        let result = |ids: &[&str]| {
+            let denials: Vec<String> = ids
+                .iter()
+                .map(|id| format!(r#"{{"tool_name":"Bash","tool_use_id":"{id}","tool_input":{{}}}}"#))
+                .collect();
+            format!(r#"{{"type":"result","result":"r","permission_denials":[{}]}}"#, denials.join(","))
+        };
+        let mut parser = Parser::default();
+        let mut refused = Vec::new();
+        for line in [result(&["a"]), result(&["a", "b"]), result(&["a", "b"])] {
+            for output in parser.line(line.as_bytes()) {
+                if let AgentOutput::Refused(tools) = output {
+                    refused.push(tools);
+                }
+            }
+        }
+        assert_eq!(refused, [["Bash"], ["Bash"]]);
     }
 
     #[test]

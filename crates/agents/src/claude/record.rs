@@ -4,8 +4,8 @@
 //! what only a record has: the prompt, when each line was written, and what each request used. There is no
 //! last line that says how it ended: the model ended its turn, or it did not.
 //!
-//! These lines give no output: those of subagents, what the program says in the user's name, and every type but
-//! `user`, `assistant` and `system`.
+//! These lines give no output: those of subagents, what the program says in the user's name (its reports of
+//! background work too), and every type but `user`, `assistant` and `system`.
 
 use std::collections::BTreeMap;
 
@@ -84,11 +84,12 @@ impl Record {
         if record.is_meta || record.is_compact_summary {
             return Some(Vec::new());
         }
-        let Some(prompt) = prompt(&turn) else {
-            self.said = Said::Nothing;
-            return self.parser.user(turn);
-        };
         self.said = Said::Nothing;
+        let Some(prompt) = prompt(&turn) else { return self.parser.user(turn) };
+        if !record.is_by_user() {
+            // A report of background work: the turn that started the work continues.
+            return Some(Vec::new());
+        }
         self.begun.get_or_insert_with(|| Init {
             cwd: record.cwd.clone(),
             agent: Some(NAME.to_owned()),

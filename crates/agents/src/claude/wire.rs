@@ -8,7 +8,7 @@ use azureal_core::event::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::wire::{Loose, lenient, lenient_list};
+use crate::wire::{Loose, lenient, lenient_list, optional_long_text};
 
 /// What every line has.
 #[derive(Deserialize)]
@@ -95,9 +95,9 @@ pub(super) struct Message<'a> {
 pub(super) struct Block<'a> {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
     pub(super) kind: String,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "optional_long_text")]
     pub(super) text: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "optional_long_text")]
     pub(super) thinking: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) id: String,
@@ -162,6 +162,8 @@ pub(super) struct Outcome {
     #[serde(default, deserialize_with = "lenient")]
     pub(super) terminal_reason: String,
     #[serde(default, deserialize_with = "lenient")]
+    pub(super) duration_ms: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) total_cost_usd: f64,
     #[serde(default)]
     pub(super) usage: Loose<Tokens>,
@@ -175,6 +177,8 @@ pub(super) struct Outcome {
 pub(super) struct Denial {
     #[serde(default, deserialize_with = "lenient")]
     pub(super) tool_name: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) tool_use_id: String,
 }
 
 /// Tokens as the provider writes them: those of the cache are not part of the input.
@@ -244,6 +248,23 @@ pub(super) struct RecordHead {
     pub(super) is_meta: bool,
     #[serde(default, rename = "isCompactSummary", deserialize_with = "lenient")]
     pub(super) is_compact_summary: bool,
+    /// The author of a `user` line. Absent from a plain prompt.
+    #[serde(default)]
+    origin: Loose<Origin>,
     #[serde(default, rename = "isApiErrorMessage", deserialize_with = "lenient")]
     pub(super) is_api_error: bool,
+}
+
+/// The author of a `user` line: `human`, or a source inside the program such as `task-notification`.
+#[derive(Deserialize)]
+pub(super) struct Origin {
+    #[serde(default, deserialize_with = "lenient")]
+    kind: String,
+}
+
+impl RecordHead {
+    /// Says whether the user wrote this line, and not a source inside the program.
+    pub(super) fn is_by_user(&self) -> bool {
+        self.origin.0.as_ref().is_none_or(|origin| matches!(origin.kind.as_str(), "" | "human"))
+    }
 }

@@ -40,6 +40,7 @@ pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
     if let Some(model) = &turn.model {
         args.extend(["-m".to_owned(), model.clone()]);
     }
+    args.extend(turn.arguments.iter().cloned());
     args.push("-".to_owned());
 
     let frame = &turn.frame;

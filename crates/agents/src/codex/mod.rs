@@ -11,7 +11,8 @@ mod shell;
 mod wire;
 
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentParser, OwnRecord, OwnSettings, Permission, Program, TurnRequest,
+    Agent, AgentCommand, AgentError, AgentParser, Login, Needs, OwnRecord, OwnSettings, Permission, Program,
+    TurnRequest,
 };
 
 /// Codex.
@@ -36,6 +37,29 @@ impl Agent for Codex {
         let numbered =
             model.strip_prefix('o').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         numbered || model.starts_with("gpt-") || model.starts_with("codex-")
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &["gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna", "gpt-5.5"]
+    }
+
+    fn needs(&self) -> Option<Needs> {
+        Some(Needs {
+            version: &[0, 36, 0],
+            login: Login {
+                variables: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+                variable: "CODEX_HOME",
+                home: ".codex",
+                files: &["auth.json"],
+                settings: &[
+                    // Another provider has its own key, or needs none; a keyring cannot be looked into.
+                    ("config.toml", &["model_provider", "cli_auth_credentials_store"]),
+                    ("/etc/codex/config.toml", &["model_provider", "cli_auth_credentials_store"]),
+                ],
+                in_keychain: false,
+                how: "run `codex login`",
+            },
+        })
     }
 
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
@@ -66,6 +90,8 @@ impl Agent for Codex {
             // Year, month and day.
             depth: 3,
             is_of: rollout::is_of,
+            folders_of: rollout::folders_of,
+            last_usage: rollout::last_usage,
             reader: || Box::new(rollout::Rollout::default()),
         })
     }

@@ -36,6 +36,11 @@ pub(super) fn read_event(parser: &mut Parser, raw: &RawValue) -> Option<Vec<Agen
     Some(read_message(parser, wire::read(raw)?))
 }
 
+/// Reads the tokens of an event that counts them; `None` if it is another event.
+pub(super) fn read_usage(raw: &RawValue) -> Option<Usage> {
+    wire::read::<Message<'_>>(raw).filter(|message| message.kind == "token_count")?.usage()
+}
+
 /// The content of a line; which fields there are depends on its type.
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -73,6 +78,15 @@ struct Message<'a> {
     result: Option<&'a RawValue>,
     #[serde(default)]
     info: Loose<TokenInfo>,
+}
+
+impl Message<'_> {
+    /// Returns the tokens of the thread so far and the size of its last request.
+    fn usage(self) -> Option<Usage> {
+        let info = self.info.0?;
+        let context_tokens = info.last_token_usage.0.map(|last| last.size());
+        Some(Usage { context_tokens, ..info.total_token_usage.0?.into() })
+    }
 }
 
 #[derive(Deserialize)]
@@ -141,14 +155,7 @@ fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
             out.push(parser.answered(call_id, item::Answer { content: String::new(), is_error: false }));
             out
         }
-        "token_count" => {
-            let Some(TokenInfo { total_token_usage: Loose(Some(total)), last_token_usage }) = message.info.0
-            else {
-                return Vec::new();
-            };
-            let context_tokens = last_token_usage.0.map(|last| last.size());
-            vec![parser.counted(Usage { context_tokens, ..total.into() })]
-        }
+        "token_count" => message.usage().map(|usage| parser.counted(usage)).into_iter().collect(),
         "error" => parser.turn_failed(Some(message.message)),
         "stream_error" | "background_event" | "warning" => parser.warned(message.message),
         "turn_aborted" => parser.aborted(&message.reason),

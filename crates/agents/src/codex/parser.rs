@@ -24,6 +24,9 @@ use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
 use crate::wire::{Fields, read};
 
+/// How many finished items are remembered. An agent that prints without end must not fill the memory.
+const MOST_FINISHED: usize = 100_000;
+
 /// The reader of one run.
 #[derive(Default)]
 pub(super) struct Parser {
@@ -90,6 +93,10 @@ impl AgentParser for Parser {
         let noise = |line: &&str| !(line.starts_with("Reading ") && line.ends_with("from stdin..."));
         let stderr: Vec<&str> = ending.stderr.lines().filter(noise).collect();
         let mut out: Vec<AgentOutput> = self.warning.take().map(AgentOutput::Notice).into_iter().collect();
+        let refused: Vec<String> = stderr.iter().filter_map(|line| refused_tool(line)).collect();
+        if !refused.is_empty() {
+            out.push(AgentOutput::Refused(refused));
+        }
         out.extend(self.closing.close(NAME, &Ending { stderr: stderr.join("\n"), ..ending.clone() }));
         out
     }
@@ -114,7 +121,7 @@ impl Parser {
 
     fn completed(&mut self, usage: Option<wire::Tokens>) -> Vec<AgentOutput> {
         self.closing.said = Said::Done;
-        // The sum of all requests: how large the last one was is not told, and not how many there were.
+        // The sum of all requests. Only the rollout has the size of the last one.
         usage.map(|usage| self.counted(usage.into())).into_iter().collect()
     }
 
@@ -146,7 +153,7 @@ impl Parser {
             return Some(Vec::new());
         }
         if completed && !item.id.is_empty() {
-            self.finished.insert(item.id.clone());
+            self.finish(&item.id);
         }
         Some(match item.kind.as_str() {
             "" => return None,
@@ -175,6 +182,9 @@ impl Parser {
         }
         if completed {
             out.extend(calls.iter().map(|call| self.answered(&call.id, item::answer(item, call))));
+            if item.status == "declined" {
+                out.push(AgentOutput::Refused(calls.iter().map(|call| call.tool.clone()).collect()));
+            }
         }
         out
     }
@@ -220,7 +230,9 @@ impl Parser {
 
     /// Remembers that an item is over.
     pub(super) fn finish(&mut self, id: &str) {
-        self.finished.insert(id.to_owned());
+        if self.finished.len() < MOST_FINISHED {
+            self.finished.insert(id.to_owned());
+        }
     }
 
     /// Remembers that somebody interrupted the turn.
@@ -231,6 +243,19 @@ impl Parser {
 
     pub(super) fn done(&mut self) {
         self.closing.said = Said::Done;
+    }
+}
+
+/// Returns the tool that was refused, if a line of standard error says so. The stream says nothing of it.
+fn refused_tool(line: &str) -> Option<String> {
+    let (_, error) = line.split_once("codex_core::tools::router: error=")?;
+    let is_about = |words: &str| error.contains(words);
+    match () {
+        () if is_about("patch rejected") => Some("Edit".to_owned()),
+        () if is_about("reject command") || is_about("rejected by user approval settings") => {
+            Some("Bash".to_owned())
+        }
+        () => None,
     }
 }
 
@@ -266,6 +291,7 @@ mod tests {
             AgentOutput::Usage(_) => "usage".to_owned(),
             AgentOutput::Notice(_) => "notice".to_owned(),
             AgentOutput::Retry(_) => "retry".to_owned(),
+            AgentOutput::Refused(tools) => format!("refused {}", tools.join(",")),
         };
         outputs.iter().map(kind).collect::<Vec<_>>().join(" ")
     }
@@ -319,6 +345,34 @@ mod tests {
             let outputs = play(lines, Exit::Code(0));
             assert_eq!(kinds(&outputs), format!("{expected} Error Complete"), "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_declined_command_is_told_as_refused() {
+        let declined = r#"{"type":"item.completed","item":{"id":"a","type":"command_execution","command":"rm x","exit_code":-1,"status":"declined"}}"#;
+        let done = r#"{"type":"turn.completed"}"#;
+        let outputs = play(&[declined, done], Exit::Code(0));
+        assert_eq!(kinds(&outputs), "ToolCall ToolResult refused Bash Complete");
+    }
+
+    #[test]
+    fn what_only_standard_error_says_of_refusals_is_told() {
+        for (error, tool) in [
+            (
+                "patch rejected: writing is blocked by read-only sandbox; rejected by user approval settings",
+                Some("Edit"),
+            ),
+            (
+                "approval policy is Never; reject command — you cannot ask for escalated permissions",
+                Some("Bash"),
+            ),
+            ("exec_command failed: rejected by user approval settings", Some("Bash")),
+            ("apply_patch verification failed: Failed to find expected lines", None),
+        ] {
+            let line = format!("2026-11-15T07:13:10Z ERROR codex_core::tools::router: error={error}");
+            assert_eq!(refused_tool(&line).as_deref(), tool, "{error}");
+        }
+        assert_eq!(refused_tool("patch rejected"), None, "only what the program says itself counts");
     }
 
     #[test]

@@ -6,10 +6,14 @@
 
 use std::ops::Range;
 
+/// How much is remembered, in bytes. An agent that prints without end must not fill the memory.
+const MOST_BYTES: usize = 16 << 20;
+
 /// What was said since the last tool item, and how much of it has come again.
 #[derive(Default)]
 pub(super) struct Repeats {
     said: Vec<(Kind, String)>,
+    bytes: usize,
     /// What of `said` may still come again; nothing of it while no connection broke.
     awaited: Range<usize>,
 }
@@ -40,6 +44,10 @@ impl Repeats {
                 true
             }
             None => {
+                if self.bytes > MOST_BYTES {
+                    self.tool();
+                }
+                self.bytes += size_of::<(Kind, String)>() + text.len();
                 self.said.push((kind, text.to_owned()));
                 false
             }

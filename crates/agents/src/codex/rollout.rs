@@ -9,10 +9,13 @@
 //! the texts of the model's answers, which come again as items.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use azureal_core::agent::{AgentOutput, AgentParser, Ending};
-use azureal_core::event::Init;
+use azureal_core::event::{Init, Usage};
 use azureal_core::{Event, Json};
+use jiff::Timestamp;
+use jiff::tz::Offset;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -20,6 +23,7 @@ use super::item::{self, Answer, Call};
 use super::parser::Parser;
 use super::wire::{AgentState, Change, Failure, Item, Todo};
 use super::{NAME, older, shell};
+use crate::calls::DELETE;
 use crate::span::Span;
 use crate::unreadable::unreadable_line;
 use crate::wire::{Fields, Loose, kept, lenient, lenient_list, output_text, read};
@@ -28,6 +32,30 @@ use crate::wire::{Fields, Loose, kept, lenient, lenient_list, output_text, read}
 pub(super) fn is_of(file_name: &str, thread: &str) -> bool {
     let name = file_name.strip_prefix("rollout-").and_then(|name| name.strip_suffix(".jsonl"));
     name.and_then(|name| name.strip_suffix(thread)).is_some_and(|time| time.ends_with('-'))
+}
+
+/// Returns the folders of the days on which a thread can have begun, `2026/11/15`. They are local days, and the name of a
+/// thread (UUID version 7) has the time in UTC. Versions that named threads at random have no such folder.
+pub(super) fn folders_of(thread: &str) -> Vec<PathBuf> {
+    let digits: String = thread.chars().filter(|c| *c != '-').collect();
+    let began = || {
+        let (milliseconds, rest) = digits.split_at_checked(12)?;
+        let milliseconds = i64::from_str_radix(milliseconds, 16).ok().filter(|_| rest.starts_with('7'))?;
+        Some(Offset::UTC.to_datetime(Timestamp::from_millisecond(milliseconds).ok()?).date())
+    };
+    let Some(day) = began() else { return Vec::new() };
+    let days = [Some(day), day.yesterday().ok(), day.tomorrow().ok()];
+    days.iter().flatten().map(|day| PathBuf::from(day.strftime("%Y/%m/%d").to_string())).collect()
+}
+
+/// Reads the last count of tokens from the last part of a record, which may begin in the middle of a line.
+pub(super) fn last_usage(end: &[u8]) -> Option<Usage> {
+    const KIND: &[u8] = b"\"token_count\"";
+    let counts = |line: &&[u8]| line.windows(KIND.len()).any(|part| part == KIND);
+    end.rsplit(|byte| *byte == b'\n').filter(counts).find_map(|line| {
+        let line = str::from_utf8(line).ok()?;
+        older::read_usage(Fields::of(line)?.read::<Line<'_>>()?.payload?)
+    })
 }
 
 /// The reader of one record.
@@ -39,8 +67,8 @@ pub(super) struct Rollout {
     is_begin_told: bool,
     /// What the user said last: older versions have it twice.
     prompt: Option<String>,
-    /// Calls that nothing is known of but that the model wanted them, in their order.
-    wanted: Vec<Call>,
+    /// Calls that the model asked for and that have no result yet, in their order.
+    wanted: Vec<Wanted>,
     /// Whether items are recorded, so that other lines need not say what they say.
     has_items: bool,
     /// Whether the ends of turns are recorded.
@@ -48,6 +76,14 @@ pub(super) struct Rollout {
     /// Whether the last thing that happened is that the model spoke.
     spoke_last: bool,
     span: Span,
+}
+
+/// A call that the model asked for.
+struct Wanted {
+    call: Call,
+    /// The result that is printed if the call succeeds, where the rollout has only a confirmation for the model: a plan
+    /// is answered with `Plan updated`.
+    shown: Option<Answer>,
 }
 
 #[derive(Deserialize)]
@@ -156,8 +192,8 @@ impl AgentParser for Rollout {
     }
 
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
-        let calls = std::mem::take(&mut self.wanted);
-        let outputs = calls.iter().map(|call| self.parser.called(call)).collect::<Vec<_>>();
+        let wanted = std::mem::take(&mut self.wanted);
+        let outputs = wanted.iter().map(|wanted| self.parser.called(&wanted.call)).collect::<Vec<_>>();
         if !self.has_ends && self.spoke_last && outputs.is_empty() {
             self.parser.done();
         }
@@ -249,7 +285,7 @@ impl Rollout {
             _ => return Some(self.parser.unknown_kind(&format!("item {}", recorded.kind))),
         }
         .to_owned();
-        self.wanted.retain(|call| !is_part_of(&call.id, &item.id));
+        self.wanted.retain(|wanted| !is_part_of(&wanted.call.id, &item.id));
         self.parser.item("item.completed", item)
     }
 
@@ -272,13 +308,15 @@ impl Rollout {
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let text = payload.output.map(output_text).unwrap_or_default();
-                let is_answered = |call: &mut Call| is_part_of(&call.id, &payload.call_id);
                 // Should the item come after all, it has been told.
                 self.parser.finish(&payload.call_id);
-                let calls: Vec<Call> = self.wanted.extract_if(.., is_answered).collect();
-                let told =
-                    |call: &Call| [self.parser.called(call), self.parser.answered(&call.id, answer(&text))];
-                calls.iter().flat_map(told).collect()
+                let is_answered = |wanted: &mut Wanted| is_part_of(&wanted.call.id, &payload.call_id);
+                let answered: Vec<Wanted> = self.wanted.extract_if(.., is_answered).collect();
+                let told = |Wanted { call, shown }: Wanted| {
+                    let answer = answer(&call.tool, &text, shown);
+                    [self.parser.called(&call), self.parser.answered(&call.id, answer)]
+                };
+                answered.into_iter().flat_map(told).collect()
             }
             _ => Vec::new(),
         }
@@ -299,7 +337,7 @@ fn is_part_of(id: &str, whole: &str) -> bool {
 }
 
 /// Returns the calls that the model asked for; none where it only looks after one that runs.
-fn calls(payload: &Payload<'_>) -> Vec<Call> {
+fn calls(payload: &Payload<'_>) -> Vec<Wanted> {
     #[derive(Deserialize)]
     struct Shell {
         /// A list, or in some versions a text.
@@ -315,7 +353,8 @@ fn calls(payload: &Payload<'_>) -> Vec<Call> {
     }
     let id = &payload.call_id;
     let arguments = serde_json::from_str::<&RawValue>(&payload.arguments).ok();
-    let one = |tool: &str, input: Json| vec![Call { id: id.clone(), tool: tool.to_owned(), input }];
+    let wanted = |call: Call| Wanted { call, shown: None };
+    let one = |tool: &str, input: Json| vec![wanted(Call { id: id.clone(), tool: tool.to_owned(), input })];
     match payload.name.as_str() {
         // The first two look after what runs; the third runs programs whose doings stand there as items.
         "write_stdin" | "wait_agent" | "exec" => Vec::new(),
@@ -327,10 +366,11 @@ fn calls(payload: &Payload<'_>) -> Vec<Call> {
             };
             one("Bash", item::fields([("command", command)]))
         }
-        "apply_patch" => item::changes(id, &patched(&payload.input)),
+        "apply_patch" => item::changes(id, &patched(&payload.input)).into_iter().map(wanted).collect(),
         "update_plan" => {
             let todos = arguments.and_then(read::<Plan>).map(|plan| plan.plan).unwrap_or_default();
-            vec![item::todo_list(id, 0, &todos).0]
+            let (call, answer) = item::todo_list(id, 0, &todos);
+            vec![Wanted { call, shown: Some(answer) }]
         }
         other => one(other, kept(arguments)),
     }
@@ -348,8 +388,32 @@ fn patched(patch: &str) -> Vec<Change> {
     patch.lines().filter_map(change).collect()
 }
 
-/// Returns what a call gave back: a text, or in older versions a text in JSON with an exit code.
-fn answer(output: &str) -> Answer {
+/// Returns the result of a call, from the text that the model received. `shown` takes the place of a mere confirmation.
+fn answer(tool: &str, told: &str, shown: Option<Answer>) -> Answer {
+    if let Some(shown) = shown
+        && told == "Plan updated"
+    {
+        return shown;
+    }
+    if let Some((exit_code, output)) = exit_code(told) {
+        return item::command_answer(output, Some(exit_code), None);
+    }
+    let is_error = match tool {
+        // A command that ran has an exit code. One that still runs says so; any other text is why it did not run.
+        "Bash" => !told.lines().any(|line| line.starts_with("Process running with session ID ")),
+        "Write" | "Edit" | DELETE => !told.starts_with("Success"),
+        // The confirmation was read above.
+        "TodoWrite" => true,
+        _ => false,
+    };
+    Answer { content: told.to_owned(), is_error }
+}
+
+/// Returns the exit code and the output of a command or a patch; `None` if there is no exit code.
+///
+/// Older versions write JSON, `{"output":…,"metadata":{"exit_code":2}}`; newer ones a few lines and then the output:
+/// `Exit code: 2` (or `Process exited with code 2`), `Wall time: 0 seconds`, `Output:`.
+fn exit_code(told: &str) -> Option<(i64, String)> {
     #[derive(Deserialize)]
     struct Older {
         output: String,
@@ -359,8 +423,55 @@ fn answer(output: &str) -> Answer {
     struct Metadata {
         exit_code: i64,
     }
-    match serde_json::from_str::<Older>(output) {
-        Ok(older) => item::command_answer(older.output, Some(older.metadata.exit_code), None),
-        Err(_) => Answer { content: output.to_owned(), is_error: false },
+    if let Ok(older) = serde_json::from_str::<Older>(told) {
+        return Some((older.metadata.exit_code, older.output));
+    }
+    let (head, output) = told.split_once("Output:\n")?;
+    let code = |line: &str| {
+        let code =
+            line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));
+        code?.trim().parse().ok()
+    };
+    // An identifier and the time may stand before it.
+    Some((head.lines().take(3).find_map(code)?, output.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_thread_tells_the_days_of_its_record() {
+        let days = |thread: &str| -> Vec<String> {
+            folders_of(thread).iter().map(|folder| folder.display().to_string()).collect()
+        };
+        // 2026-11-15T07:09:41Z.
+        let thread = "01a1de0a-5596-7d22-bdc3-814fdd26c168";
+        assert_eq!(days(thread), ["2026/11/15", "2026/11/14", "2026/11/16"]);
+        for other in
+            ["f9366627-86e9-4e1d-b2ca-3e1559ebcecf", "", "../../etc", "ü1a1de0a55967", "ffffffffffff7"]
+        {
+            assert!(days(other).is_empty(), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_last_count_is_read_wherever_the_end_begins() {
+        let count = |input: u64, last: u64| {
+            format!(
+                r#"{{"type":"event_msg","payload":{{"type":"token_count","info":{{"total_token_usage":{{"input_tokens":{input},"output_tokens":7}},"last_token_usage":{{"input_tokens":{last},"output_tokens":5}}}}}}}}"#
+            )
+        };
+        let unknown = r#"{"type":"event_msg","payload":{"type":"token_count","info":null}}"#;
+        let quoting =
+            r#"{"type":"event_msg","payload":{"type":"agent_message","message":"\"token_count\""}}"#;
+        let record = [&count(100, 100), &count(300, 200), unknown, quoting, "", "{"].join("\n");
+        let usage = last_usage(record.as_bytes()).unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.context_tokens), (300, 7, Some(205)));
+        let second = count(100, 100).len() + 1;
+        for start in 0..=record.len() {
+            let context = last_usage(&record.as_bytes()[start..]).and_then(|usage| usage.context_tokens);
+            assert_eq!(context, (start <= second).then_some(205), "{start}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use azureal_core::event::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::wire::{Loose, lenient, lenient_list};
+use crate::wire::{Loose, lenient, lenient_list, long_text, optional_long_text};
 
 #[derive(Deserialize)]
 pub(super) struct Line<'a> {
@@ -58,12 +58,12 @@ pub(super) struct Item<'a> {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
     pub(super) kind: String,
     // agent_message, reasoning
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "optional_long_text")]
     pub(super) text: Option<String>,
     // command_execution
     #[serde(default, deserialize_with = "lenient")]
     pub(super) command: String,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "long_text")]
     pub(super) aggregated_output: String,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) exit_code: Option<i64>,

@@ -82,6 +82,10 @@ impl Agent for Offline {
         Persona::named(model).is_some()
     }
 
+    fn models(&self) -> &'static [&'static str] {
+        &["ada", "ben"]
+    }
+
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
         let persona = match &turn.model {
             None => Persona::default(),
@@ -91,6 +95,9 @@ impl Agent for Offline {
                 known: "ada, ben",
             })?,
         };
+        if !turn.arguments.is_empty() {
+            return Err(AgentError::NoArguments { agent: NAME });
+        }
         Ok(AgentCommand {
             args: vec![SUBCOMMAND.to_owned(), persona.name().to_owned()],
             env: Vec::new(),
@@ -111,6 +118,7 @@ pub fn line_of(output: &AgentOutput) -> String {
         AgentOutput::Delta(text) => json!({ "delta": text }).to_string(),
         AgentOutput::Notice(text) | AgentOutput::Retry(text) => json!({ "notice": text }).to_string(),
         AgentOutput::Usage(usage) => json!({ "usage": usage }).to_string(),
+        AgentOutput::Refused(tools) => json!({ "refused": tools }).to_string(),
     }
 }
 
@@ -139,6 +147,12 @@ mod tests {
                  <azureal-turn-context>\nnow\n</azureal-turn-context>\n\nthe prompt"
             );
         }
+    }
+
+    #[test]
+    fn arguments_are_refused() {
+        let turn = TurnRequest { arguments: vec!["--max-turns".to_owned()], ..turn(None) };
+        assert_eq!(Offline.command(&turn).unwrap_err().to_string(), "offline takes no arguments");
     }
 
     #[test]

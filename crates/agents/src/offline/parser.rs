@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::NAME;
 use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, unreadable_line};
-use crate::wire::{Fields, Loose, lenient};
+use crate::wire::{Fields, Loose, lenient, push_bounded};
 
 /// The reader of one run.
 #[derive(Default)]
@@ -28,6 +28,8 @@ struct Shown {
     notice: Option<String>,
     #[serde(default)]
     usage: Loose<Usage>,
+    #[serde(default, deserialize_with = "lenient")]
+    refused: Option<Vec<String>>,
 }
 
 impl AgentParser for Parser {
@@ -38,7 +40,7 @@ impl AgentParser for Parser {
         let text = String::from_utf8_lossy(line);
         if let Some(shown) = Fields::of(&text).and_then(|fields| fields.read::<Shown>()) {
             if let Some(delta) = shown.delta {
-                self.open.push_str(&delta);
+                push_bounded(&mut self.open, &delta);
                 return vec![AgentOutput::Delta(delta)];
             }
             if let Some(notice) = shown.notice {
@@ -47,6 +49,9 @@ impl AgentParser for Parser {
             if let Some(usage) = shown.usage.0 {
                 self.closing.usage = Some(usage);
                 return vec![AgentOutput::Usage(usage)];
+            }
+            if let Some(tools) = shown.refused {
+                return vec![AgentOutput::Refused(tools)];
             }
         }
         match Event::from_json(&text) {
@@ -110,6 +115,7 @@ mod tests {
             AgentOutput::Delta("a\n".into()),
             AgentOutput::Notice("n".into()),
             AgentOutput::Usage(usage),
+            AgentOutput::Refused(vec!["Bash".into()]),
             AgentOutput::Event(Event::user("x")),
         ] {
             assert_eq!(Parser::default().line(line_of(&output).as_bytes()), [output]);

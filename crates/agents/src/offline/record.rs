@@ -1,7 +1,7 @@
 //! What a session's context says happened.
 //!
-//! This reads back what `azureal_core::build_context` wrote: sections under headings that it knows. A text that
-//! holds such a heading itself is taken apart wrongly, which costs a sentence of an answer and nothing else.
+//! This reads back what `azureal_core::build_context` wrote: sections under headings that it knows. Lines of a text that
+//! look like such a heading are escaped there.
 
 use azureal_core::{Tool, strip_context};
 

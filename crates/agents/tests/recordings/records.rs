@@ -72,15 +72,51 @@ fn a_record_tells_what_was_printed() {
     for (case, record) in recorded() {
         let (printed, recorded) = (conversation(&case.play()), conversation(&play(&case, &record)));
         let missing: Vec<_> = printed.iter().filter(|told| !recorded.contains(told)).collect();
-        // Interrupted in a tool, Claude Code prints what it told the model and does not write it down. Older
-        // versions of Codex record the answer to the model instead of the list of things to do.
+        // Interrupted in a tool, Claude Code prints what it told the model and does not write it down.
         let known = match case.name.as_str() {
             "claude/current/sigint-in-tool" => "gets Bash true The user doesn't want to proceed",
-            "codex/0.36.0/multi-tool" | "codex/0.50.0/multi-tool" => "gets TodoWrite false [ ] One",
             _ => "",
         };
         let is_known = |told: &String| !known.is_empty() && told.starts_with(known);
         let missing: Vec<_> = missing.into_iter().filter(|told| !is_known(told)).collect();
         assert!(missing.is_empty(), "{}: {missing:#?} of {printed:#?}", case.name);
     }
+}
+
+#[test]
+fn only_the_users_own_prompts_are_user_messages() {
+    for (case, record) in recorded() {
+        let outputs = play(&case, &record);
+        let prompts = outputs
+            .iter()
+            .filter(|output| matches!(output, AgentOutput::Event(Event::UserMessage(_))))
+            .collect::<Vec<_>>();
+        assert!(prompts.len() <= 1, "{} has one prompt: {prompts:#?}", case.name);
+    }
+}
+
+#[test]
+fn a_call_that_failed_is_an_error_in_every_version_of_the_rollout() {
+    let failed = |name: &str| -> Vec<String> {
+        let case = cases::named(name);
+        let record = std::fs::read(case.folder.join("record.jsonl")).unwrap();
+        let outputs = play(&case, &record);
+        outputs
+            .iter()
+            .filter_map(|output| match output {
+                AgentOutput::Event(Event::ToolResult(result)) if result.is_error => {
+                    Some(format!("{} {}", result.tool_name, result.content.lines().next().unwrap_or("")))
+                }
+                _ => None,
+            })
+            .collect()
+    };
+    for version in ["0.36.0", "0.50.0"] {
+        assert_eq!(failed(&format!("codex/{version}/multi-tool")), ["Bash Exit code 2"], "{version}");
+    }
+    let missing = "Edit apply_patch verification failed: Failed to read file to update \
+                   /home/dev/project/gone.txt: No such file or directory (os error 2)";
+    assert_eq!(failed("codex/0.80.0/multi-tool"), ["Bash Exit code 2", missing]);
+    assert_eq!(failed("codex/current/patch-fails").len(), 1);
+    assert_eq!(failed("codex/current/sigint-in-tool"), ["Bash Wall time: 1.2 seconds"]);
 }

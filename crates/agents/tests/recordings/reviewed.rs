@@ -300,7 +300,8 @@ fn the_recordings_that_matter_most_say_what_happened() {
                 AgentOutput::Delta(_)
                 | AgentOutput::Usage(_)
                 | AgentOutput::Notice(_)
-                | AgentOutput::Retry(_) => None,
+                | AgentOutput::Retry(_)
+                | AgentOutput::Refused(_) => None,
             })
             .collect();
         let Some(Event::Complete(Complete { success, outcome, cost_usd, usage, .. })) = events.last() else {

@@ -1,33 +1,32 @@
-use std::fs::File;
-use std::io::{Read, Seek};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
 use azureal_core::agent::{Agent, Program};
 use azureal_core::visible_line;
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 use crate::agent_choice::program_of;
+use crate::agent_login;
+use crate::agent_version::{Answer, Asked, LIMIT, Versions, ask, numbers};
+use crate::config::Surroundings;
 use crate::failure::Failure;
+use crate::interrupts::Interrupts;
 use crate::output::Output;
 
-/// How long a program may take to say its version.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How much of what it says is read.
-const SAID_BYTES: u64 = 4096;
-
-/// Show which agents are installed
+/// Show which agents can be used
 ///
-/// In the order in which they are preferred, with what they say of their version and where they are. The built-in
-/// offline agent is always there.
+/// In order of preference, with version and location. For an agent that cannot be used it says why: it is not installed,
+/// it is too old, it does not say its version, or no login was found. Logins are looked for in the environment and in
+/// the agent's own files. Nothing is sent over the network, so an expired login only shows in a turn.
+///
+/// Versions are cached for an hour, unless the program changes. The built-in offline agent can always be used.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   azureal agents
-  azureal agents --json | jq -r '.[] | select(.installed) | .agent'")]
+  azureal agents --json | jq -r '.[] | select(.usable) | .agent'")]
 pub(crate) struct Args {}
 
 /// The shape of one agent. Fields may be added, never removed.
@@ -38,77 +37,159 @@ struct Line {
     built_in: bool,
     version: Option<String>,
     path: Option<String>,
+    usable: bool,
+    problem: Option<Problem>,
+    hint: Option<String>,
+}
+
+/// Why an agent cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Problem {
+    NotInstalled,
+    NoVersion,
+    TooOld,
+    NotLoggedIn,
 }
 
 pub(crate) fn run(_: &Args, out: &mut Output) -> Result<(), Failure> {
-    let lines: Vec<Line> = thread::scope(|scope| {
-        // Each of them may take its time; together they take no longer.
-        let asked: Vec<_> = registry::all().iter().map(|agent| scope.spawn(|| look_at(*agent))).collect();
-        asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
+    let programs: Vec<Option<PathBuf>> =
+        registry::all().iter().map(|agent| program_of(*agent).and_then(Result::ok)).collect();
+    let external = registry::all().iter().zip(&programs).map(|(agent, program)| match agent.program() {
+        Program::Named(_) => program.as_deref(),
+        Program::Ourselves => None,
     });
+    let answers = versions(&external.collect::<Vec<_>>())?;
+    let agents = registry::all().iter().zip(programs).zip(answers);
+    let lines: Vec<Line> =
+        agents.map(|((agent, program), answer)| Line::of(*agent, program, answer)).collect();
     if out.is_json() {
         return out.json(&lines);
     }
+    let columns = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
+    let name = columns(&|line| line.agent.width());
+    let version = columns(&|line| line.shown_version().width());
+    let paint = out.paint();
     for line in &lines {
-        let version = match (&line.version, line.built_in, line.installed) {
-            (_, true, _) => "built in",
-            (Some(version), _, _) => version,
-            (None, _, true) => "does not say its version",
-            (None, _, false) => "not installed",
-        };
+        let mark = if line.usable { paint.success("✓") } else { paint.danger("✗") };
+        let shown = line.shown_version();
+        let pad = " ".repeat(version - shown.width());
         let path = line.path.as_deref().filter(|_| !line.built_in).unwrap_or_default();
-        let text = format!("{:<8} {:<28} {}", line.agent, visible_line(version), visible_line(path));
+        let text = format!("{:<name$}  {shown}{pad}  {}", line.agent, visible_line(path));
         let text = text.trim_end();
-        let text = if line.installed { text.to_owned() } else { out.paint().quiet(text) };
-        out.line(&text)?;
+        let text = if line.installed { text.to_owned() } else { paint.quiet(text) };
+        out.line(&format!("{mark} {text}"))?;
+        if let Some(hint) = &line.hint {
+            out.line(&format!("  {:<name$}  {hint}", ""))?;
+        }
     }
     Ok(())
 }
 
-fn look_at(agent: &dyn Agent) -> Line {
-    let program = program_of(agent).and_then(Result::ok);
-    let built_in = agent.program() == Program::Ourselves;
-    let version = match &program {
-        _ if built_in => Some(env!("AZUREAL_VERSION").to_owned()),
-        Some(program) => version_of(program),
-        None => None,
-    };
-    let path = program.map(|program| program.display().to_string());
-    Line { agent: agent.name(), installed: path.is_some(), built_in, version, path }
+/// Finds the versions of programs: in the cache, else by asking them, all at the same time.
+fn versions(programs: &[Option<&Path>]) -> Result<Vec<Option<Answer>>, Failure> {
+    let mut cache = Versions::load(Surroundings::of_this_process().cache());
+    let asked: Vec<Option<Asked>> = programs.iter().map(|program| Asked::of((*program)?)).collect();
+    let mut answers: Vec<Option<Answer>> =
+        asked.iter().map(|asked| cache.get(asked.as_ref()?).map(Answer::Version)).collect();
+    let missing: Vec<(usize, &Path)> = programs
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| answers.get(*index).is_some_and(Option::is_none))
+        .filter_map(|(index, program)| Some((index, (*program)?)))
+        .collect();
+    if missing.is_empty() {
+        return Ok(answers);
+    }
+    // A program that hangs must not outlive us.
+    let interrupts = Interrupts::listen()?;
+    let interrupted = interrupts.on_interrupt(|| {});
+    let said: Vec<(usize, Answer)> = thread::scope(|scope| {
+        let interrupted = &interrupted;
+        let asking: Vec<_> = missing
+            .into_iter()
+            .map(|(index, program)| scope.spawn(move || (index, ask(program, interrupted))))
+            .collect();
+        asking.into_iter().filter_map(|asking| asking.join().ok()).collect()
+    });
+    interrupts.rest();
+    if interrupted.has_happened() {
+        return Err(Failure::cancelled("cancelled"));
+    }
+    for (index, answer) in said {
+        if let (Answer::Version(version), Some(Some(asked))) = (&answer, asked.get(index)) {
+            cache.add(asked.clone(), version.clone());
+        }
+        if let Some(place) = answers.get_mut(index) {
+            *place = Some(answer);
+        }
+    }
+    cache.save();
+    Ok(answers)
 }
 
-/// Asks a program for its version, and does not wait for ever.
-fn version_of(program: &Path) -> Option<String> {
-    let mut said = tempfile::tempfile().ok()?;
-    let mut child = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(said.try_clone().ok()?)
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let started = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Some(status),
-            Ok(None) if started.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(10)),
-            Ok(None) | Err(_) => break None,
+impl Line {
+    fn of(agent: &dyn Agent, program: Option<PathBuf>, answer: Option<Answer>) -> Self {
+        let built_in = agent.program() == Program::Ourselves;
+        let (problem, hint) = problem_of(agent, program.as_deref(), answer.as_ref()).unzip();
+        let version = match answer {
+            _ if built_in => Some(env!("AZUREAL_VERSION").to_owned()),
+            Some(Answer::Version(version)) => Some(version),
+            Some(Answer::Failed | Answer::TooSlow) | None => None,
+        };
+        Self {
+            agent: agent.name(),
+            installed: program.is_some(),
+            built_in,
+            version,
+            path: program.map(|program| program.display().to_string()),
+            usable: problem.is_none(),
+            problem,
+            hint: hint.flatten(),
+        }
+    }
+
+    fn shown_version(&self) -> String {
+        match &self.version {
+            _ if self.built_in => "built in".to_owned(),
+            Some(version) => visible_line(version).into_owned(),
+            None if self.installed => "unknown version".to_owned(),
+            None => "not installed".to_owned(),
+        }
+    }
+}
+
+/// Returns why an agent cannot be used and what to do about it; `None` if it can.
+fn problem_of(
+    agent: &dyn Agent,
+    program: Option<&Path>,
+    answer: Option<&Answer>,
+) -> Option<(Problem, Option<String>)> {
+    if agent.program() == Program::Ourselves {
+        return None;
+    }
+    let Some(program) = program else { return Some((Problem::NotInstalled, None)) };
+    let version = match answer {
+        Some(Answer::Version(version)) => version,
+        Some(Answer::TooSlow) => {
+            let hint = format!("no answer to `--version` within {} s", LIMIT.as_secs());
+            return Some((Problem::NoVersion, Some(hint)));
+        }
+        Some(Answer::Failed) | None => {
+            let command = visible_line(&program.to_string_lossy()).into_owned();
+            return Some((Problem::NoVersion, Some(format!("see why: `{command} --version`"))));
         }
     };
-    if status.is_none() {
-        // It may have ended just now, which is as good.
-        drop(child.kill());
-        drop(child.wait());
+    let needs = agent.needs()?;
+    if numbers(version).is_some_and(|found| found.as_slice() < needs.version) {
+        let oldest: Vec<String> = needs.version.iter().map(u64::to_string).collect();
+        return Some((
+            Problem::TooOld,
+            Some(format!("too old: at least version {} works", oldest.join("."))),
+        ));
     }
-    status.filter(std::process::ExitStatus::success)?;
-    first_line(&mut said)
-}
-
-fn first_line(file: &mut File) -> Option<String> {
-    let mut bytes = Vec::new();
-    file.rewind().ok()?;
-    file.take(SAID_BYTES).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    Some(line.to_owned())
+    if !agent_login::is_seen(&needs.login) {
+        return Some((Problem::NotLoggedIn, Some(format!("no login found: {}", needs.login.how))));
+    }
+    None
 }

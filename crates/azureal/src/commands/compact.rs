@@ -1,6 +1,6 @@
 use azureal_core::{Keep, SessionRecord, visible, visible_line};
 use azureal_engine::{
-    CompactNotice, CompactSetup, CompactionError, Spools, Summarised, Summariser, compact, summarise,
+    CompactNotice, CompactSetup, CompactionError, DIGEST, Spools, Summarised, Summariser, compact, summarise,
 };
 use futures_executor::block_on;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use crate::output::{Output, counted, tell};
 use crate::place::Place;
 use crate::resolve::{called, resolve};
 use crate::spinner::Spinner;
+use crate::temporary::TemporaryFolder;
 use crate::writers::{PATIENCE, Writer, writers};
 
 /// Summarise the older part of a session, so that the next agent is told less
@@ -74,8 +75,14 @@ fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Su
     let writers = writers(args.agent.as_deref(), record.counts.agent.as_deref())?;
     let summarisers: Vec<Summariser<'_>> = writers.iter().map(Writer::summariser).collect();
     // Kept until all is done: a store in memory has no folder of its own.
-    let temporary = tempfile::tempdir().map_err(|error| Failure::file(&std::env::temp_dir(), &error))?;
-    let spools = place.spools().unwrap_or_else(|| Spools::new(temporary.path().join("spool")));
+    let temporary;
+    let spools = match place.spools() {
+        Some(spools) => spools,
+        None => {
+            temporary = TemporaryFolder::create()?;
+            Spools::new(temporary.path().join("spool"))
+        }
+    };
     // The lock of a compaction is one of this machine; on a server, others compact what they run turns in.
     let _lease = if place.is_on_server() && !args.preview {
         place.prepare_spools()?;
@@ -131,7 +138,7 @@ fn report(
     summarised: &Summarised,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let Summarised { boundary, summary, agent, failed, chars_before, chars_after, used } = summarised;
+    let Summarised { boundary, summary, agent, failed, chars_before, chars_after, used, .. } = summarised;
     if out.is_json() {
         let failed: Vec<Value> =
             failed.iter().map(|(agent, why)| json!({"agent": agent, "error": why})).collect();
@@ -217,7 +224,13 @@ async fn list(place: &Place, record: &SessionRecord, out: &mut Output) -> Result
             .iter()
             .map(|one| {
                 let chars = one.summary.chars().count();
-                json!({"after_seq": one.after_seq.0, "chars": chars, "created": one.created_at, "summary": one.summary})
+                json!({
+                    "after_seq": one.after_seq.0,
+                    "chars": chars,
+                    "created": one.created_at,
+                    "writer": one.writer,
+                    "summary": one.summary,
+                })
             })
             .collect();
         return out.json(&rows);
@@ -227,7 +240,16 @@ async fn list(place: &Place, record: &SessionRecord, out: &mut Output) -> Result
     }
     for one in &compactions {
         let chars = counted(one.summary.chars().count() as u64, "character");
-        out.line(&format!("up to event {}, {chars}, {}", one.after_seq, visible_line(&one.created_at)))?;
+        let writer = match one.writer.as_deref() {
+            Some(DIGEST) => "by azureal's own digest".to_owned(),
+            Some(writer) => format!("by {}", visible_line(writer)),
+            None => "by an unknown author".to_owned(),
+        };
+        out.line(&format!(
+            "up to event {}, {chars}, {writer}, {}",
+            one.after_seq,
+            visible_line(&one.created_at)
+        ))?;
     }
     Ok(())
 }

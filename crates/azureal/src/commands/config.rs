@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
 use crate::config::trust::note_ignored;
-use crate::config::{AZUFIG, Config, ConfigFile, Found, Variable, describe, terms};
+use crate::config::{AZUFIG, Chosen, Config, ConfigFile, Found, Variable, describe, permission_name, terms};
 use crate::failure::Failure;
 use crate::output::{Output, shown, warn};
 use crate::project::Project;
@@ -25,11 +25,15 @@ const SHOWN: usize = 60;
 /// nearest file that sets something counts. Variables are merged by name. A list of context commands replaces
 /// that of a farther file of the same kind; the list of `azufig.toml` comes before that of `Cllmfile.yml`.
 ///
-/// Keys of `azufig.toml`: `agent`, `model`, `default_system_message`, `[compaction]` with `threshold_characters` or
-/// `threshold_tokens`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
+/// The command line counts before the environment variables `AZUREAL_AGENT`, `AZUREAL_MODEL`, `AZUREAL_PERMISSION` and
+/// `AZUREAL_TIMEOUT`, and those before the files.
+///
+/// Keys of `azufig.toml`: `agent`, `model`, `default_system_message`, `[turn]` with `permission`, `timeout` and `output_limit_mib`,
+/// `[compaction]` with `threshold_characters` or `threshold_tokens`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
 /// `timeout` and `dynamic`. Of a `Cllmfile.yml`, `default_system_message`, `variables` and `context_commands` are taken.
 ///
-/// Files of the project are in effect once they are trusted: see `azureal trust`.
+/// Files of the project are in effect once they are trusted: see `azureal trust`. The only `permission` that they can set is
+/// `read`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -49,7 +53,7 @@ pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<()
     if args.init {
         return init(&project.directory().join(AZUFIG), out);
     }
-    let config = Config::load(project)?;
+    let config = Config::load_to_show(project)?;
     let report = Report::of(&config);
     if out.is_json() {
         out.json(&report)?;
@@ -86,8 +90,12 @@ fn init(path: &Path, out: &mut Output) -> Result<(), Failure> {
 struct Report {
     agent: Setting,
     model: Setting,
+    permission: Setting,
+    /// In seconds.
+    timeout: Setting,
     default_system_message: Setting,
     compaction_threshold: Setting,
+    output_limit_mib: Setting,
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
@@ -105,7 +113,7 @@ struct Setting {
 #[serde(tag = "source", rename_all = "lowercase")]
 enum Source {
     Default,
-    Environment,
+    Environment { variable: String },
     File { path: String, line: usize },
 }
 
@@ -149,13 +157,23 @@ impl Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::Environment => f.write_str("environment"),
+            Self::Environment { variable } => write!(f, "environment, {variable}"),
             Self::File { path, line } => write!(f, "{}:{line}", visible_line(path)),
         }
     }
 }
 
 impl Setting {
+    fn chosen<T>(chosen: Option<Chosen<'_, T>>, value: impl Fn(&T) -> Value) -> Self {
+        match chosen {
+            Some(Chosen::Environment(found, variable)) => {
+                Self { value: value(found), source: Source::Environment { variable: variable.to_owned() } }
+            }
+            Some(Chosen::File(found)) => Self::of(Some(found), value),
+            None => Self { value: Value::Null, source: Source::Default },
+        }
+    }
+
     fn of<T>(found: Option<Found<'_, T>>, value: impl Fn(&T) -> Value) -> Self {
         match found {
             Some(found) => Self { value: value(found.value), source: Source::of(&found) },
@@ -184,12 +202,20 @@ fn variable_value(variable: &Variable) -> Value {
 impl Report {
     fn of(config: &Config) -> Self {
         Self {
-            agent: Setting::of(config.find_agent(), |agent| json!(agent)),
-            model: Setting::of(config.find_model(), |model| json!(model)),
+            agent: Setting::chosen(config.find_agent(), |agent| json!(agent)),
+            model: Setting::chosen(config.find_model(), |model| json!(model)),
+            permission: Setting::chosen(config.find_permission(), |permission| {
+                json!(permission_name(*permission))
+            }),
+            timeout: Setting::chosen(config.find_timeout(), |timeout| json!(timeout.as_secs_f64())),
             default_system_message: Setting::of(config.find_default_system_message(), |text| json!(text)),
             compaction_threshold: Setting {
                 value: threshold_value(&config.compaction_threshold()),
                 ..Setting::of(config.find_threshold(), threshold_value)
+            },
+            output_limit_mib: Setting {
+                value: json!(config.output_limit().mib()),
+                ..Setting::of(config.find_output_limit(), |limit| json!(limit.mib()))
             },
             variables: config
                 .find_variables()
@@ -201,7 +227,11 @@ impl Report {
                         name: name.to_owned(),
                         value: if in_environment { Value::Null } else { variable_value(found.value) },
                         required,
-                        source: if in_environment { Source::Environment } else { Source::of(&found) },
+                        source: if in_environment {
+                            Source::Environment { variable: name.to_owned() }
+                        } else {
+                            Source::of(&found)
+                        },
                     }
                 })
                 .collect(),
@@ -212,7 +242,7 @@ impl Report {
 }
 
 fn command_line(found: &Found<'_, ContextCommand>) -> CommandLine {
-    let ContextCommand { name, command, on_failure, timeout, dynamic } = found.value;
+    let ContextCommand { name, command, template: _, on_failure, timeout, dynamic } = found.value;
     CommandLine {
         name: name.clone(),
         command: command.clone(),
@@ -234,9 +264,15 @@ fn file_line(config: &Config, file: &ConfigFile) -> FileLine {
 
 fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failure> {
     let text = |setting: &Setting, none: &str| setting.value.as_str().unwrap_or(none).to_owned();
+    let timeout = match report.timeout.value.as_f64() {
+        Some(seconds) => format!("{seconds} s"),
+        None => "none".to_owned(),
+    };
     let mut rows = vec![
         Row::new("agent", &text(&report.agent, "the first that is installed"), &report.agent.source),
         Row::new("model", &text(&report.model, "the agent's own"), &report.model.source),
+        Row::new("permission", &text(&report.permission, "the agent's own"), &report.permission.source),
+        Row::new("timeout", &timeout, &report.timeout.source),
         Row::new(
             "default_system_message",
             &text(&report.default_system_message, "none"),
@@ -248,9 +284,13 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
             &report.compaction_threshold.source,
         ),
     ];
+    if let Some(found) = config.find_output_limit() {
+        let value = format!("{} MiB", found.value.mib());
+        rows.push(Row::new("output limit", &value, &report.output_limit_mib.source));
+    }
     for (line, (name, found)) in report.variables.iter().zip(config.find_variables()) {
         let value = match line.source {
-            Source::Environment => format!("${name}"),
+            Source::Environment { .. } => format!("${name}"),
             Source::Default | Source::File { .. } => found.value.to_string(),
         };
         rows.push(Row::new(&format!("variable {name}"), &value, &line.source));

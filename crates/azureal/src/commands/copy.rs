@@ -6,7 +6,7 @@ use futures_executor::block_on;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::import::{Outcome, SourceStore, arrive, verify, verify_record};
+use crate::import::{Outcome, SourceStore, arrive, diverged, verify, verify_record};
 use crate::interrupts::{Interrupted, Interrupts};
 use crate::output::{Output, counted, warn};
 use crate::place::{Place, StoreChoice};
@@ -16,12 +16,12 @@ use crate::spinner::{Spinner, bar};
 
 /// Copy sessions from one store to another
 ///
-/// Events are copied to the byte, with the session's name, worktree, time, summaries, tokens and totals. In the
-/// other store it has a number of that store; which one is printed. Afterwards both sides are read again and
-/// compared.
+/// Copies events to the byte, with the session's UUID, name, worktree, time, summaries, tokens and totals. The copy has
+/// a number of its own, which is printed. Afterwards azureal reads both sides again and compares them.
 ///
-/// Copying again adds what is new and nothing twice, also after an interruption, and also back to where a session is
-/// from. One that has gone on in both stores becomes another session in the other store: nothing is mixed.
+/// A session is known by its UUID. Copying again adds what is new and nothing twice, also after an interruption, and also
+/// back to where a session comes from. A session that was continued in both stores is not mixed: it arrives as a new one,
+/// a fork of the other, and only once. If another session has its name, the copy is named `NAME-2`, with a notice.
 ///
 /// The store that is copied from is not changed: a file is read from a private copy, which takes as much room in the
 /// folder for temporary files. A session that is renamed or cleared there later keeps its name and its events in
@@ -103,7 +103,7 @@ async fn copy(
 fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Place), Failure> {
     let choice = |named: Option<&Path>| match named.filter(|named| !named.as_os_str().is_empty()) {
         Some(named) => StoreChoice::of(named),
-        None => Ok(StoreChoice::File(Project::around(Path::new(".")).store_path())),
+        None => Ok(StoreChoice::File(Project::around(Path::new("."))?.store_path())),
     };
     if matches!(choice(to)?, StoreChoice::Memory) {
         return Err(Failure::usage("a store in memory is gone when the copy is done")
@@ -173,7 +173,8 @@ struct Copy<'a> {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     sessions: Vec<Copied>,
-    problems: Vec<Problem>,
+    notices: Vec<Message>,
+    problems: Vec<Message>,
 }
 
 #[derive(Debug, Serialize)]
@@ -184,10 +185,13 @@ struct Copied {
     outcome: &'static str,
     /// How many are new in the store that was copied to.
     events: usize,
+    /// The session there that has the same UUID and another log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diverged_from: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Problem {
+struct Message {
     session: String,
     message: String,
 }
@@ -209,14 +213,16 @@ impl Copy<'_> {
         // Without a worktree it stays: it is not one of the folder that we happen to be in.
         let outcome = arrive(self.to, "", &mut arrival, &progress).await?;
         let verified = match (verify(self.to, &arrival, outcome.session()).await, outcome) {
-            (Ok(()), Outcome::New(id, _)) => verify_record(self.to, &arrival, record, id).await,
+            (Ok(()), _) if outcome.is_new() => verify_record(self.to, &arrival, record, outcome).await,
             (verified, _) => verified,
         };
         self.spinner.hide();
-        for problem in std::mem::take(&mut arrival.problems) {
-            warn(&format!("{}: {problem}", arrival.source));
-            self.report.problems.push(Problem { session: record.id.to_string(), message: problem });
-        }
+        let message = |message: String| {
+            warn(&format!("{}: {message}", arrival.source));
+            Message { session: record.id.to_string(), message }
+        };
+        self.report.notices.extend(arrival.notices.iter().cloned().map(message));
+        self.report.problems.extend(arrival.problems.iter().cloned().map(message));
         match verified {
             Ok(()) => self.copied(record, outcome, out)?,
             Err(failure) => self.failures.push(failure),
@@ -228,6 +234,9 @@ impl Copy<'_> {
     fn copied(&mut self, record: &SessionRecord, outcome: Outcome, out: &mut Output) -> Result<(), Failure> {
         let (word, events, new) = match outcome {
             Outcome::New(_, events) => ("new", events, counted(events as u64, "event")),
+            Outcome::Forked(_, events, from) => {
+                ("forked", events, format!("{}, {}", counted(events as u64, "event"), diverged(from)))
+            }
             Outcome::Continued(_, gained) => ("continued", gained.events, gained.in_words()),
             Outcome::Unchanged(_) => ("unchanged", 0, "unchanged".to_owned()),
         };
@@ -242,6 +251,10 @@ impl Copy<'_> {
             name: record.name.clone(),
             outcome: word,
             events,
+            diverged_from: match outcome {
+                Outcome::Forked(_, _, from) => Some(from.to_string()),
+                _ => None,
+            },
         });
         Ok(())
     }

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{ContextFrame, NewSession, read_context, visible};
-use azureal_engine::{Briefing, Spools};
+use azureal_engine::{Briefing, OutputLimit, Spools};
 use futures_executor::block_on;
 use serde_json::json;
 
@@ -13,6 +13,7 @@ use crate::interrupts::Interrupts;
 use crate::output::Output;
 use crate::place::Place;
 use crate::project::Project;
+use crate::temporary::private_folder_in;
 use crate::turn::{Ask, Keep, take_turn};
 
 const FIRST: &str = "The login fails when the token is older than a day. Please keep that in mind.";
@@ -58,7 +59,11 @@ pub(crate) fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
     let as_json = tour.out.is_json();
     tour.play(&folder, &store)?;
     if as_json {
-        out.json(&json!({ "folder": folder, "store": store, "session": "S1" }))?;
+        out.json(&json!({
+            "folder": folder.display().to_string(),
+            "store": store.display().to_string(),
+            "session": "S1",
+        }))?;
     }
     out.flush()
 }
@@ -70,9 +75,7 @@ fn folder(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
             fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
             folder.to_owned()
         }
-        None => tempfile::Builder::new()
-            .prefix("azureal-demo-")
-            .tempdir()
+        None => private_folder_in(&std::env::temp_dir(), "azureal-demo-")
             .map_err(|error| Failure::file(&std::env::temp_dir(), &error))?
             .keep(),
     };
@@ -154,9 +157,11 @@ impl Tour<'_> {
             prompt,
             permission: None,
             timeout: None,
+            output_limit: OutputLimit::default(),
             compaction: None,
             briefing: &Briefing::default(),
             keep: Keep::Session,
+            arguments: &[],
         };
         take_turn(&self.place, &self.spools, &self.interrupts, &ask, self.out)?;
         Ok(())
@@ -174,7 +179,7 @@ impl Tour<'_> {
 
 /// Returns how azureal is called so that it finds this store.
 fn call(folder: &Path, store: &Path) -> String {
-    let found = Project::around(folder).store_path();
+    let found = Project::of_any_owner(folder).store_path();
     let is_found = found == store && std::env::var_os("AZUREAL_STORE").is_none();
     let (option, path) = if is_found { ("-C", folder) } else { ("--store", store) };
     let path = path.display().to_string();

@@ -39,6 +39,10 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else {
+        if out.is_json() && args.format == Format::Markdown {
+            return Err(Failure::usage("`--json` and `--format markdown` are two formats for one output")
+                .with_hint("write the document to a file with `-o`, or leave out `--json`"));
+        }
         return args.format.write(&*place.store, &record, out).await;
     };
     let existing = if args.force { Existing::Replace } else { Existing::Keep };

@@ -6,7 +6,7 @@ use azureal_core::{SessionRecord, visible_line};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::import::{Arrival, Format, Gained, Outcome, Source, arrive, look_into};
+use crate::import::{Arrival, Format, Outcome, Source, arrive, diverged, look_into};
 use crate::output::{Output, counted, warn};
 use crate::place::Place;
 use crate::resolve::called;
@@ -16,9 +16,10 @@ use crate::resolve::called;
 /// What a file is, is told by its content. Of a folder, every file in it that can be imported is. Files are
 /// only read.
 ///
-/// Importing the same thing again changes nothing. If it has grown since, what is new is added to its
-/// session, or, if that session has gone on here, all of it becomes a new one. Of a session that was cleared
-/// here, the events come back. What cannot be taken over as it is, is reported on standard error.
+/// Importing the same session again changes nothing. If it has grown, azureal adds what is new. If it was also continued
+/// here, it becomes a new session; with a UUID, which exports and stores of azureal have, a fork of the one here. A
+/// session that was cleared here gets its events back. If another session has its name, it is named `NAME-2`. What cannot
+/// be imported as it is, is reported on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -83,7 +84,8 @@ struct Import<'a> {
 struct Report {
     imported: Vec<Imported>,
     unchanged: Vec<Known>,
-    problems: Vec<Problem>,
+    notices: Vec<Message>,
+    problems: Vec<Message>,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,6 +96,9 @@ struct Imported {
     name: String,
     /// Whether the events were added to a session that had been imported before.
     continued: bool,
+    /// The session here that has the same UUID and another log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diverged_from: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,7 +108,7 @@ struct Known {
 }
 
 #[derive(Debug, Serialize)]
-struct Problem {
+struct Message {
     source: String,
     message: String,
 }
@@ -179,13 +184,19 @@ impl Import<'_> {
         let line = match outcome {
             Outcome::New(id, events) => {
                 let record = self.place.store.get(id).await?;
-                self.imported(arrival, &record, Gained { events, summaries: 0 }, false);
+                self.imported(arrival, &record, events, outcome);
                 format!("{} with {}, from {source}", called(&record), counted(events as u64, "event"))
+            }
+            Outcome::Forked(id, events, from) => {
+                let record = self.place.store.get(id).await?;
+                self.imported(arrival, &record, events, outcome);
+                let events = counted(events as u64, "event");
+                format!("{} with {events}, from {source}, {}", called(&record), diverged(from))
             }
             Outcome::Continued(id, gained) => {
                 // It may have got another name since it came.
                 let record = self.place.store.get(id).await?;
-                self.imported(arrival, &record, gained, true);
+                self.imported(arrival, &record, gained.events, outcome);
                 format!("{} has {}, from {source}", called(&record), gained.in_words())
             }
             Outcome::Unchanged(id) => {
@@ -199,27 +210,29 @@ impl Import<'_> {
         }
         // What was said of a session when it came is not said again.
         if !matches!(outcome, Outcome::Unchanged(_)) {
-            for problem in &arrival.problems {
-                self.problem(&arrival.source, problem);
-            }
+            self.progress.clear();
+            let message = |message: &String| {
+                warn(&format!("{}: {message}", arrival.source));
+                Message { source: arrival.source.clone(), message: message.clone() }
+            };
+            self.report.notices.extend(arrival.notices.iter().map(message));
+            self.report.problems.extend(arrival.problems.iter().map(message));
         }
         Ok(())
     }
 
-    fn imported(&mut self, arrival: &Arrival, record: &SessionRecord, gained: Gained, continued: bool) {
+    fn imported(&mut self, arrival: &Arrival, record: &SessionRecord, events: usize, outcome: Outcome) {
         self.report.imported.push(Imported {
             id: record.id.to_string(),
             source: arrival.source.clone(),
-            events: gained.events,
+            events,
             name: record.name.clone(),
-            continued,
+            continued: matches!(outcome, Outcome::Continued(..)),
+            diverged_from: match outcome {
+                Outcome::Forked(_, _, from) => Some(from.to_string()),
+                _ => None,
+            },
         });
-    }
-
-    fn problem(&mut self, source: &str, message: &str) {
-        self.progress.clear();
-        warn(&format!("{source}: {message}"));
-        self.report.problems.push(Problem { source: source.to_owned(), message: message.to_owned() });
     }
 
     /// Notes a file that cannot be imported.
@@ -238,7 +251,7 @@ impl Import<'_> {
     fn note(&mut self, path: &Path, failure: &Failure) {
         self.report
             .problems
-            .push(Problem { source: path.display().to_string(), message: failure.message().to_owned() });
+            .push(Message { source: path.display().to_string(), message: failure.message().to_owned() });
     }
 }
 

@@ -1,10 +1,10 @@
 use azureal_core::{ListQuery, SessionId, SessionRecord, Threshold, visible_line};
 use jiff::Timestamp;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use crate::failure::Failure;
 use crate::meter::{self, ESTIMATE, Meter};
-use crate::output::{Output, Paint, tell, to_json};
+use crate::output::{Output, Paint, fit, tell, to_json};
 use crate::pages::warn_of_damage;
 use crate::place::Place;
 use crate::resolve::has_name;
@@ -61,7 +61,7 @@ pub(crate) async fn run(
     if records.is_empty() {
         return tell_why_empty(place, limit).await;
     }
-    let table = Table::of(&records, running, threshold, args.all, Timestamp::now(), out.width());
+    let table = Table::of(&records, running, threshold, args.all, azureal_engine::clock::now(), out.width());
     out.text(&table.render(out.paint()))?;
     if args.limit.is_none() && Some(records.len()) == limit {
         out.flush()?;
@@ -135,7 +135,7 @@ impl Table {
             align,
             cells: records.iter().map(cell).collect(),
         };
-        let text = |text: &str| shortened(&one_line(text), longest);
+        let text = |text: &str| fit(&one_line(text), longest);
         let mut columns = vec![
             column("", Align::Left, &|record| record.id.to_string()),
             column("", Align::Left, &|record| badge(record).to_owned()),
@@ -198,7 +198,7 @@ impl Table {
                 Align::Right => row.extend([&pad, cell, "  "]),
             }
         }
-        shortened(row.trim_end(), self.width.unwrap_or(usize::MAX))
+        fit(row.trim_end(), self.width.unwrap_or(usize::MAX))
     }
 }
 
@@ -226,28 +226,6 @@ fn badge(record: &SessionRecord, running: &[SessionId]) -> &'static str {
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     visible_line(&words.join(" ")).into_owned()
-}
-
-/// Returns as much of a text as fits, with an ellipsis where it does not.
-fn shortened(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut left = width.saturating_sub(1);
-    let mut short: String = text
-        .chars()
-        .take_while(|c| match left.checked_sub(c.width().unwrap_or(0)) {
-            Some(rest) => {
-                left = rest;
-                true
-            }
-            None => false,
-        })
-        .collect();
-    if width > 0 {
-        short.push('…');
-    }
-    short
 }
 
 fn cost(dollars: f64) -> String {

@@ -10,6 +10,7 @@ pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod fork;
+pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod offline;

@@ -1,20 +1,18 @@
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
-use azureal_core::agent::Permission;
+use azureal_core::agent::{Permission, Program};
 use azureal_core::{
     Beginning, NewSession, SessionId, SessionRecord, check_name, read_beginning, visible_line,
 };
 use azureal_engine::{AutoCompaction, Recovered, Spools, Summariser};
-use azureal_process::ProcessIdentity;
 use futures_executor::block_on;
 use serde_json::json;
-use tempfile::TempDir;
 
 use crate::agent_choice::{AgentChoice, Wanted, choose};
+use crate::config::seconds;
 use crate::confirm::{Answer, ask};
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
+use crate::dashed_prompt;
 use crate::failure::{Failure, quoted};
 use crate::interrupts::Interrupts;
 use crate::one_turn::{lease, wait_for_lease};
@@ -22,8 +20,9 @@ use crate::orphan;
 use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
-use crate::recovery::{recover_again, warn_of_lost};
+use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
 use crate::resolve::{called, check_new_name, find, last_session, similar};
+use crate::temporary::TemporaryFolder;
 use crate::turn::{Ask, Keep, take_turn};
 use crate::writers::{PATIENCE, Writer, writers};
 
@@ -63,11 +62,15 @@ Examples:
   git diff | azureal run -s review -m opus \"Review this\"
   azureal run --system \"Be brief.\" --exec \"git status --short\" \"What is left to do?\"
   azureal run --ephemeral --exec \"git diff --staged\" \"Write a commit message\"
-  azureal run --permission edit --timeout 600 \"Update the changelog\"")]
+  azureal run --permission edit --timeout 600 \"Update the changelog\"
+  azureal run -a claude \"Summarise the design\" -- --max-turns 3")]
 pub(crate) struct Args {
-    /// What to ask
+    /// What to ask; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
+    /// A prompt that begins with a dash
+    #[arg(long = dashed_prompt::OPTION, hide = true, conflicts_with = "prompt")]
+    dashed_prompt: Option<String>,
     /// Continue the session that was last used in this worktree
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     go_on: bool,
@@ -83,13 +86,14 @@ pub(crate) struct Args {
     /// Model to use; implies its agent (`opus`: claude). `default` is the agent's own choice
     #[arg(short = 'm', long, value_name = "MODEL")]
     model: Option<String>,
-    /// Stop the turn after so many seconds
+    /// Stop the turn after so many seconds; also `AZUREAL_TIMEOUT`, or `[turn] timeout` in a configuration file
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
     /// Wait while somebody else runs a turn in the session
     #[arg(long)]
     wait: bool,
-    /// What the agent may do without asking; its own default without it
+    /// What the agent may do without asking; also `AZUREAL_PERMISSION`, or `[turn] permission` in your own
+    /// configuration file; else the agent's own default
     #[arg(long, value_name = "LEVEL")]
     permission: Option<Level>,
     /// Store nothing, neither the prompt nor the answer
@@ -97,6 +101,9 @@ pub(crate) struct Args {
     ephemeral: bool,
     #[command(flatten)]
     context: ContextArgs,
+    /// Arguments for the agent's own program, after `--`, as they are
+    #[arg(last = true, value_name = "AGENT_ARGUMENTS")]
+    arguments: Vec<String>,
 }
 
 /// What an agent may do.
@@ -120,13 +127,14 @@ impl From<Level> for Permission {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "not a number of seconds above 0".to_owned())
-}
-
 pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
-    let prompt = prompt::gather(args.prompt.as_deref())?;
+    let prompt = args.prompt.as_ref().or(args.dashed_prompt.as_ref());
+    let prompt = prompt::gather(prompt.map(String::as_str)).map_err(|failure| {
+        if args.arguments.is_empty() || failure.kind() != "usage" {
+            return failure;
+        }
+        failure.with_hint("the prompt stands before `--`; what follows it goes to the agent's program")
+    })?;
     let config = load_config(&args.context, &place.project)?;
     let settings = ContextSettings::new(&args.context, &config);
     let ephemeral = args.ephemeral.then(|| place.ephemeral());
@@ -143,6 +151,10 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         configured_model: config.model(),
     };
     let choice = choose(&wanted)?;
+    if !args.arguments.is_empty() && choice.agent.program() == Program::Ourselves {
+        return Err(Failure::usage(format!("{} takes no arguments", choice.agent.name()))
+            .with_hint("leave out what stands after `--`, or name another agent with `-a`"));
+    }
     // What is wrong with the context is said before a session is made for it.
     let briefing = match &known {
         _ if args.ephemeral => settings.ephemeral()?,
@@ -157,7 +169,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
             spools
         }
         None => {
-            temporary = temporary_folder()?;
+            temporary = TemporaryFolder::create()?;
             Spools::new(temporary.path().join("spool")).without_prompts()
         }
     };
@@ -172,8 +184,10 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         false => block_on(lease(place, &spools, session, agent))?,
     };
     let found = if args.ephemeral { Vec::new() } else { block_on(recover_again(place, found)) };
-    orphan::follow(place, &spools, &interrupts, &found, session, out)?;
+    let output_limit = config.output_limit();
+    orphan::follow(place, &spools, &interrupts, &found, session, output_limit, out)?;
     warn_of_lost(&found, session);
+    block_on(recover_original_run(place, session, lease.id()))?;
     let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
         _ if args.ephemeral => (Keep::Nothing, briefing),
         Beginning::Nothing if known.is_none() => (Keep::NewSession, briefing),
@@ -200,41 +214,16 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         lease: lease.id(),
         choice: &choice,
         prompt: &prompt,
-        permission: args.permission.map(Permission::from),
-        timeout: args.timeout,
+        permission: args.permission.map(Permission::from).or(config.permission()),
+        timeout: args.timeout.or(config.timeout()),
+        output_limit,
         briefing: &briefing,
         compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,
+        arguments: &args.arguments,
     };
     take_turn(place, &spools, &interrupts, &request, out)?;
     out.flush()
-}
-
-/// What the folders of turns that are not kept begin with; the process that made one follows.
-const TEMPORARY: &str = "azureal-";
-
-/// Makes a folder for a turn of which nothing is kept, and removes those that others could not remove because they were
-/// killed.
-fn temporary_folder() -> Result<TempDir, Failure> {
-    let parent = std::env::temp_dir();
-    for entry in fs::read_dir(&parent).into_iter().flatten().flatten() {
-        let name = entry.file_name().into_string().unwrap_or_default();
-        let maker = name.strip_prefix(TEMPORARY).and_then(|rest| rest.split('-').next());
-        let is_left = maker
-            .and_then(|pid| pid.parse().ok())
-            .is_some_and(|pid| ProcessIdentity::of(pid).is_none_or(|maker| !maker.is_alive()));
-        let is_ours = |found: &fs::Metadata| {
-            found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0
-        };
-        if is_left && entry.metadata().is_ok_and(|found| is_ours(&found)) {
-            // What does not go now goes another time.
-            drop(fs::remove_dir_all(entry.path()));
-        }
-    }
-    let mut builder = tempfile::Builder::new();
-    let prefix = format!("{TEMPORARY}{}-", std::process::id());
-    builder.prefix(&prefix).permissions(fs::Permissions::from_mode(0o700));
-    builder.tempdir().map_err(|error| Failure::file(&parent, &error))
 }
 
 /// Finds the session to continue; `None` for a new one.

@@ -3,16 +3,15 @@ use serde_json::json;
 
 use super::SessionToRead;
 use crate::failure::Failure;
-use crate::meter::count_tokens;
+use crate::meter::{ESTIMATED_BY, estimated};
 use crate::output::Output;
 use crate::place::Place;
 use crate::resolve::{called, resolve_to_read};
 
-/// Show how many tokens a session has used, and how many the next prompt begins with
+/// Show how many tokens a session has used, and how many the next prompt starts with
 ///
-/// Used are those that the agents reported, added up over all turns. What the next agent would be told is
-/// counted with the public vocabulary of OpenAI's models (o200k). It is an estimate for the models of others,
-/// whose vocabularies are not public, and every agent adds its own instructions to it.
+/// The used tokens are those that the agents reported, summed over all turns. The tokens of the context are estimated
+/// from its characters, four to a token: models count differently, and every agent adds its own instructions.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -26,13 +25,14 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let context = wrap_context(&read_context(&*place.store, record.id).await?);
-    let (chars, counted) = (context.chars().count(), count_tokens(&context));
+    let chars = context.chars().count() as u64;
+    let tokens = estimated(chars);
     if out.is_json() {
         return out.json(&json!({
             "session": record.id.to_string(),
             "input_tokens": record.tokens.input,
             "output_tokens": record.tokens.output,
-            "context": {"chars": chars, "tokens": counted.tokens, "counted_by": counted.by, "estimate": true},
+            "context": {"chars": chars, "tokens": tokens, "counted_by": ESTIMATED_BY, "estimate": true},
         }));
     }
     out.line(&format!("session  {}", called(&record)))?;
@@ -40,5 +40,5 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         "used     {} in, {} out, as the agents reported",
         record.tokens.input, record.tokens.output
     ))?;
-    out.line(&format!("context  {} (estimate by {}), {chars} characters", counted.tokens, counted.by))
+    out.line(&format!("context  {tokens} (estimate: {ESTIMATED_BY}), {chars} characters"))
 }

@@ -2,9 +2,11 @@ use azureal_core::visible_line;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::config::owner::{Foreign, Owners};
 use crate::config::trust::{self, Standing};
 use crate::config::{Config, ConfigFile};
-use crate::failure::Failure;
+use crate::confirm::{Answer, ask};
+use crate::failure::{Failure, quoted};
 use crate::output::{Output, counted, shown};
 use crate::project::Project;
 
@@ -18,12 +20,17 @@ use crate::project::Project;
 /// The answer is for these files with this content in this place. When one byte changes, or one more file appears,
 /// `azureal run` asks again. It is kept in `~/.local/share/azureal/trust`, never in the project. Your own
 /// files in your home, and commands that you type, need no trust.
+///
+/// A project that belongs to another user is not used at all: this user could read your history there, and decide which
+/// folder agents work in. `--owner` allows the folder of such a project. `safe.directory` in your own git configuration
+/// does the same, and so does `sudo` for files of the user who called it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   azureal trust             show what the files say, and ask
   azureal trust --show      show whether they are trusted
-  azureal trust --revoke    take it back")]
+  azureal trust --revoke    take it back
+  azureal trust --owner     use this project although another user owns it")]
 pub(crate) struct Args {
     /// Do not ask
     #[arg(short, long, conflicts_with_all = ["show", "revoke"])]
@@ -34,6 +41,9 @@ pub(crate) struct Args {
     /// Take back all that was ever trusted in this worktree
     #[arg(long)]
     revoke: bool,
+    /// Trust the folder of a project that belongs to another user, instead of its files
+    #[arg(long)]
+    owner: bool,
 }
 
 /// The shape of the answer. Fields may be added, never removed.
@@ -52,10 +62,15 @@ struct FileLine {
 }
 
 pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<(), Failure> {
+    let owners = Owners::of_this_process();
+    if args.owner {
+        return trust_owner(args, &owners, project, out);
+    }
     if args.revoke {
         return revoke(project, out);
     }
-    let mut config = Config::load(project)?;
+    owners.check(project)?;
+    let mut config = Config::load_to_show(project)?;
     if !args.show {
         if args.yes {
             approve(&mut config, out)?;
@@ -66,6 +81,45 @@ pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<()
         }
     }
     report(&config, out)
+}
+
+/// Allows the folders of a project that belong to another user.
+fn trust_owner(args: &Args, owners: &Owners, project: &Project, out: &mut Output) -> Result<(), Failure> {
+    if args.revoke {
+        return report_revoked(owners.revoke(project)?, out);
+    }
+    let mut foreign = owners.foreign(project);
+    if !args.show {
+        for folder in foreign.iter_mut().filter(|folder| !folder.is_allowed) {
+            let question = format!(
+                "{folder}, who may read all that you store there.\nUse {} all the same? [y/N] ",
+                quoted(shown(&folder.folder))
+            );
+            if !args.yes && ask(&question) != Answer::Yes {
+                return Err(Failure::refused("owner", folder.to_string()).with_hint(
+                    "on a terminal this asks; `azureal trust --owner --yes` allows it without asking",
+                ));
+            }
+            owners.approve(folder)?;
+            folder.is_allowed = true;
+        }
+    }
+    if out.is_json() {
+        let folders: Vec<_> = foreign.iter().map(owner_line).collect();
+        return out.json(&json!({ "folders": folders }));
+    }
+    if foreign.is_empty() {
+        return out.line("this project is your own");
+    }
+    for folder in &foreign {
+        let state = if folder.is_allowed { "trusted" } else { "not trusted, and not used" };
+        out.line(&format!("{} (uid {}): {state}", shown(&folder.folder), folder.uid))?;
+    }
+    Ok(())
+}
+
+fn owner_line(foreign: &Foreign) -> serde_json::Value {
+    json!({ "path": foreign.folder.display().to_string(), "uid": foreign.uid, "trusted": foreign.is_allowed })
 }
 
 /// Trusts without asking; what is trusted is shown all the same.
@@ -80,7 +134,10 @@ fn approve(config: &mut Config, out: &mut Output) -> Result<(), Failure> {
 }
 
 fn revoke(project: &Project, out: &mut Output) -> Result<(), Failure> {
-    let removed = trust::revoke(project)?;
+    report_revoked(trust::revoke(project)?, out)
+}
+
+fn report_revoked(removed: usize, out: &mut Output) -> Result<(), Failure> {
     if out.is_json() {
         return out.json(&json!({ "revoked": removed }));
     }

@@ -5,7 +5,7 @@
 
 use azureal_core::{ContextCommand, OnFailure, visible, visible_line};
 
-use super::ConfigFile;
+use super::{ConfigFile, permission_name};
 use crate::output::shown;
 
 /// Returns all that a file says, safe to show.
@@ -21,8 +21,17 @@ pub(crate) fn describe(file: &ConfigFile) -> String {
     if let Some(model) = &settings.model {
         text.push_str(&format!("  model: {}\n", visible_line(&model.value)));
     }
+    if let Some(permission) = &settings.permission {
+        text.push_str(&format!("  permission: {}\n", permission_name(permission.value)));
+    }
+    if let Some(timeout) = &settings.timeout {
+        text.push_str(&format!("  timeout: {} s\n", timeout.value.as_secs_f64()));
+    }
     if let Some(threshold) = &settings.threshold {
         text.push_str(&format!("  compaction threshold: {}\n", threshold.value));
+    }
+    if let Some(limit) = &settings.output_limit {
+        text.push_str(&format!("  output limit of a turn: {} MiB\n", limit.value.mib()));
     }
     if let Some(message) = &settings.default_system_message {
         text.push_str("  default system message\n");

@@ -3,15 +3,16 @@
 //! What is looked at, shown, approved and used are the same bytes: the file is opened once, and nobody goes
 //! back to it.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::node::{Lines, Problem};
 use super::settings::Settings;
 use super::{azufig, cllmfile};
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
+use crate::output::shown;
 
 /// How large a configuration file may be.
 const LARGEST: u64 = 1024 * 1024;
@@ -45,20 +46,73 @@ pub(super) enum Owner {
     User,
 }
 
+/// How much an error says about a file of a project that nobody has trusted yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// The place, and the value that is wrong: for commands that show the files.
+    Content,
+    /// The place alone: a command that was asked for something else repeats nothing of the file.
+    Place,
+}
+
 impl ConfigFile {
-    /// Reads a file; nothing if there is none.
-    pub(super) fn read(path: PathBuf, format: Format, owner: Owner) -> Result<Option<Self>, Failure> {
-        let Some(bytes) = content(&path)? else { return Ok(None) };
-        let settings = settings(format, &bytes).map_err(|problem| refused(&path, &problem))?;
+    /// Reads a file of the user. `None` if there is no such file.
+    pub(super) fn of_user(path: PathBuf, format: Format) -> Result<Option<Self>, Failure> {
+        let Some(file) = open(&path)? else { return Ok(None) };
+        Self::read(file, path, format, Owner::User, Detail::Content).map(Some)
+    }
+
+    /// Reads a file of a project. `None` if there is no such file.
+    ///
+    /// # Errors
+    ///
+    /// Its name leads out of the worktree. Such a link could make us read any file of the user.
+    pub(super) fn of_project(
+        worktree: &Path,
+        name: &str,
+        format: Format,
+        detail: Detail,
+    ) -> Result<Option<Self>, Failure> {
+        let path = worktree.join(name);
+        let leads_out = || {
+            Failure::refused("config", format!("{} leads out of the project", quoted(shown(&path))))
+                .with_hint("replace the link by a plain file; nothing of it was read")
+        };
+        let real = match fs::canonicalize(&path) {
+            Ok(real) => real,
+            Err(error) if is_missing(&error) => return Ok(None),
+            Err(error) => return Err(Failure::file(&path, &error)),
+        };
+        // Before it is opened: that alone can make a device do something.
+        if !fs::canonicalize(worktree).is_ok_and(|worktree| real.starts_with(worktree)) {
+            return Err(leads_out());
+        }
+        let Some(file) = open(&path)? else { return Ok(None) };
+        if !is_at(&file, &real) {
+            // A link took its place in between.
+            return Err(leads_out());
+        }
+        Self::read(file, path, format, Owner::Project, detail).map(Some)
+    }
+
+    fn read(
+        file: File,
+        path: PathBuf,
+        format: Format,
+        owner: Owner,
+        detail: Detail,
+    ) -> Result<Self, Failure> {
+        let bytes = content(&path, file)?;
+        let settings = settings(format, owner, &bytes).map_err(|problem| misread(&path, &problem, detail))?;
         let real = fs::canonicalize(&path).ok();
-        Ok(Some(Self {
+        Ok(Self {
             leads_to: real.filter(|real| *real != path),
             hash: blake3::hash(&bytes),
             path,
             format,
             owner,
             settings,
-        }))
+        })
     }
 
     /// Returns where it was found.
@@ -82,20 +136,33 @@ impl ConfigFile {
     }
 }
 
-/// Reads all of a file, unless it is none that could be meant.
-fn content(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+/// Opens a file. `None` if there is no such file.
+fn open(path: &Path) -> Result<Option<File>, Failure> {
     let opened = OpenOptions::new()
         .read(true)
         // A pipe would wait for a writer.
         .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
         .open(path);
-    let file = match opened {
-        Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(Failure::file(path, &error)),
-    };
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(Failure::file(path, &error)),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Says whether an open file is the one at a path in which no part is a link.
+fn is_at(file: &File, path: &Path) -> bool {
+    let is_same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    fs::canonicalize(path).is_ok_and(|real| real == path)
+        && matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(one), Ok(other)) if is_same(&one, &other))
+}
+
+/// Reads all of a file, if it is a plain one and not too large.
+fn content(path: &Path, file: File) -> Result<Vec<u8>, Failure> {
     let metadata = file.metadata().map_err(|error| Failure::file(path, &error))?;
     if !metadata.is_file() {
         return Err(Failure::new("config", format!("{} is not a plain file", path.display()))
@@ -108,10 +175,10 @@ fn content(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
         return Err(Failure::new("config", format!("{} has more than {LARGEST} bytes", path.display()))
             .with_hint("a configuration file may have up to 1 MiB"));
     }
-    Ok(Some(bytes))
+    Ok(bytes)
 }
 
-fn settings(format: Format, bytes: &[u8]) -> Result<Settings, Problem> {
+fn settings(format: Format, owner: Owner, bytes: &[u8]) -> Result<Settings, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = String::from_utf8_lossy(bytes.get(..error.valid_up_to()).unwrap_or_default());
         Problem::new(Lines::of(&before).place(before.len()), "this is not text in UTF-8")
@@ -119,15 +186,24 @@ fn settings(format: Format, bytes: &[u8]) -> Result<Settings, Problem> {
     // Some editors put a mark at the beginning.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match format {
-        Format::Azufig => Settings::of_azufig(&azufig::parse(text)?),
+        Format::Azufig => Settings::of_azufig(&azufig::parse(text)?, owner),
         Format::Cllmfile => Settings::of_cllmfile(&cllmfile::parse(text)?),
     }
 }
 
 /// Says what is wrong with a file and where.
-fn refused(path: &Path, problem: &Problem) -> Failure {
-    Failure::new("config", format!("{}:{}: {}", path.display(), problem.place, problem.message))
-        .with_hint("`azureal config --help` shows what a configuration file may hold; nothing was run")
+fn misread(path: &Path, problem: &Problem, detail: Detail) -> Failure {
+    let (what, hint) = match detail {
+        Detail::Content => (
+            problem.message.as_str(),
+            "`azureal config --help` shows what a configuration file may hold; nothing was run",
+        ),
+        Detail::Place => (
+            "this is not a configuration that azureal understands",
+            "`azureal config` says what is wrong there",
+        ),
+    };
+    Failure::new("config", format!("{}:{}: {what}", path.display(), problem.place)).with_hint(hint)
 }
 
 #[cfg(test)]
@@ -147,9 +223,9 @@ mod tests {
                 ["\0", "*", "&a ", "[", "{", "\"", "'", "\n", "\t", ": ", "!!", "- "].map(str::as_bytes);
             for (end, put_in) in (0..=text.len()).zip(put_in.iter().cycle()) {
                 let (start, rest) = text.as_bytes().split_at(end);
-                drop(settings(format, start));
-                drop(settings(format, &[start, put_in, rest].concat()));
-                assert!(settings(format, &[start, b"\xff", rest].concat()).is_err());
+                drop(settings(format, Owner::Project, start));
+                drop(settings(format, Owner::User, &[start, put_in, rest].concat()));
+                assert!(settings(format, Owner::User, &[start, b"\xff", rest].concat()).is_err());
             }
         }
     }

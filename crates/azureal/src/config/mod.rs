@@ -6,25 +6,32 @@
 //! not there.
 
 mod azufig;
+pub(crate) mod bounded;
 mod cllmfile;
 mod describe;
 mod file;
 mod node;
+mod overrides;
+pub(crate) mod owner;
 mod settings;
 mod surroundings;
 mod template;
 pub(crate) mod trust;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use azureal_core::agent::Permission;
 use azureal_core::{ContextCommand, Threshold};
+use azureal_engine::OutputLimit;
 
 pub(crate) use self::describe::{describe, terms};
 pub(crate) use self::file::ConfigFile;
-pub(crate) use self::settings::Variable;
+pub(crate) use self::settings::{Variable, permission_name, seconds};
 pub(crate) use self::surroundings::Surroundings;
 
-use self::file::{Format, Owner};
+use self::file::{Detail, Format};
+use self::overrides::{Override, Overrides};
 use self::settings::{Located, Settings};
 use self::template::Variables;
 use self::trust::{Approvals, Standing};
@@ -40,6 +47,7 @@ pub(crate) struct Config {
     /// The top of the worktree.
     worktree: PathBuf,
     surroundings: Surroundings,
+    overrides: Overrides,
     /// The nearest to the project first.
     files: Vec<ConfigFile>,
     standing: Standing,
@@ -53,16 +61,38 @@ pub(crate) struct Found<'a, T> {
     pub(crate) line: usize,
 }
 
+/// A value that is in effect, wherever it comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Chosen<'a, T> {
+    /// From this environment variable.
+    Environment(&'a T, &'static str),
+    File(Found<'a, T>),
+}
+
+impl<'a, T> Chosen<'a, T> {
+    pub(crate) fn value(&self) -> &'a T {
+        match self {
+            Self::Environment(value, _) => value,
+            Self::File(found) => found.value,
+        }
+    }
+}
+
 impl Config {
     /// Reads the files of a project and of the user.
     ///
     /// One that cannot be read is an error before any question of trust: what cannot be understood cannot be
-    /// shown to somebody who is to trust it.
+    /// shown to somebody who is to trust it. The error repeats nothing of a project's file.
     pub(crate) fn load(project: &Project) -> Result<Self, Failure> {
-        Self::read(project.directory(), Surroundings::of_this_process())
+        Self::read(project.directory(), Surroundings::of_this_process(), Detail::Place)
     }
 
-    fn read(worktree: &Path, surroundings: Surroundings) -> Result<Self, Failure> {
+    /// Like [`load`](Self::load), for commands that show what the files say: errors do so too.
+    pub(crate) fn load_to_show(project: &Project) -> Result<Self, Failure> {
+        Self::read(project.directory(), Surroundings::of_this_process(), Detail::Content)
+    }
+
+    fn read(worktree: &Path, surroundings: Surroundings, detail: Detail) -> Result<Self, Failure> {
         let own: Vec<(PathBuf, Format)> = [
             (surroundings.configuration().map(|folder| folder.join("azufig.toml")), Format::Azufig),
             (surroundings.home().map(|home| home.join(".cllm/Cllmfile.yml")), Format::Cllmfile),
@@ -74,20 +104,21 @@ impl Config {
             (AZUFIG, Format::Azufig),
             ("Cllmfile.yml", Format::Cllmfile),
             (".cllm/Cllmfile.yml", Format::Cllmfile),
-        ]
-        .map(|(path, format)| (worktree.join(path), format));
+        ];
         let mut files = Vec::new();
-        for (path, format) in of_project {
+        for (name, format) in of_project {
+            let path = worktree.join(name);
             // Where the project is the user's home, what lies there is the user's.
             if own.iter().all(|(own, _)| with_real_folder(own).as_deref() != Some(&path)) {
-                files.extend(ConfigFile::read(path, format, Owner::Project)?);
+                files.extend(ConfigFile::of_project(worktree, name, format, detail)?);
             }
         }
         for (path, format) in own {
-            files.extend(ConfigFile::read(path, format, Owner::User)?);
+            files.extend(ConfigFile::of_user(path, format)?);
         }
-        let mut config =
-            Self { worktree: worktree.to_owned(), surroundings, files, standing: Standing::NoFiles };
+        let overrides = Overrides::of(&surroundings)?;
+        let worktree = worktree.to_owned();
+        let mut config = Self { worktree, surroundings, overrides, files, standing: Standing::NoFiles };
         config.standing = Approvals::of(&config.surroundings).standing_of(&config);
         Ok(config)
     }
@@ -109,17 +140,32 @@ impl Config {
 
     /// Returns the agent that is asked where nobody names one.
     pub(crate) fn agent(&self) -> Option<&str> {
-        self.find_agent().map(|found| found.value.as_str())
+        self.find_agent().map(|chosen| chosen.value().as_str())
     }
 
     /// Returns the model that is asked for where nobody names one.
     pub(crate) fn model(&self) -> Option<&str> {
-        self.find_model().map(|found| found.value.as_str())
+        self.find_model().map(|chosen| chosen.value().as_str())
+    }
+
+    /// Returns what agents may do where the command line says nothing.
+    pub(crate) fn permission(&self) -> Option<Permission> {
+        self.find_permission().map(|chosen| *chosen.value())
+    }
+
+    /// Returns how long a turn may take where the command line says nothing.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.find_timeout().map(|chosen| *chosen.value())
     }
 
     /// Returns how much may have been said since the last compaction before there is another.
     pub(crate) fn compaction_threshold(&self) -> Threshold {
         self.find_threshold().map_or_else(Threshold::default, |found| *found.value)
+    }
+
+    /// Returns how much an agent may print in one turn.
+    pub(crate) fn output_limit(&self) -> OutputLimit {
+        self.find_output_limit().map_or_else(OutputLimit::default, |found| *found.value)
     }
 
     /// Returns what every new session begins with, unless its command line says otherwise.
@@ -129,16 +175,28 @@ impl Config {
         (!found.value.trim().is_empty()).then(|| self.expanded(found.file, found.value))
     }
 
-    pub(crate) fn find_agent(&self) -> Option<Found<'_, String>> {
-        self.first(|settings| settings.agent.as_ref())
+    pub(crate) fn find_agent(&self) -> Option<Chosen<'_, String>> {
+        self.chosen(self.overrides.agent.as_ref(), |settings| settings.agent.as_ref())
     }
 
-    pub(crate) fn find_model(&self) -> Option<Found<'_, String>> {
-        self.first(|settings| settings.model.as_ref())
+    pub(crate) fn find_model(&self) -> Option<Chosen<'_, String>> {
+        self.chosen(self.overrides.model.as_ref(), |settings| settings.model.as_ref())
+    }
+
+    pub(crate) fn find_permission(&self) -> Option<Chosen<'_, Permission>> {
+        self.chosen(self.overrides.permission.as_ref(), |settings| settings.permission.as_ref())
+    }
+
+    pub(crate) fn find_timeout(&self) -> Option<Chosen<'_, Duration>> {
+        self.chosen(self.overrides.timeout.as_ref(), |settings| settings.timeout.as_ref())
     }
 
     pub(crate) fn find_threshold(&self) -> Option<Found<'_, Threshold>> {
         self.first(|settings| settings.threshold.as_ref())
+    }
+
+    pub(crate) fn find_output_limit(&self) -> Option<Found<'_, OutputLimit>> {
+        self.first(|settings| settings.output_limit.as_ref())
     }
 
     pub(crate) fn find_default_system_message(&self) -> Option<Found<'_, String>> {
@@ -194,10 +252,11 @@ impl Config {
         let commands = self.find_context_commands().into_iter().filter(|found| are_meant(found.value));
         commands
             .map(|found| {
-                let command = self.fill_in(&found.value.command, vars).map_err(|failure| {
+                let template = &found.value.command;
+                let command = self.fill_in(template, vars).map_err(|failure| {
                     failure.about(&format!("{found}: context command {}", quoted(&found.value.name)))
                 })?;
-                Ok(ContextCommand { command, ..found.value.clone() })
+                Ok(ContextCommand { command, template: Some(template.clone()), ..found.value.clone() })
             })
             .collect()
     }
@@ -211,7 +270,9 @@ impl Config {
         });
         let variables =
             Variables { given: vars, surroundings: &self.surroundings, declared: declared.collect() };
-        template::fill_in(command, &variables)
+        // The program of a unit test cannot be started for a template.
+        let fill_in = if cfg!(test) { template::fill_in } else { bounded::fill_in };
+        fill_in(command, &variables)
     }
 
     /// Says whether the environment gives a variable its value.
@@ -221,6 +282,18 @@ impl Config {
 
     fn in_effect(&self) -> impl Iterator<Item = &ConfigFile> {
         self.files.iter().filter(|file| self.counts(file))
+    }
+
+    /// Finds a setting in the environment, else in the nearest file that has it.
+    fn chosen<'a, T>(
+        &'a self,
+        environment: Option<&'a Override<T>>,
+        setting: impl Fn(&'a Settings) -> Option<&'a Located<T>>,
+    ) -> Option<Chosen<'a, T>> {
+        match environment {
+            Some(Override { value, variable }) => Some(Chosen::Environment(value, variable)),
+            None => self.first(setting).map(Chosen::File),
+        }
     }
 
     /// Finds a setting in the nearest file that has it.
@@ -299,7 +372,8 @@ mod tests {
             let home = self.path("h");
             let mut variables = vec![("HOME", home.to_str().unwrap())];
             variables.extend(environment);
-            Config::read(&self.path(worktree), Surroundings::from(variables.as_slice())).unwrap()
+            Config::read(&self.path(worktree), Surroundings::from(variables.as_slice()), Detail::Content)
+                .unwrap()
         }
 
         /// Reads what is there, and trusts it.
@@ -379,18 +453,48 @@ mod tests {
             (
                 "h/.config/azureal/azufig.toml",
                 "agent = \"codex\"\nmodel = \"far\"\ndefault_system_message = \"far\"\n\
-                 [compaction]\nthreshold_tokens = 5\n",
+                 [compaction]\nthreshold_tokens = 5\n[turn]\noutput_limit_mib = 7\n",
             ),
         ]);
         let config = folders.trusted(&[("WHO", "me")]);
+        assert_eq!(config.output_limit(), OutputLimit::of_mib(7));
         assert_eq!((config.agent(), config.model()), (Some("codex"), Some("near")));
         assert_eq!(config.compaction_threshold(), Threshold::Tokens(5));
         assert_eq!(config.default_system_message().as_deref(), Some("near me ${NOBODY}"));
-        let found = config.find_agent().unwrap();
+        let Some(Chosen::File(found)) = config.find_agent() else { panic!("it is in a file") };
         assert_eq!(
             found.to_string(),
             format!("{}:1", folders.path("h/.config/azureal/azufig.toml").display())
         );
+    }
+
+    #[test]
+    fn the_environment_counts_before_the_project_and_that_before_the_user() {
+        let folders = Folders::new(&[
+            ("p/.azureal/azufig.toml", "model = \"near\"\n[turn]\npermission = \"read\"\n"),
+            (
+                "h/.config/azureal/azufig.toml",
+                "agent = \"codex\"\nmodel = \"far\"\n[turn]\npermission = \"all\"\ntimeout = 1.5\n",
+            ),
+        ]);
+        let of = |config: &Config| {
+            let (agent, model) = (config.agent().map(str::to_owned), config.model().map(str::to_owned));
+            (agent, model, config.permission(), config.timeout())
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let timeout = Some(Duration::from_millis(1500));
+        let untrusted = folders.read("p", &[]);
+        assert_eq!(of(&untrusted), (text("codex"), text("far"), Some(Permission::All), timeout));
+        let trusted = folders.trusted(&[]);
+        assert_eq!(of(&trusted), (text("codex"), text("near"), Some(Permission::Read), timeout), "it lowers");
+        let set = [
+            ("AZUREAL_AGENT", "claude"),
+            ("AZUREAL_MODEL", "opus"),
+            ("AZUREAL_PERMISSION", "edit"),
+            ("AZUREAL_TIMEOUT", "600"),
+        ];
+        let expected = (text("claude"), text("opus"), Some(Permission::Edit), Some(Duration::from_secs(600)));
+        assert_eq!(of(&folders.trusted(&set)), expected);
     }
 
     #[test]
@@ -399,7 +503,7 @@ mod tests {
             (
                 "p/.azureal/azufig.toml",
                 "agent = \"claude\"\nmodel = \"m\"\ndefault_system_message = \"s\"\n\
-                 [compaction]\nthreshold_tokens = 5\n[variables]\nA = 1\n",
+                 [compaction]\nthreshold_tokens = 5\n[turn]\noutput_limit_mib = 7\n[variables]\nA = 1\n",
             ),
             ("p/Cllmfile.yml", &theirs("project")),
             ("h/.cllm/Cllmfile.yml", &theirs("home")),
@@ -408,6 +512,7 @@ mod tests {
         assert_eq!(names(&config), ["home"]);
         assert_eq!((config.agent(), config.model(), config.default_system_message()), (None, None, None));
         assert_eq!(config.compaction_threshold(), Threshold::Chars(400_000));
+        assert_eq!(config.output_limit(), OutputLimit::default());
         assert_eq!(config.fill_in("{{ A }}", &[]).unwrap_err().kind(), "variable");
     }
 
@@ -434,13 +539,17 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_the_users_own_file_is_the_projects() {
-        let folders = Folders::new(&[("h/.cllm/Cllmfile.yml", &theirs("own"))]);
-        std::os::unix::fs::symlink(folders.path("h/.cllm"), folders.path("p/.cllm")).unwrap();
+    fn a_link_within_the_project_is_read_and_one_to_the_users_own_file_is_not() {
+        let folders = Folders::new(&[("h/.cllm/Cllmfile.yml", &theirs("own")), ("p/x.yml", &theirs("x"))]);
+        std::os::unix::fs::symlink("x.yml", folders.path("p/Cllmfile.yml")).unwrap();
         let config = folders.read("p", &[]);
         let linked = config.project_files().next().unwrap();
-        assert_eq!(linked.leads_to(), Some(folders.path("h/.cllm/Cllmfile.yml").as_path()));
+        assert_eq!(linked.leads_to(), Some(folders.path("p/x.yml").as_path()));
         assert!(!config.counts(linked));
+        // Also where a folder on the way is the link.
+        std::os::unix::fs::symlink(folders.path("h/.cllm"), folders.path("p/.cllm")).unwrap();
+        let failure = Config::read(&folders.path("p"), Surroundings::default(), Detail::Content).unwrap_err();
+        assert!(failure.message().ends_with("p/.cllm/Cllmfile.yml` leads out of the project"), "{failure:?}");
     }
 
     #[test]

@@ -4,8 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use azureal_agents::registry;
+use azureal_core::agent::Permission;
 use azureal_core::{ContextCommand, OnFailure, Threshold};
+use azureal_engine::OutputLimit;
+use serde::{Deserialize, Serialize};
 
+use super::file::Owner;
 use super::node::{Entry, Node, Place, Problem, Value};
 use crate::failure::quoted;
 
@@ -25,6 +29,9 @@ pub(super) struct Settings {
     pub(super) model: Option<Located<String>>,
     pub(super) default_system_message: Option<Located<String>>,
     pub(super) threshold: Option<Located<Threshold>>,
+    pub(super) output_limit: Option<Located<OutputLimit>>,
+    pub(super) permission: Option<Located<Permission>>,
+    pub(super) timeout: Option<Located<Duration>>,
     pub(super) variables: Vec<(String, Located<Variable>)>,
     pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
 }
@@ -37,7 +44,7 @@ pub(super) struct Located<T> {
 }
 
 /// What a variable is declared as.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Variable {
     /// It must be given.
     Required,
@@ -66,15 +73,23 @@ impl Settings {
     }
 
     /// Reads our own format, in which every key must be known: one that is misspelt would do nothing, silently.
-    pub(super) fn of_azufig(root: &Node) -> Result<Self, Problem> {
-        const KEYS: [&str; 6] =
-            ["agent", "model", "default_system_message", "compaction", "variables", "context_commands"];
+    pub(super) fn of_azufig(root: &Node, owner: Owner) -> Result<Self, Problem> {
+        const KEYS: [&str; 7] = [
+            "agent",
+            "model",
+            "default_system_message",
+            "turn",
+            "compaction",
+            "variables",
+            "context_commands",
+        ];
         let mut settings = Self::default();
         for entry in of_file(root)? {
             let Entry { key, place, node } = entry;
             match key.as_str() {
                 "agent" => settings.agent = Some(located(*place, agent(node)?)),
                 "model" => settings.model = Some(located(*place, node.text(key)?.to_owned())),
+                "turn" => settings.take_turn(node, owner)?,
                 "compaction" => settings.threshold = threshold(node)?,
                 _ if settings.take_shared(entry, Strictness::EveryKey)? => {}
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
@@ -90,6 +105,20 @@ impl Settings {
             settings.take_shared(entry, Strictness::KnownKeys)?;
         }
         Ok(settings)
+    }
+
+    /// Takes what holds for every turn.
+    fn take_turn(&mut self, node: &Node, owner: Owner) -> Result<(), Problem> {
+        const KEYS: [&str; 3] = ["permission", "timeout", "output_limit_mib"];
+        for Entry { key, place, node } in node.table("turn")? {
+            match key.as_str() {
+                "permission" => self.permission = Some(located(*place, permission(node, owner)?)),
+                "timeout" => self.timeout = Some(located(*place, turn_timeout(node)?)),
+                "output_limit_mib" => self.output_limit = Some(located(*place, output_limit(node)?)),
+                _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
+            }
+        }
+        Ok(())
     }
 
     /// Takes a key that both formats have; says whether it is one.
@@ -154,11 +183,73 @@ fn of_file(root: &Node) -> Result<&[Entry], Problem> {
 fn agent(node: &Node) -> Result<String, Problem> {
     match &node.value {
         Value::Text(name) if registry::find(name).is_ok() => Ok(name.clone()),
-        _ => {
-            let names: Vec<&str> = registry::all().iter().map(|agent| agent.name()).collect();
-            Err(node.is_not("agent", &one_of(&names)))
-        }
+        _ => Err(node.is_not("agent", &one_of(&agent_names()))),
     }
+}
+
+pub(super) fn agent_names() -> Vec<&'static str> {
+    registry::all().iter().map(|agent| agent.name()).collect()
+}
+
+/// The words for what an agent may do.
+pub(super) const PERMISSIONS: [&str; 3] = ["read", "edit", "all"];
+
+/// Finds the permission that a word stands for.
+pub(super) fn permission_named(word: &str) -> Option<Permission> {
+    match word {
+        "read" => Some(Permission::Read),
+        "edit" => Some(Permission::Edit),
+        "all" => Some(Permission::All),
+        _ => None,
+    }
+}
+
+/// Returns the word for a permission.
+pub(crate) fn permission_name(permission: Permission) -> &'static str {
+    match permission {
+        Permission::Answer | Permission::Read => "read",
+        Permission::Edit => "edit",
+        Permission::All => "all",
+    }
+}
+
+fn permission(node: &Node, owner: Owner) -> Result<Permission, Problem> {
+    let found = match &node.value {
+        Value::Text(word) => permission_named(word),
+        _ => None,
+    };
+    match (found, owner) {
+        (Some(permission), Owner::User) | (Some(permission @ Permission::Read), Owner::Project) => {
+            Ok(permission)
+        }
+        // Whoever clones a project has not decided that its agents may change things.
+        (Some(_), Owner::Project) => Err(Problem::new(
+            node.place,
+            "a project's file can only set `permission` to \"read\"; set more in your own azufig.toml, in \
+             AZUREAL_PERMISSION or with `--permission`",
+        )),
+        (None, Owner::User) => Err(node.is_not("permission", &one_of(&PERMISSIONS))),
+        (None, Owner::Project) => Err(node.is_not("permission", "read")),
+    }
+}
+
+fn turn_timeout(node: &Node) -> Result<Duration, Problem> {
+    number_of_seconds(node).ok_or_else(|| node.is_not("timeout", "a number of seconds above 0"))
+}
+
+/// Reads a number of seconds, as the command line has it.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "not a number of seconds above 0".to_owned())
+}
+
+fn number_of_seconds(node: &Node) -> Option<Duration> {
+    let time = match node.value {
+        Value::Integer(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
+        Value::Fraction(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        _ => None,
+    };
+    time.filter(|time| !time.is_zero())
 }
 
 fn threshold(node: &Node) -> Result<Option<Located<Threshold>>, Problem> {
@@ -184,6 +275,15 @@ fn threshold(node: &Node) -> Result<Option<Located<Threshold>>, Problem> {
         found = Some(located(*place, kind(count)));
     }
     Ok(found)
+}
+
+fn output_limit(node: &Node) -> Result<OutputLimit, Problem> {
+    let mib = match node.value {
+        Value::Integer(mib) => u64::try_from(mib).ok().filter(|mib| *mib > 0),
+        _ => None,
+    };
+    let mib = mib.ok_or_else(|| node.is_not("output_limit_mib", "a whole number of MiB above 0"))?;
+    Ok(OutputLimit::of_mib(mib))
 }
 
 fn variable(Entry { key, place, node }: &Entry) -> Result<(String, Located<Variable>), Problem> {
@@ -278,12 +378,7 @@ fn on_failure(node: &Node) -> Result<OnFailure, Problem> {
 }
 
 fn timeout(node: &Node) -> Result<Duration, Problem> {
-    let time = match node.value {
-        Value::Integer(seconds) => u64::try_from(seconds).ok().map(Duration::from_secs),
-        Value::Fraction(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        _ => None,
-    };
-    time.filter(|time| !time.is_zero() && *time <= LONGEST_TIMEOUT).ok_or_else(|| {
+    number_of_seconds(node).filter(|time| *time <= LONGEST_TIMEOUT).ok_or_else(|| {
         let longest = LONGEST_TIMEOUT.as_secs();
         node.is_not("timeout", &format!("a number of seconds above 0 and up to {longest}"))
     })
@@ -296,7 +391,7 @@ fn unknown(key: &str, known: &[&str]) -> String {
     format!("{} is not a key here; allowed: {}{meant}", quoted(key), known.join(", "))
 }
 
-fn one_of(words: &[&str]) -> String {
+pub(super) fn one_of(words: &[&str]) -> String {
     format!("one of {}", words.join(", "))
 }
 

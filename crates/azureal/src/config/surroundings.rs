@@ -49,9 +49,23 @@ impl Surroundings {
         Some(folder.join("azureal"))
     }
 
+    /// Returns the user's own configuration files of git, in the order in which git reads them.
+    pub(super) fn git_configurations(&self) -> Vec<PathBuf> {
+        let folder = self.folder("XDG_CONFIG_HOME").or_else(|| Some(self.home()?.join(".config")));
+        let files =
+            [folder.map(|folder| folder.join("git/config")), self.home().map(|home| home.join(".gitconfig"))];
+        files.into_iter().flatten().collect()
+    }
+
     /// Returns where azureal keeps what belongs to the user and to no project.
     pub(super) fn data(&self) -> Option<PathBuf> {
         let folder = self.folder("XDG_DATA_HOME").or_else(|| Some(self.home()?.join(".local/share")))?;
+        Some(folder.join("azureal"))
+    }
+
+    /// Returns where azureal keeps what it can find out again.
+    pub(crate) fn cache(&self) -> Option<PathBuf> {
+        let folder = self.folder("XDG_CACHE_HOME").or_else(|| Some(self.home()?.join(".cache")))?;
         Some(folder.join("azureal"))
     }
 
@@ -88,7 +102,10 @@ mod tests {
         let usual = Surroundings::from([("HOME", "/h")]);
         assert_eq!(usual.configuration().as_deref(), Some(Path::new("/h/.config/azureal")));
         assert_eq!(usual.data().as_deref(), Some(Path::new("/h/.local/share/azureal")));
-        let moved = Surroundings::from([("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "/d")]);
+        assert_eq!(usual.cache().as_deref(), Some(Path::new("/h/.cache/azureal")));
+        let moved = [("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "/d"), ("XDG_CACHE_HOME", "/k")];
+        let moved = Surroundings::from(moved);
+        assert_eq!(moved.cache().as_deref(), Some(Path::new("/k/azureal")));
         assert_eq!(moved.configuration().as_deref(), Some(Path::new("/c/azureal")));
         assert_eq!(moved.data().as_deref(), Some(Path::new("/d/azureal")));
     }

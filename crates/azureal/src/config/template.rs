@@ -1,7 +1,7 @@
 //! Commands with `{{ VARIABLES }}` in them.
 //!
-//! A template is a text and nothing more: it cannot load files or other templates, and how long it may work is
-//! bounded.
+//! A template is a text and nothing more: it cannot load files or other templates, and its steps are bounded. Its
+//! memory and time are bounded by the process that it is filled in by: [`super::bounded`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,9 +85,14 @@ impl Variables<'_> {
     }
 }
 
+/// Says whether a command has anything to fill in.
+pub(super) fn is_template(command: &str) -> bool {
+    TAGS.iter().any(|tag| command.contains(tag))
+}
+
 /// Fills in the variables of a command.
 pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String, Failure> {
-    let filled = if TAGS.iter().any(|tag| command.contains(tag)) {
+    let filled = if is_template(command) {
         Cow::Owned(with_room(command, variables)?)
     } else {
         Cow::Borrowed(command)

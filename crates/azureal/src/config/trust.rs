@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
@@ -21,6 +20,9 @@ use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
 use crate::output::{shown, warn};
 use crate::project::Project;
+
+/// Reads at most this much of an approval. Only its time is shown, and only if all of it could be read.
+const LARGEST: u64 = 64 * 1024;
 
 /// What the user has said to the files of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +130,7 @@ pub(super) struct Approvals {
 
 impl Approvals {
     pub(super) fn of(surroundings: &Surroundings) -> Self {
-        Self { folder: surroundings.data().map(|data| data.join("trust")) }
+        Self { folder: folder_of(surroundings) }
     }
 
     /// Finds out what was said to the files of a project.
@@ -153,10 +155,6 @@ impl Approvals {
 
     /// Keeps an approval, and returns the time of it.
     fn add(&self, config: &Config) -> Result<String, Failure> {
-        let Some(folder) = &self.folder else {
-            return Err(Failure::new("no_home", "there is no folder to keep approvals in")
-                .with_hint("set HOME or XDG_DATA_HOME to a folder of your own"));
-        };
         let record = Record {
             worktree: config.worktree.to_string_lossy().into_owned(),
             files: config
@@ -166,33 +164,16 @@ impl Approvals {
                     blake3: file.hash().to_string(),
                 })
                 .collect(),
-            approved_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            approved_at: now(),
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .and_then(|()| {
-                let mut file = NamedTempFile::new_in(folder)?;
-                serde_json::to_writer_pretty(&mut file, &record)?;
-                file.flush()?;
-                file.as_file().sync_all()?;
-                file.persist(folder.join(name_of(config))).map_err(|error| error.error)?;
-                Ok(())
-            })
-            .map_err(|error| Failure::file(folder, &error))?;
+        keep(self.folder.as_deref(), &name_of(config), &record)?;
         Ok(record.approved_at)
     }
 
     fn remove_all(&self, worktree: &Path) -> Result<usize, Failure> {
         let mut removed = 0;
         for path in self.of_worktree(worktree)? {
-            match fs::remove_file(&path) {
-                Ok(()) => removed += 1,
-                // Somebody else was quicker.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(Failure::file(&path, &error)),
-            }
+            removed += usize::from(remove(&path)?);
         }
         Ok(removed)
     }
@@ -217,15 +198,56 @@ impl Approvals {
     }
 }
 
-/// Reads an approval. It appears whole or not at all, so whatever can be read was approved, if we have made it:
-/// somebody else's word does not count, should they be able to write there.
-fn read_own(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+/// Returns the folder that approvals are stored in. `None` if the user has no home.
+pub(super) fn folder_of(surroundings: &Surroundings) -> Option<PathBuf> {
+    surroundings.data().map(|data| data.join("trust"))
+}
+
+/// Stores an approval: the whole file or none.
+pub(super) fn keep(folder: Option<&Path>, name: &str, record: &impl Serialize) -> Result<(), Failure> {
+    let Some(folder) = folder else {
+        return Err(Failure::new("no_home", "there is no folder to keep approvals in")
+            .with_hint("set HOME or XDG_DATA_HOME to a folder of your own"));
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .and_then(|()| {
+            let mut file = NamedTempFile::new_in(folder)?;
+            serde_json::to_writer_pretty(&mut file, record)?;
+            file.flush()?;
+            file.as_file().sync_all()?;
+            file.persist(folder.join(name)).map_err(|error| error.error)?;
+            Ok(())
+        })
+        .map_err(|error| Failure::file(folder, &error))
+}
+
+/// Removes an approval, and says whether there was one.
+pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        // Another process was faster.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Failure::file(path, &error)),
+    }
+}
+
+/// Returns the time of an approval that is given now.
+pub(super) fn now() -> String {
+    azureal_engine::clock::now_text()
+}
+
+/// Reads an approval of this user. The file appears whole or not at all, so its existence is the approval. One that
+/// another user has put there does not count.
+pub(super) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
     if file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
         return Err(ErrorKind::PermissionDenied.into());
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

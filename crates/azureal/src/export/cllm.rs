@@ -7,7 +7,6 @@ use std::io::Write;
 
 use azureal_core::event::SystemMessage;
 use azureal_core::{Block, Event, Fold, Message, SessionRecord, SessionStore};
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::each_event;
@@ -39,8 +38,11 @@ pub(super) async fn write(
     let messages: Vec<Value> =
         fold.finish().iter().map(|message| json!({"role": message.role, "content": flat(message)})).collect();
     // A store that keeps no times has no better answer.
-    let created_at =
-        if record.created_at.is_empty() { Timestamp::now().to_string() } else { record.created_at.clone() };
+    let created_at = if record.created_at.is_empty() {
+        azureal_engine::clock::now().to_string()
+    } else {
+        record.created_at.clone()
+    };
     let conversation = json!({
         "id": conversation_id(record),
         "model": record.counts.model.as_deref().unwrap_or(""),

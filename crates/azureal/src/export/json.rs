@@ -3,7 +3,7 @@
 //! ```json
 //! {"format":"azureal-session","version":1,"session":{…},
 //!  "events":[{"seq":1,"kind":"UserMessage","data":{"content":"…"}}],
-//!  "compactions":[{"after_seq":1,"summary":"…","created":"…"}]}
+//!  "compactions":[{"after_seq":1,"summary":"…","created":"…","writer":"claude/haiku","opening_chars":1200}]}
 //! ```
 //!
 //! Kind and data give the stored text of nearly every event back. Where they do not, `text` holds it.
@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::event_line::{Content, EventLine, event_text};
 use crate::failure::Failure;
+use crate::import::Identity;
 use crate::output::{escaped_json, to_json};
 use crate::pages::{Damaged, Range, each_page};
 use crate::session_line::SessionLine;
@@ -39,7 +40,8 @@ pub(super) async fn write(
     record: &SessionRecord,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let session = to_json(&SessionLine::exported(record))?;
+    let Identity { uuid, .. } = Identity::of(store, record).await?;
+    let session = to_json(&SessionLine::exported(&SessionRecord { uuid, ..record.clone() }))?;
     write!(out, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\n\"session\":{session},\n\"events\":[")?;
     let mut damaged = Damaged::default();
     let mut separator = "\n";
@@ -67,6 +69,8 @@ pub(super) async fn write(
                 "after_seq": compaction.after_seq.0,
                 "summary": compaction.summary,
                 "created": compaction.created_at,
+                "writer": compaction.writer,
+                "opening_chars": compaction.opening_chars,
             })
         })
         .collect();

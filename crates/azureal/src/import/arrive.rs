@@ -1,53 +1,61 @@
-//! The last step of an import: into the store, once.
+//! The last step of an import: adds to the store what it does not have.
 //!
-//! What was imported from where is remembered as a mark, set in the same transaction as the events: how many
-//! there were and what they hash to. A second import finds it and changes nothing. A source that has grown
-//! continues its session, as long as that holds nothing else; where the session was cleared, its events come back.
-//! Anything else is another session, and gets the next free mark of that origin: two files that say they are
-//! the same session can be imported again and again, in any order, without one pushing out the other.
+//! A second import of the same session changes nothing. A source that has grown continues its session, as long as that
+//! holds nothing else; a cleared session gets its events back. [`super::lookup`] says which session that is.
 //!
-//! A long session arrives in pieces, each with the mark of the state that it makes: whoever is interrupted in
-//! between has imported a source that has grown since, and goes on.
+//! A long session arrives in pieces, each with the mark of the state that it creates. After an interruption, the next import
+//! finds a session that is the beginning of its source, and continues it.
 //!
-//! Others may import the same at the same time. What was found is a condition of what is written: if it does
-//! not hold any more, nothing is written and it is looked at again.
+//! Other processes may import the same session at the same time. Each write has what the lookup found as its condition: if
+//! that no longer holds, the store writes nothing and the lookup is repeated.
 
 use std::collections::BTreeMap;
 
 use azureal_core::{
-    Compaction, Mark, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
-    TurnTotals, check_name, normal_timestamp,
+    Compaction, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, TurnTotals,
+    check_name, normal_timestamp,
 };
-use serde::{Deserialize, Serialize};
+use jiff::{Timestamp, civil, tz};
 
 use super::Arrival;
-use super::azureal::{home, origin, origin_mark};
-use super::texts::{Hash, Reader};
+use super::identity::{home, origin, origin_mark, uuid_key};
+use super::lookup::{Beginning, By, Lookup, Note, Same, Search};
+use super::texts::Reader;
 use crate::failure::{Failure, quoted};
 use crate::output::{counted, to_json};
-use crate::pages::{Range, each_page};
 
-/// How often it is looked again when others change what was found.
+/// How often the lookup is repeated if other processes change what it found.
 const ATTEMPTS: usize = 16;
 
-/// What became of a session that arrived.
+/// The result of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is a new session of so many events.
+    /// A new session with so many events.
     New(SessionId, usize),
-    /// It had been imported before, and so much is new.
+    /// A new session with so many events: a fork of the session that it diverged from.
+    Forked(SessionId, usize, SessionId),
+    /// A session of this store, and what it gained.
     Continued(SessionId, Gained),
-    /// It had been imported before, all of it.
+    /// A session of this store that has all of it.
     Unchanged(SessionId),
 }
 
 impl Outcome {
-    /// Returns the session that it is now.
+    /// Returns the session of this store.
     pub(crate) fn session(self) -> SessionId {
         match self {
-            Self::New(id, _) | Self::Continued(id, _) | Self::Unchanged(id) => id,
+            Self::New(id, _) | Self::Forked(id, ..) | Self::Continued(id, _) | Self::Unchanged(id) => id,
         }
     }
+
+    pub(crate) fn is_new(self) -> bool {
+        matches!(self, Self::New(..) | Self::Forked(..))
+    }
+}
+
+/// Says that a session became a fork, for people.
+pub(crate) fn diverged(from: SessionId) -> String {
+    format!("a fork of {from}: their logs differ")
 }
 
 /// What an import added to a session that was there.
@@ -72,15 +80,8 @@ impl Gained {
     }
 }
 
-/// What a mark remembers of an import.
-#[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    events: usize,
-    hash: String,
-}
-
-/// Puts a session into the store, unless it is there. `progress` hears how many of its events are there, piece by
-/// piece, and can put an end to it; what is there then is gone on with the next time.
+/// Puts a session into the store, unless it is there. Calls `progress` with the number of stored events after each
+/// piece; its error stops the import, and the next one continues it.
 pub(crate) async fn arrive(
     store: &dyn SessionStore,
     worktree: &str,
@@ -93,13 +94,34 @@ pub(crate) async fn arrive(
     }
     let arriving = Arriving { store, worktree, arrival, progress };
     for _ in 0..ATTEMPTS {
-        if let Some(outcome) = arriving.look_and_put().await? {
-            arriving.remember_origin(outcome.session()).await?;
-            return Ok(outcome);
+        let Some(outcome) = arriving.look_and_put().await? else {
+            continue;
+        };
+        arriving.remember_origin(outcome.session()).await?;
+        if outcome.is_new() {
+            report_name(store, outcome.session(), arrival).await?;
         }
+        return Ok(outcome);
     }
     let message = format!("{}: its session keeps changing while it is imported", arrival.source);
     Err(Failure::new("conflict", message).with_hint("import it again; nothing of it is there twice"))
+}
+
+/// Adds a notice to an arrival whose name belonged to another session.
+async fn report_name(store: &dyn SessionStore, id: SessionId, arrival: &mut Arrival) -> Result<(), Failure> {
+    let Some(wanted) = arrival.name.take() else {
+        return Ok(());
+    };
+    let name = store.get(id).await?.name;
+    if name != wanted {
+        arrival.notices.push(format!(
+            "{} is the name of another session; {id} is named {}",
+            quoted(&wanted),
+            quoted(&name)
+        ));
+    }
+    arrival.name = Some(name);
+    Ok(())
 }
 
 /// A session on its way into a store.
@@ -110,169 +132,64 @@ struct Arriving<'a> {
     progress: &'a dyn Fn(usize) -> Result<(), Failure>,
 }
 
-/// What a session of the store has to do with an arrival.
-enum Found<'a> {
-    /// There is none.
-    Nothing,
-    /// It holds all of it.
-    All(SessionId),
-    /// It holds the beginning of it, and nothing else.
-    Beginning(Beginning<'a>),
-    /// It is another one.
-    Another,
-}
-
-/// A session that an arrival continues.
-struct Beginning<'a> {
-    id: SessionId,
-    /// Its last event.
-    last: Seq,
-    /// What it has of the totals. Those are still there if its events were cleared.
-    tokens: Tokens,
-    totals: TurnTotals,
-    /// The events that it does not have: all of them if it was cleared.
-    rest: Reader<'a>,
-}
-
-impl<'a> Arriving<'a> {
-    /// Looks for what is there and adds what is not; nothing if somebody changed it in between.
+impl Arriving<'_> {
+    /// Looks for the session and adds what it lacks; `None` if another process changed it in between.
     async fn look_and_put(&self) -> Result<Option<Outcome>, Failure> {
-        let mut copy: u64 = 1;
-        loop {
-            let name = match copy {
-                1 => format!("import:{}", self.arrival.origin),
-                copy => format!("import:{}#{copy}", self.arrival.origin),
-            };
-            let found = match self.compare(&name).await? {
-                Found::Nothing => self.at_home().await?,
-                Found::Another => {
-                    copy += 1;
-                    continue;
+        let search = Search { store: self.store, arrival: self.arrival };
+        match search.look_up().await? {
+            Lookup::Same { session, by } => {
+                let id = session.id();
+                let mark = match &by {
+                    By::Mark(mark) | By::Origin(mark) => Some(mark.as_str()),
+                    By::Uuid | By::Home(_) => None,
+                };
+                let outcome = self.add_missing(session, mark).await?;
+                if outcome.is_some() {
+                    self.remember_uuid(id, &by).await?;
                 }
-                found => found,
-            };
-            return match found {
-                Found::All(id) => {
-                    let Some(summaries) = self.add_summaries(id).await? else { return Ok(None) };
-                    Ok(Some(match summaries {
-                        0 => Outcome::Unchanged(id),
-                        summaries => Outcome::Continued(id, Gained { events: 0, summaries }),
-                    }))
-                }
-                Found::Beginning(beginning) => self.go_on(beginning, &name).await,
-                Found::Nothing | Found::Another => self.create(&name).await,
-            };
-        }
-    }
-
-    /// Compares with the session that bears a mark.
-    async fn compare(&self, name: &str) -> Result<Found<'a>, Failure> {
-        loop {
-            let Some(mark) = self.store.mark(name).await? else {
-                return Ok(Found::Nothing);
-            };
-            let found = self.compare_with(mark.session, Some(&mark)).await?;
-            // Somebody may have changed the session between our looks at its mark and at its events. Then it only
-            // seems to be another one.
-            let is_settled = match &found {
-                Found::All(_) | Found::Beginning(_) => true,
-                Found::Nothing | Found::Another => {
-                    self.store.mark(name).await?.is_some_and(|now| now == mark)
-                }
-            };
-            if is_settled && matches!(found, Found::Nothing) {
-                // A program that knows nothing of marks has deleted the session.
-                self.store.remove_mark(name).await?;
+                Ok(outcome)
             }
-            if is_settled {
-                return Ok(found);
+            Lookup::Diverged { from, mark } => {
+                let created = self.create(&mark, true).await?;
+                Ok(created.map(|id| Outcome::Forked(id, self.arrival.texts.count, from)))
+            }
+            Lookup::New { mark } => {
+                let created = self.create(&mark, false).await?;
+                Ok(created.map(|id| Outcome::New(id, self.arrival.texts.count)))
             }
         }
     }
 
-    /// Compares with a session, which bears this mark if it was imported.
-    async fn compare_with(&self, id: SessionId, mark: Option<&Mark>) -> Result<Found<'a>, Failure> {
-        let texts = &self.arrival.texts;
-        let read = async {
-            let stored = stored_beginning(self.store, id, texts.count).await?;
-            Ok((stored, self.store.get(id).await?))
-        };
-        let (stored, record) = match read.await {
-            Err(StoreError::NoSuchSession(_)) => return Ok(Found::Nothing),
-            read => read?,
-        };
-        let Some(stored) = stored else {
-            return Ok(Found::Another);
-        };
-        if stored.count == texts.count {
-            return Ok(if stored.hash == texts.hash { Found::All(id) } else { Found::Another });
+    async fn add_missing(&self, session: Same<'_>, mark: Option<&str>) -> Result<Option<Outcome>, Failure> {
+        match session {
+            Same::All(id) => Ok(self.add_summaries(id).await?.map(|summaries| match summaries {
+                0 => Outcome::Unchanged(id),
+                summaries => Outcome::Continued(id, Gained { events: 0, summaries }),
+            })),
+            Same::Beginning(beginning) => self.append_rest(beginning, mark).await,
         }
-        let mut rest = texts.reader();
-        let is_beginning = if stored.count == 0 {
-            // It was cleared. What it held says whether it was this.
-            let held = mark.and_then(|mark| serde_json::from_str::<Note>(&mark.note).ok());
-            self.begins_with(held).await?
-        } else {
-            rest.skip_to(stored.count).await?;
-            rest.hash() == stored.hash
-        };
-        if !is_beginning {
-            return Ok(Found::Another);
-        }
-        Ok(Found::Beginning(Beginning {
-            id,
-            last: stored.last,
-            tokens: record.tokens,
-            totals: TurnTotals {
-                completed: record.completed,
-                duration_ms: record.duration_ms,
-                cost_usd: record.cost_usd,
-            },
-            rest,
-        }))
     }
 
-    /// Says whether the arrival begins with what a mark remembers.
-    async fn begins_with(&self, held: Option<Note>) -> Result<bool, Failure> {
-        let Some(held) = held.filter(|held| held.events <= self.arrival.texts.count) else {
-            return Ok(false);
-        };
-        let mut reader = self.arrival.texts.reader();
-        reader.skip_to(held.events).await?;
-        Ok(reader.hash() == held.hash)
-    }
-
-    /// Compares with the session of this store that the arrival is a copy of, if this is where it is from.
-    async fn at_home(&self) -> Result<Found<'a>, Failure> {
-        let Some((id, created_at)) = home(&self.arrival.origin) else {
-            return Ok(Found::Nothing);
-        };
-        let record = match self.store.get(id).await {
-            Err(StoreError::NoSuchSession(_)) => return Ok(Found::Nothing),
-            record => record?,
-        };
-        if record.created_at != created_at || created_at.is_empty() {
-            return Ok(Found::Nothing);
-        }
-        // Every session begins with one that has no events. One that came from elsewhere itself has this number by
-        // chance, and may be as old.
-        if self.arrival.texts.count == 0 && self.store.mark(&origin_mark(id)).await?.is_some() {
-            return Ok(Found::Nothing);
-        }
-        self.compare_with(id, None).await
-    }
-
-    async fn create(&self, mark: &str) -> Result<Option<Outcome>, Failure> {
+    /// Creates the session; `None` if another process did. A fork gets a new UUID.
+    async fn create(&self, mark: &str, is_fork: bool) -> Result<Option<SessionId>, Failure> {
         let arrival = self.arrival;
+        let identity = &arrival.identity;
+        let (uuid, forked_from) =
+            if is_fork { (None, identity.uuid) } else { (identity.uuid, identity.forked_from) };
+        let name = match &arrival.name {
+            Some(name) => Some(self.free_name(name).await?),
+            None => None,
+        };
         let new = NewSession {
             created_at: arrival.created_at.as_deref().and_then(to_the_second),
-            name: arrival.name.clone(),
+            name,
             worktree: arrival.worktree.clone().unwrap_or_else(|| self.worktree.to_owned()),
-            ..NewSession::default()
+            uuid,
+            forked_from,
         };
         let (tokens, totals) = (Tokens::default(), TurnTotals::default());
         let mut rest = arrival.texts.reader();
-        let turn = self.next_turn(&mut rest, tokens, totals, mark).await?;
+        let turn = self.next_turn(&mut rest, tokens, totals, Some(mark)).await?;
         let last = Seq(rest.read() as u64);
         let mut within = summaries(arrival);
         within.retain(|summary| summary.after_seq <= last);
@@ -283,14 +200,39 @@ impl<'a> Arriving<'a> {
         (self.progress)(rest.read())?;
         let is_whole = rest.read() == arrival.texts.count;
         let beginning = Beginning { id, last, tokens, totals, rest };
-        if !is_whole && self.go_on(beginning, mark).await?.is_none() {
+        if !is_whole && self.append_rest(beginning, Some(mark)).await?.is_none() {
             return Ok(None);
         }
-        Ok(Some(Outcome::New(id, arrival.texts.count)))
+        Ok(Some(id))
     }
 
-    /// Adds what a session does not have, piece by piece; nothing if somebody changed it meanwhile.
-    async fn go_on(&self, beginning: Beginning<'_>, mark: &str) -> Result<Option<Outcome>, Failure> {
+    /// Returns the name, or with a number behind it that makes it unused: `login-2`, `login-3`.
+    async fn free_name(&self, name: &str) -> Result<String, Failure> {
+        let numbered = |number: u64| if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+        let is_taken =
+            async |number| Ok::<_, StoreError>(!self.store.find(&numbered(number)).await?.is_empty());
+        // Thousands of sessions may have the name: doubling and halving needs few lookups.
+        let (mut taken, mut free) = (0, 1);
+        while is_taken(free).await? {
+            (taken, free) = (free, free * 2);
+        }
+        while free - taken > 1 {
+            let middle = taken.midpoint(free);
+            if is_taken(middle).await? {
+                taken = middle;
+            } else {
+                free = middle;
+            }
+        }
+        Ok(numbered(free))
+    }
+
+    /// Appends what a session lacks, piece by piece; `None` if another process changed it meanwhile.
+    async fn append_rest(
+        &self,
+        beginning: Beginning<'_>,
+        mark: Option<&str>,
+    ) -> Result<Option<Outcome>, Failure> {
         let Beginning { id, mut last, tokens, totals, mut rest } = beginning;
         let begun = rest.read();
         while rest.read() < self.arrival.texts.count {
@@ -302,26 +244,26 @@ impl<'a> Arriving<'a> {
             last = appended.last;
             (self.progress)(rest.read())?;
         }
-        // Should this fail, the next import finds what is missing.
+        // If this is interrupted, the next import adds the rest.
         let summaries = self.add_summaries(id).await?.unwrap_or(0);
         Ok(Some(Outcome::Continued(id, Gained { events: rest.read() - begun, summaries })))
     }
 
-    /// Makes a turn of the next piece, with the mark of what the session holds then. Tokens and totals come with the
-    /// last one: what is more than the session has.
+    /// Returns the next piece as a turn, with the mark of what the session holds then. The last piece also adds tokens and
+    /// totals: those that the session does not have yet.
     async fn next_turn(
         &self,
         rest: &mut Reader<'_>,
         tokens: Tokens,
         totals: TurnTotals,
-        mark: &str,
+        mark: Option<&str>,
     ) -> Result<Turn, Failure> {
         let arrival = self.arrival;
         let events = rest.piece().await?;
-        let note = Note { events: rest.read(), hash: rest.hash() };
+        let note = to_json(&Note { events: rest.read(), hash: rest.hash() })?;
         let mut turn = Turn {
             events,
-            mark: Some(NewMark { name: mark.to_owned(), note: to_json(&note)? }),
+            mark: mark.map(|mark| NewMark { name: mark.to_owned(), note }),
             totals: Some(TurnTotals::default()),
             ..Turn::default()
         };
@@ -339,23 +281,42 @@ impl<'a> Arriving<'a> {
         Ok(turn)
     }
 
-    /// Notes which session of which store this one is a copy of, unless that can be told by its number: copied on, or
-    /// back to where it is from, it is the same one.
-    async fn remember_origin(&self, id: SessionId) -> Result<(), Failure> {
-        let (store, known_as) = (self.store, &self.arrival.origin);
-        let name = origin_mark(id);
-        if home(known_as).is_none()
-            || origin(&id.to_string(), &store.get(id).await?.created_at) == *known_as
-            || store.mark(&name).await?.is_some()
-        {
+    /// Sets the marks by which a session that was recognised without its UUID is recognised by it from now on.
+    async fn remember_uuid(&self, id: SessionId, by: &By) -> Result<(), Failure> {
+        let (Some(uuid), By::Origin(mark) | By::Home(Some(mark))) = (self.arrival.identity.uuid, by) else {
             return Ok(());
+        };
+        let texts = &self.arrival.texts;
+        self.set_mark(id, mark.clone(), to_json(&Note { events: texts.count, hash: texts.hash.clone() })?)
+            .await?;
+        // A session that comes from here keeps the UUID that it has here.
+        if matches!(by, By::Origin(_)) {
+            self.set_mark(id, origin_mark(id), uuid_key(uuid)).await?;
         }
-        let mark = Some(NewMark { name, note: known_as.clone() });
-        store.append(id, Turn { mark, ..Turn::default() }).await?;
         Ok(())
     }
 
-    /// Adds the summaries that the session does not have, and says how many; nothing if it is gone.
+    /// Remembers the origin of a session without a UUID, unless its number and creation time say it.
+    async fn remember_origin(&self, id: SessionId) -> Result<(), Failure> {
+        let identity = &self.arrival.identity;
+        let name = origin_mark(id);
+        if identity.uuid.is_some()
+            || home(&identity.origin).is_none()
+            || origin(&id.to_string(), &self.store.get(id).await?.created_at) == identity.origin
+            || self.store.mark(&name).await?.is_some()
+        {
+            return Ok(());
+        }
+        self.set_mark(id, name, identity.origin.clone()).await
+    }
+
+    async fn set_mark(&self, id: SessionId, name: String, note: String) -> Result<(), Failure> {
+        let mark = Some(NewMark { name, note });
+        self.store.append(id, Turn { mark, ..Turn::default() }).await?;
+        Ok(())
+    }
+
+    /// Adds the summaries that the session lacks, and returns how many; `None` if the session is gone.
     async fn add_summaries(&self, id: SessionId) -> Result<Option<usize>, Failure> {
         let wanted = summaries(self.arrival);
         if wanted.is_empty() {
@@ -378,7 +339,7 @@ impl<'a> Arriving<'a> {
     }
 }
 
-/// Returns nothing where the store refused because somebody has changed what was found.
+/// Returns `None` if the store refused because another process has changed what was found.
 fn unless_changed<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Failure> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -392,9 +353,14 @@ fn unless_changed<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Failure
     }
 }
 
-/// Brings a time of another program into the form that is stored; nothing if it is no time.
+/// Converts a time of another program to the stored form; `None` if it is no time. Without a zone it is UTC: SQLite and
+/// cllm write that.
 fn to_the_second(time: &str) -> Option<String> {
-    let time: jiff::Timestamp = normal_timestamp(time).parse().ok()?;
+    let time = normal_timestamp(time);
+    let time: Timestamp = match time.parse() {
+        Ok(time) => time,
+        Err(_) => tz::TimeZone::UTC.to_timestamp(time.parse::<civil::DateTime>().ok()?).ok()?,
+    };
     Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
@@ -402,45 +368,13 @@ fn to_the_second(time: &str) -> Option<String> {
 pub(super) fn summaries(arrival: &Arrival) -> Vec<Compaction> {
     let mut by_place = BTreeMap::new();
     for summary in &arrival.compactions {
-        let after_seq = Seq(summary.covers as u64);
-        // What covered nothing but events that were left out covers nothing.
-        if after_seq > Seq::START {
+        // A summary of nothing but events that were left out is left out too.
+        if summary.after_seq > Seq::START {
             let created_at = to_the_second(&summary.created_at).unwrap_or_default();
-            let compaction = Compaction { created_at, ..Compaction::new(after_seq, &summary.text) };
-            by_place.insert(after_seq, compaction);
+            by_place.insert(summary.after_seq, Compaction { created_at, ..summary.clone() });
         }
     }
     by_place.into_values().collect()
-}
-
-/// The first events of a session.
-pub(super) struct StoredBeginning {
-    pub(super) count: usize,
-    pub(super) hash: String,
-    last: Seq,
-}
-
-/// Returns what the first events of a session hash to, at most so many; nothing if one of them cannot be read.
-pub(super) async fn stored_beginning(
-    store: &dyn SessionStore,
-    id: SessionId,
-    most: usize,
-) -> Result<Option<StoredBeginning>, StoreError> {
-    let (mut hash, mut count, mut last) = (Hash::default(), 0, Seq::START);
-    let mut is_readable = true;
-    each_page(store, id, Range::First(most), |page| {
-        for stored in &page {
-            match &stored.json {
-                Ok(json) => hash.add(json),
-                Err(_) => is_readable = false,
-            }
-            count += 1;
-            last = stored.seq;
-        }
-        Ok::<(), StoreError>(())
-    })
-    .await?;
-    Ok(is_readable.then(|| StoredBeginning { count, hash: hash.text(), last }))
 }
 
 #[cfg(test)]
@@ -449,14 +383,15 @@ mod tests {
     use azureal_store::MemoryStore;
     use futures_executor::block_on;
 
+    use super::super::identity::Identity;
     use super::super::texts::{PIECE_EVENTS, Texts};
-    use super::super::{Summary, verify};
+    use super::super::verify;
     use super::*;
 
     fn arrival(texts: &[&str]) -> Arrival {
         Arrival {
             source: "test".into(),
-            origin: "test:1".into(),
+            identity: Identity::of_origin("test:1".into()),
             name: Some("n".into()),
             worktree: None,
             created_at: None,
@@ -464,6 +399,7 @@ mod tests {
             compactions: Vec::new(),
             tokens: Tokens { input: texts.len() as u64 * 10, output: 0 },
             totals: TurnTotals::default(),
+            notices: Vec::new(),
             problems: Vec::new(),
         }
     }
@@ -569,7 +505,7 @@ mod tests {
     fn summaries_that_came_later_are_added() {
         let bench = Bench(MemoryStore::default());
         bench.import(&["a"]);
-        let summary = |covers, text: &str| Summary { covers, text: text.into(), created_at: String::new() };
+        let summary = |after, text: &str| Compaction::new(Seq(after), text);
         let mut grown = arrival(&["a"]);
         grown.compactions = vec![summary(0, "nothing"), summary(1, "first"), summary(1, "second")];
         let gained = Gained { events: 0, summaries: 1 };
@@ -592,8 +528,7 @@ mod tests {
         let mut whole = arrival(&long);
         whole.totals = TurnTotals { completed: Some(true), duration_ms: 70, cost_usd: 0.5 };
         let covers = [PIECE_EVENTS, PIECE_EVENTS * 2];
-        whole.compactions =
-            covers.map(|covers| Summary { covers, text: "s".into(), created_at: String::new() }).into();
+        whole.compactions = covers.map(|covers| Compaction::new(Seq(covers as u64), "s")).into();
         for pieces in 1..=3 {
             let stopped = block_on(arrive(&bench.0, ".", &mut whole, &|events| {
                 if events == pieces * PIECE_EVENTS { Err(Failure::cancelled("")) } else { Ok(()) }
@@ -626,7 +561,7 @@ mod tests {
             assert_eq!(differs(&arrival(other)).kind(), "differs");
         }
         let mut summarised = arrival(&["a", "b"]);
-        summarised.compactions = vec![Summary { covers: 1, text: "s".into(), created_at: String::new() }];
+        summarised.compactions = vec![Compaction::new(Seq(1), "s")];
         assert!(differs(&summarised).message().contains("summary of the first 1 event"));
     }
 }

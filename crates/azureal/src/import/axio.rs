@@ -6,10 +6,10 @@ use std::path::Path;
 use azureal_core::event::{MessageEvent, SystemMessage};
 use azureal_core::{Block, Event, Json, Role, Tokens, TurnTotals};
 
-use super::Arrival;
 use super::blocks::{self, Fields};
 use super::recognise::{parse, unknown};
 use super::texts::Texts;
+use super::{Arrival, Identity};
 use crate::failure::{Failure, quoted};
 
 pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
@@ -33,7 +33,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
     let (texts, totals, problems) = conversation.finish();
     Ok(Arrival {
         source: path.display().to_string(),
-        origin: format!("axio-list:{hash}"),
+        identity: Identity::of_origin(format!("axio-list:{hash}")),
         name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
         worktree: None,
         created_at: None,
@@ -41,6 +41,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         compactions: Vec::new(),
         totals,
         tokens: Tokens::default(),
+        notices: Vec::new(),
         problems,
     })
 }

@@ -12,10 +12,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::read::MultiGzDecoder;
 
-use super::Arrival;
 use super::axio::Conversation;
 use super::blocks::Fields;
 use super::database::Database;
+use super::{Arrival, Identity};
 use crate::failure::Failure;
 
 /// A message that unpacks to more than this is not unpacked: a few bytes can stand for any number.
@@ -81,7 +81,7 @@ impl Source {
         let (texts, totals, problems) = conversation.finish();
         Ok(Arrival {
             source: format!("{} {}", self.database.source().display(), session.id),
-            origin: format!("axio:{}@{}", session.id, session.created_at),
+            identity: Identity::of_origin(format!("axio:{}@{}", session.id, session.created_at)),
             name: Some(session.id.clone()),
             worktree: None,
             created_at: Some(session.created_at.clone()),
@@ -89,6 +89,7 @@ impl Source {
             compactions: Vec::new(),
             totals,
             tokens,
+            notices: Vec::new(),
             problems,
         })
     }

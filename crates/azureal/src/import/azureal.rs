@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use azureal_core::{Event, SessionId, Tokens, TurnTotals};
+use azureal_core::{Compaction, Event, Seq, Tokens, TurnTotals, Uuid};
 use serde::Deserialize;
 
+use super::Arrival;
+use super::identity::{Identity, origin};
 use super::recognise::parse;
 use super::texts::Texts;
-use super::{Arrival, Summary};
 use crate::event_line::ReadLine;
 use crate::export::json::VERSION;
 use crate::failure::Failure;
@@ -18,12 +19,16 @@ struct Exported {
     session: Session,
     events: Vec<ReadLine>,
     #[serde(default)]
-    compactions: Vec<Compaction>,
+    compactions: Vec<ExportedCompaction>,
 }
 
 #[derive(Deserialize)]
 struct Session {
     id: String,
+    #[serde(default)]
+    uuid: Option<String>,
+    #[serde(default)]
+    forked_from: Option<String>,
     name: String,
     #[serde(default)]
     worktree: String,
@@ -42,11 +47,15 @@ struct Session {
 }
 
 #[derive(Deserialize)]
-struct Compaction {
+struct ExportedCompaction {
     after_seq: u64,
     summary: String,
     #[serde(default)]
     created: String,
+    #[serde(default)]
+    writer: Option<String>,
+    #[serde(default)]
+    opening_chars: Option<u64>,
 }
 
 pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
@@ -75,41 +84,33 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
             TurnTotals::of(&events)
         }
     };
+    let uuid = |text: Option<String>| text.and_then(|text| text.parse::<Uuid>().ok());
     Ok(Arrival {
         source: path.display().to_string(),
-        origin: origin(&session.id, &session.created),
+        identity: Identity {
+            uuid: uuid(session.uuid),
+            forked_from: uuid(session.forked_from),
+            ..Identity::of_origin(origin(&session.id, &session.created))
+        },
         totals,
         name: Some(session.name).filter(|name| *name != session.id),
         created_at: Some(session.created.clone()),
         worktree: Some(session.worktree).filter(|worktree| !worktree.is_empty()),
         compactions: compactions
             .into_iter()
-            .map(|compaction| Summary {
-                covers: kept.up_to(compaction.after_seq),
-                text: compaction.summary,
+            .map(|compaction| Compaction {
+                after_seq: Seq(kept.up_to(compaction.after_seq) as u64),
+                summary: compaction.summary,
                 created_at: compaction.created,
+                writer: compaction.writer,
+                opening_chars: compaction.opening_chars,
             })
             .collect(),
         texts: Texts::at_hand(kept.texts),
         tokens: Tokens { input: session.input_tokens, output: session.output_tokens },
+        notices: Vec::new(),
         problems: kept.problems,
     })
-}
-
-/// Returns what a session of azureal is known by, be it in a store or exported from one.
-pub(super) fn origin(id: &str, created: &str) -> String {
-    format!("azureal:{id}@{created}")
-}
-
-/// Returns the number of a session where it is from, and when it was made, if it is one of azureal.
-pub(super) fn home(origin: &str) -> Option<(SessionId, &str)> {
-    let (id, created) = origin.strip_prefix("azureal:")?.split_once('@')?;
-    Some((id.parse().ok()?, created))
-}
-
-/// Returns the mark that remembers where a session was copied from.
-pub(super) fn origin_mark(id: SessionId) -> String {
-    format!("origin:{id}")
 }
 
 /// Returns the text of an event that can be read, or what is to be said of one that cannot.

@@ -7,10 +7,10 @@ use azureal_core::{Event, Json, Tokens};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Arrival;
 use super::axio::Conversation;
 use super::blocks::Fields;
 use super::recognise::parse;
+use super::{Arrival, Identity};
 use crate::failure::Failure;
 
 #[derive(Deserialize)]
@@ -56,7 +56,11 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
     let (texts, totals, problems) = conversation.finish();
     Ok(Arrival {
         source: path.display().to_string(),
-        origin: format!("cllm:{}@{}", stored.id, stored.created_at.as_deref().unwrap_or("")),
+        identity: Identity::of_origin(format!(
+            "cllm:{}@{}",
+            stored.id,
+            stored.created_at.as_deref().unwrap_or("")
+        )),
         created_at: stored.created_at,
         name: Some(stored.id),
         worktree: None,
@@ -64,6 +68,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         compactions: Vec::new(),
         totals,
         tokens: Tokens { input: tokens.unwrap_or(0), output: 0 },
+        notices: Vec::new(),
         problems,
     })
 }

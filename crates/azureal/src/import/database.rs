@@ -15,14 +15,17 @@ use azureal_core::StoreError;
 use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
 use azureal_store::sqlite::{check_foreign, open_foreign};
-use tempfile::TempDir;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
+use crate::output::shown;
+use crate::temporary::TemporaryFolder;
 
 /// How many pages are copied under one lock.
 const PAGES: i32 = 4096;
 /// How long we wait for a program that writes the file, before we say that it is in use.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// What SQLite puts beside a file.
+const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 /// Where the header of a SQLite file says that it is in WAL mode.
 const WRITE_VERSION: usize = 18;
 
@@ -31,7 +34,7 @@ pub(super) struct Database {
     source: PathBuf,
     copy: PathBuf,
     tables: BTreeSet<String>,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 impl Database {
@@ -42,10 +45,12 @@ impl Database {
 
     fn copy_with(source: &Path, patience: Duration) -> Result<Self, Failure> {
         let here = |error| Failure::file(source, &error);
-        let folder = tempfile::Builder::new().prefix("azureal-import-").tempdir().map_err(here)?;
+        let folder = TemporaryFolder::create()?;
         let copy = folder.path().join("copy");
         // Links are the user's own; what opens the file refuses them.
         let real = fs::canonicalize(source).map_err(here)?;
+        check_companions(&real)?;
+        check_room(source, needed(&real).map_err(here)?, room_in(folder.path()).map_err(here)?)?;
         let is_read_in_place = leaves_no_trace(&real).map_err(here)? && {
             private_file(&copy).map_err(here)?;
             match backup(&real, &copy, patience) {
@@ -155,6 +160,51 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Refuses a file beside which SQLite would open something that is no file: a pipe would be waited for.
+fn check_companions(path: &Path) -> Result<(), Failure> {
+    for suffix in COMPANIONS {
+        let companion = beside(path, suffix);
+        if fs::symlink_metadata(&companion).is_ok_and(|found| !found.is_file()) {
+            return Err(Failure::refused(
+                "unsafe",
+                format!("{} is not a plain file", quoted(shown(&companion))),
+            )
+            .with_hint("remove it; nothing was read"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns how many bytes the copy of a database may take.
+fn needed(path: &Path) -> io::Result<u64> {
+    let of_companions =
+        COMPANIONS.iter().filter_map(|suffix| fs::symlink_metadata(beside(path, suffix)).ok());
+    Ok(fs::metadata(path)?.len() + of_companions.map(|found| found.len()).sum::<u64>())
+}
+
+/// Returns how many bytes fit into the file system of a folder.
+fn room_in(folder: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(folder)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Refuses what would fill the disk: a file can say that it is larger than any disk.
+fn check_room(source: &Path, needed: u64, room: u64) -> Result<(), Failure> {
+    if needed <= room {
+        return Ok(());
+    }
+    let megabytes = |bytes: u64| bytes >> 20;
+    let folder = std::env::temp_dir();
+    let message = format!(
+        "{} takes {} MiB, and {} has room for {} MiB",
+        quoted(shown(source)),
+        megabytes(needed),
+        quoted(shown(&folder)),
+        megabytes(room)
+    );
+    Err(Failure::new("full", message).with_hint("name a folder with more room: `TMPDIR=DIR azureal …`"))
+}
+
 fn backup(from: &Path, to: &Path, patience: Duration) -> Result<(), StoreError> {
     let source = open_foreign(from)?;
     let run = || -> rusqlite::Result<StepResult> {
@@ -216,8 +266,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_that_does_not_fit_is_not_copied() {
+        assert!(check_room(Path::new("a"), 5 << 20, 5 << 20).is_ok());
+        let failure = check_room(Path::new("a"), 10 << 30, 5 << 20).unwrap_err();
+        assert_eq!(failure.kind(), "full");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        fs::write(&path, "SQLite format 3\0").unwrap();
+        // As many bytes as a file may have.
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(8 << 40).unwrap();
+        let failure = Database::copy_of(&path).err().unwrap();
+        assert!(failure.message().contains("takes 8388608 MiB, and"), "{}", failure.message());
+    }
+
+    #[test]
     fn a_file_that_is_being_written_is_busy() {
-        let folder = TempDir::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         let writer = Connection::open(&path).unwrap();
         writer.execute_batch("CREATE TABLE messages (x); PRAGMA cache_size = 2; BEGIN;").unwrap();

@@ -11,6 +11,8 @@ mod azureal;
 mod blocks;
 mod cllm;
 mod database;
+mod identity;
+mod lookup;
 mod recognise;
 mod stored;
 mod texts;
@@ -18,10 +20,11 @@ mod verify;
 
 use std::path::Path;
 
-use azureal_core::{Tokens, TurnTotals};
+use azureal_core::{Compaction, Tokens, TurnTotals};
 use clap::ValueEnum;
 
-pub(crate) use arrive::{Gained, Outcome, arrive};
+pub(crate) use arrive::{Outcome, arrive, diverged};
+pub(crate) use identity::Identity;
 pub(crate) use recognise::look_into;
 pub(crate) use stored::SourceStore;
 pub(crate) use verify::{verify, verify_record};
@@ -50,30 +53,23 @@ pub(crate) enum Format {
 pub(crate) struct Arrival {
     /// Where it is from, for people.
     pub(crate) source: String,
-    /// What it is known by where it is from. The same session has the same wherever its file lies.
-    origin: String,
-    /// Its name there.
+    identity: Identity,
+    /// Its name there; after its arrival, its name here.
     pub(crate) name: Option<String>,
     /// The worktree it belonged to, in azureal's own formats.
     worktree: Option<String>,
     /// When it was made, as its source says it.
     created_at: Option<String>,
     texts: Texts,
-    compactions: Vec<Summary>,
+    /// Summaries. The place of each counts the events that can be read, as they are numbered here.
+    compactions: Vec<Compaction>,
     tokens: Tokens,
     /// How its last turn ended, how long its turns took and what they cost.
     totals: TurnTotals,
+    /// What the import changed on purpose.
+    pub(crate) notices: Vec<String>,
     /// What could not be taken over as it was.
     pub(crate) problems: Vec<String>,
-}
-
-/// A summary of the first events of a session.
-#[derive(Debug)]
-struct Summary {
-    covers: usize,
-    text: String,
-    /// When it was made, as its source says it.
-    created_at: String,
 }
 
 /// The sessions of one file.

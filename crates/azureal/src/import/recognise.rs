@@ -11,10 +11,14 @@ use serde_json::error::Category;
 
 use super::Format;
 use crate::export::json::FORMAT;
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
+use crate::output::shown;
 
 /// What every SQLite file begins with.
 const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// How large a JSON file may be: it is read into memory as a whole.
+const LARGEST: u64 = 1 << 30;
 
 /// The kind of error that says that a file is something else.
 const NOT_RECOGNISED: &str = "not_recognised";
@@ -33,11 +37,16 @@ impl Content {
             return Err(Failure::new(NOT_RECOGNISED, format!("{} is not a plain file", path.display())));
         }
         let mut file = File::open(path).map_err(failed)?;
+        // Before it is read, and again afterwards: it may grow meanwhile.
+        let is_too_large = file.metadata().map_err(failed)?.len() > LARGEST;
         let mut bytes = Vec::new();
         let start = SQLITE.len() as u64;
         file.by_ref().take(start).read_to_end(&mut bytes).map_err(failed)?;
         if bytes == SQLITE {
             return Ok(Self::Database);
+        }
+        if is_too_large {
+            return Err(too_large(path));
         }
         if bytes.is_empty() {
             return Err(Failure::new(NOT_RECOGNISED, format!("{} is empty", path.display())));
@@ -45,13 +54,21 @@ impl Content {
         if !bytes.iter().any(|byte| matches!(byte, b'{' | b'[')) {
             return Err(unknown(path));
         }
-        file.read_to_end(&mut bytes).map_err(failed)?;
+        file.take(LARGEST).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(too_large(path));
+        }
         let text = String::from_utf8(bytes).map_err(|_| unknown(path))?;
         Ok(Self::Text(match text.strip_prefix('\u{feff}') {
             Some(rest) => rest.to_owned(),
             None => text,
         }))
     }
+}
+
+fn too_large(path: &Path) -> Failure {
+    Failure::new("too_large", format!("{} has more than {} MiB", quoted(shown(path)), LARGEST >> 20))
+        .with_hint("`azureal copy` has no such limit, between two stores")
 }
 
 /// The answer when a file is none of ours.

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use azureal_core::{ListQuery, SessionRecord, SessionStore, StoreError, TurnTotals};
+use azureal_core::{Compaction, ListQuery, Seq, SessionRecord, SessionStore, StoreError, TurnTotals};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
 
-use super::azureal::{origin, origin_mark, readable};
+use super::azureal::readable;
 use super::database::Database;
 use super::texts::{Hash, Texts};
-use super::{Arrival, Summary};
+use super::{Arrival, Identity};
 use crate::failure::Failure;
 use crate::pages::{Range, each_page};
 use crate::resolve::has_name;
@@ -29,7 +29,7 @@ enum Lies {
 }
 
 impl SourceStore {
-    /// Takes a private copy of the store in a file, which may be brought up to date by that.
+    /// Opens a private copy of the store in a file.
     pub(crate) fn in_file(path: &Path) -> Result<Self, Failure> {
         let database = Database::copy_of(path)?;
         if database.is_azs() { Self::open(database) } else { Err(super::recognise::unknown(path)) }
@@ -77,15 +77,10 @@ impl SourceStore {
     /// Looks through a session, of which the events stay where they are.
     pub(crate) async fn arrival(self: &Arc<Self>, record: &SessionRecord) -> Result<Arrival, Failure> {
         let survey = Survey::of(&*self.store, record).await.map_err(|error| self.failure(error))?;
-        let copied = self.store.mark(&origin_mark(record.id)).await.map_err(|error| self.failure(error))?;
-        let origin = match copied {
-            // It came from elsewhere itself.
-            Some(mark) if mark.session == record.id => mark.note,
-            _ => origin(&record.id.to_string(), &record.created_at),
-        };
+        let identity = Identity::of(&*self.store, record).await.map_err(|error| self.failure(error))?;
         Ok(Arrival {
             source: format!("{} {}", self.name(), record.id),
-            origin,
+            identity,
             name: has_name(record).then(|| record.name.clone()),
             created_at: Some(record.created_at.clone()),
             worktree: Some(record.worktree.clone()).filter(|worktree| !worktree.is_empty()),
@@ -97,6 +92,7 @@ impl SourceStore {
                 duration_ms: record.duration_ms,
                 cost_usd: record.cost_usd,
             },
+            notices: Vec::new(),
             problems: survey.problems,
         })
     }
@@ -106,13 +102,13 @@ impl SourceStore {
 struct Survey {
     count: usize,
     hash: Hash,
-    compactions: Vec<Summary>,
+    compactions: Vec<Compaction>,
     problems: Vec<String>,
 }
 
 impl Survey {
     async fn of(store: &dyn SessionStore, record: &SessionRecord) -> Result<Self, StoreError> {
-        let compactions = store.compactions(record.id).await?;
+        let mut compactions = store.compactions(record.id).await?;
         let (mut count, mut hash, mut problems) = (0, Hash::default(), Vec::new());
         // Where an event is left out, those after it get other numbers than they have here.
         let mut covers = vec![0; compactions.len()];
@@ -124,7 +120,7 @@ impl Survey {
                         count += 1;
                         hash.add(&text);
                         for (covers, compaction) in covers.iter_mut().zip(&compactions) {
-                            *covers += usize::from(stored.seq <= compaction.after_seq);
+                            *covers += u64::from(stored.seq <= compaction.after_seq);
                         }
                     }
                     Err(problem) => problems.push(problem),
@@ -133,12 +129,10 @@ impl Survey {
             Ok::<(), StoreError>(())
         })
         .await?;
-        let compactions = compactions.into_iter().zip(covers).map(|(compaction, covers)| Summary {
-            covers,
-            text: compaction.summary,
-            created_at: compaction.created_at,
-        });
-        Ok(Self { count, hash, compactions: compactions.collect(), problems })
+        for (compaction, covers) in compactions.iter_mut().zip(covers) {
+            compaction.after_seq = Seq(covers);
+        }
+        Ok(Self { count, hash, compactions, problems })
     }
 }
 

@@ -1,44 +1,54 @@
 //! The proof of a copy: both sides read again, and compared.
 
-use azureal_core::{SessionId, SessionRecord, SessionStore};
+use azureal_core::{Compaction, SessionId, SessionRecord, SessionStore};
 
-use super::Arrival;
-use super::arrive::{stored_beginning, summaries};
+use super::arrive::{Outcome, summaries};
+use super::lookup::stored_beginning;
+use super::{Arrival, Identity};
 use crate::failure::Failure;
 use crate::output::counted;
 use crate::resolve::has_name;
 
-/// Says whether a session that was just made by a copy is what its origin is in all but its number: what stands beside its
-/// events. A session without a name has its number for one, and the memory store knows no times.
+/// Compares a session that a copy has just created with its origin, in everything but its number and events. A session without
+/// a name is named by its number, and the memory store keeps no times.
 pub(crate) async fn verify_record(
     store: &dyn SessionStore,
     arrival: &Arrival,
     from: &SessionRecord,
-    id: SessionId,
+    outcome: Outcome,
 ) -> Result<(), Failure> {
+    let id = outcome.session();
     let to = store.get(id).await?;
     let known = store.compactions(id).await?;
     let times = |time: &str, other: &str| time.is_empty() || other.is_empty() || time == other;
     let wanted = summaries(arrival);
-    let same_times = wanted.iter().all(|summary| {
-        let known = known.iter().find(|known| known.after_seq == summary.after_seq);
-        known.is_some_and(|known| times(&summary.created_at, &known.created_at))
+    let same_facts = wanted.iter().all(|summary| {
+        known.iter().find(|known| known.after_seq == summary.after_seq).is_some_and(|known| {
+            let Compaction { created_at, writer, opening_chars, .. } = known;
+            times(&summary.created_at, created_at)
+                && (&summary.writer, &summary.opening_chars) == (writer, opening_chars)
+        })
     });
-    let name = |record: &SessionRecord| has_name(record).then(|| record.name.clone());
+    let Identity { uuid, forked_from, .. } = arrival.identity;
+    let same_identity = match outcome {
+        Outcome::Forked(..) => to.forked_from == uuid,
+        _ => (uuid.is_none() || to.uuid == uuid) && to.forked_from == forked_from,
+    };
     let differences = [
-        ("name", name(from) == name(&to)),
+        ("identity", same_identity),
+        ("name", arrival.name == has_name(&to).then(|| to.name.clone())),
         ("worktree", from.worktree == to.worktree),
         ("time", times(&from.created_at, &to.created_at)),
         ("last outcome", from.completed == to.completed),
         ("duration", from.duration_ms == to.duration_ms),
         ("cost", (from.cost_usd - to.cost_usd).abs() <= f64::EPSILON * from.cost_usd.abs()),
         ("tokens", from.tokens == to.tokens),
-        ("summaries' times", same_times),
+        ("author, size or time of a summary", same_facts),
     ];
     match differences.iter().find(|(_, is_same)| !is_same) {
         Some((what, _)) => Err(Failure::new(
             "differs",
-            format!("{id} is not what {} is: it has another {what}", arrival.source),
+            format!("{id} differs from {}: it has another {what}", arrival.source),
         )
         .with_hint(format!("delete {id} where it was copied to, and copy it again"))),
         None => Ok(()),
@@ -53,7 +63,7 @@ pub(crate) async fn verify(
     id: SessionId,
 ) -> Result<(), Failure> {
     let differs = |what: &str| {
-        Err(Failure::new("differs", format!("{id} is not what {} is: {what}", arrival.source))
+        Err(Failure::new("differs", format!("{id} differs from {}: {what}", arrival.source))
             .with_hint(format!("delete {id} where it was copied to, and copy it again")))
     };
     let mut reader = arrival.texts.reader();

@@ -27,6 +27,8 @@ fn without_files_the_defaults_are_shown() {
     --- stdout
     agent                   the first that is installed  default
     model                   the agent's own              default
+    permission              the agent's own              default
+    timeout                 none                         default
     default_system_message  none                         default
     compaction threshold    400000 characters            default
     ");
@@ -53,9 +55,11 @@ fn what_is_in_effect_is_shown_with_where_it_comes_from() {
     --- stdout
     agent                   codex                                        [folder]/own/.config/azureal/azufig.toml:1
     model                   the agent's own                              default
+    permission              the agent's own                              default
+    timeout                 none                                         default
     default_system_message  Be brief.␊And kind.                          [folder]/own/.cllm/Cllmfile.yml:1
     compaction threshold    90000 tokens                                 [folder]/own/.config/azureal/azufig.toml:4
-    variable TOKEN          $TOKEN                                       environment
+    variable TOKEN          $TOKEN                                       environment, TOKEN
     variable TEST           must be given                                [folder]/own/.cllm/Cllmfile.yml:5
     variable DEEP           must be given                                [folder]/own/.cllm/Cllmfile.yml:6
     context command Status  git status --short {{ TEST | default('') }}  [folder]/own/.cllm/Cllmfile.yml:8, every turn, up to 10 s, on failure warn
@@ -79,6 +83,8 @@ fn what_is_not_trusted_is_shown_apart() {
     --- stdout
     agent                   the first that is installed  default
     model                   the agent's own              default
+    permission              the agent's own              default
+    timeout                 none                         default
     default_system_message  none                         default
     compaction threshold    400000 characters            default
 
@@ -134,12 +140,12 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         ("model = \" \"", ":1:9: `model` is an empty text; allowed is a text"),
         (
             "\n  modle = \"x\"",
-            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, compaction, variables, \
+            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, turn, compaction, variables, \
              context_commands; did you mean `model`?",
         ),
         (
             "[whatever]",
-            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, compaction, \
+            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, turn, compaction, \
              variables, context_commands",
         ),
         ("compaction = 5", ":1:14: `compaction` is 5; allowed is a table of keys and values"),
@@ -154,6 +160,14 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         (
             "[compaction]\nthreshold_tokens = 1\nthreshold_characters = 1",
             ":3:1: `threshold_characters` is a second threshold; allowed is one",
+        ),
+        (
+            "[turn]\noutput_limit = 5",
+            ":2:1: `output_limit` is not a key here; allowed: output_limit_mib; did you mean `output_limit_mib`?",
+        ),
+        (
+            "[turn]\noutput_limit_mib = -1",
+            ":2:20: `output_limit_mib` is -1; allowed is a whole number of MiB above 0",
         ),
         (
             "[variables]\nA = 2024-01-01",
@@ -312,7 +326,7 @@ fn what_is_no_plain_file_is_not_read() {
     for target in ["/dev/zero", "/dev/tty", "/"] {
         fs::remove_file(&file).unwrap();
         symlink(target, &file).unwrap();
-        assert_eq!(run(&world, &["config"]).code, 1, "{target}");
+        assert_eq!(run(&world, &["config"]).code, 3, "{target}");
     }
     // What leads nowhere is no file.
     for target in ["nowhere", "Cllmfile.yml/x"] {

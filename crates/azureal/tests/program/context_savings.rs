@@ -56,8 +56,9 @@ fn text(conversation: &Value) -> String {
     messages.iter().map(|message| message["content"].as_str().unwrap().to_owned() + "\n").collect()
 }
 
-fn tokens(text: &str) -> usize {
-    tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len()
+/// Estimates tokens as the program does. What is compared is text of one kind, so that the ratio holds for every model.
+fn tokens(text: &str) -> f64 {
+    text.chars().count() as f64 / 4.0
 }
 
 #[test]
@@ -67,20 +68,20 @@ fn confirm_token_savings_vs_current_approach() {
         let old = the_old_way(&new);
         let block = new["messages"][0]["content"].as_str().unwrap();
         let size = tokens(block);
-        assert!((75..=90).contains(&size), "the block has {size} tokens");
+        assert!((75.0..=90.0).contains(&size), "the block has {size} tokens");
         assert_eq!(sent.matches(block).count(), turns, "every turn was told it, once");
 
         let plain = |conversation: &Value| tokens(&text(conversation).replace(block, ""));
         let context = |conversation: &Value| tokens(&text(conversation)) - plain(conversation);
         let (before, after) = (context(&old), context(&new));
         let saved = before - after;
-        let percent = saved as f64 * 100.0 / before as f64;
+        let percent = saved * 100.0 / before;
         println!(
-            "{turns} turns: {before} tokens of context before, {after} now: {saved} saved, {percent:.1} %"
+            "{turns} turns: {before:.0} tokens of context before, {after:.0} now: {saved:.0} saved, {percent:.1} %"
         );
         assert!(percent >= 80.0, "{percent}");
         if turns == 20 {
-            assert!(saved > 1500, "{saved}");
+            assert!(saved > 1500.0, "{saved}");
         }
     }
 }

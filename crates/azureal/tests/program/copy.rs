@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use azureal_core::{
     Compaction, Event, NewEvent, NewSession, Seq, SessionId, SessionStore, Tokens, Turn, TurnTotals,
@@ -19,7 +20,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::run::signal;
+use crate::run::{signal, wait_until};
 use crate::servers::{Server, on_every_server};
 use crate::terminal::Terminal;
 use crate::world::{Ran, World};
@@ -65,6 +66,8 @@ fn make_source(path: &Path) {
         };
         let summary = |after_seq, summary: &str| Compaction {
             created_at: "2021-01-01T00:00:00Z".to_owned(),
+            writer: Some("claude/haiku".to_owned()),
+            opening_chars: Some(after_seq * 100),
             ..Compaction::new(Seq(after_seq), summary)
         };
         let summaries = vec![summary(3, "three\0"), summary(7, "seven")];
@@ -155,7 +158,7 @@ fn a_file_to_a_server_and_back_is_the_same_to_the_byte<S: Server>() {
         json!({"sessions": [
             {"from": "S1", "to": "S1", "name": "S1", "outcome": "new", "events": 0},
             {"from": "S3", "to": "S2", "name": "fix \u{1b}login", "outcome": "new", "events": 8},
-        ], "problems": []})
+        ], "notices": [], "problems": []})
     );
     assert_eq!(
         copy(&world, "a.azs", &on_server).quiet(),
@@ -222,9 +225,15 @@ fn what_grew_on_either_side_is_copied_once() {
     // Where both sides went on, neither is changed: it is another session then.
     say(&a, 3, "this");
     say(&b, 2, "that");
-    assert!(copy(&world, "a.azs", "b.azs").quiet().contains("S3 fix ␛login -> S3, 12 events\n"));
+    let ran = copy(&world, "a.azs", "b.azs");
+    assert!(
+        ran.stdout.contains("S3 fix ␛login -> S3, 12 events, a fork of S2: their logs differ\n"),
+        "{ran}"
+    );
     assert!(copy(&world, "a.azs", "b.azs").quiet().contains("S3 fix ␛login -> S3, unchanged\n"));
-    assert_eq!(content(&world, "a.azs", "S3"), content(&world, "b.azs", "S3"));
+    let (there, here) = (content(&world, "a.azs", "S3"), content(&world, "b.azs", "S3"));
+    assert_eq!((there.events.get(), &there.compactions), (here.events.get(), &here.compactions));
+    assert_eq!(here.session["forked_from"], there.session["uuid"]);
     // A summary that came later comes after.
     let summary =
         Compaction { created_at: "2026-01-31T09:30:00Z".to_owned(), ..Compaction::new(Seq(12), "all of it") };
@@ -238,7 +247,7 @@ fn what_grew_on_either_side_is_copied_once() {
     --- stdout
     S1 -> S1, unchanged
     --- stderr
-    error: S3 is not what a.azs S3 is: its summary of the first 12 events is another one, or none
+    error: S3 differs from a.azs S3: its summary of the first 12 events is another one, or none
     hint: delete S3 where it was copied to, and copy it again
     ");
 }
@@ -289,7 +298,7 @@ fn what_cannot_be_copied_says_why() {
     assert!(!said.contains("secret"), "{said}");
     let known: Vec<&str> = said.lines().take(7).collect();
     insta::assert_snapshot!(known.join("\n"), @r"
-    error: the following required arguments were not provided:
+    error: missing `--from <STORE>` and `--to <STORE>`
     error: a store in memory is gone when the copy is done
     error: a store in memory is empty: there is nothing to copy
     error: the sessions would be copied to where they are
@@ -431,6 +440,35 @@ fn stopped_by_the_user_it_leaves_nothing_behind_and_goes_on() {
 }
 
 #[test]
+fn a_killed_copy_leaves_its_folder_to_the_next_one_and_nobody_else_can_look_into_it() {
+    let world = World::new();
+    make_source(&world.path("p/a.azs"));
+    let temporary = world.path("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let folders = || fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    // It waits for whoever writes the file, with the folder at hand.
+    let writer = Connection::open(world.path("p/a.azs")).unwrap();
+    writer.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 000; exec \"$0\" copy --from a.azs --to b.azs"]);
+    command
+        .arg(env!("CARGO_BIN_EXE_azureal"))
+        .current_dir(world.path("p"))
+        .env_clear()
+        .env("TMPDIR", &temporary);
+    let mut killed = command.stdout(Stdio::null()).spawn().unwrap();
+    wait_until("the copy of the file", || !folders().is_empty());
+    let mode = fs::metadata(&folders()[0]).unwrap().permissions().mode() & 0o777;
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!((mode, folders().len()), (0o700, 1));
+    writer.execute_batch("ROLLBACK").unwrap();
+    let mut next = world.command(&["copy", "--from", "a.azs", "--to", "b.azs"]);
+    assert_eq!(world.ran(next.env("TMPDIR", &temporary).output().unwrap()).code, 0);
+    assert_eq!(folders(), [""; 0].map(std::path::PathBuf::from));
+}
+
+#[test]
 fn copies_at_the_same_time_bring_a_session_once() {
     let world = World::new();
     make_long_source(&world.path("p/a.azs"));
@@ -464,7 +502,7 @@ fn a_terminal_shows_how_far_it_is() {
     drop(terminal.into_our_side().read_to_end(&mut shown));
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("░") && shown.contains(" % S2 long"), "{shown:?}");
-    assert!(shown.ends_with("\r\u{1b}[K"), "{shown:?}");
+    assert!(shown.ends_with("\r\u{1b}[J"), "{shown:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "run",
     "list",
     "show",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 19] = [
     "trust",
     "demo",
     "completions",
+    "help",
 ];
 
 fn page() -> String {

@@ -24,7 +24,9 @@ fn conversation() -> World {
             json!({"Complete": {"success": true, "duration_ms": 1500, "cost_usd": 0.0}}),
         ],
     );
-    session["compactions"] = json!([{"after_seq": 4, "summary": "They began."}]);
+    session["compactions"] = json!([
+        {"after_seq": 4, "summary": "They began.", "writer": "claude/haiku", "opening_chars": 120},
+    ]);
     session["session"]["input_tokens"] = json!(40);
     session["session"]["output_tokens"] = json!(2);
     // A text that kind and data cannot give back.
@@ -55,7 +57,11 @@ fn json_has_everything_and_comes_back() {
         value
     };
     assert_eq!(strip(&first), strip(&second));
-    assert_eq!(first.json()["compactions"][0]["summary"], "They began.");
+    let summary = &first.json()["compactions"][0];
+    assert_eq!(
+        (&summary["summary"], &summary["writer"], &summary["opening_chars"]),
+        (&json!("They began."), &json!("claude/haiku"), &json!(120))
+    );
     // To the byte, also what has an odd shape.
     let events = |ran: &Ran| {
         ran.stdout.lines().filter(|line| line.starts_with("{\"seq\"")).collect::<Vec<_>>().join("\n")
@@ -113,6 +119,19 @@ fn markdown_is_for_people() {
 
     *Unknown event: Odd*
     ");
+}
+
+#[test]
+fn markdown_is_no_json() {
+    let world = conversation();
+    insta::assert_snapshot!(world.run(&["export", "demo", "--format", "markdown", "--json"]), @r#"
+    exit code 2
+    --- stderr
+    {"error":{"kind":"usage","message":"`--json` and `--format markdown` are two formats for one output","hint":"write the document to a file with `-o`, or leave out `--json`"}}
+    "#);
+    // The document in a file, and where it is as JSON, are two outputs.
+    let ran = world.run(&["export", "demo", "--format", "markdown", "--json", "-o", "demo.md"]);
+    assert_eq!(ran.json()["file"], "demo.md");
 }
 
 #[test]

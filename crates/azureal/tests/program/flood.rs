@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -14,24 +14,82 @@ const GIGABYTE: u64 = 1 << 30;
 /// What the program may use at most.
 const MEMORY: u64 = 200 << 20;
 
-/// Runs a turn with an agent that prints what a script prints, then ends as it should.
+/// Returns the command of a turn with an agent that prints what a script prints, then ends as it should. More than
+/// four gigabytes it cannot print: a test that fails must not fill the disk.
+fn flooded(world: &World, flood: &str, arguments: &[&str]) -> Command {
+    let init = json!({"type": "system", "subtype": "init", "cwd": "/", "model": "m", "session_id": "u"});
+    let end = json!({"type": "result", "subtype": "success", "is_error": false, "result": "Done."});
+    let script = format!("ulimit -f 8388608\ncat > /dev/null\necho '{init}'\n{flood}\necho '{end}'");
+    world.program("claude", &script);
+    // So that it is not stopped to compact the session: this is about what a turn can hold.
+    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000000000\n");
+    let mut run = world.with_programs(arguments);
+    run.env("XDG_CONFIG_HOME", world.path("config"));
+    run.stdout(Stdio::null()).stderr(Stdio::piped());
+    run
+}
+
+/// Runs a turn with an agent that floods.
 ///
 /// Returns how it went, and the most memory that the program has used meanwhile, in bytes.
 fn run_flooded(world: &World, flood: &str) -> (Ran, u64) {
-    let init = json!({"type": "system", "subtype": "init", "cwd": "/", "model": "m", "session_id": "u"});
-    let end = json!({"type": "result", "subtype": "success", "is_error": false, "result": "Done."});
-    world.program("claude", &format!("cat > /dev/null\necho '{init}'\n{flood}\necho '{end}'"));
-    // So that it is not stopped to compact the session: this is about what a turn can hold.
-    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000000000\n");
-    let mut run = world.with_programs(&["run", "Go"]);
-    run.env("XDG_CONFIG_HOME", world.path("config"));
-    let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = flooded(world, flood, &["run", "Go"]).spawn().unwrap();
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
         peak = peak.max(peak_memory(child.id()));
         thread::sleep(Duration::from_millis(5));
     }
     (world.ran(child.wait_with_output().unwrap()), peak)
+}
+
+#[test]
+fn a_timeout_ends_a_flood_at_once() {
+    let world = World::new();
+    let line = results(&world, 64 * 1024);
+    let flood = format!("while cat '{}'; do :; done; sleep 600", line.display());
+    let started = Instant::now();
+    let run = flooded(&world, &flood, &["run", "--timeout", "2", "Go"]).output().unwrap();
+    let (took, ran) = (started.elapsed(), world.ran(run));
+    assert!(ran.stderr.contains("longer than 2 s"), "{}", ran.stderr);
+    let events = world.run(&["show", "S1", "--last", "1", "--json"]).json_lines();
+    let end = &events.last().unwrap()["data"];
+    assert_eq!(end["outcome"], "timeout");
+    let duration = end["duration_ms"].as_u64().unwrap();
+    assert!((2_000..6_000).contains(&duration), "the agent was stopped after {duration} ms");
+    assert!(took < Duration::from_secs(20), "it took {took:?} until it was stored");
+}
+
+#[test]
+fn a_timeout_while_a_turn_is_compacted_keeps_what_is_stored_of_it() {
+    let world = World::new();
+    let line = results(&world, 8 * 1024);
+    // First it works until it is stopped to be compacted; then it is asked for a summary, and never answers.
+    let script = format!("mkdir first && for i in 1 2 3 4; do cat '{}'; done\nsleep 600", line.display());
+    let mut run = flooded(&world, &script, &["run", "--timeout", "3", "Go"]);
+    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000\n");
+    let ran = world.ran(run.output().unwrap());
+    assert!(ran.stderr.contains("longer than 3 s"), "{}", ran.stderr);
+    let events = world.run(&["show", "S1", "--json"]).json_lines();
+    assert_eq!(events[0]["data"]["content"], "Go", "the session is there");
+    assert!(events.iter().any(|event| event["kind"] == "ToolResult"));
+    assert_eq!(events.last().unwrap()["data"]["outcome"], "timeout");
+}
+
+#[test]
+fn an_agent_is_stopped_at_the_output_limit_that_is_configured() {
+    let world = World::new();
+    let line = results(&world, 8 * 1024);
+    let flood = format!("while cat '{}'; do :; done; touch not-stopped; sleep 600", line.display());
+    let mut run = flooded(&world, &flood, &["run", "Go"]);
+    world.file("config/azureal/azufig.toml", "[turn]\noutput_limit_mib = 12\n");
+    let ran = world.ran(run.output().unwrap());
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("claude was stopped because of its output: it had printed "),
+        "{}",
+        ran.stderr
+    );
+    assert!(!world.path("p/not-stopped").exists(), "it printed all that it could");
 }
 
 /// Returns the most memory that a process has used so far, in bytes; 0 where that cannot be known.
@@ -87,15 +145,37 @@ fn a_gigabyte_in_lines_is_kept_and_costs_little_memory() {
 }
 
 #[test]
+fn long_lines_cost_little_memory() {
+    for megabytes in [20, 60] {
+        let world = World::new();
+        // Ten million lines of text, in one line of JSON: six bytes each, as a line break is written as two.
+        let line = [
+            r#"printf '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'"#,
+            &format!(r"yes 'word\n' | tr -d '\n' | head -c {}", megabytes * 1_000_000 / 6 * 6),
+            r#"printf '"}]}}\n'"#,
+        ];
+        let (ran, peak) = run_flooded(&world, &format!("for i in 1 2 3 4; do\n{}\ndone", line.join("\n")));
+        assert_eq!(ran.code, 0, "{ran}");
+        let results = world.run(&["show", "S1", "--json"]).json_lines();
+        let results: Vec<&Value> = results.iter().filter(|event| event["kind"] == "ToolResult").collect();
+        assert_eq!(results.len(), 4);
+        assert_eq!(results[0]["data"]["omitted"], megabytes * 1_000_000 / 6 - 3);
+        assert!(peak < MEMORY, "{} MiB with lines of {megabytes} MB", peak >> 20);
+    }
+}
+
+#[test]
 fn an_event_that_is_too_large_for_a_store_does_not_cost_its_turn() {
     let world = World::new();
     // Every broken byte of a line becomes a character of three bytes.
     let line = [
-        r#"printf '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'"#,
+        r#"printf '{"type":"assistant","message":{"content":[{"type":"text","text":"'"#,
         r"head -c 23000000 /dev/zero | tr '\0' '\377'",
         r#"printf '"}]}}\n'"#,
     ];
-    let (ran, _) = run_flooded(&world, &line.join("\n"));
+    let text = json!({"type": "text", "text": "Done."});
+    let after = json!({"type": "assistant", "message": {"content": [text]}});
+    let (ran, _) = run_flooded(&world, &format!("{}\necho '{after}'", line.join("\n")));
     let why = assert_kept(&world, &ran, 23_000_000);
     assert!(world.run(&["show", "S1"]).stdout.contains("Done."), "what came after it is stored");
     assert!(

@@ -92,7 +92,13 @@ fn a_conversation_that_has_grown_goes_on() {
     // One that was rewritten is another.
     conversation["messages"][1]["content"] = json!("Good day");
     world.file("c.json", &conversation.to_string());
-    assert!(world.run(&["import", path]).quiet().starts_with("S2 conv-1a2b3c4d with 5 events"));
+    insta::assert_snapshot!(world.run(&["import", path]), @r"
+    exit code 0
+    --- stdout
+    S2 conv-1a2b3c4d-2 with 5 events, from [folder]/c.json
+    --- stderr
+    warning: [folder]/c.json: `conv-1a2b3c4d` is the name of another session; S2 is named `conv-1a2b3c4d-2`
+    ");
     assert_eq!(count(&world), 2);
     import_twice(&world, "c.json");
     import_twice(&world, "moved.json");
@@ -100,6 +106,22 @@ fn a_conversation_that_has_grown_goes_on() {
     // What was deleted can be had again.
     world.run(&["rm", "S1", "--yes"]).quiet();
     assert!(world.run(&["import", world.path("moved.json").to_str().unwrap()]).quiet().starts_with("S3 "));
+}
+
+#[test]
+fn a_time_without_a_zone_is_utc() {
+    let world = World::new();
+    for (name, time) in [("python", "2025-10-31T16:47:14.123456"), ("sqlite", "2025-10-31 16:47:14.5")] {
+        let mut conversation: Value = serde_json::from_str(CLLM).unwrap();
+        conversation["id"] = json!(name);
+        conversation["created_at"] = json!(time);
+        world.file(&format!("in/{name}.json"), &conversation.to_string());
+    }
+    world.run(&["import", world.path("in").to_str().unwrap()]).quiet();
+    let file = Connection::open(world.store()).unwrap();
+    let mut statement = file.prepare("SELECT created FROM sessions").unwrap();
+    let times: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(times, ["2025-10-31T16:47:14Z"; 2]);
 }
 
 #[test]
@@ -498,7 +520,7 @@ fn what_cannot_be_imported_says_why() {
     insta::assert_snapshot!(world.run(&["import", world.path("nothing").to_str().unwrap(), "--json"]), @r#"
     exit code 1
     --- stdout
-    {"imported":[],"unchanged":[],"problems":[{"source":"[folder]/nothing","message":"[folder]/nothing holds nothing that can be imported"}]}
+    {"imported":[],"unchanged":[],"notices":[],"problems":[{"source":"[folder]/nothing","message":"[folder]/nothing holds nothing that can be imported"}]}
     --- stderr
     {"error":{"kind":"not_recognised","message":"[folder]/nothing holds nothing that can be imported","hint":"`azureal import --help` lists what can be"}}
     "#);
@@ -687,12 +709,18 @@ fn what_was_exported_from_here_is_here() {
     S2 is unchanged, from mine.json
     ");
     assert_eq!(count(&world), 2);
-    // Another session of that number and time is another session.
+    // Another log under the same UUID is another session.
     let mut changed: Value =
         serde_json::from_str(&fs::read_to_string(world.path("p/mine.json")).unwrap()).unwrap();
     changed["events"][0]["data"]["content"] = json!("other");
     world.file("p/mine.json", &changed.to_string());
-    assert!(world.run(&["import", "mine.json"]).quiet().starts_with("S3 mine with 2 events"));
+    insta::assert_snapshot!(world.run(&["import", "mine.json"]), @r"
+    exit code 0
+    --- stdout
+    S3 mine-2 with 2 events, from mine.json, a fork of S2: their logs differ
+    --- stderr
+    warning: mine.json: `mine` is the name of another session; S3 is named `mine-2`
+    ");
 }
 
 #[test]

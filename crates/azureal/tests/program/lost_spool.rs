@@ -28,10 +28,23 @@ fn stderr(output: &Output) -> String {
 fn wait_for_note(home: &AgentHome) {
     let store = rusqlite::Connection::open(home.project().join(".azureal/sessions.azs")).unwrap();
     let began = Instant::now();
-    let note = || store.query_row("SELECT last_claude_uuid FROM sessions", [], |row| row.get::<_, String>(0));
+    let note = || store.query_row("SELECT run FROM sessions", [], |row| row.get::<_, String>(0));
     while note().unwrap_or_default().is_empty() {
         assert!(began.elapsed() < LIMIT, "the run was not noted");
         thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until a command recovers a turn, and returns what it says of that.
+fn recovery_of(home: &AgentHome) -> String {
+    let began = Instant::now();
+    loop {
+        let report = stderr(&azureal(home, &["list"]));
+        if report.contains("recovered") {
+            return report;
+        }
+        assert!(began.elapsed() < LIMIT, "nothing was recovered: {report}");
+        thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -55,17 +68,9 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
         fs::remove_dir_all(home.project().join(".azureal/spool")).unwrap();
         gate.open();
 
-        let began = Instant::now();
-        let report = loop {
-            let report = stderr(&azureal(&home, &["list"]));
-            if report.contains("recovered") {
-                break report;
-            }
-            assert!(began.elapsed() < LIMIT, "{agent}: nothing was recovered: {report}");
-            thread::sleep(Duration::from_millis(100));
-        };
+        let report = recovery_of(&home);
         assert!(
-            report.contains(&format!("recovered the turn of S1 that was interrupted from {record}")),
+            report.contains(&format!("recovered the last turn of S1 (complete) from {record}\n")),
             "{report}"
         );
         assert_eq!(stderr(&azureal(&home, &["list"])), "", "{agent}: it is recovered once");
@@ -86,4 +91,38 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
         );
         assert_eq!(of_kind("Complete", "outcome"), [json!("done"), json!("done")], "{agent}: {shown}");
     }
+}
+
+#[test]
+fn what_claude_says_after_background_work_comes_from_its_transcript_too() {
+    let Some(agents) = Agents::find() else { return };
+    let gate = Gate::new();
+    let job = json!({"command": "sleep 0.2", "description": "job", "run_in_background": true});
+    let server = ModelServer::scripted([
+        Answer::new().tool("Bash", job),
+        Answer::from("It started."),
+        Answer::from("It reported.").hold(&gate),
+    ]);
+    let home = AgentHome::new(&agents, &server);
+    let mut child =
+        start(&home, &["run", "-s", "topic", "-a", "claude", "--permission", "all", "Start a job"]);
+    server.wait_for_requests(3, LIMIT);
+    wait_for_note(&home);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::remove_dir_all(home.project().join(".azureal/spool")).unwrap();
+    gate.open();
+    let report = recovery_of(&home);
+    assert!(
+        report.contains("recovered the last turn of S1 (complete) from Claude Code's transcript\n"),
+        "{report}"
+    );
+    let shown = String::from_utf8(azureal(&home, &["show", "topic", "--json"]).stdout).unwrap();
+    let events: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let texts: Vec<&Value> = events
+        .iter()
+        .filter(|event| matches!(event["kind"].as_str(), Some("UserMessage" | "AssistantText")))
+        .map(|event| event["data"].as_object().unwrap().values().next().unwrap())
+        .collect();
+    assert_eq!(texts, ["Start a job", "It started.", "It reported."], "{shown}");
 }

@@ -6,7 +6,10 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod agents;
+mod bounds;
 mod compact;
+mod completion;
 mod config;
 mod context_commands;
 mod context_savings;
@@ -18,8 +21,12 @@ mod export;
 mod flood;
 mod follow;
 mod hostile;
+mod identity;
 mod import;
 mod lost_spool;
+mod original_program;
+mod owners;
+mod permissions;
 mod postgres;
 mod power_loss;
 mod real_agents;
@@ -27,6 +34,7 @@ mod redis;
 mod run;
 mod servers;
 mod sessions;
+mod status_line;
 mod terminal;
 mod trust;
 mod two_people;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use azureal_core::SUMMARY_PROMPT;
 use azureal_process::{Marker, find_marked};
-use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Place, Request};
+use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Place, Request, Usage};
 use azureal_testkit::real_agents::{AgentHome, Agents};
 use serde_json::{Value, json};
 
@@ -172,6 +172,28 @@ fn a_model_that_refuses_claude_is_told_stored_and_gone_on_from() {
 }
 
 #[test]
+fn both_agents_say_how_large_their_last_request_was() {
+    for agent in ["claude", "codex"] {
+        let used = |input| Usage { input, output: 50, ..Usage::default() };
+        let tool = match agent {
+            "claude" => Answer::new().tool("Read", json!({"file_path": "/dev/null"})),
+            _ => Answer::new().tool("exec_command", json!({"cmd": "true"})),
+        };
+        let server =
+            ModelServer::scripted([tool.usage(used(1_000)), Answer::from("Done.").usage(used(3_000))]);
+        let Some(real) = Real::new(&server) else { return };
+        let ran = real.ask(agent, "Look", &[]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let usage = real.events().pop().unwrap()["data"]["usage"].clone();
+        assert_eq!(
+            (&usage["input_tokens"], &usage["context_tokens"]),
+            (&json!(4_000), &json!(3_050)),
+            "{agent}: {usage}"
+        );
+    }
+}
+
+#[test]
 fn a_model_that_refuses_codex_is_told_stored_and_gone_on_from() {
     check_failures("codex", 1);
 }
@@ -280,7 +302,7 @@ fn a_turn_whose_azureal_is_killed_is_finished_by_its_agent_and_recovered() {
         real.wait_for_output("Half an answer.");
         child.kill().unwrap();
         child.wait().unwrap();
-        let goes_on = format!("the turn of S1 goes on without its azureal: {agent}");
+        let goes_on = format!("S1: {agent} is still running in the background (");
         let listed = real.run(&["list"]);
         assert!(listed.stderr.starts_with(&goes_on), "{listed}");
 
@@ -290,9 +312,7 @@ fn a_turn_whose_azureal_is_killed_is_finished_by_its_agent_and_recovered() {
             recovered = real.run(&["list"]).stderr;
             !recovered.starts_with(&goes_on)
         });
-        let expected =
-            format!("recovered the turn of S1 that was interrupted and had been finished: {agent}");
-        assert!(recovered.starts_with(&expected), "{recovered}");
+        assert_eq!(recovered, "recovered the last turn of S1 (complete)\n", "{agent}");
         assert_eq!(real.run(&["list"]).stderr, "", "it is told once");
         let events = real.events();
         let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
@@ -303,6 +323,55 @@ fn a_turn_whose_azureal_is_killed_is_finished_by_its_agent_and_recovered() {
         assert_eq!(events[4]["data"]["outcome"], "done");
         assert_eq!(real.processes(), [] as [u32; 0]);
     }
+}
+
+#[test]
+fn a_question_to_claude_is_answered_and_codex_fixes_it_with_the_permission_to_edit() {
+    const QUESTION: &str = "azureal run -a claude \"Why does the login test fail?\"";
+    const FIX: &str = "azureal run -c -a codex --permission edit \"Fix it\"";
+    let patch = "*** Begin Patch\n*** Update File: login.txt\n@@\n-wrong\n+right\n*** End Patch\n";
+    let server = ModelServer::scripted::<Answer>([]);
+    let Some(real) = Real::new(&server) else { return };
+    let file = real.home.project().join("login.txt");
+    fs::write(&file, "wrong\n").unwrap();
+    assert!(
+        Command::new("git").args(["init", "-q"]).current_dir(real.home.project()).status().unwrap().success()
+    );
+    let typed = |line: &str| {
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_azureal"));
+        let mut shell = real.home.command("/bin/sh");
+        let path = format!("PATH={}:$PATH; {line}", program.parent().unwrap().display());
+        shell.args(["-c", &path]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(shell.spawn().unwrap())
+    };
+
+    server.push(Answer::new().tool("Read", json!({"file_path": file})));
+    server.push(Answer::new().tool("Bash", json!({"command": "make test", "description": "Run the test"})));
+    server.push("It says wrong.");
+    let asked = typed(QUESTION);
+    assert_eq!(asked.code, 0, "{asked}");
+    assert!(asked.stdout.contains("✓ Read") && asked.stdout.ends_with("It says wrong.\n"), "{asked}");
+    let hint = "claude was refused Bash. Allow commands with `--permission all`";
+    assert_eq!(asked.stderr.lines().last(), Some(hint), "{asked}");
+
+    // Without it Codex only reads, and that is said.
+    server.push(Answer::new().custom_tool("apply_patch", patch));
+    server.push("I may not.");
+    let refused = typed(&FIX.replace(" --permission edit", ""));
+    assert_eq!((refused.code, fs::read_to_string(&file).unwrap().as_str()), (0, "wrong\n"), "{refused}");
+    let hint = "codex was refused Edit. Allow edits with `--permission edit`";
+    assert_eq!(refused.stderr.lines().last(), Some(hint), "{refused}");
+
+    server.push(Answer::new().custom_tool("apply_patch", patch));
+    server.push("Fixed.");
+    let fixed = typed(FIX);
+    assert_eq!((fixed.code, fs::read_to_string(&file).unwrap().as_str()), (0, "right\n"), "{fixed}");
+    assert!(fixed.stdout.ends_with("Fixed.\n") && !fixed.stderr.contains("refused"), "{fixed}");
+    let context = server.requests().last().unwrap().user_texts().join("\n");
+    assert!(
+        context.contains("Why does the login test fail?") && context.contains("It says wrong."),
+        "{context}"
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! run, and what is left when it does not end as it should.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -265,7 +267,7 @@ fn a_prompt_is_needed() {
     for arguments in [&["run"][..], &["run", " "], &["run", "-c", ""]] {
         let ran = world.run(arguments);
         assert_eq!(ran.code, 2, "{ran}");
-        assert!(ran.stderr.starts_with("error: there is no prompt"), "{ran}");
+        assert!(ran.stderr.starts_with("error: no prompt"), "{ran}");
     }
     assert!(!world.store().exists());
     assert_eq!(world.run(&["run", "-c", "x"]).code, 1, "there is nothing to go on with");
@@ -487,20 +489,14 @@ fn a_turn_whose_azureal_was_killed_is_recovered_once() {
     child.wait().unwrap();
 
     let ran = world.run(&["list", "--json"]);
-    assert!(
-        ran.stderr.starts_with("the turn of S1 goes on without its azureal: claude, since [time]"),
-        "{ran}"
-    );
+    assert!(ran.stderr.starts_with("S1: claude is still running in the background ("), "{ran}");
     fs::write(&gate, "").unwrap();
     let mut reports = Vec::new();
     wait_until("the recovery", || {
         reports.push(world.run(&["list"]).stderr);
         reports.last().unwrap().starts_with("recovered")
     });
-    assert_eq!(
-        reports.last().unwrap(),
-        "recovered the turn of S1 that was interrupted and had been finished: claude, since [time]\n"
-    );
+    assert_eq!(reports.last().unwrap(), "recovered the last turn of S1 (complete)\n");
     assert_eq!(world.run(&["list"]).stderr, "");
     let stored = kinds(&world, "S1");
     assert_eq!(stored.iter().filter(|kind| *kind == "UserMessage").count(), 1);
@@ -517,7 +513,7 @@ fn the_next_prompt_waits_for_an_agent_that_was_left_behind() {
     child.wait().unwrap();
     let ran = world.run(&["run", "-c", "-a", "offline", "What happened?"]);
     assert_eq!(ran.code, 0, "{ran}");
-    assert!(ran.stderr.contains("recovered the turn of S1") && ran.stdout.contains("Bash"), "{ran}");
+    assert!(ran.stderr.contains("recovered the last turn of S1") && ran.stdout.contains("Bash"), "{ran}");
 }
 
 #[test]
@@ -530,11 +526,11 @@ fn an_interrupt_while_an_agent_is_followed_ends_that_and_sends_nothing() {
     child.wait().unwrap();
     let mut child = start(&world, &["run", "-c", "-a", "offline", "What happened?"]);
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
-    told.find(|line| line.as_ref().unwrap().contains("following it")).unwrap().unwrap();
+    told.find(|line| line.as_ref().unwrap().contains("waiting until it ends")).unwrap().unwrap();
     signal(&child, "-INT");
     let rest: Vec<String> = told.map(|line| line.unwrap()).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows what came",);
+    assert_eq!(rest.last().unwrap(), "hint: `azureal show S1` shows its output so far",);
     assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
     assert_eq!(kinds(&world, "S1").iter().filter(|kind| *kind == "UserMessage").count(), 1);
     assert_eq!(world.run(&["ps", "--json"]).json(), json!([]));
@@ -591,31 +587,9 @@ fn an_agent_that_was_left_behind_is_cancelled_and_stored() {
     assert_eq!(world.run(&["ps", "--json"]).json()[0]["orphan"], true);
     let ran = world.run(&["cancel", "S1"]);
     assert_eq!(ran.stdout, "cancelled the turn of S1\n", "{ran}");
-    assert!(ran.stderr.contains("recovered the turn of S1"), "{ran}");
+    assert!(ran.stderr.contains("recovered the last turn of S1"), "{ran}");
     assert_eq!(last_event(&world, "S1")["data"]["outcome"], "cancelled");
     assert_eq!(world.run(&["ps", "--json"]).quiet(), "[]\n");
-}
-
-#[test]
-fn agents_are_shown_as_they_are_installed() {
-    let world = World::new();
-    let agents = |world: &World, arguments: &[&str]| finish(world, start(world, arguments));
-    assert_eq!(
-        agents(&world, &["agents"]).quiet(),
-        "claude   not installed\ncodex    not installed\noffline  built in\n"
-    );
-    for (name, script) in
-        [("claude", "echo; echo '2.0 (Claude\u{1b}[2J Code)'"), ("codex", "exec sleep 1000")]
-    {
-        world.program(name, script);
-    }
-    let lines = agents(&world, &["agents"]).quiet();
-    let lines: Vec<&str> = lines.lines().collect();
-    assert!(lines[0].starts_with("claude   2.0 (Claude␛[2J Code)  ") && lines[0].ends_with("/bin/claude"));
-    assert!(lines[1].starts_with("codex    does not say its version "), "{lines:?}");
-    let shown = agents(&world, &["agents", "--json"]).json();
-    assert_eq!((&shown[1]["installed"], &shown[1]["version"]), (&json!(true), &json!(null)));
-    assert_eq!((&shown[2]["agent"], &shown[2]["built_in"]), (&json!("offline"), &json!(true)));
 }
 
 #[test]
@@ -770,4 +744,71 @@ fn an_ephemeral_turn_writes_no_prompt_down() {
         fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["azureal-999999-open", "seen"]);
+}
+
+/// Returns the prompts of a session.
+fn prompts(world: &World, session: &str) -> Vec<String> {
+    let events = world.run(&["show", session, "--json"]).json_lines();
+    let prompts = events.iter().filter(|event| event["kind"] == "UserMessage");
+    prompts.map(|event| event["data"]["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_prompt_may_begin_with_a_dash() {
+    let world = World::new();
+    for prompt in ["- fix the list", "--help me with this", "-1 is wrong"] {
+        let ran = world.run(&["run", "-s", "list", prompt, "-a", "offline"]);
+        assert_eq!(ran.code, 0, "{ran}");
+    }
+    let ran = world.run(&["run", "-soffline talk", "-aoffline", "--system", "- be brief", "hello"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(prompts(&world, "list"), ["- fix the list", "--help me with this", "-1 is wrong"]);
+    assert_eq!(prompts(&world, "offline talk"), ["hello"]);
+    // A mistyped option is not sent to anybody.
+    for option in ["--ephemral", "-x", "--continu"] {
+        let ran = world.run(&["run", "-a", "offline", option]);
+        assert!(ran.code == 2 && ran.stderr.contains("unexpected argument"), "{ran}");
+    }
+}
+
+#[test]
+fn a_dash_alone_reads_the_prompt_from_standard_input() {
+    let world = World::new();
+    let mut command = world.command(&["run", "-a", "offline", "-"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // It waits for the input however long that takes, as it does without an argument.
+    child.stdin.take().unwrap().write_all(b"from the pipe\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(prompts(&world, "S1"), ["from the pipe"]);
+    insta::assert_snapshot!(world.run(&["run", "-a", "offline", "-"]), @r#"
+    exit code 2
+    --- stderr
+    error: no prompt
+    hint: write it as in `azureal run "What does this do?"`, or send it on standard input
+    "#);
+}
+
+#[test]
+fn a_folder_whose_name_is_not_utf_8_can_be_used() {
+    let world = World::new();
+    let folder = world.path("").join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir_all(folder.join(".git")).unwrap();
+    fs::write(folder.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    let run = |arguments: &[&str]| world.ran(world.command(arguments).current_dir(&folder).output().unwrap());
+    for arguments in [
+        &["run", "-a", "offline", "hello"][..],
+        &["run", "-c", "-a", "offline", "more"],
+        &["run", "--json", "-s", "S1", "-a", "offline", "and more"],
+        &["show", "S1"],
+        &["export", "S1", "--format", "json"],
+        &["trust", "--show", "--json"],
+        &["config", "--json"],
+        &["demo", "--json", "tour"],
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {ran}");
+    }
+    let listed = run(&["list", "--json"]).json();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["message_count"]), (1, &6.into()), "{listed}");
 }

@@ -192,7 +192,7 @@ pub(crate) fn recovers_a_turn(world: &World, store: &str) {
     azureal.wait().unwrap();
     fs::write(&go_on, "").unwrap();
     wait_until("the recovery", || {
-        run_on(world, store, &["list"]).stderr.contains("recovered the turn of S1")
+        run_on(world, store, &["list"]).stderr.contains("recovered the last turn of S1")
     });
     let shown = run_on(world, store, &["show", "S1", "--json"]).json_lines();
     assert_eq!(shown.last().unwrap()["data"]["outcome"], "done");

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::process::Stdio;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// A terminal with two sides: what the program writes to its own can be read from ours.
 pub(crate) struct Terminal {
@@ -18,6 +19,17 @@ impl Terminal {
         unlockpt(&ours).unwrap();
         let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
         Self { ours: File::from(ours), name }
+    }
+
+    /// Sets how many columns it has.
+    pub(crate) fn resize(&self, columns: u16) {
+        Self::resize_side(&self.ours, columns);
+    }
+
+    /// Does the same to a terminal of which only [our side](Self::into_our_side) is left.
+    pub(crate) fn resize_side(side: &File, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(side, size).unwrap();
     }
 
     /// Opens the side that a program is given.

@@ -277,17 +277,84 @@ fn many_may_approve_and_take_back_at_once() {
 #[test]
 fn a_link_is_shown_with_where_it_leads() {
     let world = World::new();
-    world.file("elsewhere.yml", "default_system_message: hello\n");
-    symlink("../elsewhere.yml", world.path("p/Cllmfile.yml")).unwrap();
+    world.file("p/conf/elsewhere.yml", "default_system_message: hello\n");
+    symlink("conf/elsewhere.yml", world.path("p/Cllmfile.yml")).unwrap();
     let shown = run(&world, &["trust", "--yes"]).quiet();
-    assert!(shown.starts_with("[folder]/p/Cllmfile.yml\n  leads to [folder]/elsewhere.yml\n"), "{shown}");
+    assert!(
+        shown.starts_with("[folder]/p/Cllmfile.yml\n  leads to [folder]/p/conf/elsewhere.yml\n"),
+        "{shown}"
+    );
     assert_eq!(state(&world), "trusted");
-    world.file("elsewhere.yml", "default_system_message: hallo\n");
+    world.file("p/conf/elsewhere.yml", "default_system_message: hallo\n");
     assert_eq!(state(&world), "changed");
     // The same name and content, and no link any more: that is what was trusted.
     fs::remove_file(world.path("p/Cllmfile.yml")).unwrap();
     world.file("p/Cllmfile.yml", "default_system_message: hello\n");
     assert_eq!(state(&world), "trusted");
+}
+
+#[test]
+fn a_link_that_leads_out_of_the_project_is_not_read() {
+    for (name, target) in [
+        ("Cllmfile.yml", "../own/token"),
+        (".azureal/azufig.toml", "../../own/token"),
+        (".cllm", "../own/folder"),
+    ] {
+        let world = World::new();
+        world.session("one", &[user("hello")]);
+        world.file("own/token", "ghp_verysecret\n");
+        world.file("own/folder/Cllmfile.yml", "ghp_verysecret\n");
+        symlink(target, world.path("p").join(name)).unwrap();
+        for (arguments, code) in [
+            (&["list"][..], 0),
+            (&["show", "one"], 0),
+            (&["context", "one", "--stats"], 0),
+            (&["run", "-a", "offline", "x"], 3),
+            (&["config"], 3),
+            (&["trust"], 3),
+            (&["trust", "--yes"], 3),
+        ] {
+            let ran = run(&world, arguments);
+            assert_eq!(ran.code, code, "{name} {arguments:?}: {ran}");
+            assert!(!format!("{ran}").contains("verysecret"), "{name} {arguments:?}: {ran}");
+        }
+        insta::allow_duplicates! {
+            let ran = run(&world, &["config"]);
+            let hint = ran.stderr.lines().nth(1).unwrap();
+            insta::assert_snapshot!(hint, @"hint: replace the link by a plain file; nothing of it was read");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_of_an_untrusted_file_is_not_repeated() {
+    let world = World::new();
+    world.session("one", &[user("hello")]);
+    for (name, text) in [
+        ("Cllmfile.yml", "ghp_verysecret\n"),
+        ("Cllmfile.yml", "variables: verysecret\n"),
+        ("Cllmfile.yml", "context_commands: [{name: x, verysecret: 1}]\n"),
+        (".azureal/azufig.toml", "verysecret\n"),
+        (".azureal/azufig.toml", "agent = verysecret\n"),
+        (".azureal/azufig.toml", "verysecret = 1\n"),
+    ] {
+        let path = world.file(&format!("p/{name}"), text);
+        for arguments in [&["list"][..], &["run", "-a", "offline", "x"], &["context", "one", "--stats"]] {
+            let ran = run(&world, arguments);
+            assert!(!format!("{ran}").contains("verysecret"), "{text} {arguments:?}: {ran}");
+        }
+        let ran = run(&world, &["run", "-a", "offline", "x"]);
+        let place = ran.stderr.strip_prefix(&format!("error: [folder]/p/{name}:1:"));
+        assert!(
+            place.is_some_and(|rest| rest
+                .contains(": this is not a configuration that azureal understands\nhint: `azureal config`")),
+            "{ran}"
+        );
+        // Whoever asks to see the file is told.
+        let ran = run(&world, &["config"]);
+        assert_eq!(ran.code, 1, "{ran}");
+        fs::remove_file(path).unwrap();
+    }
 }
 
 #[test]

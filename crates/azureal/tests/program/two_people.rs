@@ -223,7 +223,7 @@ fn who_dies_lets_others_in<S: Lessor>() {
     assert_eq!(bob.prompts("S1"), ["Second"]);
     // The agent went on, and what it said comes to the end of the session.
     ada.let_go_on();
-    wait_until("the recovery", || ada.run(&["list"]).stderr.contains("recovered the turn of S1"));
+    wait_until("the recovery", || ada.run(&["list"]).stderr.contains("recovered the last turn of S1"));
     assert_eq!(bob.prompts("S1"), ["Second", "First"]);
 }
 

@@ -19,9 +19,43 @@ fn wrong_usage_says_what_is_right() {
     insta::assert_snapshot!(world.run(&["shw"]), @r"
     exit code 2
     --- stderr
-    error: unrecognized subcommand 'shw'
-    hint: a similar subcommand exists: 'show'
-      usage: azureal [OPTIONS] [COMMAND]
+    error: no command `shw`
+    hint: did you mean `azureal show`?
+    ");
+    insta::assert_snapshot!(world.run(&["resume", "--json"]), @r#"
+    exit code 2
+    --- stderr
+    {"error":{"kind":"usage","message":"no command `resume`","hint":"did you mean `azureal run -c`?"}}
+    "#);
+    insta::assert_snapshot!(world.run(&["frobnicate"]), @r"
+    exit code 2
+    --- stderr
+    error: no command `frobnicate`
+    hint: `azureal help` lists the commands
+    ");
+    insta::assert_snapshot!(world.run(&["Why does it fail?"]), @r#"
+    exit code 2
+    --- stderr
+    error: no command `Why does it fail?`
+    hint: a prompt follows `run`, as in `azureal run "Why does the test fail?"`
+    "#);
+    insta::assert_snapshot!(world.run(&["run", "fix", "the", "test"]), @r#"
+    exit code 2
+    --- stderr
+    error: unexpected argument `the`
+    hint: put the whole prompt in quotes, as in `azureal run "Fix the test"`
+    "#);
+    insta::assert_snapshot!(world.run(&["--resume"]), @r"
+    exit code 2
+    --- stderr
+    error: no option `--resume`
+    hint: did you mean `azureal run -c`?
+    ");
+    insta::assert_snapshot!(world.run(&["-c", "Fix it"]), @r"
+    exit code 2
+    --- stderr
+    error: `-c` is an option of `azureal run`
+    hint: `azureal run -c`
     ");
     insta::assert_snapshot!(world.run(&["show"]), @r"
     exit code 1
@@ -32,20 +66,19 @@ fn wrong_usage_says_what_is_right() {
     insta::assert_snapshot!(world.run(&["fork"]), @r"
     exit code 2
     --- stderr
-    error: the following required arguments were not provided:
-      <SESSION>
+    error: missing `<SESSION>`
     hint: usage: azureal fork <SESSION>
     ");
     insta::assert_snapshot!(world.run(&["show", "--jsn", "--json"]), @r#"
     exit code 2
     --- stderr
-    {"error":{"kind":"usage","message":"unexpected argument '--jsn' found","hint":"a similar argument exists: '--json'\nusage: azureal show --json [SESSION]"}}
+    {"error":{"kind":"usage","message":"unexpected argument `--jsn`","hint":"did you mean `--json`?"}}
     "#);
     insta::assert_snapshot!(world.run(&["fork", "S1", "--at", "x"]), @r"
     exit code 2
     --- stderr
-    error: invalid value 'x' for '--at <SEQ>': invalid digit found in string
-    hint: `azureal --help` shows how it is used
+    error: `x` is not a value of `--at <SEQ>`: invalid digit found in string
+    hint: `azureal help fork` shows its options
     ");
     insta::assert_snapshot!(world.run(&["list", "--store", "mysql://u:secret@h"]), @r"
     exit code 2
@@ -135,16 +168,6 @@ fn worktrees_share_the_store_and_list_their_own() {
 }
 
 #[test]
-fn completions_are_made_for_every_shell() {
-    let world = World::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = world.run(&["completions", shell]).quiet();
-        assert!(script.contains("azureal") && script.contains("rename"), "{shell}");
-    }
-    assert_eq!(world.run(&["completions", "tcsh"]).code, 2);
-}
-
-#[test]
 fn nothing_is_coloured_where_nobody_sees_it() {
     let world = World::new();
     world.session("a", &[user("hello")]);
@@ -155,9 +178,43 @@ fn nothing_is_coloured_where_nobody_sees_it() {
 }
 
 #[test]
-fn completions_can_be_had_as_json() {
+fn help_is_a_command_too() {
     let world = World::new();
-    let shape = world.run(&["completions", "fish", "--json"]).json();
-    assert_eq!(shape["shell"], "fish");
-    assert_eq!(shape["script"].as_str().unwrap(), world.run(&["completions", "fish"]).quiet());
+    assert_eq!(world.run(&["help"]).quiet(), world.run(&["--help"]).quiet());
+    for command in ["run", "list", "ls", "help"] {
+        assert_eq!(world.run(&["help", command]).quiet(), world.run(&[command, "--help"]).quiet());
+    }
+    let shape = world.run(&["help", "run", "--json"]).json();
+    assert_eq!(shape["command"], "azureal run");
+    insta::assert_snapshot!(world.run(&["help", "rnu"]), @r"
+    exit code 2
+    --- stderr
+    error: no command `rnu`
+    hint: did you mean `azureal run`?
+    ");
+    assert_eq!(world.run(&["help", "__offline"]).code, 2);
+}
+
+#[test]
+fn there_is_a_man_page_for_every_command() {
+    let world = World::new();
+    let folder = world.path("man/man1");
+    let ran = world.run(&["help", "--man", folder.to_str().unwrap()]);
+    assert_eq!(ran.quiet(), "wrote 21 man pages to [folder]/man/man1\n");
+    let mut pages: Vec<_> = fs::read_dir(&folder).unwrap().map(|page| page.unwrap().path()).collect();
+    pages.sort();
+    assert_eq!(pages.len(), 21);
+    assert!(folder.join("azureal.1").exists() && folder.join("azureal-run.1").exists());
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        assert!(text.contains(".TH azureal") && text.contains(".SH NAME"), "{}", page.display());
+        assert!(!text.contains("__offline") && !text.contains("\\-\\-prompt"), "{}", page.display());
+    }
+    let page = fs::read_to_string(folder.join("azureal-help.1")).unwrap();
+    assert!(page.contains(".SH EXAMPLES\n.nf\n  azureal help\n"), "{page}");
+    insta::assert_snapshot!(world.run(&["help", "--man", "/dev/null/x"]), @r"
+    exit code 1
+    --- stderr
+    error: /dev/null/x: not a directory
+    ");
 }

@@ -57,6 +57,20 @@ pub(crate) fn marked(marker: &Marker) -> impl Iterator<Item = ProcessIdentity> {
     })
 }
 
+/// Returns the entries `KEY=VALUE` of these keys in the environments of all processes, without this one.
+pub(crate) fn environments_with(keys: &[&str]) -> BTreeSet<String> {
+    let is_wanted = |entry: &[u8]| {
+        keys.iter().any(|key| entry.strip_prefix(key.as_bytes()).is_some_and(|rest| rest.starts_with(b"=")))
+    };
+    let mut found = BTreeSet::new();
+    for pid in newest_first().filter(|pid| *pid != std::process::id()) {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let entries = environment.split(|byte| *byte == 0).filter(|entry| is_wanted(entry));
+        found.extend(entries.map(|entry| String::from_utf8_lossy(entry).into_owned()));
+    }
+    found
+}
+
 fn pids() -> impl Iterator<Item = u32> {
     let folder = fs::read_dir("/proc").into_iter().flatten();
     folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

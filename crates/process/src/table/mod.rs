@@ -8,9 +8,9 @@ mod linux;
 mod ps;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{all, holds_open, look, marked};
+pub(crate) use linux::{all, environments_with, holds_open, look, marked};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use ps::{all, holds_open, look, marked};
+pub(crate) use ps::{all, environments_with, holds_open, look, marked};
 
 use crate::identity::ProcessIdentity;
 

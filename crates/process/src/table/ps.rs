@@ -5,6 +5,7 @@
     allow(dead_code, reason = "on Linux it is only compiled for its tests, `ps` being about the same there")
 )]
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -41,6 +42,15 @@ pub(crate) fn marked(marker: &Marker) -> impl Iterator<Item = ProcessIdentity> {
         .filter_map(|pid| look(pid).ok().flatten())
         .filter(|entry| entry.runs)
         .map(|entry| entry.identity)
+}
+
+/// Returns the entries `KEY=VALUE` of these keys in the environments of all processes, without this one.
+pub(crate) fn environments_with(keys: &[&str]) -> BTreeSet<String> {
+    let text = ps(&["-axEww", "-o", "pid=,command="]).unwrap_or_default();
+    let of_others = text.lines().filter_map(|line| line.trim_start().split_once(' '));
+    let of_others = of_others.filter(|(pid, _)| pid.parse() != Ok(std::process::id()));
+    let is_wanted = |word: &&str| word.split_once('=').is_some_and(|(key, _)| keys.contains(&key));
+    of_others.flat_map(|(_, rest)| rest.split(' ')).filter(is_wanted).map(str::to_owned).collect()
 }
 
 /// Runs `ps` with times that neither a language, nor a place, nor summer changes.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use azureal_core::StoreError;
 use rusqlite::ErrorCode;
+use rusqlite::ffi::SQLITE_IOERR_WRITE;
 
 use super::connection::PATIENCE;
 
@@ -60,9 +61,22 @@ pub(super) fn from_sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
             StoreError::ReadOnly { place }
         }
         ErrorCode::DatabaseCorrupt => StoreError::Corrupt { place, why: error.to_string() },
+        // SQLite does not say why, and a limit that is set is the likeliest reason.
+        ErrorCode::SystemIoFailure
+            if failure.extended_code == SQLITE_IOERR_WRITE && has_file_size_limit() =>
+        {
+            StoreError::Other {
+                place,
+                source: "it would grow beyond the limit that `ulimit -f` shows".into(),
+            }
+        }
         ErrorCode::NotADatabase => StoreError::NotAStore { place, why: "it is no SQLite file".to_owned() },
         _ => StoreError::Other { place, source: error.into() },
     }
+}
+
+fn has_file_size_limit() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
 /// Turns an error of the file system into one that a person can act on.

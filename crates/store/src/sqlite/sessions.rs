@@ -1,11 +1,13 @@
 //! Sessions: all but their events.
 
+use std::collections::HashMap;
+
 use azureal_core::{
     Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens,
     TurnTotals, Uuid, check_name, normal_timestamp,
 };
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::codec::Codec;
 use super::error::Fault;
@@ -53,14 +55,25 @@ pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<Sessio
             new.uuid.unwrap_or_else(Uuid::new_v4).to_string(),
             new.forked_from.map(|uuid| uuid.to_string()),
             now(),
-        ])?;
-    let id = session_id(connection.last_insert_rowid())?;
+        ])
+        .map_err(|error| not_inserted(connection, error))?;
+    let id = session_id(connection.last_insert_rowid()).map_err(|_| StoreError::NumbersUsedUp)?;
     if new.name.is_none() {
         connection
             .prepare_cached("UPDATE sessions SET name = ?2 WHERE id = ?1")?
             .execute(params![id.number(), id.to_string()])?;
     }
     Ok(id)
+}
+
+/// Tells a store whose session numbers are used up from a full disk: SQLite has one error for both.
+fn not_inserted(connection: &Connection, error: rusqlite::Error) -> Fault {
+    let last = "SELECT seq FROM sqlite_sequence WHERE name = 'sessions'";
+    let is_last = || connection.query_row(last, [], |row| row.get(0)) == Ok(i64::MAX);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) if is_last() => StoreError::NumbersUsedUp.into(),
+        _ => error.into(),
+    }
 }
 
 fn session_id(rowid: i64) -> Result<SessionId, Fault> {
@@ -415,10 +428,12 @@ fn list_as(
     // Somebody has appended without counting. What they touched was active last.
     let mut listed =
         records.filter(|record| record.as_ref().map_or(true, wanted)).collect::<Result<Vec<_>, _>>()?;
+    // Looked up once for all of them: another program may have touched every session.
+    let numbers = listed.iter().map(|record| i64::from(record.id.number()));
+    let places: HashMap<i64, usize> = numbers.zip(0..).collect();
     let recounted = if columns.are_complete() {
         for counts::Recounted { session, tally, .. } in counts::recount_stale(snapshot, codec)? {
-            let is_it = |record: &&mut SessionRecord| i64::from(record.id.number()) == session;
-            if let Some(record) = listed.iter_mut().find(is_it) {
+            if let Some(record) = places.get(&session).and_then(|place| listed.get_mut(*place)) {
                 record.counts = tally.counts;
             }
         }
@@ -426,13 +441,15 @@ fn list_as(
     } else {
         counts::recount_all(snapshot, codec)?
     };
-    for counts::Recounted { session, tally, .. } in recounted {
-        if let Some(at) = listed.iter().position(|record| i64::from(record.id.number()) == session) {
-            let mut record = listed.remove(at);
+    let mut others: Vec<Option<SessionRecord>> = listed.into_iter().map(Some).collect();
+    let mut listed = Vec::with_capacity(others.len());
+    for counts::Recounted { session, tally, .. } in recounted.into_iter().rev() {
+        if let Some(mut record) = places.get(&session).and_then(|place| others.get_mut(*place)?.take()) {
             record.counts = tally.counts;
-            listed.insert(0, record);
+            listed.push(record);
         }
     }
+    listed.extend(others.into_iter().flatten());
     listed.truncate(limit);
     finish(snapshot, columns, codec, &mut listed)?;
     Ok(listed)

@@ -1,0 +1,130 @@
+//! Filling in templates within bounds.
+//!
+//! The template engine counts steps, not bytes: a template of a kilobyte can double a string forty times, or nest
+//! lists so that comparing them takes years. So each template is filled in by a process of its own, this program
+//! started again, which limits its own memory and time before it reads the template. Whatever happens there
+//! is an error here.
+//!
+//! Linux enforces both limits. macOS enforces only the time.
+
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+
+use super::settings::Variable;
+use super::surroundings::Surroundings;
+use super::template::{self, Variables};
+use crate::failure::Failure;
+
+/// The hidden command that starts this program for one template.
+pub(crate) const SUBCOMMAND: &str = "__fill_in";
+
+/// How much memory a template may take, in bytes, the stack of its renderer included.
+const MEMORY: u64 = 128 << 20;
+/// How much processor time it may take, in seconds.
+const SECONDS: u64 = 2;
+
+/// What the process is asked. The environment is inherited.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    command: String,
+    given: Vec<(String, String)>,
+    declared: Vec<(String, Variable)>,
+}
+
+/// What it answers.
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    Filled(String),
+    Failed { is_variable: bool, message: String, hint: Option<String> },
+}
+
+/// Fills in the variables of a command, as [`template::fill_in`] does.
+pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String, Failure> {
+    if !template::is_template(command) {
+        return template::fill_in(command, variables);
+    }
+    let declared = variables.declared.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let request = Request {
+        command: command.to_owned(),
+        given: variables.given.to_vec(),
+        declared: declared.collect(),
+    };
+    match ask(&request)
+        .map_err(|error| unusable(&format!("the template could not be filled in: {error}")))??
+    {
+        Answer::Filled(filled) => Ok(filled),
+        Answer::Failed { is_variable, message, hint } => {
+            let failure = Failure::new(if is_variable { "variable" } else { "template" }, message);
+            Err(match hint {
+                Some(hint) => failure.with_hint(hint),
+                None => failure,
+            })
+        }
+    }
+}
+
+fn ask(request: &Request) -> io::Result<Result<Answer, Failure>> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg(SUBCOMMAND)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // When memory runs out, the runtime says so there.
+        .stderr(Stdio::null())
+        .spawn()?;
+    let sent = child.stdin.take().map_or(Ok(()), |mut stdin| {
+        serde_json::to_writer(&mut stdin, request).map_err(io::Error::from).and_then(|()| stdin.flush())
+    });
+    let output = child.wait_with_output()?;
+    if let Some(signal) = output.status.signal() {
+        let limit = if signal == Signal::XCPU.as_raw() {
+            format!("{SECONDS} s")
+        } else {
+            format!("{} MiB of memory", MEMORY >> 20)
+        };
+        return Ok(Err(unusable(&format!("the template takes more than {limit}"))));
+    }
+    sent?;
+    Ok(Ok(serde_json::from_slice(&output.stdout)?))
+}
+
+fn unusable(message: &str) -> Failure {
+    Failure::new("template", message).with_hint("put what is long into a script, and run that")
+}
+
+/// Answers one request on standard input: what the process does that [`fill_in`] starts.
+pub(crate) fn answer() -> Result<(), Failure> {
+    let mut text = String::new();
+    io::stdin().lock().read_to_string(&mut text)?;
+    let request: Request = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("azureal starts this command itself: {error}")))?;
+    let surroundings = Surroundings::of_this_process();
+    let declared = request.declared.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    let variables = Variables { given: &request.given, surroundings: &surroundings, declared };
+    for (resource, most) in
+        [(Resource::Data, MEMORY), (Resource::As, 8 * MEMORY), (Resource::Cpu, SECONDS), (Resource::Core, 0)]
+    {
+        limit(resource, most)?;
+    }
+    let answer = match template::fill_in(&request.command, &variables) {
+        Ok(filled) => Answer::Filled(filled),
+        Err(failure) => Answer::Failed {
+            is_variable: failure.kind() == "variable",
+            message: failure.message().to_owned(),
+            hint: failure.hint().map(str::to_owned),
+        },
+    };
+    let mut stdout = io::stdout().lock();
+    serde_json::to_writer(&mut stdout, &answer).map_err(io::Error::from)?;
+    Ok(stdout.flush()?)
+}
+
+/// Limits what this process may take. A lower limit that is there already stays.
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(resource);
+    let current = Some(current.map_or(most, |current| current.min(most)));
+    Ok(setrlimit(resource, Rlimit { current, maximum })?)
+}

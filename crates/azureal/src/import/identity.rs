@@ -1,0 +1,97 @@
+//! The identity of a session, in its own store and in the store that it is brought to.
+//!
+//! A session is known by its UUID. Older files, files of the original program and conversations of other programs have
+//! none; their sessions are known by their origin: `azureal:S3@<creation time>`, `cllm:<id>@<creation time>` and so on.
+//!
+//! Two marks remember this, both set by an import:
+//! - `import:uuid:<UUID>`, or `import:<origin>` for a session without a UUID, is set on the session that arrived. Its note
+//!   holds the number of its events and their hash. Other sessions under the same UUID or origin get `…#2`, `…#3` and so on.
+//! - `origin:S<n>` is set on a session that arrived without a UUID. Its note is the origin, so that a copy of S<n> is
+//!   recognised where the session comes from. If it gets a UUID there later, that replaces the origin (`uuid:<UUID>`), and
+//!   copies of S<n> have this UUID from then on.
+
+use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError, Uuid};
+
+/// What a session is known by.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    /// `None` in older files and in other programs.
+    pub(crate) uuid: Option<Uuid>,
+    /// The session that it was forked from.
+    pub(crate) forked_from: Option<Uuid>,
+    /// Its number or id where it comes from, with its creation time.
+    pub(super) origin: String,
+    /// Whether it was copied from `origin` to the store that it is read from, without a UUID at that time.
+    pub(super) is_copy: bool,
+}
+
+impl Identity {
+    /// Returns the identity of a session without a UUID.
+    pub(super) fn of_origin(origin: String) -> Self {
+        Self { uuid: None, forked_from: None, origin, is_copy: false }
+    }
+
+    /// Returns the identity of a stored session.
+    pub(crate) async fn of(store: &dyn SessionStore, record: &SessionRecord) -> Result<Self, StoreError> {
+        let mut identity = Self {
+            uuid: record.uuid,
+            forked_from: record.forked_from,
+            origin: origin(&record.id.to_string(), &record.created_at),
+            is_copy: false,
+        };
+        let of_record = |mark: &azureal_core::Mark| mark.session == record.id;
+        match store.mark(&origin_mark(record.id)).await?.filter(of_record) {
+            Some(mark) => match mark.note.strip_prefix(UUID).map(str::parse) {
+                Some(uuid) => identity.uuid = uuid.ok().or(record.uuid),
+                None => {
+                    identity.origin = mark.note;
+                    identity.is_copy = true;
+                }
+            },
+            // A copy with the number and time of its origin needs no other mark than that of its import.
+            None => {
+                let imported = store.mark(&import_mark(&identity.origin, 1)).await?;
+                identity.is_copy = imported.as_ref().is_some_and(of_record);
+            }
+        }
+        Ok(identity)
+    }
+
+    /// Returns the key of the marks that imports of this session set.
+    pub(super) fn key(&self) -> String {
+        match self.uuid {
+            Some(uuid) => uuid_key(uuid),
+            None => self.origin.clone(),
+        }
+    }
+}
+
+const UUID: &str = "uuid:";
+
+pub(super) fn uuid_key(uuid: Uuid) -> String {
+    format!("{UUID}{uuid}")
+}
+
+/// Returns the origin of a session of azureal, be it in a store or exported from one.
+pub(super) fn origin(id: &str, created: &str) -> String {
+    format!("azureal:{id}@{created}")
+}
+
+/// Returns the number and the creation time of a session of azureal; `None` for those of other programs.
+pub(super) fn home(origin: &str) -> Option<(SessionId, &str)> {
+    let (id, created) = origin.strip_prefix("azureal:")?.split_once('@')?;
+    Some((id.parse().ok()?, created))
+}
+
+/// Returns the name of the mark that remembers where a session was copied from.
+pub(super) fn origin_mark(id: SessionId) -> String {
+    format!("origin:{id}")
+}
+
+/// Returns the name of the mark of the n-th session that was imported under a key.
+pub(super) fn import_mark(key: &str, number: u64) -> String {
+    match number {
+        1 => format!("import:{key}"),
+        number => format!("import:{key}#{number}"),
+    }
+}

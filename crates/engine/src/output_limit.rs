@@ -1,0 +1,102 @@
+//! How much disk the output of an agent may take.
+//!
+//! The agent writes to a file itself, so that nothing is lost when azureal is slow or dies. Nothing slows the agent down
+//! either: one that prints without end fills the disk. So the size of the file is checked while the agent runs.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use azureal_process::Child;
+
+/// How often the size is checked.
+const PACE: Duration = Duration::from_millis(50);
+/// What a turn may print whatever else is on the disk.
+const LEAST: u64 = 64 << 20;
+
+/// How much an agent may print in one turn, standard output and standard error together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputLimit(u64);
+
+impl Default for OutputLimit {
+    /// 4 GiB: far more than a turn that works prints, and less than most disks have left.
+    fn default() -> Self {
+        Self::of_mib(4096)
+    }
+}
+
+impl OutputLimit {
+    /// A limit of so many MiB.
+    pub const fn of_mib(mib: u64) -> Self {
+        Self(mib.saturating_mul(1 << 20))
+    }
+
+    /// Returns the limit in MiB.
+    pub const fn mib(self) -> u64 {
+        self.0 >> 20
+    }
+
+    /// Returns the limit for a file in `folder`: at most half of what is free there, so that the turn can be stored.
+    pub(crate) fn on_disk_of(self, folder: &Path) -> Self {
+        let free = rustix::fs::statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        free.map_or(self, |free| self.with_free(free))
+    }
+
+    fn with_free(self, bytes: u64) -> Self {
+        Self(self.0.min((bytes / 2).max(LEAST)))
+    }
+
+    /// Returns the size from which the person is told.
+    fn notice(self) -> u64 {
+        self.0 / 4
+    }
+
+    /// Returns the size from which an agent that was asked to stop is killed: it goes on printing.
+    fn kill(self) -> u64 {
+        self.0.saturating_add(self.0 / 8)
+    }
+}
+
+/// What a size means for the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Printed {
+    /// It is worth a notice. The agent has printed so many bytes.
+    Much(u64),
+    /// The limit is reached.
+    TooMuch,
+}
+
+/// Waits for an agent to end and reports, once each, what its output has grown to.
+pub(crate) fn guard(child: &Child, output: &[File; 2], limit: OutputLimit, mut report: impl FnMut(Printed)) {
+    let (mut is_told, mut is_reached) = (false, false);
+    while child.wait_timeout(PACE).is_none() {
+        let printed: u64 = output.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+        if printed > limit.0 && !is_reached {
+            is_reached = true;
+            report(Printed::TooMuch);
+        } else if printed > limit.notice() && !is_told && !is_reached {
+            is_told = true;
+            report(Printed::Much(printed));
+        }
+        if printed > limit.kill() {
+            child.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_takes_at_most_half_of_what_is_free() {
+        let limit = OutputLimit::default();
+        assert_eq!(limit.mib(), 4096);
+        assert_eq!(limit.with_free(100 << 30), limit);
+        assert_eq!(limit.with_free(2 << 30).mib(), 1024);
+        assert_eq!(limit.with_free(0).mib(), 64, "what a turn needs that works");
+        assert_eq!(OutputLimit::of_mib(10).with_free(0).mib(), 10);
+        assert!(limit.notice() < limit.0 && limit.0 < limit.kill());
+        assert_eq!(OutputLimit::of_mib(u64::MAX).kill(), u64::MAX);
+    }
+}
