@@ -53,7 +53,7 @@ pub async fn recover(
     let mut recovered = Vec::new();
     for found in spools.find()? {
         recovered.push(match found {
-            Found::Owned(turn, process) => Recovered::Running(turn, process),
+            Found::Owned(turn, process) => Recovered::Running(*turn, process),
             Found::Unreadable(path) => Recovered::Unreadable(path),
             Found::Orphan(spool) => recover_one(store, *spool, agents, homes).await,
         });

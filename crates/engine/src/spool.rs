@@ -206,7 +206,7 @@ pub enum Found {
     /// Nobody owned it; now we do.
     Orphan(Box<Spool>),
     /// Somebody else runs or stores it.
-    Owned(SpooledTurn, Option<SpooledProcess>),
+    Owned(Box<SpooledTurn>, Option<SpooledProcess>),
     /// Its header cannot be read. It is left where it is.
     Unreadable(PathBuf),
 }
@@ -434,7 +434,7 @@ fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<Found>> {
         return Ok(Some(Found::Unreadable(header_path.to_owned())));
     };
     if !is_ours {
-        return Ok(Some(Found::Owned(turn, process)));
+        return Ok(Some(Found::Owned(Box::new(turn), process)));
     }
     let (folder, header_path) = (folder.clone(), header_path.to_owned());
     let spool = Spool { header, folder, header_path, output_path, turn, process, ended, is_idle: false };
@@ -614,7 +614,7 @@ pub(crate) mod tests {
         spool.note_process(process.clone()).unwrap();
 
         // Another process sees whose it is, and leaves it alone.
-        assert!(matches!(&spools.find().unwrap()[..], [Found::Owned(found, Some(_))] if *found == turn("a")));
+        assert!(matches!(&spools.find().unwrap()[..], [Found::Owned(found, Some(_))] if **found == turn("a")));
         spool.note_ended(&ending()).unwrap();
         drop(spool);
         let mut found = spools.find().unwrap();
@@ -717,7 +717,7 @@ pub(crate) mod tests {
         assert!(matches!(sparse(""), Found::Unreadable(_)));
         assert!(matches!(sparse("{\"turn\":\""), Found::Unreadable(_)));
         let whole = line_of(&HeaderLine::Turn(turn("a")), &spool.header_path).unwrap();
-        assert!(matches!(sparse(&whole), Found::Owned(found, None) if found == turn("a")));
+        assert!(matches!(sparse(&whole), Found::Owned(found, None) if *found == turn("a")));
         assert!(!spool.is_cancelled());
     }
 
