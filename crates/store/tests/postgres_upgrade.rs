@@ -124,3 +124,25 @@ fn tables_of_the_first_release_are_upgraded_and_lose_nothing() {
     assert_eq!((fork.forked_from, fork.counts.model.as_deref()), (two_agents.uuid, Some("opus")));
     assert_eq!(block_on(stores[2].read(id, Page::last(1))).unwrap().len(), 1);
 }
+
+#[test]
+fn a_role_that_may_use_the_tables_may_use_the_new_ones() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = "granted";
+    make_first_release(server, schema);
+    server.sql(&format!(
+        "CREATE ROLE \"A Writer\" LOGIN PASSWORD '{}'; GRANT USAGE ON SCHEMA {schema} TO \"A Writer\";
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO \"A Writer\";
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO \"A Writer\"",
+        server.password()
+    ));
+    drop(open(server, schema, "p"));
+    let url = format!("{}?schema={schema}&project=p", server.url().replace("tester:", "A%20Writer:"));
+    let address: PostgresAddress = url.parse().unwrap();
+    let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
+    let id = SessionId::new(1).unwrap();
+    let turn = Turn { used_in: Some(".".to_owned()), ..Turn::verbatim([Event::assistant("hi")]) };
+    block_on(store.append(id, turn)).unwrap();
+    assert_eq!(block_on(store.last_used(".")).unwrap(), Some(id));
+    block_on(store.delete(id)).unwrap();
+}

@@ -46,6 +46,21 @@ CREATE TABLE @schema@.project_names (
   project text NOT NULL UNIQUE
 );
 
+-- Whoever may use the other tables may use these.
+DO $$
+DECLARE
+  granted record;
+BEGIN
+  FOR granted IN
+    SELECT privilege_type, CASE grantee WHEN 'PUBLIC' THEN grantee::text ELSE quote_ident(grantee) END AS role
+    FROM information_schema.role_table_grants
+    WHERE table_schema = '@schema@' AND table_name = 'sessions'
+      AND privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+  LOOP
+    EXECUTE format('GRANT %s ON @schema@.last_used, @schema@.project_names TO %s', granted.privilege_type, granted.role);
+  END LOOP;
+END $$;
+
 -- A client of version 1 that still runs must not write sessions without what is new: its calls fail, and what it has to
 -- store is recovered by its next start.
 DROP FUNCTION @schema@.create_with;
