@@ -8,7 +8,7 @@ use std::fmt;
 use crate::pairs::Pairs;
 use crate::prompts::{begins_turn, goes_on};
 use crate::session_context::is_system;
-use crate::{Block, Event, Seq, SessionRecord, told_chars};
+use crate::{Block, Event, Seq, told_chars};
 
 /// How large the record of a session may become before it is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +30,12 @@ impl Threshold {
 }
 
 impl Threshold {
-    /// Says whether a session is over it. A limit in tokens is compared with the provider's count, if there is one.
-    pub fn is_exceeded_by(self, session: &SessionRecord) -> bool {
-        match (self, session.counts.context_tokens) {
+    /// Says whether a session with a record of so many characters is over it. A limit in tokens is compared with the
+    /// provider's count, if there is one.
+    pub fn is_exceeded_by(self, record_chars: u64, counted_tokens: Option<u64>) -> bool {
+        match (self, counted_tokens) {
             (Self::Tokens(limit), Some(tokens)) => tokens > limit,
-            _ => session.told_since_compaction() > self.chars(),
+            _ => record_chars > self.chars(),
         }
     }
 }

@@ -68,7 +68,8 @@ pub use session::{
     TurnTotals, normal_timestamp,
 };
 pub use session_context::{
-    SessionContext, read_beginning, read_context, read_context_under, read_history, read_told_through,
+    SessionContext, read_beginning, read_context, read_context_under, read_history, read_record_chars,
+    read_told_through,
 };
 pub use session_store::{
     Appended, Damage, LARGEST_EVENT, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError,

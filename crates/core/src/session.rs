@@ -175,8 +175,8 @@ impl SessionRecord {
         }
     }
 
-    /// Returns the size of the context since the last compaction, in characters: what is compared with the
-    /// [`Threshold`](crate::Threshold).
+    /// Returns the size of the events since the last compaction in the context, in characters, a system message among them
+    /// included.
     pub fn told_since_compaction(&self) -> u64 {
         self.counts.told.saturating_sub(self.covered)
     }

@@ -13,7 +13,7 @@ use crate::prompts::{decides, read_carried};
 use crate::{
     Beginning, Compaction, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession, Page, Role,
     Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore, StoreError, StoredEvent, Tally,
-    Tokens, Turn, Uuid, check_name, events_of_message, fold,
+    Tokens, Turn, Uuid, check_name, events_of_message, fold, told_chars,
 };
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
@@ -296,6 +296,22 @@ pub async fn read_beginning<S: SessionStore + ?Sized>(
     let page = store.read(id, Page::After(Seq::START, BEGINNING)).await?;
     let events: Vec<Event> = page.iter().map(|stored| decode(id, stored)).collect();
     Ok(Beginning::of(&events))
+}
+
+/// Reads the size of the record since the last compaction, in characters: what is compared with the
+/// [`Threshold`](crate::Threshold). The session's system message is sent whole at every turn, cannot be summarised, and does not count.
+pub async fn read_record_chars<S: SessionStore + ?Sized>(
+    store: &S,
+    session: &SessionRecord,
+) -> Result<u64, StoreError> {
+    let told = session.told_since_compaction();
+    if session.covered > 0 || told == 0 {
+        // A summary covers the system message too.
+        return Ok(told);
+    }
+    let beginning = store.read(session.id, Page::After(Seq::START, BEGINNING)).await?;
+    let first = beginning.iter().filter_map(|stored| stored.event().ok()).find(is_message);
+    Ok(told.saturating_sub(first.filter(is_system).map_or(0, |system| told_chars(&system))))
 }
 
 /// Reads how much there is to tell of a session up to a place, in characters: all of it, less what comes after. What a summary that

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
 use azureal_core::event::Outcome;
-use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore};
+use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, read_record_chars};
 use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream};
 use futures_executor::block_on;
 
@@ -396,7 +396,8 @@ impl<'a> Driver<'a> {
     fn growth(&self, frame: &ContextFrame) -> Option<Growth> {
         let auto = self.setup.compaction.filter(|_| !self.compacted)?;
         let record = block_on(self.setup.store.get(self.setup.session)).ok()?;
-        let told = record.told_since_compaction().saturating_add(frame.prompt.chars().count() as u64);
+        let told = block_on(read_record_chars(self.setup.store, &record)).ok()?;
+        let told = told.saturating_add(frame.prompt.chars().count() as u64);
         let room = auto.threshold.chars().checked_sub(told)?;
         Some(Growth::new(room))
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use azureal_core::event::SystemMessage;
 use azureal_core::{
     Beginning, ContextCommand, ContextFrame, Event, Keep, LeaseId, Seq, SessionId, SessionStore, StoreError,
-    Threshold, Turn, read_beginning, read_context, system_message,
+    Threshold, Turn, read_beginning, read_context, read_record_chars, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
 use futures_executor::block_on;
@@ -208,10 +208,10 @@ impl Gather<'_> {
     fn compacted(&self, history: String, progress: Progress<'_>) -> Result<String, GatherError> {
         let Some(auto) = self.compaction else { return Ok(history) };
         let session = block_on(self.store.get(self.session))?;
-        if !auto.threshold.is_exceeded_by(&session) {
+        let chars = block_on(read_record_chars(self.store, &session))?;
+        if !auto.threshold.is_exceeded_by(chars, session.counts.context_tokens) {
             return Ok(history);
         }
-        let chars = session.told_since_compaction();
         let is_cancelled = || self.stop.is_stopped() || self.cancel_note.is_there();
         let setup = CompactSetup {
             store: self.store,

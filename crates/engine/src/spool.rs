@@ -614,7 +614,9 @@ pub(crate) mod tests {
         spool.note_process(process.clone()).unwrap();
 
         // Another process sees whose it is, and leaves it alone.
-        assert!(matches!(&spools.find().unwrap()[..], [Found::Owned(found, Some(_))] if **found == turn("a")));
+        assert!(
+            matches!(&spools.find().unwrap()[..], [Found::Owned(found, Some(_))] if **found == turn("a"))
+        );
         spool.note_ended(&ending()).unwrap();
         drop(spool);
         let mut found = spools.find().unwrap();

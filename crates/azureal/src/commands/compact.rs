@@ -1,4 +1,4 @@
-use azureal_core::{Keep, SessionRecord, visible, visible_line};
+use azureal_core::{Keep, SessionRecord, read_record_chars, visible, visible_line};
 use azureal_engine::{
     CompactNotice, CompactSetup, CompactionError, DIGEST, Spools, Summarised, Summariser, compact, summarise,
 };
@@ -193,9 +193,9 @@ async fn undo(place: &Place, record: &SessionRecord, out: &mut Output) -> Result
     };
     place.store.remove_compaction(record.id, newest.after_seq).await?;
     let left = compactions.len() as u64;
-    let (since, threshold) =
-        (place.store.get(record.id).await?.told_since_compaction(), threshold(&place.project));
-    if since > threshold.chars() {
+    let now = place.store.get(record.id).await?;
+    let (since, threshold) = (read_record_chars(&*place.store, &now).await?, threshold(&place.project));
+    if threshold.is_exceeded_by(since, now.counts.context_tokens) {
         tell(&format!(
             "{} is over the threshold again ({since} of {} characters): the next prompt compacts it",
             record.id,

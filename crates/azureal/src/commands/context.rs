@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use azureal_core::{read_context, visible, wrap_context};
+use azureal_core::{read_context, read_record_chars, visible, wrap_context};
 use serde_json::json;
 
 use super::SessionToRead;
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
     let text = wrap_context(&read_context(&*place.store, record.id).await?);
     let chars = text.chars().count() as u64;
     let meter = Meter::of(&record, meter::threshold(&place.project));
-    let since = record.told_since_compaction();
+    let since = read_record_chars(&*place.store, &record).await?;
     let Meter { threshold, percent, .. } = meter;
     if out.is_json() {
         return out.json(&json!({

@@ -345,7 +345,7 @@ fn programs_get_every_event_as_it_happens() {
     assert_eq!((&ended["tokens"], &ended["tokens_by"]), (&json!(120), &json!("claude")));
     assert_eq!(world.run(&["list", "--json"]).json()[0]["context"], *ended);
     let context = world.run(&["context", "S1", "--json"]).json();
-    assert_eq!((&context["tokens"], &context["since_compaction"]), (&json!(120), &ended["chars"]));
+    assert_eq!((&context["tokens"], &context["chars"]), (&json!(120), &ended["chars"]));
     let stats = world.run(&["context", "S1", "--stats"]).quiet();
     assert!(stats.contains("tokens      120 (claude counted, its own instructions included)\n"), "{stats}");
     let live: Vec<_> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();

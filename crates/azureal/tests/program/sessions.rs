@@ -119,16 +119,16 @@ fn sessions_are_listed() {
     let steady = ran.stdout.replace(" 1s ", " 0s ");
     insta::assert_snapshot!(steady, @r"
            NAME       AGENT   AGE  MSGS      CONTEXT   COST  PREVIEW
-    S2  ✗  hello               0s     1    22 ~6 0 %         Hello, world
-    S1  ✓  fix-login  claude   0s     5  133 ~34 0 %  $0.25  Why does the login fail?
+    S2  ✗  hello               0s     1  244 ~61 0 %         Hello, world
+    S1  ✓  fix-login  claude   0s     5  384 ~96 0 %  $0.25  Why does the login fail?
     ");
     assert_eq!(world.run(&["ls", "-n", "1"]).stdout.lines().count(), 2);
     insta::assert_snapshot!(world.run(&["list", "--json"]), @r#"
     exit code 0
     --- stdout
     [
-    {"id":"S2","uuid":"[uuid]","name":"hello","worktree":".","created":"[time]","last_active":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","last_prompt":"Hello,\nworld","input_tokens":0,"output_tokens":0,"agent":null,"model":null,"context":{"chars":22,"tokens":6,"tokens_by":"estimate","threshold":400000,"percent":0}},
-    {"id":"S1","uuid":"[uuid]","name":"fix-login","worktree":".","created":"[time]","last_active":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","last_prompt":"Why does the login fail?","input_tokens":0,"output_tokens":0,"agent":"claude","model":"opus","context":{"chars":133,"tokens":34,"tokens_by":"estimate","threshold":400000,"percent":0}}
+    {"id":"S2","uuid":"[uuid]","name":"hello","worktree":".","created":"[time]","last_active":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","last_prompt":"Hello,\nworld","input_tokens":0,"output_tokens":0,"agent":null,"model":null,"context":{"chars":244,"tokens":61,"tokens_by":"estimate","threshold":400000,"percent":0}},
+    {"id":"S1","uuid":"[uuid]","name":"fix-login","worktree":".","created":"[time]","last_active":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","last_prompt":"Why does the login fail?","input_tokens":0,"output_tokens":0,"agent":"claude","model":"opus","context":{"chars":384,"tokens":96,"tokens_by":"estimate","threshold":400000,"percent":0}}
     ]
     "#);
 }
@@ -182,8 +182,8 @@ fn the_context_is_what_the_next_agent_is_told() {
     --- stdout
     session     S1 fix-login
     characters  384
-    tokens      96 (estimate)
-    meter       133 of 400000 characters since the last compaction, 0 %
+    tokens      96 (estimate: characters / 4)
+    compaction  133 of 400000 characters since the last one; context 0 % full
     summary     none
     ");
     let context = world.run(&["context", "S1", "--json"]).json();
