@@ -43,7 +43,10 @@ pub(crate) struct SessionLine<'a> {
 impl<'a> SessionLine<'a> {
     /// A session as it is now.
     pub(crate) fn live(record: &'a SessionRecord, running: bool, context: Meter) -> Self {
-        Self { running: Some(running), context: Some(context), ..Self::exported(record) }
+        let exported = Self::exported(record);
+        // The turn that runs has not ended yet, however the one before it ended.
+        let completed = exported.completed.filter(|_| !running);
+        Self { running: Some(running), context: Some(context), completed, ..exported }
     }
 
     /// A session as it is kept elsewhere.

@@ -5,8 +5,8 @@
 //! which needs no model. One whose program goes on to ask its model is stopped. So it always ends, with a bounded number of
 //! calls. Nothing of these runs is kept but what they used: no spool, no event.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::ffi::OsString;
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use azureal_core::{
 };
 use azureal_process::{Child, Marker, Patience, Spawn, Stream};
 use futures_executor::block_on;
+use rustix::fs::OFlags;
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES, withheld};
 use crate::lease::{Leased, this_process};
@@ -571,12 +572,13 @@ struct Output {
 
 impl Output {
     fn open(spools: &Spools, agent: &dyn Agent, run: &str) -> Result<Self, String> {
-        spools.make_folder().map_err(|error| error.to_string())?;
-        let path = spools.folder().join(format!("{run}.summary"));
-        let open = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
-        let file = open.map_err(|error| at(&path)(error).to_string())?;
+        let folder = spools.open_folder().map_err(|error| error.to_string())?;
+        let name = OsString::from(format!("{run}.summary"));
+        let path = folder.join(&name);
+        let file = folder.create_file(&name, OFlags::WRONLY | OFlags::APPEND);
+        let file = file.map_err(|error| at(&path)(error).to_string())?;
         let watcher = Watcher::growing(&path, agent.parser()).map_err(|error| error.to_string());
-        fs::remove_file(&path).map_err(|error| at(&path)(error).to_string())?;
+        folder.remove(&name).map_err(|error| at(&path)(error).to_string())?;
         Ok(Self { file, watcher: watcher? })
     }
 

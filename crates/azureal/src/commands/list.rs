@@ -58,8 +58,8 @@ pub(crate) async fn run(
     if out.is_json() {
         return write_json(&records, running, threshold, out);
     }
-    if records.is_empty() {
-        return tell_why_empty(place, limit).await;
+    if records.is_empty() && limit != Some(0) {
+        return tell_why_empty(place).await;
     }
     let table = Table::of(&records, running, threshold, args.all, azureal_engine::clock::now(), out.width());
     out.text(&table.render(out.paint()))?;
@@ -71,10 +71,7 @@ pub(crate) async fn run(
 }
 
 /// Says what can be done about an empty list.
-async fn tell_why_empty(place: &Place, limit: Option<usize>) -> Result<(), Failure> {
-    if limit == Some(0) {
-        return Ok(());
-    }
+async fn tell_why_empty(place: &Place) -> Result<(), Failure> {
     let any = ListQuery { worktree: None, limit: Some(1) };
     tell(if place.store.list(&any).await?.is_empty() {
         "no sessions yet; `azureal import` takes over those of other programs"

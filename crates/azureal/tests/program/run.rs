@@ -541,8 +541,11 @@ fn a_running_turn_is_shown_and_cancelled_from_elsewhere() {
     let world = World::new();
     fake_claude(&world, "sleep 1000");
     assert_eq!(world.run(&["ps"]).stderr, "no turn is running\n");
+    assert_eq!(world.run(&["run", "-s", "work", "-a", "offline", "Before"]).code, 0);
+    assert_eq!(world.run(&["list", "--json"]).json()[0]["completed"], true);
     let child = start(&world, &["run", "-s", "work", "-m", "opus", "Do it"]);
     wait_for_beginning(&world);
+    assert_eq!(world.run(&["list", "--json"]).json()[0]["completed"], Value::Null, "it has not ended yet");
     let running = world.run(&["ps", "--json"]).json();
     let turn = &running[0];
     assert_eq!(running.as_array().unwrap().len(), 1);

@@ -86,6 +86,7 @@ on_every_server! {
     a_turn_that_takes_long_keeps_its_session
     who_was_cut_off_and_overtaken_is_stored_apart
     who_was_cut_off_and_not_overtaken_is_stored_where_it_belongs
+    each_continues_the_session_that_they_used_last
 }
 
 /// Somebody with a machine of their own, and the store of the team.
@@ -163,6 +164,25 @@ impl Person {
 
 fn host() -> String {
     String::from_utf8(Command::new("uname").arg("-n").output().unwrap().stdout).unwrap().trim().to_owned()
+}
+
+fn each_continues_the_session_that_they_used_last<S: Lessor>() {
+    let Some(server) = S::shared() else { return };
+    let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, "used-last"));
+    for (person, session) in [(&ada, "of ada"), (&bob, "of bob")] {
+        assert_eq!(person.run(&["run", "-s", session, "-a", "offline", "One"]).code, 0);
+    }
+    for person in [&ada, &bob] {
+        assert_eq!(person.run(&["run", "-c", "Two"]).code, 0);
+    }
+    assert_eq!(
+        (ada.prompts("of ada"), ada.prompts("of bob")),
+        (["One", "Two"].map(Into::into).into(), ["One", "Two"].map(Into::into).into())
+    );
+    // Somebody new takes the newest.
+    let eve = Person::new("eve", server, "used-last");
+    assert_eq!(eve.run(&["run", "-c", "Three"]).code, 0);
+    assert_eq!(eve.prompts("of bob"), ["One", "Two", "Three"]);
 }
 
 fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Lessor>() {

@@ -235,8 +235,9 @@ pub(super) fn add_tokens_to(connection: &mut Connection, id: SessionId, tokens: 
 /// Notes a run in a column of ours; empty is none. The column of the original program, `last_claude_uuid`, is not
 /// ours: a program that finds a note there takes the run for its own.
 pub(super) fn note_run(connection: &mut Connection, id: SessionId, run: &str) -> Result<(), Fault> {
-    let sql = "UPDATE sessions SET run = nullif(?2, '') WHERE id = ?1";
-    change(connection, id, sql, params![id.number(), run])
+    // A note that is there already is no change, and costs no sync.
+    let sql = "UPDATE sessions SET run = nullif(?2, '') WHERE id = ?1 AND run IS NOT nullif(?2, '')";
+    change_if(connection, id, sql, run).map(drop)
 }
 
 /// Removes the note of the original program, unless it has noted another run since.
@@ -245,11 +246,14 @@ pub(super) fn clear_original_run(
     id: SessionId,
     run: &str,
 ) -> Result<bool, Fault> {
+    let sql = "UPDATE sessions SET last_claude_uuid = '' WHERE id = ?1 AND last_claude_uuid = ?2";
+    change_if(connection, id, sql, run)
+}
+
+/// Changes a session by one statement that has a condition. Returns whether it held.
+fn change_if(connection: &mut Connection, id: SessionId, sql: &str, value: &str) -> Result<bool, Fault> {
     let transaction = begin(connection)?;
-    let rows = transaction.execute(
-        "UPDATE sessions SET last_claude_uuid = '' WHERE id = ?1 AND last_claude_uuid = ?2",
-        params![id.number(), run],
-    )?;
+    let rows = transaction.prepare_cached(sql)?.execute(params![id.number(), value])?;
     if rows == 0 && !exists(&transaction, i64::from(id.number()))? {
         return Err(StoreError::NoSuchSession(id).into());
     }
