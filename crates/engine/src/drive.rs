@@ -15,10 +15,11 @@ use futures_executor::block_on;
 use crate::context_commands::{CommandProgress, CommandStop};
 use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
+use crate::header::{SpooledProcess, SpooledTurn};
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::output_limit::{OutputLimit, Printed, guard};
 use crate::own_record::Homes;
-use crate::spool::{Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
+use crate::spool::{Spool, SpoolError, Spools};
 use crate::turn::{Effect, Input, Sent, Turn};
 use crate::watch::Watcher;
 

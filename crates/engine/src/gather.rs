@@ -24,7 +24,8 @@ use crate::compact::{CompactNotice, CompactSetup, CompactionError, Summarised, S
 use crate::context_commands::{
     CONTEXT_MARKER, CommandProgress, CommandRun, CommandStop, CommandsEnded, run_commands,
 };
-use crate::spool::{CancelNote, SpooledTurn, Spools};
+use crate::header::SpooledTurn;
+use crate::spool::{CancelNote, Spools};
 
 /// What agents are told besides the history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

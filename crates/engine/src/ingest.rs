@@ -18,8 +18,9 @@ use azureal_core::{
 };
 use azureal_process::FollowError;
 
+use crate::header::SpooledTurn;
 use crate::own_record::{Homes, last_usage};
-use crate::spool::{Spool, SpoolError, SpooledTurn};
+use crate::spool::{Spool, SpoolError};
 use crate::turn_parser::RunStart;
 use crate::watch::{OVERSIZED, Watcher};
 

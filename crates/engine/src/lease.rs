@@ -158,7 +158,7 @@ mod tests {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
 
     use super::*;
-    use crate::spool::SpooledTurn;
+    use crate::header::SpooledTurn;
 
     #[test]
     fn a_lease_is_not_taken_through_a_link() {
@@ -166,7 +166,7 @@ mod tests {
         let precious = folder.path().join("precious");
         std::fs::write(&precious, "keep").unwrap();
         let spools = Spools::new(folder.path().join("spool"));
-        spools.make_folder().unwrap();
+        spools.open_folder().unwrap();
         std::os::unix::fs::symlink(&precious, spools.folder().join("S1.lease")).unwrap();
         let error = spools.lease(SessionId::new(1).unwrap(), &this_process("x")).unwrap_err();
         assert!(error.to_string().contains("is no plain file"), "{error}");

@@ -11,10 +11,11 @@ use azureal_process::{Marker, MarkersInUse, ProcessIdentity, find_marked};
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
+use crate::header::{SpooledProcess, SpooledTurn};
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::original_run::clear_own_note;
 use crate::own_record::{Homes, Noted, recover_noted};
-use crate::spool::{Found, SESSION_MARKER, Spool, SpoolError, SpooledProcess, SpooledTurn, Spools};
+use crate::spool::{Found, SESSION_MARKER, Spool, SpoolError, Spools};
 
 /// A spool that was found, and what became of it.
 #[derive(Debug)]

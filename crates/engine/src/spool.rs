@@ -3,27 +3,22 @@
 //! The program's standard output is a file, so that nothing is lost when we are slow or die. Beside it lies a
 //! header that says whose turn it is. Whoever runs the turn, or stores it after a crash, holds a lock on the
 //! header: a locked spool is somebody's, one that is not is an orphan, and the system frees the lock of a
-//! process that dies. Header and output go only when the turn is in the store.
-//!
-//! The header is a file of JSON lines that only grows: first the turn as it was asked for, then the process
-//! once there is one, then how it ended. A header that stops early says how far the turn had come.
+//! process that dies. Header and output go only when the turn is in the store. [`crate::header`] says what is in a header.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use azureal_core::SessionId;
-use azureal_core::agent::{Agent, Ending, Exit};
-use azureal_core::event::Outcome;
+use azureal_core::agent::{Agent, Ending};
 use azureal_process::{Excerpt, FollowError, Marker, MarkersInUse, ProcessIdentity};
 use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
 
 use crate::context_commands::CONTEXT_MARKER;
 use crate::drive::RUN_MARKER;
+use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn};
 use crate::private::Folder;
 use crate::watch::Watcher;
 
@@ -32,144 +27,6 @@ use crate::watch::Watcher;
 pub struct Spools {
     folder: PathBuf,
     keeps_prompts: bool,
-}
-
-/// A turn as it was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpooledTurn {
-    /// Names the run: in the spool, in the environment of its processes, and in the store until it is stored.
-    pub run: String,
-    /// The number of the session that it belongs to.
-    pub session: u32,
-    /// When that session was made: in another store, another session has its number.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub session_made: String,
-    /// The prompt as it was typed.
-    pub prompt: String,
-    /// Whether nobody typed it: it tells an agent to go on that was stopped to compact the session.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub goes_on: bool,
-    /// The agent that answers.
-    pub agent: String,
-    /// The model that was asked for.
-    pub model: Option<String>,
-    /// Whether that is another one than in the turn before, of the same agent.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub switches_model: bool,
-    /// Where the store remembers the session as the last one used: [`Turn::used_in`](azureal_core::Turn::used_in).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used_in: Option<String>,
-    /// The directory that it runs in. Only for people: a name that is not UTF-8 is stored as it is shown.
-    #[serde(serialize_with = "as_shown")]
-    pub directory: PathBuf,
-    /// When it was asked for.
-    pub started_at: String,
-}
-
-fn as_shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
-}
-
-impl SpooledTurn {
-    /// Returns the session that it belongs to.
-    pub fn session_id(&self) -> Option<SessionId> {
-        SessionId::new(self.session)
-    }
-}
-
-/// The process of a turn: its number, and when it began, because numbers are used again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpooledProcess {
-    /// Its number.
-    pub pid: u32,
-    /// When it began, in the system's own words.
-    pub began: String,
-}
-
-/// How a turn's process ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpooledEnding {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    code: Option<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    signal: Option<i32>,
-    stderr: String,
-    duration_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stopped: Option<Outcome>,
-}
-
-impl From<&Ending> for SpooledEnding {
-    fn from(ending: &Ending) -> Self {
-        let (code, signal) = match ending.exit {
-            Some(Exit::Code(code)) => (Some(code), None),
-            Some(Exit::Signal(signal)) => (None, Some(signal)),
-            None => (None, None),
-        };
-        Self {
-            code,
-            signal,
-            stderr: ending.stderr.clone(),
-            duration_ms: u64::try_from(ending.duration.as_millis()).unwrap_or(u64::MAX),
-            stopped: ending.stopped,
-        }
-    }
-}
-
-impl From<SpooledEnding> for Ending {
-    fn from(ending: SpooledEnding) -> Self {
-        Self {
-            exit: ending.code.map(Exit::Code).or(ending.signal.map(Exit::Signal)),
-            stderr: ending.stderr,
-            fragment: Vec::new(),
-            duration: Duration::from_millis(ending.duration_ms),
-            stopped: ending.stopped,
-        }
-    }
-}
-
-/// A line of a header.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum HeaderLine {
-    Turn(SpooledTurn),
-    Process(SpooledProcess),
-    Ended(SpooledEnding),
-    /// Somebody who does not run the turn ends it.
-    Cancel,
-}
-
-/// The content of a header.
-#[derive(Default)]
-struct Header {
-    turn: Option<SpooledTurn>,
-    process: Option<SpooledProcess>,
-    ended: Option<SpooledEnding>,
-    is_cancelled: bool,
-}
-
-/// Reads at most this much of a header: a prompt of 10 MiB with each byte escaped, and the rest.
-const LARGEST_HEADER: u64 = 72 << 20;
-
-impl Header {
-    /// Reads the lines that are ours. One that was cut by a crash is the last one, and not yet a fact.
-    fn read(file: &File) -> io::Result<Self> {
-        let mut lines = BufReader::new(file.take(LARGEST_HEADER));
-        let (mut header, mut line) = (Self::default(), Vec::new());
-        // The zeros that a loss of power or a sparse file leaves are not read to their end.
-        while matches!(lines.fill_buf()?.first(), Some(b'{' | b'"')) {
-            line.clear();
-            lines.read_until(b'\n', &mut line)?;
-            match serde_json::from_slice(&line) {
-                Ok(HeaderLine::Turn(turn)) => header.turn = Some(turn),
-                Ok(HeaderLine::Process(process)) => header.process = Some(process),
-                Ok(HeaderLine::Ended(ended)) => header.ended = Some(ended),
-                Ok(HeaderLine::Cancel) => header.is_cancelled = true,
-                Err(_) => break,
-            }
-        }
-        Ok(header)
-    }
 }
 
 /// A spool that is ours: nobody else touches it while we hold this.
@@ -356,10 +213,6 @@ impl Spools {
     /// Opens the folder, and creates it if there is none.
     pub(crate) fn open_folder(&self) -> Result<Folder, SpoolError> {
         Folder::open_or_create(&self.folder).map_err(at(&self.folder))
-    }
-
-    pub(crate) fn make_folder(&self) -> Result<(), SpoolError> {
-        self.open_folder().map(drop)
     }
 
     /// Finds every spool, the oldest first, and owns those that nobody else does.
@@ -575,6 +428,11 @@ fn name_of(path: &Path) -> &OsStr {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::time::Duration;
+
+    use azureal_core::agent::Exit;
+    use azureal_core::event::Outcome;
+
     use super::*;
 
     pub(crate) fn turn(run: &str) -> SpooledTurn {

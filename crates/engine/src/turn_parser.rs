@@ -6,7 +6,7 @@ use azureal_core::Event;
 use azureal_core::agent::{Agent, AgentOutput, AgentParser, Ending};
 use azureal_core::event::{Init, ModelSwitch};
 
-use crate::spool::SpooledTurn;
+use crate::header::SpooledTurn;
 
 /// Stands for the agent's own choice in a [`ModelSwitch`] back to it.
 const DEFAULT_MODEL: &str = "default";

@@ -7,8 +7,8 @@ use azureal_core::agent::{Agent, AgentOutput, AgentParser};
 use azureal_core::{Event, agent, compact_event};
 use azureal_process::{Follow, FollowError, Line, ProcessIdentity, Progress};
 
+use crate::header::SpooledTurn;
 use crate::private;
-use crate::spool::SpooledTurn;
 use crate::turn_parser::TurnParser;
 
 /// How often a reader that is never idle checks whether the writer has ended.

@@ -1,7 +1,7 @@
 //! A store that the original AZUREAL program uses too: its running turns are left alone.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::run::{fake_claude, wait_until};
-use crate::terminal::Terminal;
+use crate::terminal::answering;
 use crate::world::{Ran, World, assistant, user};
 
 /// Claude Code's name of the run.
@@ -101,21 +101,8 @@ impl Original {
 
     /// Sends a prompt on a terminal at which somebody types `answer`; returns what the terminal showed.
     fn run_on_terminal(&self, arguments: &[&str], answer: &str) -> String {
-        let terminal = Terminal::open();
-        let mut child = self
-            .command(arguments)
-            .stdin(terminal.side_of_the_program())
-            .stderr(terminal.side_of_the_program())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut ours = terminal.into_our_side();
-        ours.write_all(answer.as_bytes()).unwrap();
-        let mut shown = Vec::new();
-        // Ends with an error where others end with nothing.
-        drop(ours.read_to_end(&mut shown));
-        let shown = String::from_utf8_lossy(&shown).into_owned();
-        assert!(child.wait().unwrap().success(), "{shown}");
+        let (code, shown) = answering(self.command(arguments), answer);
+        assert_eq!(code, 0, "{shown}");
         shown
     }
 

@@ -1,12 +1,9 @@
 //! What a project is called on a server: by the host and the path of its repository.
 
-use std::io::{Read, Write};
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
 use crate::servers::{Server, on_every_server, run_on};
-use crate::terminal::Terminal;
+use crate::terminal::answering;
 use crate::world::World;
 
 on_every_server! {
@@ -35,21 +32,11 @@ fn names(world: &World, store: &str) -> Vec<Value> {
 
 /// Lists in a terminal, and answers what is asked. Returns what the terminal showed.
 fn list_answering(world: &World, store: &str, answer: &str) -> String {
-    let terminal = Terminal::open();
     let mut command = world.command(&["list", "--all"]);
-    command.env("AZUREAL_STORE", store).stdin(terminal.side_of_the_program());
-    command.stderr(terminal.side_of_the_program()).stdout(Stdio::null());
-    let mut child = command.spawn().unwrap();
-    // Only the child may hold the other side: when it ends, the terminal has no more to show.
-    drop(command);
-    let mut ours = terminal.into_our_side();
-    ours.write_all(answer.as_bytes()).unwrap();
-    let (mut shown, mut some) = (Vec::new(), [0; 1024]);
-    while let Ok(count @ 1..) = ours.read(&mut some) {
-        shown.extend_from_slice(&some[..count]);
-    }
-    assert!(child.wait().unwrap().success());
-    String::from_utf8(shown).unwrap()
+    command.env("AZUREAL_STORE", store);
+    let (code, shown) = answering(command, answer);
+    assert_eq!(code, 0, "{shown}");
+    shown
 }
 
 fn a_repository_of_another_host_is_another_project<S: Server>() {

@@ -1,12 +1,11 @@
 //! list, show, context, rename, rm and fork.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::terminal::Terminal;
+use crate::terminal::answering;
 use crate::world::{World, assistant, exported, user};
 
 fn conversation() -> World {
@@ -331,31 +330,12 @@ fn a_new_name_that_may_be_a_typing_error_is_pointed_out() {
     assert_eq!(ran.stderr, "error: no session is called `logni`\nhint: did you mean S1 login?\n");
 }
 
-/// Runs a command on a terminal at which somebody types `answer`; returns its exit code and what was shown.
-fn run_on_terminal(world: &World, arguments: &[&str], answer: &str) -> (i32, String) {
-    let terminal = Terminal::open();
-    let mut command = world.command(arguments);
-    command
-        .stdin(terminal.side_of_the_program())
-        .stderr(terminal.side_of_the_program())
-        .stdout(Stdio::null());
-    let mut child = command.spawn().unwrap();
-    // It holds the other side open too.
-    drop(command);
-    let mut ours = terminal.into_our_side();
-    ours.write_all(answer.as_bytes()).unwrap();
-    let mut shown = Vec::new();
-    // A terminal without its other side ends with an error.
-    drop(ours.read_to_end(&mut shown));
-    (child.wait().unwrap().code().unwrap_or(-1), String::from_utf8_lossy(&shown).into_owned())
-}
-
 #[test]
 fn a_likely_typing_error_is_asked_about_on_a_terminal() {
     let world = World::new();
     world.session("login", &[user("a")]);
     let run = ["run", "-a", "offline", "-s", "lgoin", "hi"];
-    let (code, shown) = run_on_terminal(&world, &run, "n\n");
+    let (code, shown) = answering(world.command(&run), "n\n");
     assert_eq!(code, 130, "{shown}");
     assert!(
         shown.contains(
@@ -375,7 +355,7 @@ fn a_likely_typing_error_is_asked_about_on_a_terminal() {
             .collect()
     };
     assert_eq!(names(), ["login"], "nothing was created and nothing was sent");
-    let (code, shown) = run_on_terminal(&world, &run, "y\n");
+    let (code, shown) = answering(world.command(&run), "y\n");
     assert_eq!(code, 0, "{shown}");
     assert_eq!(names(), ["lgoin", "login"]);
 }

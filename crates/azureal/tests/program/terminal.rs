@@ -1,7 +1,8 @@
 //! A terminal that nobody sits at.
 
 use std::fs::{File, OpenOptions};
-use std::process::Stdio;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -40,4 +41,23 @@ impl Terminal {
     pub(crate) fn into_our_side(self) -> File {
         self.ours
     }
+}
+
+/// Runs a command on a terminal at which somebody types `answer`. Returns its exit code and what the terminal showed.
+pub(crate) fn answering(mut command: Command, answer: &str) -> (i32, String) {
+    let terminal = Terminal::open();
+    command
+        .stdin(terminal.side_of_the_program())
+        .stderr(terminal.side_of_the_program())
+        .stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // Only the child may hold the other side: when it ends, the terminal has no more to show.
+    drop(command);
+    let mut ours = terminal.into_our_side();
+    // A terminal keeps what is typed until it is read.
+    ours.write_all(answer.as_bytes()).unwrap();
+    let mut shown = Vec::new();
+    // The end of a terminal is an error on some systems.
+    drop(ours.read_to_end(&mut shown));
+    (child.wait().unwrap().code().unwrap_or(-1), String::from_utf8_lossy(&shown).into_owned())
 }

@@ -1,14 +1,13 @@
 //! Files of a project say nothing until they are trusted, and nothing of them runs.
 
 use std::fs;
-use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::terminal::Terminal;
+use crate::terminal::answering;
 use crate::world::{Ran, World, user};
 
 /// A project whose files want to run something.
@@ -37,21 +36,7 @@ fn run(world: &World, arguments: &[&str]) -> Ran {
 
 /// Runs a command on a terminal at which somebody types `answer`; returns its exit code and what was shown.
 fn run_on_terminal(world: &World, arguments: &[&str], answer: &str) -> (i32, String) {
-    let terminal = Terminal::open();
-    // Only the child may hold the other side: when it ends, the terminal has no more to show.
-    let mut child = command(world, arguments)
-        .stdin(terminal.side_of_the_program())
-        .stderr(terminal.side_of_the_program())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut ours = terminal.into_our_side();
-    // A terminal keeps what is typed until somebody reads it.
-    ours.write_all(answer.as_bytes()).unwrap();
-    let mut shown = Vec::new();
-    // Ends with an error where others end with nothing.
-    drop(ours.read_to_end(&mut shown));
-    (child.wait().unwrap().code().unwrap_or(-1), String::from_utf8_lossy(&shown).into_owned())
+    answering(command(world, arguments), answer)
 }
 
 /// What `trust --show` says of the project.

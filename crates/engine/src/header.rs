@@ -1,0 +1,150 @@
+//! The header of a spool: a file of JSON lines that only grows. First comes the turn as it was asked for, then the process
+//! once there is one, then how it ended. A header that stops early says how far the turn had come.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use azureal_core::SessionId;
+use azureal_core::agent::{Ending, Exit};
+use azureal_core::event::Outcome;
+use serde::{Deserialize, Serialize};
+
+/// A turn as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledTurn {
+    /// Names the run: in the spool, in the environment of its processes, and in the store until it is stored.
+    pub run: String,
+    /// The number of the session that it belongs to.
+    pub session: u32,
+    /// When that session was made: in another store, another session has its number.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub session_made: String,
+    /// The prompt as it was typed.
+    pub prompt: String,
+    /// Whether nobody typed it: it tells an agent to go on that was stopped to compact the session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_on: bool,
+    /// The agent that answers.
+    pub agent: String,
+    /// The model that was asked for.
+    pub model: Option<String>,
+    /// Whether that is another one than in the turn before, of the same agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub switches_model: bool,
+    /// Where the store remembers the session as the last one used: [`Turn::used_in`](azureal_core::Turn::used_in).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_in: Option<String>,
+    /// The directory that it runs in. Only for people: a name that is not UTF-8 is stored as it is shown.
+    #[serde(serialize_with = "as_shown")]
+    pub directory: PathBuf,
+    /// When it was asked for.
+    pub started_at: String,
+}
+
+fn as_shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
+impl SpooledTurn {
+    /// Returns the session that it belongs to.
+    pub fn session_id(&self) -> Option<SessionId> {
+        SessionId::new(self.session)
+    }
+}
+
+/// The process of a turn: its number, and when it began, because numbers are used again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledProcess {
+    /// Its number.
+    pub pid: u32,
+    /// When it began, in the system's own words.
+    pub began: String,
+}
+
+/// How a turn's process ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledEnding {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+    stderr: String,
+    duration_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stopped: Option<Outcome>,
+}
+
+impl From<&Ending> for SpooledEnding {
+    fn from(ending: &Ending) -> Self {
+        let (code, signal) = match ending.exit {
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        Self {
+            code,
+            signal,
+            stderr: ending.stderr.clone(),
+            duration_ms: u64::try_from(ending.duration.as_millis()).unwrap_or(u64::MAX),
+            stopped: ending.stopped,
+        }
+    }
+}
+
+impl From<SpooledEnding> for Ending {
+    fn from(ending: SpooledEnding) -> Self {
+        Self {
+            exit: ending.code.map(Exit::Code).or(ending.signal.map(Exit::Signal)),
+            stderr: ending.stderr,
+            fragment: Vec::new(),
+            duration: Duration::from_millis(ending.duration_ms),
+            stopped: ending.stopped,
+        }
+    }
+}
+
+/// A line of a header.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum HeaderLine {
+    Turn(SpooledTurn),
+    Process(SpooledProcess),
+    Ended(SpooledEnding),
+    /// Somebody who does not run the turn ends it.
+    Cancel,
+}
+
+/// The content of a header.
+#[derive(Default)]
+pub(crate) struct Header {
+    pub(crate) turn: Option<SpooledTurn>,
+    pub(crate) process: Option<SpooledProcess>,
+    pub(crate) ended: Option<SpooledEnding>,
+    pub(crate) is_cancelled: bool,
+}
+
+/// Reads at most this much of a header: a prompt of 10 MiB with each byte escaped, and the rest.
+const LARGEST_HEADER: u64 = 72 << 20;
+
+impl Header {
+    /// Reads the lines that are ours. One that was cut by a crash is the last one, and not yet a fact.
+    pub(crate) fn read(file: &File) -> io::Result<Self> {
+        let mut lines = BufReader::new(file.take(LARGEST_HEADER));
+        let (mut header, mut line) = (Self::default(), Vec::new());
+        // The zeros that a loss of power or a sparse file leaves are not read to their end.
+        while matches!(lines.fill_buf()?.first(), Some(b'{' | b'"')) {
+            line.clear();
+            lines.read_until(b'\n', &mut line)?;
+            match serde_json::from_slice(&line) {
+                Ok(HeaderLine::Turn(turn)) => header.turn = Some(turn),
+                Ok(HeaderLine::Process(process)) => header.process = Some(process),
+                Ok(HeaderLine::Ended(ended)) => header.ended = Some(ended),
+                Ok(HeaderLine::Cancel) => header.is_cancelled = true,
+                Err(_) => break,
+            }
+        }
+        Ok(header)
+    }
+}
