@@ -43,6 +43,7 @@ pub(crate) struct Live<'a> {
     last_error: Option<String>,
     /// How full the session is by now, if it is kept.
     meter: Option<Meter>,
+    expected_model: Option<String>,
 }
 
 /// An event that is not stored yet.
@@ -77,7 +78,14 @@ impl<'a> Live<'a> {
             events: 0,
             last_error: None,
             meter: None,
+            expected_model: None,
         }
+    }
+
+    /// Tells which model answers, if it is another than this one.
+    pub(crate) fn expecting(mut self, model: Option<&str>) -> Self {
+        self.expected_model = model.map(str::to_owned);
+        self
     }
 
     /// Begins to measure how full the session becomes, from what is stored of it.
@@ -223,6 +231,10 @@ impl<'a> Live<'a> {
             return self.write_event(event);
         }
         match event {
+            Event::Init(init) if self.expected_model.as_ref().is_some_and(|model| *model != init.model) => {
+                self.tell(&format!("model {}", visible_line(&init.model)));
+                Ok(())
+            }
             Event::AssistantText(said) if said.subagent.is_none() => self.finished(&said.text),
             Event::Plan(plan) => self.finished(&plan.content),
             Event::ToolCall(call) => self.called(call),

@@ -35,11 +35,21 @@ pub(crate) async fn recover_again(place: &Place, before: &[Recovered]) -> Vec<Re
     let found = look(place, &spools).await;
     let is_told = |found: &Recovered| {
         let is_alike = |before: &&Recovered| std::mem::discriminant(*before) == std::mem::discriminant(found);
-        let run = |found: &Recovered| found.turn().map(|turn| turn.run.clone());
-        before.iter().filter(is_alike).any(|before| run(before) == run(found))
+        before.iter().filter(is_alike).any(|before| subject(before) == subject(found))
     };
     found.iter().filter(|found| !is_told(found)).for_each(report);
     found
+}
+
+/// Returns what a finding is about.
+fn subject(found: &Recovered) -> String {
+    match found {
+        Recovered::Noted(session, run, noted) => {
+            format!("{session} {run} {:?}", noted.as_ref().ok().map(std::mem::discriminant))
+        }
+        Recovered::Unreadable(path) => path.display().to_string(),
+        other => other.turn().map(|turn| turn.run.clone()).unwrap_or_default(),
+    }
 }
 
 /// Returns the places where the agents' programs keep their files: they inherit our environment.
@@ -141,6 +151,15 @@ pub(crate) fn orphan_of(found: &[Recovered], session: SessionId) -> Option<(&Spo
 /// Warns if a turn of the session was never stored and cannot be recovered: the next turn replaces the note of it.
 pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
     for found in found {
+        if let Recovered::Noted(id, run, Ok(Noted::Busy)) = found
+            && *id == session
+        {
+            warn(&format!(
+                "an agent of {session} is still running, but the file with its output is gone. Its turn `{}` is not stored unless \
+                 you wait until it has ended",
+                visible_line(run)
+            ));
+        }
         if let Recovered::Noted(id, run, Ok(Noted::Missing)) = found
             && *id == session
         {

@@ -40,7 +40,13 @@ pub(crate) async fn find(store: &dyn SessionStore, text: &str) -> Result<Option<
 pub(crate) async fn resolve_to_read(place: &Place, text: Option<&str>) -> Result<SessionRecord, Failure> {
     let store = &*place.store;
     let Some(text) = text else {
-        return last_session(place).await?.ok_or_else(|| {
+        // There may be nothing but turns that failed: those can be read, though nobody means to continue them.
+        let newest = ListQuery { worktree: Some(place.project.worktree_filter()), limit: Some(1) };
+        let last = match last_session(place).await? {
+            None => store.list(&newest).await?.pop(),
+            last => last,
+        };
+        return last.ok_or_else(|| {
             Failure::new("not_found", "there is no session in this worktree yet")
                 .with_hint("name a session; `azureal list --all` shows those of all worktrees")
         });
@@ -75,9 +81,24 @@ pub(crate) async fn check_new_name(
     check_name(name)?;
     match store.find(name).await?.into_iter().find(|id| Some(*id) != renamed) {
         None => Ok(()),
-        Some(id) => Err(Failure::new("name_taken", format!("{id} is already called {}", quoted(name)))
-            .with_hint(format!("choose another name, or continue it with `azureal run -s {id}`"))),
+        Some(id) => Err(name_taken(name, id)),
     }
+}
+
+/// Deletes a session that was just created under a new name, if another process was faster with the same name.
+pub(crate) async fn keep_name(store: &dyn SessionStore, name: &str, id: SessionId) -> Result<(), Failure> {
+    match store.find(name).await?.into_iter().min() {
+        Some(first) if first < id => {
+            store.delete(id).await?;
+            Err(name_taken(name, first))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn name_taken(name: &str, id: SessionId) -> Failure {
+    Failure::new("name_taken", format!("{id} is already called {}", quoted(name)))
+        .with_hint(format!("choose another name, or continue it with `azureal run -s {id}`"))
 }
 
 /// Finds a session whose name is one typing error away. Names that differ in digits alone are a series (`w1`, `w10`), not

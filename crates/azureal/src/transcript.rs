@@ -88,7 +88,8 @@ impl Transcript {
             }
             Event::Init(init) => {
                 let agent = init.agent.as_deref().unwrap_or("agent");
-                self.note(&mut out, &format!("{agent} {} in {}", init.model, init.cwd));
+                let model = if init.model.is_empty() { String::new() } else { format!(" {}", init.model) };
+                self.note(&mut out, &format!("{agent}{model} in {}", init.cwd));
             }
             Event::Hook(hook) => self.note(&mut out, &format!("hook {}", hook.name)),
             Event::Command(command) => self.note(&mut out, &format!("command {}", command.name)),

@@ -31,6 +31,8 @@ const PAGE: usize = 100;
 /// What is asked, of whom and in which session.
 pub(crate) struct Ask<'a> {
     pub(crate) session: SessionId,
+    /// The model that was announced though none is asked for. Another one that answers is told.
+    pub(crate) expected_model: Option<&'a str>,
     /// Where the store remembers the session as the last one used; `None` if it does not.
     pub(crate) used_in: Option<&'a str>,
     /// Whether another model is asked for than in the turn before.
@@ -105,7 +107,7 @@ pub(crate) fn take_turn(
         homes: &homes,
         arguments: ask.arguments,
     });
-    let mut live = Live::new(out, ask.choice.agent.name(), ask.keep);
+    let mut live = Live::new(out, ask.choice.agent.name(), ask.keep).expecting(ask.expected_model);
     let mut not_gathered = None;
     // What is in the store, until it is known whether that was all.
     let mut stored = None;
@@ -169,6 +171,13 @@ pub(crate) fn take_turn(
     interrupts.rest();
     let ingested = match driven {
         Ok(Some(Ok(ingested))) => ingested,
+        Ok(Some(Err(IngestError::NotBegun(why)))) if first.is_some() => {
+            // The agent was stopped to compact the session, and could not be started again.
+            let session = ask.session;
+            return Err(Failure::new("not_continued", format!("the turn could not be continued: {why}")).with_hint(
+                format!("what came is stored: `azureal show {session}` shows it, and `azureal run -s {session}` continues"),
+            ));
+        }
         Ok(Some(Err(IngestError::NotBegun(why)))) => {
             take_back(place, ask);
             return Err(Failure::new("not_begun", format!("the turn could not be begun: {why}")).with_hint(

@@ -40,7 +40,7 @@ use crate::{Message, Role, StoreError, Tokens};
 /// ```
 ///
 /// A Rust trait has no fields, so the default id is that of the value's place in memory: it stays the same as long as the
-/// store is not moved. Hold a [`SessionKey`] and return it from [`session_key`](Self::session_key) for an id that moves with
+/// store is not moved, and a later store at the same place has it again. Hold a [`SessionKey`] and return it from [`session_key`](Self::session_key) for an id that moves with
 /// the store.
 ///
 /// Errors of other crates become [`StoreError::Other`]: those of the standard library and of `serde_json` by `?` alone, any other by

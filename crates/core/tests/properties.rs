@@ -569,10 +569,10 @@ proptest! {
         expected.extend(summary.map(|_| "summary of what happened before"));
         expected.extend(events.iter().map(|(_, heading)| *heading));
         prop_assert_eq!(headings(&context), expected, "{}", context);
-        // Each is counted with what it adds.
-        let mut length = build_context(None, Some("s"), []).chars().count() as u64;
+        // Each is counted with what it adds to what is sent.
+        let mut length = wrap_context(&build_context(None, Some("s"), [])).chars().count() as u64;
         length += events.iter().map(|(event, _)| told_chars(event)).sum::<u64>();
-        let all = build_context(None, Some("s"), events.iter().map(|(event, _)| event));
+        let all = wrap_context(&build_context(None, Some("s"), events.iter().map(|(event, _)| event)));
         prop_assert_eq!(length, all.chars().count() as u64);
     }
 

@@ -289,6 +289,10 @@ async fn store_once(
     });
     let complete = complete.unwrap_or_default();
     let is_kept = events.iter().any(|event| matches!(event, Event::Error(error) if error.kind == OVERSIZED));
+    let run = events.iter().find_map(|event| match event {
+        Event::Init(init) => init.agent_session.clone(),
+        _ => None,
+    });
     let (session, appended) = match store.mark(&mark_of(spool.turn())).await? {
         Some(mark) => (mark.session, None),
         None => {
@@ -306,6 +310,12 @@ async fn store_once(
         }
     };
     let instead_of = (session != meant_for).then_some(meant_for);
+    if instead_of.is_some()
+        && store.noted_runs().await?.iter().any(|(id, noted)| *id == meant_for && Some(noted) == run.as_ref())
+    {
+        // Our own note, on a session that is another's now: the turn must not be recovered into it.
+        store.note_run(meant_for, None).await?;
+    }
     let ingested = Ingested { session, instead_of, appended, complete, kept: None, refused: Vec::new() };
     settle(store, spool, ingested, is_kept).await
 }

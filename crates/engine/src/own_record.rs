@@ -133,7 +133,8 @@ pub(crate) async fn store_record(
     lease: Option<LeaseId>,
 ) -> Result<Noted, IngestError> {
     let events = read(record, path)?;
-    let (events, last) = without_stored(store, session, run, events).await?;
+    let (mut events, last) = without_stored(store, session, run, events).await?;
+    keep_requested_model(store, session, &mut events).await?;
     let noted = if events.is_empty() {
         Noted::WasStored
     } else {
@@ -153,6 +154,23 @@ pub(crate) async fn store_record(
     };
     store.note_run(session, None).await?;
     Ok(noted)
+}
+
+/// Fills in the requested model, which a transcript does not hold: it was the session's, unless the agent was another.
+async fn keep_requested_model(
+    store: &dyn SessionStore,
+    session: SessionId,
+    events: &mut [Event],
+) -> Result<(), StoreError> {
+    let counts = store.get(session).await?.counts;
+    for event in events {
+        if let Event::Init(init) = event
+            && init.agent == counts.agent
+        {
+            init.requested_model.clone_from(&counts.requested_model);
+        }
+    }
+    Ok(())
 }
 
 impl From<LeaseError> for IngestError {

@@ -176,7 +176,7 @@ impl Watcher {
 
     /// Reads all the rest of a finished output, hands each output on, and returns what was left without a line break.
     ///
-    /// Of more than [`READ_BUDGET`] it reads the beginning and the end.
+    /// Of more than half a GiB it reads the beginning and the end.
     pub fn read_to_end(&mut self, mut take: impl FnMut(AgentOutput)) -> Result<Vec<u8>, FollowError> {
         while let Some(outputs) = self.next_outputs()? {
             outputs.into_iter().for_each(&mut take);

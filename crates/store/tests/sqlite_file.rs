@@ -713,3 +713,35 @@ fn the_system_message_stays_though_an_agent_began_before_it() {
     assert_eq!(context.matches("be kind").count(), 1, "{context}");
     assert!(context.starts_with("## System message\nbe kind"), "{context}");
 }
+
+#[test]
+fn an_upgrade_measures_summaries_again_and_resurrects_no_count_of_tokens() {
+    let project = Project::new();
+    let store = project.store();
+    let id = new_session(&store);
+    let system =
+        Event::from_json(r#"{"SystemMessage":{"content":"a long rule, told at every turn"}}"#).unwrap();
+    append(&store, id, vec![system]);
+    let complete = Event::from_json(
+        r#"{"Complete":{"success":true,"duration_ms":1,"cost_usd":0.0,"usage":{"input_tokens":1,"output_tokens":1,"context_tokens":150000}}}"#,
+    );
+    append(&store, id, [talk("first"), talk("second")].concat());
+    append(&store, id, vec![complete.unwrap()]);
+    wait(store.add_compaction(id, &Compaction::new(Seq(3), "the summary"))).unwrap();
+    let before = wait(store.get(id)).unwrap();
+    assert_eq!(before.counts.context_tokens, None, "something else is sent now");
+    drop(store);
+    // As the first release leaves it: without our later columns, and the system message not counted.
+    project
+        .raw()
+        .execute_batch(
+            "DROP INDEX idx_sessions_stale; ALTER TABLE sessions DROP COLUMN tallied_seq;
+             UPDATE sessions SET told = told - 20; UPDATE compactions SET covers = covers - 20;",
+        )
+        .unwrap();
+    let store = project.store();
+    assert_eq!(wait(store.get(id)).unwrap().counts.context_tokens, None);
+    wait(store.rename(id, "the first change upgrades the file")).unwrap();
+    let after = wait(store.get(id)).unwrap();
+    assert_eq!((after.counts, after.covered), (before.counts, before.covered));
+}

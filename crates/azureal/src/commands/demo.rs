@@ -150,6 +150,7 @@ impl Tour<'_> {
         let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() })?;
         let ask = Ask {
             session,
+            expected_model: None,
             used_in: None,
             switches_model: false,
             lease: None,

@@ -5,7 +5,7 @@ use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::{Output, counted};
 use crate::place::Place;
-use crate::resolve::{called, check_new_name, resolve};
+use crate::resolve::{called, check_new_name, keep_name, resolve};
 
 /// Copy a session's history up to a point into a new session
 ///
@@ -36,6 +36,9 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
         NewSession { name: args.name.clone(), worktree: place.project.worktree(), ..NewSession::default() };
     let at = args.at.map_or(Seq::END, Seq);
     let id = place.store.fork(original.id, at, new).await?;
+    if let Some(name) = &args.name {
+        keep_name(&*place.store, name, id).await?;
+    }
     let fork = place.store.get(id).await?;
     if out.is_json() {
         out.json(&json!({

@@ -2,14 +2,15 @@ use std::time::Duration;
 
 use azureal_core::agent::{Permission, Program};
 use azureal_core::{
-    Beginning, NewSession, SessionId, SessionRecord, check_name, read_beginning, visible_line,
+    Beginning, Counts, Event, NewSession, Page, Seq, SessionId, SessionRecord, check_name, read_beginning,
+    visible_line,
 };
 use azureal_engine::{AutoCompaction, Recovered, Spools, Summariser};
 use futures_executor::block_on;
 use serde_json::json;
 
 use crate::agent_choice::{AgentChoice, Wanted, choose};
-use crate::config::seconds;
+use crate::config::{Config, seconds};
 use crate::confirm::{Answer, ask};
 use crate::context_settings::{ContextArgs, ContextSettings, load_config};
 use crate::dashed_prompt;
@@ -21,7 +22,7 @@ use crate::output::{Output, tell};
 use crate::place::Place;
 use crate::prompt;
 use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
-use crate::resolve::{called, check_new_name, find, last_session, similar};
+use crate::resolve::{called, check_new_name, find, keep_name, last_session, similar};
 use crate::temporary::TemporaryFolder;
 use crate::turn::{Ask, Keep, take_turn};
 use crate::writers::{PATIENCE, Writer, writers};
@@ -141,16 +142,8 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     // What was found belongs to sessions of the store, which then are not these.
     let (place, found) = ephemeral.as_ref().map_or((place, found), |place| (place, &[]));
     let known = block_on(known_session(args, place, found))?;
-    let counts = known.as_ref().map(|record| &record.counts);
-    let wanted = Wanted {
-        agent: args.agent.as_deref(),
-        model: args.model.as_deref(),
-        last_agent: counts.and_then(|counts| counts.agent.as_deref()),
-        last_model: counts.and_then(|counts| counts.requested_model.as_deref()),
-        configured_agent: config.agent(),
-        configured_model: config.model(),
-    };
-    let choice = choose(&wanted)?;
+    let mut choice = choose(&wanted(args, &config, known.as_ref()))?;
+    block_on(return_to_model(args, place, known.as_ref(), &mut choice))?;
     if !args.arguments.is_empty() && choice.agent.program() == Program::Ourselves {
         return Err(Failure::usage(format!("{} takes no arguments", choice.agent.name()))
             .with_hint("leave out what stands after `--`, or name another agent with `-a`"));
@@ -188,6 +181,20 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     orphan::follow(place, &spools, &interrupts, &found, session, output_limit, out)?;
     warn_of_lost(&found, session);
     block_on(recover_original_run(place, session, lease.id()))?;
+    // A turn that ended meanwhile may have had another agent or model.
+    let before = known;
+    let known = before.as_ref().map(|record| block_on(place.store.get(record.id))).transpose()?;
+    let last = |record: &Option<SessionRecord>| {
+        record.as_ref().map(|record| (record.counts.agent.clone(), record.counts.requested_model.clone()))
+    };
+    let choice = match last(&known) == last(&before) {
+        true => choice,
+        false => {
+            let mut choice = choose(&wanted(args, &config, known.as_ref()))?;
+            block_on(return_to_model(args, place, known.as_ref(), &mut choice))?;
+            choice
+        }
+    };
     let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
         _ if args.ephemeral => (Keep::Nothing, briefing),
         Beginning::Nothing if known.is_none() => (Keep::NewSession, briefing),
@@ -209,6 +216,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     let used_in = place.used_in();
     let request = Ask {
         session,
+        expected_model: expected_model(known.as_ref(), &choice),
         used_in: Some(used_in.as_str()).filter(|_| !args.ephemeral),
         switches_model: switches_model(known.as_ref(), &choice),
         lease: lease.id(),
@@ -225,6 +233,56 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
     take_turn(place, &spools, &interrupts, &request, out)?;
     out.flush()
 }
+
+/// Returns which agent and model are asked for, by the arguments, the session and the configuration.
+fn wanted<'a>(args: &'a Args, config: &'a Config, known: Option<&'a SessionRecord>) -> Wanted<'a> {
+    let counts = known.map(|record| &record.counts);
+    Wanted {
+        agent: args.agent.as_deref(),
+        model: args.model.as_deref(),
+        last_agent: counts.and_then(|counts| counts.agent.as_deref()),
+        last_model: counts.and_then(|counts| counts.requested_model.as_deref()),
+        configured_agent: config.agent(),
+        configured_model: config.model(),
+    }
+}
+
+/// How many events are searched for the last turn of an agent.
+const FAR_ENOUGH: usize = 5_000;
+
+/// Lets an agent that comes back to a session after another one use the model that it was last asked for there.
+async fn return_to_model(
+    args: &Args,
+    place: &Place,
+    known: Option<&SessionRecord>,
+    choice: &mut AgentChoice,
+) -> Result<(), Failure> {
+    let agent = Some(choice.agent.name());
+    let names_model = args.model.is_some() || args.agent.as_deref().is_some_and(|agent| agent.contains('/'));
+    let Some(record) = known.filter(|record| record.counts.agent.as_deref() != agent && !names_model) else {
+        return Ok(());
+    };
+    let (mut before, mut searched) = (Seq::END, 0);
+    while searched < FAR_ENOUGH {
+        let page = place.store.read(record.id, Page::Before(before, PAGE)).await?;
+        let Some(first) = page.first() else { break };
+        before = first.seq;
+        searched += page.len();
+        let starts = page.iter().rev().filter(|stored| stored.kind == "Init");
+        for stored in starts {
+            if let Ok(Event::Init(init)) = stored.event()
+                && init.agent.as_deref() == agent
+            {
+                choice.model = init.requested_model.or(choice.model.take());
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many events are read at once.
+const PAGE: usize = 200;
 
 /// Finds the session to continue; `None` for a new one.
 async fn known_session(
@@ -300,11 +358,23 @@ async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
     let name = args.session.clone().or_else(|| args.name.clone());
     let new = NewSession { name, worktree: place.project.worktree(), ..NewSession::default() };
     // However many ask for a new name at once, there is one session of it.
-    Ok(if args.session.is_some() {
-        place.store.find_or_create(new).await?
-    } else {
-        place.store.create(new).await?
-    })
+    if args.session.is_some() {
+        return Ok(place.store.find_or_create(new).await?);
+    }
+    let id = place.store.create(new).await?;
+    if let Some(name) = &args.name {
+        keep_name(&*place.store, name, id).await?;
+    }
+    Ok(id)
+}
+
+/// Returns the model that probably answers a turn that asks for none: the one that answered last without a request.
+fn expected_model<'a>(known: Option<&'a SessionRecord>, choice: &AgentChoice) -> Option<&'a str> {
+    let is_alike = |counts: &&Counts| {
+        counts.agent.as_deref() == Some(choice.agent.name())
+            && (&counts.requested_model, &choice.model) == (&None, &None)
+    };
+    known.map(|record| &record.counts).filter(is_alike)?.model.as_deref()
 }
 
 /// Says which session this is, which agent answers and with which model.
@@ -317,9 +387,7 @@ fn introduce(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let agent = choice.agent.name();
-    // Without a request, the agent uses its default: most likely the model that answered last.
-    let last = known.map(|record| &record.counts).filter(|counts| counts.agent.as_deref() == Some(agent));
-    let model = choice.model.as_deref().or_else(|| last?.model.as_deref());
+    let model = choice.model.as_deref().or(expected_model(known, choice));
     let is_kept = keep != Keep::Nothing;
     if out.is_json() {
         let session = is_kept.then(|| session.to_string());

@@ -33,7 +33,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
             "session": record.id.to_string(),
             "input_tokens": record.tokens.input,
             "output_tokens": record.tokens.output,
-            "context": {"chars": chars, "tokens": tokens, "counted_by": counted_by, "estimate": is_estimate},
+            "context": {"chars": chars, "tokens": tokens, "tokens_by": meter.tokens_by, "counted_by": counted_by, "estimate": is_estimate},
         }));
     }
     out.line(&format!("session  {}", called(&record)))?;

@@ -6,9 +6,9 @@
 //! Two marks remember this, both set by an import:
 //! - `import:uuid:<UUID>`, or `import:<origin>` for a session without a UUID, is set on the session that arrived. Its note
 //!   holds the number of its events and their hash. Other sessions under the same UUID or origin get `…#2`, `…#3` and so on.
-//! - `origin:S<n>` is set on a session that arrived without a UUID. Its note is the origin, so that a copy of S<n> is
+//! - `origin:S<n>` is set on a session that arrived without a UUID. Its note is the origin, so that a copy of `S<n>` is
 //!   recognised where the session comes from. If it gets a UUID there later, that replaces the origin (`uuid:<UUID>`), and
-//!   copies of S<n> have this UUID from then on.
+//!   copies of `S<n>` have this UUID from then on.
 
 use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError, Uuid};
 
@@ -23,12 +23,14 @@ pub(crate) struct Identity {
     pub(super) origin: String,
     /// Whether it was copied from `origin` to the store that it is read from, without a UUID at that time.
     pub(super) is_copy: bool,
+    /// The UUID that it had before an import made it a fork, because another log had that UUID already.
+    pub(super) former: Option<Uuid>,
 }
 
 impl Identity {
     /// Returns the identity of a session without a UUID.
     pub(super) fn of_origin(origin: String) -> Self {
-        Self { uuid: None, forked_from: None, origin, is_copy: false }
+        Self { uuid: None, forked_from: None, origin, is_copy: false, former: None }
     }
 
     /// Returns the identity of a stored session.
@@ -38,7 +40,11 @@ impl Identity {
             forked_from: record.forked_from,
             origin: origin(&record.id.to_string(), &record.created_at),
             is_copy: false,
+            former: None,
         };
+        if let Some(parent) = record.forked_from {
+            identity.former = is_imported_under(store, parent, record.id).await?.then_some(parent);
+        }
         let of_record = |mark: &azureal_core::Mark| mark.session == record.id;
         match store.mark(&origin_mark(record.id)).await?.filter(of_record) {
             Some(mark) => match mark.note.strip_prefix(UUID).map(str::parse) {
@@ -64,6 +70,19 @@ impl Identity {
             None => self.origin.clone(),
         }
     }
+}
+
+/// Says whether an import brought a session under this UUID. A fork that the user made has no such mark.
+async fn is_imported_under(store: &dyn SessionStore, uuid: Uuid, id: SessionId) -> Result<bool, StoreError> {
+    let key = uuid_key(uuid);
+    for number in 1.. {
+        match store.mark(&import_mark(&key, number)).await? {
+            None => break,
+            Some(mark) if mark.session == id => return Ok(true),
+            Some(_) => {}
+        }
+    }
+    Ok(false)
 }
 
 const UUID: &str = "uuid:";

@@ -109,6 +109,12 @@ impl<'a> Search<'a> {
                 Found::Missing => {}
             }
         }
+        // A session that became a fork where it was brought to comes home.
+        if let Some(former) = identity.former
+            && let Found::Same(session) = self.with_uuid(former).await?
+        {
+            return Ok(Lookup::Same { session, by: By::Uuid });
+        }
         let Marked { found, another, free } = self.marked(&identity.key()).await?;
         if let Some((session, mark)) = found {
             return Ok(Lookup::Same { session, by: By::Mark(mark) });

@@ -1,6 +1,7 @@
 //! run with an agent that prints without end: what it costs in memory, and what becomes of what it printed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -73,6 +74,28 @@ fn a_timeout_while_a_turn_is_compacted_keeps_what_is_stored_of_it() {
     assert_eq!(events[0]["data"]["content"], "Go", "the session is there");
     assert!(events.iter().any(|event| event["kind"] == "ToolResult"));
     assert_eq!(events.last().unwrap()["data"]["outcome"], "timeout");
+}
+
+#[test]
+fn a_turn_that_cannot_be_continued_after_a_compaction_keeps_its_session() {
+    let world = World::new();
+    let line = results(&world, 8 * 1024);
+    let spool = world.path("p/.azureal/spool");
+    // Others may write to the folder then, so that the next spool is refused.
+    let script = format!(
+        "mkdir first && for i in 1 2 3 4; do cat '{}'; done\nchmod 777 '{}'\nsleep 600",
+        line.display(),
+        spool.display()
+    );
+    let mut run = flooded(&world, &script, &["run", "--timeout", "20", "Go"]);
+    world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000\n");
+    let ran = world.ran(run.output().unwrap());
+    assert_eq!(ran.code, 1, "{ran}");
+    fs::set_permissions(&spool, fs::Permissions::from_mode(0o700)).unwrap();
+    let events = world.run(&["show", "S1", "--json"]).json_lines();
+    assert_eq!(events[0]["data"]["content"], "Go", "the session is there: {}", ran.stderr);
+    assert!(events.iter().any(|event| event["kind"] == "ToolResult"));
+    assert!(ran.stderr.contains("the turn could not be continued"), "{}", ran.stderr);
 }
 
 #[test]

@@ -277,6 +277,29 @@ fn a_project_that_was_copied_and_continued_in_both_places_keeps_both() {
 }
 
 #[test]
+fn a_session_that_became_a_fork_elsewhere_is_recognised_at_home() {
+    let world = World::new();
+    let (a, b) = (world.path("p/a.azs"), world.path("p/b.azs"));
+    say(&world, "a.azs", Some("login"), "one");
+    // So that it has its identity before it is copied.
+    fs::copy(&a, &b).unwrap();
+    say(&world, "a.azs", Some("login"), "here");
+    say(&world, "b.azs", Some("login"), "there");
+    for _ in 0..2 {
+        for (from, to) in [("b.azs", "a.azs"), ("a.azs", "b.azs")] {
+            assert_eq!(copy(&world, from, to).code, 0);
+        }
+    }
+    for store in [&a, &b] {
+        assert_eq!(sessions(store).len(), 2, "each conversation stands once in {}", store.display());
+    }
+    // A fork that the user made is a session of its own, also if it holds only a part of its origin.
+    assert_eq!(world.run(&["fork", "S1", "--store", "a.azs"]).code, 0);
+    assert_eq!(copy(&world, "a.azs", "b.azs").code, 0);
+    assert_eq!(sessions(&b).len(), 3);
+}
+
+#[test]
 fn a_fork_that_another_store_brought_is_recognised() {
     let world = World::new();
     let (a, b, c) = (world.path("p/a.azs"), world.path("p/b.azs"), world.path("p/c.azs"));

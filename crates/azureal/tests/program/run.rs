@@ -151,13 +151,19 @@ fn the_model_sticks_to_the_session_like_its_agent() {
     assert_eq!(run(&["-s", "mm", "-a", "codex", "again"]), "S1 mm · codex");
     assert_eq!(listed(), (json!("codex"), Value::Null));
     assert_eq!(run(&["-s", "mm", "and again"]), "S1 mm · codex");
-    assert_eq!(run(&["-s", "mm", "-a", "claude", "again"]), "S1 mm · claude");
+    // Back at the first agent, its model is the one that it was last asked for.
+    assert_eq!(run(&["-s", "mm", "-a", "claude", "again"]), "S1 mm · claude · opus");
     assert_eq!(run(&["-s", "mm", "-m", "haiku", "again"]), "S1 mm · claude · haiku");
-    assert_eq!(run(&["-s", "mm", "-m", "default", "again"]), "S1 mm · claude · real-haiku");
+    assert_eq!(run(&["-s", "mm", "-m", "default", "again"]), "S1 mm · claude");
+    assert_eq!(run(&["-s", "mm", "again"]), "S1 mm · claude · default-model");
     let model = |name: &str| Some(name.to_owned());
     assert_eq!(
         requested_models(&world),
-        [model("haiku"), model("haiku"), model("haiku"), model("opus"), None, model("haiku"), None]
+        ["haiku", "haiku", "haiku", "opus", "opus", "haiku"]
+            .map(model)
+            .into_iter()
+            .chain([None, None])
+            .collect::<Vec<_>>()
     );
     let lines = world.run(&["show", "mm", "--json"]).json_lines();
     let switches: Vec<&str> = lines
@@ -166,6 +172,40 @@ fn the_model_sticks_to_the_session_like_its_agent() {
         .map(|line| line["data"]["model"].as_str().unwrap())
         .collect();
     assert_eq!(switches, ["opus", "haiku", "default"]);
+}
+
+#[test]
+fn the_model_of_a_turn_that_was_waited_for_sticks_too() {
+    let world = World::new();
+    noting_claude(&world);
+    let fast = fs::read_to_string(world.path("bin/claude")).unwrap();
+    let gate = world.path("gate");
+    world.program("claude", &format!("while [ ! -e '{}' ]; do sleep 0.05; done\n{fast}", gate.display()));
+    let first = start(&world, &["run", "--name", "ww", "-a", "claude/haiku", "first"]);
+    wait_until("a running turn", || !world.run(&["ps", "--json"]).json().as_array().unwrap().is_empty());
+    let second = start(&world, &["run", "-s", "ww", "--wait", "-a", "claude", "second"]);
+    // It waits once it has looked at the session.
+    wait_until("the second to wait", || {
+        let arguments = ["-f", "run -s ww --wait"];
+        Command::new("pgrep").args(arguments).output().is_ok_and(|found| found.status.success())
+    });
+    thread::sleep(Duration::from_millis(300));
+    fs::write(&gate, "").unwrap();
+    assert_eq!(finish(&world, first).code, 0);
+    let ran = finish(&world, second);
+    assert!(ran.stderr.contains("S1 ww · claude · haiku\n"), "{ran}");
+    assert_eq!(requested_models(&world), [Some("haiku".to_owned()), Some("haiku".to_owned())]);
+}
+
+#[test]
+fn a_name_that_several_ask_for_at_once_is_given_to_one() {
+    let world = World::new();
+    let all: Vec<Child> =
+        (0..4).map(|_| start(&world, &["run", "--name", "same", "-a", "offline", "hi"])).collect();
+    let codes: Vec<i32> = all.into_iter().map(|child| finish(&world, child).code).collect();
+    assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1, "{codes:?}");
+    let list = world.run(&["list", "--json"]).json();
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! Counting again what version 1 of the tables did not count: the last prompt, the model of the last agent.
+//! Counting again what version 1 of the tables did not count: the last prompt, the model of the last agent, system messages.
 //!
 //! It runs once, in the transaction that upgrades the tables. Only events that can change these counts are read, in pages.
 
-use azureal_core::{Counts, Seq, StoredEvent, Tally};
-use tokio_postgres::types::Type;
+use azureal_core::{Counts, Event, Seq, StoredEvent, Tally, told_chars};
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, Transaction};
 
+use super::rows;
 use super::schema::in_schema;
 use super::text::{escaped, unescaped};
 
@@ -30,24 +31,30 @@ struct Recounted {
     requested: Vec<Option<String>>,
     prompts: Vec<Option<String>>,
     answered: Vec<bool>,
+    /// Sizes of system messages, which version 1 did not count.
+    systems: Vec<i64>,
 }
 
 /// Counts the events of every session again.
 pub(super) async fn recount(transaction: &Transaction<'_>, schema: &str) -> Result<(), Error> {
     let mut recounted = Recounted::default();
-    let mut current: Option<(String, i32, Tally)> = None;
+    let mut current: Option<(String, i32, Tally, u64)> = None;
     let mut after = (String::new(), 0_i32, 0_i64);
     loop {
         let page = page(transaction, schema, &after).await?;
         let Some(last) = page.last() else { break };
         after = (last.project.clone(), last.session, i64::try_from(last.event.seq.0).unwrap_or(i64::MAX));
         for Located { project, session, event } in page {
-            let is_new = current.as_ref().is_none_or(|(of, number, _)| (of, *number) != (&project, session));
+            let is_new = current.as_ref().is_none_or(|(of, number, ..)| (of, *number) != (&project, session));
             if is_new {
-                recounted.take(current.replace((project, session, Tally::default())));
+                recounted.take(current.replace((project, session, Tally::default(), 0)));
             }
-            if let Some((_, _, tally)) = &mut current {
-                tally.add(event.seq, event.event().ok().as_ref());
+            if let Some((_, _, tally, systems)) = &mut current {
+                let event_itself = event.event().ok();
+                tally.add(event.seq, event_itself.as_ref());
+                if let Some(system @ Event::SystemMessage(_)) = &event_itself {
+                    *systems += told_chars(system);
+                }
             }
         }
     }
@@ -65,7 +72,7 @@ async fn page(
            SELECT *, sum(octet_length(json)) OVER (ORDER BY project, session, seq) - octet_length(json) AS before
            FROM (SELECT project, session, seq, kind, json FROM @schema@.events
                  WHERE (project, session, seq) > ($1, $2, $3)
-                   AND kind IN ('Init', 'ModelSwitch', 'UserMessage', 'Message')
+                   AND kind IN ('Init', 'ModelSwitch', 'UserMessage', 'Message', 'SystemMessage')
                  ORDER BY project, session, seq LIMIT $4) AS next
          ) AS sized WHERE before <= $5 ORDER BY project, session, seq",
         schema,
@@ -96,8 +103,8 @@ fn located(row: &Row) -> Result<Located, Error> {
 }
 
 impl Recounted {
-    fn take(&mut self, counted: Option<(String, i32, Tally)>) {
-        let Some((project, session, tally)) = counted else { return };
+    fn take(&mut self, counted: Option<(String, i32, Tally, u64)>) {
+        let Some((project, session, tally, systems)) = counted else { return };
         let Counts { agent, model, requested_model, last_prompt, answered, .. } = tally.counts;
         let text = |text: Option<String>| text.map(|text| escaped(&text).into_owned());
         self.projects.push(project);
@@ -107,14 +114,16 @@ impl Recounted {
         self.requested.push(text(requested_model));
         self.prompts.push(text(last_prompt));
         self.answered.push(answered);
+        self.systems.push(rows::signed(systems));
     }
 
     async fn store(&self, transaction: &Transaction<'_>, schema: &str) -> Result<(), Error> {
         let sql = in_schema(
             "UPDATE @schema@.sessions SET agent = new.agent, model = new.model, requested_model = new.requested_model,
-               last_prompt = new.last_prompt, answered = sessions.answered OR new.answered
-             FROM unnest($1, $2, $3, $4, $5, $6, $7)
-               AS new (project, session, agent, model, requested_model, last_prompt, answered)
+               last_prompt = new.last_prompt, answered = sessions.answered OR new.answered,
+               told = @schema@.plus(told, new.system)
+             FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
+               AS new (project, session, agent, model, requested_model, last_prompt, answered, system)
              WHERE sessions.project = new.project AND sessions.session = new.session",
             schema,
         );
@@ -129,9 +138,23 @@ impl Recounted {
                     (&self.requested, Type::TEXT_ARRAY),
                     (&self.prompts, Type::TEXT_ARRAY),
                     (&self.answered, Type::BOOL_ARRAY),
+                    (&self.systems, Type::INT8_ARRAY),
                 ],
             )
             .await?;
+        // A system message is the first event, so that every summary covers it.
+        let sql = in_schema(
+            "UPDATE @schema@.compactions SET covers = @schema@.plus(covers, new.system)
+             FROM unnest($1, $2, $3) AS new (project, session, system)
+             WHERE compactions.project = new.project AND compactions.session = new.session",
+            schema,
+        );
+        let arrays: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&self.projects, Type::TEXT_ARRAY),
+            (&self.sessions, Type::INT4_ARRAY),
+            (&self.systems, Type::INT8_ARRAY),
+        ];
+        transaction.query_typed(&sql, &arrays).await?;
         Ok(())
     }
 }

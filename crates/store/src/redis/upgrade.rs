@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use azureal_core::{Seq, SessionId, StoreError, Uuid};
 
-use super::{FORMAT, RedisStore, scripts};
+use super::{FORMAT, RedisStore, countable, scripts};
 
 impl RedisStore {
     /// Upgrades the project.
@@ -46,7 +46,8 @@ impl RedisStore {
             .with_optional(counts.model)
             .with_optional(counts.requested_model)
             .with_optional(counts.last_prompt)
-            .with_optional(counts.answered.then_some(1));
+            .with_optional(counts.answered.then_some(1))
+            .with(countable(counts.told.saturating_sub(record.counts.told)));
         let answer = self.run_as_it_is(call).await?;
         match answer.outcome.as_str() {
             "done" | "absent" => Ok(()),

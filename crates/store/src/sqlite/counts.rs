@@ -128,6 +128,7 @@ pub(super) fn recount_all(connection: &Connection, codec: &mut Codec) -> rusqlit
         .map(|(session, last_event)| {
             let mut tally = Tally::default();
             count_rest(connection, codec, session, &mut tally, Seq::END)?;
+            forget_before_compaction(connection, session, &mut tally)?;
             Ok(Recounted { session, tally, last_event })
         })
         .collect()
@@ -143,9 +144,25 @@ pub(super) fn recount_stale(connection: &Connection, codec: &mut Codec) -> rusql
         .map(|session| {
             let mut tally = Tally::default();
             count_rest(connection, codec, session, &mut tally, Seq::END)?;
+            forget_before_compaction(connection, session, &mut tally)?;
             Ok(Recounted { session, tally, last_event: None })
         })
         .collect()
+}
+
+/// Forgets the provider's count of the last request, if the session was compacted: the log does not tell whether that was
+/// before or after the request.
+pub(super) fn forget_before_compaction(
+    connection: &Connection,
+    session: i64,
+    tally: &mut Tally,
+) -> rusqlite::Result<()> {
+    let is_compacted =
+        connection.prepare_cached("SELECT 1 FROM compactions WHERE session_id = ?1")?.exists([session])?;
+    if is_compacted {
+        tally.counts.context_tokens = None;
+    }
+    Ok(())
 }
 
 /// Measures how much summaries cover that an older azureal wrote without saying so.

@@ -241,12 +241,14 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     transaction.execute_batch(OUR_INDEXES)?;
     set_versions(&transaction)?;
     super::sessions::fill_uuids(&transaction)?;
-    if OUR_COLUMNS.iter().any(|(name, _)| !present.contains(*name)) {
+    let lacked_columns = OUR_COLUMNS.iter().any(|(name, _)| !present.contains(*name));
+    if lacked_columns {
         // Nothing has been counted into a column that was missing.
         transaction.execute("UPDATE sessions SET tallied_seq = NULL WHERE counted_seq IS NOT NULL", [])?;
     }
     counts::catch_up(&transaction, codec)?;
-    if !has.contains("covers") {
+    if lacked_columns || !has.contains("covers") {
+        // Measured by the rules that the sessions are counted by now.
         counts::measure_summaries(&transaction, codec)?;
     }
     transaction.commit()

@@ -318,7 +318,11 @@ fn count(
     let session = i64::from(record.id.number());
     let counted = if columns.are_complete() { counts::state(connection, session)? } else { None };
     let mut tally = counted.map(|state| state.tally).unwrap_or_default();
+    let is_counted = tally.through > Seq::START;
     counts::count_rest(connection, codec, session, &mut tally, Seq::END)?;
+    if !is_counted {
+        counts::forget_before_compaction(connection, session, &mut tally)?;
+    }
     record.counts = tally.counts;
     Ok(())
 }

@@ -7,7 +7,15 @@ for _, field in ipairs({'agent', 'model', 'requested_model', 'last_prompt', 'ans
   local value = take_optional()
   if value then redis.call('HSET', session, field, value) else redis.call('HDEL', session, field) end
 end
-local _, opening = newest_summary()
+-- Format 1 did not count system messages. They are first events, so that every summary covers them.
+local more = take()
+redis.call('HINCRBY', session, 'told', more)
+for _, field in ipairs(redis.call('HKEYS', compactions)) do
+  if string.find(field, ':covers$') then redis.call('HINCRBY', compactions, field, more) end
+end
+local place, opening = newest_summary()
+local covered = redis.call('HGET', compactions, place .. ':covers')
+if covered then redis.call('HSET', session, 'covered', covered) end
 redis.call('HSET', session, 'opening', opening, 'uuid', uuid)
 redis.call('ZADD', uuids, 0, named(uuid, session_number))
 return {'done'}
