@@ -83,9 +83,9 @@ fn a_turn_that_cannot_be_continued_after_a_compaction_keeps_its_session() {
     let spool = world.path("p/.azureal/spool");
     // Others may write to the folder then, so that the next spool is refused.
     let script = format!(
-        "mkdir first && for i in 1 2 3 4; do cat '{}'; done\nchmod 777 '{}'\nsleep 600",
-        line.display(),
-        spool.display()
+        "chmod 777 '{}'\nmkdir first && for i in 1 2 3 4; do cat '{}'; done\nsleep 600",
+        spool.display(),
+        line.display()
     );
     let mut run = flooded(&world, &script, &["run", "--timeout", "20", "Go"]);
     world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000\n");
