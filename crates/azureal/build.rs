@@ -1,4 +1,4 @@
-//! Finds out which commit is being built, for `--version`.
+//! Finds out which commit is being built, for `--version`, and compiles the few lines that must run before Rust does.
 
 use std::process::Command;
 
@@ -19,6 +19,11 @@ fn main() {
         }
         git(&["rev-parse", "--short=12", "HEAD"])
     });
+    println!("cargo::rerun-if-changed=src/closed_stdout.c");
+    // As an object, not a library: nothing in Rust refers to it, and a linker drops unused members of a library.
+    for object in cc::Build::new().file("src/closed_stdout.c").compile_intermediates() {
+        println!("cargo::rustc-link-arg-bins={}", object.display());
+    }
     let version = env!("CARGO_PKG_VERSION");
     match commit {
         Some(commit) => println!("cargo::rustc-env=AZUREAL_VERSION={version} ({commit})"),

@@ -11,6 +11,7 @@ use std::path::Path;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use azureal_core::{acts_on_terminal, visible_line};
+use rustix::fs::OFlags;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -21,6 +22,8 @@ pub(crate) struct Output {
     out: BufWriter<StdoutLock<'static>>,
     format: Format,
     terminal: bool,
+    /// Whether standard output was closed when the program was started: see `closed_stdout.c`.
+    is_closed: bool,
 }
 
 /// For whom output is made.
@@ -35,6 +38,7 @@ impl Output {
         let stdout = io::stdout();
         Self {
             terminal: stdout.is_terminal(),
+            is_closed: is_closed(),
             out: BufWriter::with_capacity(64 * 1024, stdout.lock()),
             format,
         }
@@ -64,7 +68,7 @@ impl Output {
 
     /// Writes text that is safe to show.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
-        Ok(self.out.write_all(text.as_bytes())?)
+        Ok(self.write_all(text.as_bytes())?)
     }
 
     /// Writes a line of text that is safe to show.
@@ -87,12 +91,21 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_closed {
+            return Err(io::Error::other("standard output is closed"));
+        }
         self.out.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// Says whether standard output cannot be written because it was closed, or opened for reading only.
+fn is_closed() -> bool {
+    let flags = rustix::fs::fcntl_getfl(rustix::stdio::stdout());
+    flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY)
 }
 
 /// Writes a value as one line of JSON that is safe to show.

@@ -1,6 +1,7 @@
 //! The command line itself: help, errors, where things are looked for.
 
 use std::fs;
+use std::process::Command;
 
 use crate::world::{World, user};
 
@@ -217,4 +218,33 @@ fn there_is_a_man_page_for_every_command() {
     --- stderr
     error: /dev/null/x: not a directory
     ");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let world = World::new();
+    let closed = |arguments: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("'{}' {arguments} >&-", env!("CARGO_BIN_EXE_azureal"))]);
+        world.ran(
+            shell.current_dir(world.path("p")).env_clear().env("PATH", "/usr/bin:/bin").output().unwrap(),
+        )
+    };
+    // The turn is stored all the same.
+    assert_eq!(closed("run -a offline hello").code, 1);
+    assert_eq!(world.run(&["list", "--json"]).json()[0]["completed"], true);
+    for arguments in
+        ["list", "list --json", "show", "tokens", "help", "--help", "--version", "completions bash"]
+    {
+        let ran = closed(arguments);
+        assert_eq!(ran.code, 1, "{arguments}: {ran}");
+        assert!(
+            ran.stderr.contains("the output cannot be written: standard output is closed"),
+            "{arguments}: {ran}"
+        );
+    }
+    // A caller that discards the output is another matter, also one that opens it for both.
+    let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+    let mut list = world.command(&["list"]);
+    assert!(list.stdout(null).status().unwrap().success());
 }
