@@ -21,8 +21,8 @@ const LONGEST_NAME: usize = 24;
 /// Those of the current worktree, or of all worktrees with `--all`. ✓ and ✗ say how the last turn ended, ● that one is
 /// running. A terminal shows 50 sessions, unless `-n` says otherwise; a program gets all of them.
 ///
-/// CONTEXT is how full a session is: the characters since its last compaction; the tokens, with a ~ where they are an
-/// estimate; and the characters in percent of what it is compacted at.
+/// CONTEXT is the context that the next agent receives: its characters; its tokens, with a ~ if they are an estimate; and
+/// its size in percent of the threshold of compaction.
 #[derive(Debug, Default, clap::Args)]
 #[command(
     visible_alias = "ls",

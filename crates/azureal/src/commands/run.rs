@@ -39,7 +39,7 @@ use crate::writers::{PATIENCE, Writer, writers};
 /// The agent's text and tool calls go to standard output, everything else to standard error. With `--json`, one
 /// line says session, agent and model, then comes one event per line as it happens, `{"kind","data"}`, text as it
 /// is being written as `{"delta":"…"}`, and last, when the turn is stored, `Complete` with `first_seq`,
-/// `seq` and `context`, which says how full the session is. One that becomes too full is compacted by itself.
+/// `seq` and `context`, the size of the session's context. A session over the threshold is compacted automatically.
 ///
 /// Context commands tell the agent what the project looks like: those that are configured, then those of `--exec`, all
 /// run at the same time in the top folder of the worktree. They are static unless configured as `dynamic`.
