@@ -24,6 +24,7 @@ mod orphan;
 mod output;
 mod pages;
 mod place;
+mod program_cache;
 mod project;
 mod prompt;
 mod recovery;
