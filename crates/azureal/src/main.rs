@@ -27,6 +27,7 @@ mod place;
 mod program_cache;
 mod project;
 mod prompt;
+mod prompt_cache;
 mod recovery;
 mod refusals;
 mod resolve;
