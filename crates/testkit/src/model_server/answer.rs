@@ -1,5 +1,7 @@
 //! What the model says, as a test writes it down.
 
+use std::iter::Sum;
+use std::ops::Add;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -108,13 +110,54 @@ pub struct Usage {
     pub cache_read: u64,
     /// Tokens of the prompt that were written to a cache; only the Messages API tells.
     pub cache_write: u64,
+    /// Those of [`cache_write`](Self::cache_write) that were written for an hour instead of 5 minutes.
+    pub cache_write_1h: u64,
     /// Tokens of reasoning; only the Responses API tells.
     pub reasoning: u64,
 }
 
 impl Default for Usage {
     fn default() -> Self {
-        Self { input: 100, output: 20, cache_read: 0, cache_write: 0, reasoning: 0 }
+        Self { input: 100, output: 20, cache_read: 0, cache_write: 0, cache_write_1h: 0, reasoning: 0 }
+    }
+}
+
+impl Usage {
+    /// A usage of 0 tokens, to add others to.
+    pub const ZERO: Self =
+        Self { input: 0, output: 0, cache_read: 0, cache_write: 0, cache_write_1h: 0, reasoning: 0 };
+
+    /// Returns all tokens of the prompt.
+    pub fn whole_input(&self) -> u64 {
+        self.input + self.cache_read + self.cache_write
+    }
+
+    /// Returns the price of the prompt, in tokens at the plain price of the model: read 0.1, written 1.25, written
+    /// for an hour 2, all others 1.
+    pub fn weighted_input(&self) -> f64 {
+        let written = 125 * (self.cache_write - self.cache_write_1h) + 200 * self.cache_write_1h;
+        (100 * self.input + 10 * self.cache_read + written) as f64 / 100.0
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            input: self.input + other.input,
+            output: self.output + other.output,
+            cache_read: self.cache_read + other.cache_read,
+            cache_write: self.cache_write + other.cache_write,
+            cache_write_1h: self.cache_write_1h + other.cache_write_1h,
+            reasoning: self.reasoning + other.reasoning,
+        }
+    }
+}
+
+impl Sum for Usage {
+    fn sum<I: Iterator<Item = Self>>(usages: I) -> Self {
+        usages.fold(Self::ZERO, Self::add)
     }
 }
 
@@ -208,6 +251,8 @@ impl Answer {
     }
 
     /// Says what the answer has cost.
+    ///
+    /// A server with a cache measures the input and takes only output and reasoning from here.
     pub fn usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
@@ -328,6 +373,16 @@ pub(super) fn deltas(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_weight_of_an_input_is_its_price() {
+        let used = Usage { input: 1_000, cache_read: 1_000, cache_write: 1_000, ..Usage::default() };
+        assert_eq!(used.weighted_input(), 1_000.0 + 100.0 + 1_250.0);
+        assert_eq!(Usage { cache_write_1h: 400, ..used }.weighted_input(), 1_100.0 + 750.0 + 800.0);
+        assert_eq!(used.whole_input(), 3_000);
+        let sum: Usage = [used, used].into_iter().sum();
+        assert_eq!((sum.cache_write, sum.output, sum.weighted_input()), (2_000, 40, 4_700.0));
+    }
 
     #[test]
     fn deltas_joined_are_the_text() {

@@ -15,6 +15,10 @@ pub(super) fn render(answer: &Answer, model: &str) -> Rendered {
             "input_tokens": usage.input,
             "cache_creation_input_tokens": usage.cache_write,
             "cache_read_input_tokens": usage.cache_read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": usage.cache_write - usage.cache_write_1h,
+                "ephemeral_1h_input_tokens": usage.cache_write_1h,
+            },
             "output_tokens": output,
         })
     };

@@ -30,9 +30,12 @@
 //! Answers are used up in order, by whoever asks. Where that is not enough, because several agents run at once or
 //! an answer depends on the question, [`ModelServer::answering`] takes a function of the request.
 //!
+//! With [`ModelServer::with_cache`] the server has the prompt caches of the providers, and reports measured usage.
+//!
 //! Only plain threads are at work, and none is left when the server is dropped.
 
 mod answer;
+mod cache;
 mod http;
 mod messages;
 mod request;
@@ -51,9 +54,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use answer::{Ending, Failure, Wait};
+use cache::Measured;
 use http::{Connection, LOOK, Message};
 
 pub use answer::{Answer, Gate, Place, Usage};
+pub use cache::{Cache, CacheKeys, Clock, IMAGE_TOKENS};
 pub use request::{Api, Request};
 
 /// A model server that runs until it is dropped.
@@ -84,6 +89,19 @@ struct State {
     requests: Vec<Arc<Request>>,
     /// How many of the requests wanted an answer.
     asked: usize,
+    cache: Option<Cache>,
+    served: Vec<Served>,
+}
+
+/// A request and how it was answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Served {
+    /// The request, which also knows its [breakpoints](Request::breakpoints).
+    pub request: Arc<Request>,
+    /// The status of the response.
+    pub status: u16,
+    /// The usage that was reported; `None` if the request was refused.
+    pub usage: Option<Usage>,
 }
 
 impl ModelServer {
@@ -122,6 +140,16 @@ impl ModelServer {
         Self { address, shared, accepting: Some(accepting) }
     }
 
+    /// Gives the server a prompt cache: from now on it measures the input of every request and refuses those
+    /// that the Messages API refuses for their `cache_control`. Such a request uses up no answer.
+    ///
+    /// Of [`Answer::usage`] only output and reasoning count then.
+    #[must_use]
+    pub fn with_cache(self, cache: Cache) -> Self {
+        self.shared.state.lock().unwrap().cache = Some(cache);
+        self
+    }
+
     /// Adds an answer to the list, which goes before any function.
     pub fn push(&self, answer: impl Into<Answer>) {
         self.shared.state.lock().unwrap().answers.push_back(answer.into());
@@ -150,6 +178,18 @@ impl ModelServer {
     /// Returns how many requests so far wanted an answer.
     pub fn request_count(&self) -> usize {
         self.shared.state.lock().unwrap().asked
+    }
+
+    /// Returns every request whose response has begun, oldest first, with the usage that was reported.
+    pub fn served(&self) -> Vec<Served> {
+        let mut served = self.shared.state.lock().unwrap().served.clone();
+        served.sort_by_key(|served| served.request.number);
+        served
+    }
+
+    /// Returns the largest number of cache breakpoints in any request, also of those that were refused.
+    pub fn most_breakpoints(&self) -> usize {
+        self.requests().iter().map(|request| request.breakpoints()).max().unwrap_or(0)
     }
 
     /// Waits until `count` requests that want an answer have arrived, and returns all of them.
@@ -258,22 +298,37 @@ enum Next {
 
 fn respond(connection: &mut Connection, shared: &Shared, message: Message) -> io::Result<Next> {
     let Message { method, target, headers, body } = message;
-    let (request, answer) = {
+    let (request, measured, answer) = {
         let mut state = shared.state.lock().unwrap();
         let wants_answer = Api::of(&method, &target).wants_answer();
         state.asked += usize::from(wants_answer);
         let request = Arc::new(Request::new(method, target, headers, &body, state.asked));
         state.requests.push(Arc::clone(&request));
-        (request, if wants_answer { state.answers.pop_front() } else { None })
+        let measured = state.cache.as_mut().filter(|_| wants_answer).map(|cache| cache.look_up(&request));
+        let answer = match &measured {
+            Some(Err(refusal)) => Some(Answer::error(400, refusal)),
+            _ if wants_answer => state.answers.pop_front(),
+            _ => None,
+        };
+        (request, measured.and_then(Result::ok), answer)
     };
     shared.arrived.notify_all();
 
     match request.api {
         Api::Messages | Api::Responses => {
-            let answer = answer.unwrap_or_else(|| (shared.model)(&request));
+            let mut answer = answer.unwrap_or_else(|| (shared.model)(&request));
+            if let Some(measured) = &measured {
+                answer.usage = measured.usage(answer.usage);
+            }
+            connection.pause(answer.delay)?;
+            note_response(shared, &request, &answer, measured.as_ref());
             return give(connection, &request, &answer);
         }
-        Api::CountTokens => send(connection, 200, &[], &json!({"input_tokens": body.len() / 4 + 1}))?,
+        Api::CountTokens => {
+            let caches = shared.state.lock().unwrap().cache.is_some();
+            let tokens = if caches { cache::count_tokens(&request.body) } else { body.len() as u64 / 4 + 1 };
+            send(connection, 200, &[], &json!({"input_tokens": tokens}))?;
+        }
         Api::Other => match request.method.as_str() {
             "HEAD" => connection.head(200, "application/json", Some(0), &[])?,
             // Each API has the list under another name.
@@ -289,6 +344,19 @@ fn respond(connection: &mut Connection, shared: &Shared, message: Message) -> io
     Ok(Next::Request)
 }
 
+/// Notes that the response to a request begins now, which is when its cache entries come to exist.
+fn note_response(shared: &Shared, request: &Arc<Request>, answer: &Answer, measured: Option<&Measured>) {
+    let mut state = shared.state.lock().unwrap();
+    let (status, usage) = match &answer.failure {
+        Some(failure) => (failure.status, None),
+        None => (200, Some(answer.usage)),
+    };
+    if let (Some(cache), Some(measured), Some(_)) = (&mut state.cache, measured, usage) {
+        cache.write(measured);
+    }
+    state.served.push(Served { request: Arc::clone(request), status, usage });
+}
+
 fn send(
     connection: &mut Connection,
     status: u16,
@@ -300,10 +368,9 @@ fn send(
     connection.write(body.as_bytes())
 }
 
-/// Gives an answer in the way that the request asks for.
+/// Sends an answer in the way that the request asks for.
 fn give(connection: &mut Connection, request: &Request, answer: &Answer) -> io::Result<Next> {
     let is_messages = request.api == Api::Messages;
-    connection.pause(answer.delay)?;
     if let Some(Failure { status, message, body }) = &answer.failure {
         let usual = if is_messages { messages::error_body } else { responses::error_body };
         let body = body.clone().unwrap_or_else(|| usual(*status, message));

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::cache::count_breakpoints;
+
 /// Headers that carry a secret. They are not kept: a failing test prints what was kept.
 const SECRET: [&str; 6] =
     ["api-key", "authorization", "cookie", "proxy-authorization", "x-api-key", "x-goog-api-key"];
@@ -132,6 +134,11 @@ impl Request {
             }
         }
         results
+    }
+
+    /// Returns the number of cache breakpoints (`cache_control`) in a request of the Messages API.
+    pub fn breakpoints(&self) -> usize {
+        if self.api == Api::Messages { count_breakpoints(&self.body) } else { 0 }
     }
 
     fn texts_of(&self, role: &str) -> Vec<&str> {
