@@ -9,7 +9,7 @@ use crate::pages::warn_of_damage;
 use crate::place::Place;
 use crate::resolve::has_name;
 use crate::session_line::SessionLine;
-use crate::transcript::count;
+use crate::token_counts::count;
 
 /// How many sessions a terminal shows without being asked for more.
 const ON_A_TERMINAL: usize = 50;
