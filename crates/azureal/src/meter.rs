@@ -3,52 +3,39 @@
 use azureal_core::{SessionRecord, Threshold, visible_line};
 use serde::Serialize;
 
-use crate::config::Config;
-use crate::output::warn;
-use crate::project::Project;
-
-/// Returns how large a session may become before it is compacted, as it is configured. For commands that only look:
-/// they do not fail over a file that cannot be read, nor ask for trust.
-pub(crate) fn threshold(project: &Project) -> Threshold {
-    match Config::load(project) {
-        Ok(config) => config.compaction_threshold(),
-        Err(failure) => {
-            warn(failure.message());
-            Threshold::default()
-        }
-    }
-}
-
 /// The context that the next agent receives, measured against the threshold of compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Meter {
-    pub(crate) chars: u64,
+pub struct Meter {
+    /// In characters, the tags included.
+    pub chars: u64,
     /// The provider's count of the last request, the agent's own instructions included; without one, an estimate from the
     /// characters.
-    pub(crate) tokens: u64,
-    pub(crate) tokens_by: String,
+    pub tokens: u64,
+    /// Who counted the tokens: an agent, or [`ESTIMATE`].
+    pub tokens_by: String,
     /// In characters.
-    pub(crate) threshold: u64,
+    pub threshold: u64,
     /// The same in tokens, if it is configured so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) threshold_tokens: Option<u64>,
-    pub(crate) percent: u64,
+    pub threshold_tokens: Option<u64>,
+    /// How full the session is: 100 is the threshold.
+    pub percent: u64,
 }
 
 /// Stands for the counter of tokens that were estimated.
-pub(crate) const ESTIMATE: &str = "estimate";
+pub const ESTIMATE: &str = "estimate";
 
 /// How tokens are estimated.
-pub(crate) const ESTIMATED_BY: &str = "characters / 4";
+pub const ESTIMATED_BY: &str = "characters / 4";
 
 /// Estimates tokens. Models count differently, and a count that is exact for one is wrong for the next.
-pub(crate) fn estimated(chars: u64) -> u64 {
+pub fn estimated(chars: u64) -> u64 {
     chars.div_ceil(4)
 }
 
 impl Meter {
     /// Measures a session as it is stored. That costs no look at its events.
-    pub(crate) fn of(record: &SessionRecord, threshold: Threshold) -> Self {
+    pub fn of(record: &SessionRecord, threshold: Threshold) -> Self {
         let mut meter = Self {
             chars: record.context_chars(),
             tokens: 0,
@@ -68,7 +55,7 @@ impl Meter {
     }
 
     /// Takes so much more to tell.
-    pub(crate) fn add(&mut self, chars: u64) {
+    pub fn add(&mut self, chars: u64) {
         self.chars = self.chars.saturating_add(chars);
         if self.tokens_by == ESTIMATE {
             self.tokens = estimated(self.chars);
@@ -85,19 +72,19 @@ impl Meter {
     }
 
     /// Takes what the provider counted, instead of an estimate.
-    pub(crate) fn count(&mut self, tokens: u64, by: &str) {
+    pub fn count(&mut self, tokens: u64, by: &str) {
         (self.tokens, self.tokens_by) = (tokens, by.to_owned());
         self.fill();
     }
 
     /// Lets go of a count that is not true any more.
-    pub(crate) fn estimate(&mut self) {
+    pub fn estimate(&mut self) {
         (self.tokens, self.tokens_by) = (estimated(self.chars), ESTIMATE.to_owned());
         self.fill();
     }
 
     /// Says who counted the tokens.
-    pub(crate) fn tokens_line(&self) -> String {
+    pub fn tokens_line(&self) -> String {
         match self.tokens_by.as_str() {
             ESTIMATE => format!("{} (estimate: {ESTIMATED_BY})", self.tokens),
             agent => {

@@ -10,9 +10,10 @@ use std::path::{Component, Path, PathBuf};
 use azureal_core::WorktreeFilter;
 
 use crate::config::owner::Owners;
-use crate::failure::Failure;
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::error::shown;
 use crate::git_config::{self, Entry, read_start};
-use crate::output::shown;
 
 /// Where the store lies in its project.
 const STORE: &str = ".azureal/sessions.azs";
@@ -22,7 +23,7 @@ const POINTER_LIMIT: u64 = 16 * 1024;
 
 /// A project, and the worktree of it that we are in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Project {
+pub struct Project {
     root: PathBuf,
     worktree: PathBuf,
     /// The directories of the repository that decided where its root is. Empty outside git.
@@ -37,14 +38,14 @@ impl Project {
     /// # Errors
     ///
     /// Another user owns it, or part of it, and this user has not allowed that: see [`Owners`].
-    pub(crate) fn around(directory: &Path) -> Result<Self, Failure> {
+    pub fn around(directory: &Path, environment: &Environment) -> Result<Self, Error> {
         let project = Self::of_any_owner(directory);
-        Owners::of_this_process().check(&project)?;
+        Owners::of(environment).check(&project)?;
         Ok(project)
     }
 
     /// Finds the project around `directory`, whoever owns it.
-    pub(crate) fn of_any_owner(directory: &Path) -> Self {
+    pub fn of_any_owner(directory: &Path) -> Self {
         // Where that fails, what is there can still be named.
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
         directory.ancestors().find_map(in_git).unwrap_or_else(|| outside_git(&directory))
@@ -52,7 +53,7 @@ impl Project {
 
     /// Returns the folders that make up the project, each with everything in it that azureal relies on. The top of a
     /// folder outside git is not among that: in a shared folder it is usually another user's.
-    pub(crate) fn claims(&self) -> Vec<(&Path, Vec<PathBuf>)> {
+    pub fn claims(&self) -> Vec<(&Path, Vec<PathBuf>)> {
         let store = self.store_path();
         let mut of_root: Vec<PathBuf> =
             store.parent().map(Path::to_owned).into_iter().chain([store]).collect();
@@ -65,18 +66,18 @@ impl Project {
     }
 
     /// Returns what the user should know about how it was found.
-    pub(crate) fn warning(&self) -> Option<&str> {
+    pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
     /// Returns where the project's store is, whether it exists or not.
-    pub(crate) fn store_path(&self) -> PathBuf {
+    pub fn store_path(&self) -> PathBuf {
         self.root.join(STORE)
     }
 
     /// Returns the name of the project on a server that several share: host and path of the repository that it was cloned
     /// from, such as `git.example/team/engine`, which are the same for everybody; else the name of its folder.
-    pub(crate) fn shared_name(&self) -> SharedName {
+    pub fn shared_name(&self) -> SharedName {
         let dot_git = self.root.join(".git");
         let git_dir = if dot_git.is_dir() { Some(dot_git) } else { pointer(&dot_git, "gitdir:") };
         // A bare repository stands for its worktree.
@@ -89,22 +90,22 @@ impl Project {
     }
 
     /// Returns the folder of the worktree, which agents work in.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.worktree
     }
 
     /// Says whether the worktree belongs to a git repository.
-    pub(crate) fn is_in_git(&self) -> bool {
+    pub fn is_in_git(&self) -> bool {
         self.worktree.join(".git").exists()
     }
 
     /// Returns the worktree as it is stored: its path relative to the root, `.` for the main one.
-    pub(crate) fn worktree(&self) -> String {
+    pub fn worktree(&self) -> String {
         relative(&self.root, &self.worktree)
     }
 
     /// Returns what recognises the sessions of this worktree.
-    pub(crate) fn worktree_filter(&self) -> WorktreeFilter {
+    pub fn worktree_filter(&self) -> WorktreeFilter {
         let mut names = vec![self.worktree()];
         names.extend(self.branch.clone());
         WorktreeFilter {
@@ -119,10 +120,11 @@ impl Project {
 
 /// The name of a project on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SharedName {
-    pub(crate) name: String,
+pub struct SharedName {
+    /// The name.
+    pub name: String,
     /// The name that the first release gave it: without the host.
-    pub(crate) former: Option<String>,
+    pub former: Option<String>,
 }
 
 /// Looks at one folder: the project, if this folder is the top of a worktree.

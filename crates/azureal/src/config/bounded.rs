@@ -15,12 +15,12 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::settings::Variable;
-use super::surroundings::Surroundings;
 use super::template::{self, Variables};
-use crate::failure::Failure;
+use crate::environment::Environment;
+use crate::error::Error;
 
 /// The hidden command that starts this program for one template.
-pub(crate) const SUBCOMMAND: &str = "__fill_in";
+pub const SUBCOMMAND: &str = "__fill_in";
 
 /// How much memory a template may take, in bytes, the stack of its renderer included.
 const MEMORY: u64 = 128 << 20;
@@ -43,7 +43,7 @@ enum Answer {
 }
 
 /// Fills in the variables of a command, as [`template::fill_in`] does.
-pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String, Failure> {
+pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String, Error> {
     if !template::is_template(command) {
         return template::fill_in(command, variables);
     }
@@ -53,12 +53,12 @@ pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String
         given: variables.given.to_vec(),
         declared: declared.collect(),
     };
-    match ask(&request)
+    match ask(&request, variables.environment)
         .map_err(|error| unusable(&format!("the template could not be filled in: {error}")))??
     {
         Answer::Filled(filled) => Ok(filled),
         Answer::Failed { is_variable, message, hint } => {
-            let failure = Failure::new(if is_variable { "variable" } else { "template" }, message);
+            let failure = Error::new(if is_variable { "variable" } else { "template" }, message);
             Err(match hint {
                 Some(hint) => failure.with_hint(hint),
                 None => failure,
@@ -67,9 +67,15 @@ pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String
     }
 }
 
-fn ask(request: &Request) -> io::Result<Result<Answer, Failure>> {
-    let mut child = Command::new(std::env::current_exe()?)
+fn ask(request: &Request, environment: &Environment) -> io::Result<Result<Answer, Error>> {
+    let program = match environment.own_program() {
+        Ok(program) => program,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut child = Command::new(program)
         .arg(SUBCOMMAND)
+        .env_clear()
+        .envs(environment.variables())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // When memory runs out, the runtime says so there.
@@ -91,23 +97,23 @@ fn ask(request: &Request) -> io::Result<Result<Answer, Failure>> {
     Ok(Ok(serde_json::from_slice(&output.stdout)?))
 }
 
-fn unusable(message: &str) -> Failure {
-    Failure::new("template", message).with_hint("put what is long into a script, and run that")
+fn unusable(message: &str) -> Error {
+    Error::new("template", message).with_hint("put what is long into a script, and run that")
 }
 
-/// Answers one request on standard input: what the process does that [`fill_in`] starts.
-pub(crate) fn answer() -> Result<(), Failure> {
+/// Answers one request: what the process does that fills in a template. `input` and `output` are its standard streams.
+pub fn answer(input: &mut dyn Read, output: &mut dyn Write, environment: &Environment) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::new("template", error.to_string()).with_source(error);
     let mut text = String::new();
-    io::stdin().lock().read_to_string(&mut text)?;
+    input.read_to_string(&mut text).map_err(failed)?;
     let request: Request = serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("azureal starts this command itself: {error}")))?;
-    let surroundings = Surroundings::of_this_process();
+        .map_err(|error| Error::usage(format!("azureal starts this command itself: {error}")))?;
     let declared = request.declared.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-    let variables = Variables { given: &request.given, surroundings: &surroundings, declared };
+    let variables = Variables { given: &request.given, environment, declared };
     for (resource, most) in
         [(Resource::Data, MEMORY), (Resource::As, 8 * MEMORY), (Resource::Cpu, SECONDS), (Resource::Core, 0)]
     {
-        limit(resource, most)?;
+        limit(resource, most).map_err(failed)?;
     }
     let answer = match template::fill_in(&request.command, &variables) {
         Ok(filled) => Answer::Filled(filled),
@@ -117,9 +123,8 @@ pub(crate) fn answer() -> Result<(), Failure> {
             hint: failure.hint().map(str::to_owned),
         },
     };
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, &answer).map_err(io::Error::from)?;
-    Ok(stdout.flush()?)
+    serde_json::to_writer(&mut *output, &answer).map_err(io::Error::from).map_err(failed)?;
+    output.flush().map_err(failed)
 }
 
 /// Limits what this process may take. A lower limit that is there already stays.

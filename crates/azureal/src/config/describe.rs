@@ -6,10 +6,10 @@
 use azureal_core::{ContextCommand, OnFailure, visible, visible_line};
 
 use super::{ConfigFile, permission_name};
-use crate::output::shown;
+use crate::error::shown;
 
 /// Returns all that a file says, safe to show.
-pub(crate) fn describe(file: &ConfigFile) -> String {
+pub fn describe(file: &ConfigFile) -> String {
     let mut text = format!("{}\n", shown(file.path()));
     if let Some(real) = file.leads_to() {
         text.push_str(&format!("  leads to {}\n", shown(real)));
@@ -53,7 +53,7 @@ pub(crate) fn describe(file: &ConfigFile) -> String {
 }
 
 /// Says when a context command runs and what happens if it fails.
-pub(crate) fn terms(command: &ContextCommand) -> String {
+pub fn terms(command: &ContextCommand) -> String {
     let when = if command.dynamic { "every turn" } else { "once per session" };
     let on_failure = match command.on_failure {
         OnFailure::Warn => "warn",

@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use super::node::{Lines, Problem};
 use super::settings::Settings;
 use super::{azufig, cllmfile};
-use crate::failure::{Failure, quoted};
-use crate::output::shown;
+use crate::error::shown;
+use crate::error::{Error, quoted};
 
 /// How large a configuration file may be.
 const LARGEST: u64 = 1024 * 1024;
 
 /// A configuration file with what it says.
 #[derive(Debug)]
-pub(crate) struct ConfigFile {
+pub struct ConfigFile {
     path: PathBuf,
     leads_to: Option<PathBuf>,
     pub(super) format: Format,
@@ -57,7 +57,7 @@ pub(super) enum Detail {
 
 impl ConfigFile {
     /// Reads a file of the user. `None` if there is no such file.
-    pub(super) fn of_user(path: PathBuf, format: Format) -> Result<Option<Self>, Failure> {
+    pub(super) fn of_user(path: PathBuf, format: Format) -> Result<Option<Self>, Error> {
         let Some(file) = open(&path)? else { return Ok(None) };
         Self::read(file, path, format, Owner::User, Detail::Content).map(Some)
     }
@@ -72,16 +72,16 @@ impl ConfigFile {
         name: &str,
         format: Format,
         detail: Detail,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, Error> {
         let path = worktree.join(name);
         let leads_out = || {
-            Failure::refused("config", format!("{} leads out of the project", quoted(shown(&path))))
+            Error::refused("config", format!("{} leads out of the project", quoted(shown(&path))))
                 .with_hint("replace the link by a plain file; nothing of it was read")
         };
         let real = match fs::canonicalize(&path) {
             Ok(real) => real,
             Err(error) if is_missing(&error) => return Ok(None),
-            Err(error) => return Err(Failure::file(&path, &error)),
+            Err(error) => return Err(Error::file(&path, &error)),
         };
         // Before it is opened: that alone can make a device do something.
         if !fs::canonicalize(worktree).is_ok_and(|worktree| real.starts_with(worktree)) {
@@ -95,13 +95,7 @@ impl ConfigFile {
         Self::read(file, path, format, Owner::Project, detail).map(Some)
     }
 
-    fn read(
-        file: File,
-        path: PathBuf,
-        format: Format,
-        owner: Owner,
-        detail: Detail,
-    ) -> Result<Self, Failure> {
+    fn read(file: File, path: PathBuf, format: Format, owner: Owner, detail: Detail) -> Result<Self, Error> {
         let bytes = content(&path, file)?;
         let settings = settings(format, owner, &bytes).map_err(|problem| misread(&path, &problem, detail))?;
         let real = fs::canonicalize(&path).ok();
@@ -116,28 +110,28 @@ impl ConfigFile {
     }
 
     /// Returns where it was found.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns where it really is, if its name leads elsewhere.
-    pub(crate) fn leads_to(&self) -> Option<&Path> {
+    pub fn leads_to(&self) -> Option<&Path> {
         self.leads_to.as_deref()
     }
 
     /// Returns the fingerprint of its content.
-    pub(crate) fn hash(&self) -> blake3::Hash {
+    pub fn hash(&self) -> blake3::Hash {
         self.hash
     }
 
     /// Says whether it came with the project.
-    pub(crate) fn is_of_project(&self) -> bool {
+    pub fn is_of_project(&self) -> bool {
         self.owner == Owner::Project
     }
 }
 
 /// Opens a file. `None` if there is no such file.
-fn open(path: &Path) -> Result<Option<File>, Failure> {
+fn open(path: &Path) -> Result<Option<File>, Error> {
     let opened = OpenOptions::new()
         .read(true)
         // A pipe would wait for a writer.
@@ -146,7 +140,7 @@ fn open(path: &Path) -> Result<Option<File>, Failure> {
     match opened {
         Ok(file) => Ok(Some(file)),
         Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(Failure::file(path, &error)),
+        Err(error) => Err(Error::file(path, &error)),
     }
 }
 
@@ -162,17 +156,17 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// Reads all of a file, if it is a plain one and not too large.
-fn content(path: &Path, file: File) -> Result<Vec<u8>, Failure> {
-    let metadata = file.metadata().map_err(|error| Failure::file(path, &error))?;
+fn content(path: &Path, file: File) -> Result<Vec<u8>, Error> {
+    let metadata = file.metadata().map_err(|error| Error::file(path, &error))?;
     if !metadata.is_file() {
-        return Err(Failure::new("config", format!("{} is not a plain file", path.display()))
+        return Err(Error::new("config", format!("{} is not a plain file", path.display()))
             .with_hint("a configuration file is a plain file; move this away"));
     }
     let mut bytes = Vec::new();
     // The file may grow while it is read.
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| Failure::file(path, &error))?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| Error::file(path, &error))?;
     if bytes.len() as u64 > LARGEST {
-        return Err(Failure::new("config", format!("{} has more than {LARGEST} bytes", path.display()))
+        return Err(Error::new("config", format!("{} has more than {LARGEST} bytes", path.display()))
             .with_hint("a configuration file may have up to 1 MiB"));
     }
     Ok(bytes)
@@ -192,7 +186,7 @@ fn settings(format: Format, owner: Owner, bytes: &[u8]) -> Result<Settings, Prob
 }
 
 /// Says what is wrong with a file and where.
-fn misread(path: &Path, problem: &Problem, detail: Detail) -> Failure {
+fn misread(path: &Path, problem: &Problem, detail: Detail) -> Error {
     let (what, hint) = match detail {
         Detail::Content => (
             problem.message.as_str(),
@@ -203,7 +197,7 @@ fn misread(path: &Path, problem: &Problem, detail: Detail) -> Failure {
             "`azureal config` says what is wrong there",
         ),
     };
-    Failure::new("config", format!("{}:{}: {what}", path.display(), problem.place)).with_hint(hint)
+    Error::new("config", format!("{}:{}: {what}", path.display(), problem.place)).with_hint(hint)
 }
 
 #[cfg(test)]
@@ -214,7 +208,7 @@ mod tests {
     #[test]
     fn damaged_files_are_read_or_refused() {
         let files = [
-            (Format::Azufig, include_str!("starter.toml").replace("\n#", "\n")),
+            (Format::Azufig, crate::config::STARTER.replace("\n#", "\n")),
             (Format::Cllmfile, include_str!("../../tests/fixtures/cllm/templated.Cllmfile.yml").to_owned()),
             (Format::Cllmfile, include_str!("../../tests/fixtures/cllm/structured.Cllmfile.yml").to_owned()),
         ];

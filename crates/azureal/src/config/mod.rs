@@ -6,17 +6,16 @@
 //! not there.
 
 mod azufig;
-pub(crate) mod bounded;
+pub mod bounded;
 mod cllmfile;
 mod describe;
 mod file;
 mod node;
 mod overrides;
-pub(crate) mod owner;
+pub mod owner;
 mod settings;
-mod surroundings;
 mod template;
-pub(crate) mod trust;
+pub mod trust;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,28 +24,31 @@ use azureal_core::agent::Permission;
 use azureal_core::{ContextCommand, Threshold};
 use azureal_engine::OutputLimit;
 
-pub(crate) use self::describe::{describe, terms};
-pub(crate) use self::file::ConfigFile;
-pub(crate) use self::settings::{Caching, Variable, permission_name, seconds};
-pub(crate) use self::surroundings::Surroundings;
+pub use self::describe::{describe, terms};
+pub use self::file::ConfigFile;
+pub use self::settings::{Caching, Variable, permission_name, seconds};
 
 use self::file::{Detail, Format};
 use self::overrides::{Override, Overrides};
 use self::settings::{Located, Settings};
 use self::template::Variables;
 use self::trust::{Approvals, Standing};
-use crate::failure::{Failure, quoted};
+use crate::environment::Environment;
+use crate::error::{Error, quoted};
 use crate::project::Project;
 
+/// A configuration file with every key in it, as a comment.
+pub const STARTER: &str = include_str!("starter.toml");
+
 /// Where our own file lies in a project.
-pub(crate) const AZUFIG: &str = ".azureal/azufig.toml";
+pub const AZUFIG: &str = ".azureal/azufig.toml";
 
 /// What is configured, and where that comes from.
 #[derive(Debug)]
-pub(crate) struct Config {
+pub struct Config {
     /// The top of the worktree.
     worktree: PathBuf,
-    surroundings: Surroundings,
+    environment: Environment,
     overrides: Overrides,
     /// The nearest to the project first.
     files: Vec<ConfigFile>,
@@ -55,22 +57,27 @@ pub(crate) struct Config {
 
 /// A value that is in effect, and the file and line that it comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found<'a, T> {
-    pub(crate) value: &'a T,
-    pub(crate) file: &'a ConfigFile,
-    pub(crate) line: usize,
+pub struct Found<'a, T> {
+    /// The value.
+    pub value: &'a T,
+    /// The file.
+    pub file: &'a ConfigFile,
+    /// The line.
+    pub line: usize,
 }
 
 /// A value that is in effect, wherever it comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Chosen<'a, T> {
+pub enum Chosen<'a, T> {
     /// From this environment variable.
     Environment(&'a T, &'static str),
+    /// From a file.
     File(Found<'a, T>),
 }
 
 impl<'a, T> Chosen<'a, T> {
-    pub(crate) fn value(&self) -> &'a T {
+    /// Returns the value.
+    pub fn value(&self) -> &'a T {
         match self {
             Self::Environment(value, _) => value,
             Self::File(found) => found.value,
@@ -83,19 +90,19 @@ impl Config {
     ///
     /// One that cannot be read is an error before any question of trust: what cannot be understood cannot be
     /// shown to somebody who is to trust it. The error repeats nothing of a project's file.
-    pub(crate) fn load(project: &Project) -> Result<Self, Failure> {
-        Self::read(project.directory(), Surroundings::of_this_process(), Detail::Place)
+    pub fn load(project: &Project, environment: &Environment) -> Result<Self, Error> {
+        Self::read(project.directory(), environment.clone(), Detail::Place)
     }
 
     /// Like [`load`](Self::load), for commands that show what the files say: errors do so too.
-    pub(crate) fn load_to_show(project: &Project) -> Result<Self, Failure> {
-        Self::read(project.directory(), Surroundings::of_this_process(), Detail::Content)
+    pub fn load_to_show(project: &Project, environment: &Environment) -> Result<Self, Error> {
+        Self::read(project.directory(), environment.clone(), Detail::Content)
     }
 
-    fn read(worktree: &Path, surroundings: Surroundings, detail: Detail) -> Result<Self, Failure> {
+    fn read(worktree: &Path, environment: Environment, detail: Detail) -> Result<Self, Error> {
         let own: Vec<(PathBuf, Format)> = [
-            (surroundings.configuration().map(|folder| folder.join("azufig.toml")), Format::Azufig),
-            (surroundings.home().map(|home| home.join(".cllm/Cllmfile.yml")), Format::Cllmfile),
+            (environment.configuration().map(|folder| folder.join("azufig.toml")), Format::Azufig),
+            (environment.home().map(|home| home.join(".cllm/Cllmfile.yml")), Format::Cllmfile),
         ]
         .into_iter()
         .filter_map(|(path, format)| Some((path?, format)))
@@ -116,104 +123,112 @@ impl Config {
         for (path, format) in own {
             files.extend(ConfigFile::of_user(path, format)?);
         }
-        let overrides = Overrides::of(&surroundings)?;
+        let overrides = Overrides::of(&environment)?;
         let worktree = worktree.to_owned();
-        let mut config = Self { worktree, surroundings, overrides, files, standing: Standing::NoFiles };
-        config.standing = Approvals::of(&config.surroundings).standing_of(&config);
+        let mut config = Self { worktree, environment, overrides, files, standing: Standing::NoFiles };
+        config.standing = Approvals::of(&config.environment).standing_of(&config);
         Ok(config)
     }
 
     /// Returns the files that were found, the nearest first.
-    pub(crate) fn files(&self) -> &[ConfigFile] {
+    pub fn files(&self) -> &[ConfigFile] {
         &self.files
     }
 
     /// Returns the files of the project that say something, which is what trust is about.
-    pub(crate) fn project_files(&self) -> impl Iterator<Item = &ConfigFile> {
+    pub fn project_files(&self) -> impl Iterator<Item = &ConfigFile> {
         self.files.iter().filter(|file| file.is_of_project() && !file.settings.is_empty())
     }
 
     /// Says whether what a file says counts.
-    pub(crate) fn counts(&self, file: &ConfigFile) -> bool {
+    pub fn counts(&self, file: &ConfigFile) -> bool {
         !file.is_of_project() || self.standing.is_trusted()
     }
 
     /// Returns the agent that is asked where nobody names one.
-    pub(crate) fn agent(&self) -> Option<&str> {
+    pub fn agent(&self) -> Option<&str> {
         self.find_agent().map(|chosen| chosen.value().as_str())
     }
 
     /// Returns the model that is asked for where nobody names one.
-    pub(crate) fn model(&self) -> Option<&str> {
+    pub fn model(&self) -> Option<&str> {
         self.find_model().map(|chosen| chosen.value().as_str())
     }
 
     /// Returns what agents may do where the command line says nothing.
-    pub(crate) fn permission(&self) -> Option<Permission> {
+    pub fn permission(&self) -> Option<Permission> {
         self.find_permission().map(|chosen| *chosen.value())
     }
 
     /// Returns how long a turn may take where the command line says nothing.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
+    pub fn timeout(&self) -> Option<Duration> {
         self.find_timeout().map(|chosen| *chosen.value())
     }
 
     /// Returns how much may have been said since the last compaction before there is another.
-    pub(crate) fn compaction_threshold(&self) -> Threshold {
+    pub fn compaction_threshold(&self) -> Threshold {
         self.find_threshold().map_or_else(Threshold::default, |found| *found.value)
     }
 
     /// Returns whether histories are sent to Claude Code for the provider's prompt cache.
-    pub(crate) fn claude_cache(&self) -> Caching {
+    pub fn claude_cache(&self) -> Caching {
         self.find_claude_cache().map_or_else(Caching::default, |found| *found.value)
     }
 
     /// Returns how much an agent may print in one turn.
-    pub(crate) fn output_limit(&self) -> OutputLimit {
+    pub fn output_limit(&self) -> OutputLimit {
         self.find_output_limit().map_or_else(OutputLimit::default, |found| *found.value)
     }
 
     /// Returns what every new session begins with, unless its command line says otherwise.
-    pub(crate) fn default_system_message(&self) -> Option<String> {
+    pub fn default_system_message(&self) -> Option<String> {
         let found = self.find_default_system_message()?;
         // An empty one is how a project does without that of the user.
         (!found.value.trim().is_empty()).then(|| self.expanded(found.file, found.value))
     }
 
-    pub(crate) fn find_agent(&self) -> Option<Chosen<'_, String>> {
+    /// Finds the agent that answers if none is named.
+    pub fn find_agent(&self) -> Option<Chosen<'_, String>> {
         self.chosen(self.overrides.agent.as_ref(), |settings| settings.agent.as_ref())
     }
 
-    pub(crate) fn find_model(&self) -> Option<Chosen<'_, String>> {
+    /// Finds the model.
+    pub fn find_model(&self) -> Option<Chosen<'_, String>> {
         self.chosen(self.overrides.model.as_ref(), |settings| settings.model.as_ref())
     }
 
-    pub(crate) fn find_permission(&self) -> Option<Chosen<'_, Permission>> {
+    /// Finds what agents may do.
+    pub fn find_permission(&self) -> Option<Chosen<'_, Permission>> {
         self.chosen(self.overrides.permission.as_ref(), |settings| settings.permission.as_ref())
     }
 
-    pub(crate) fn find_timeout(&self) -> Option<Chosen<'_, Duration>> {
+    /// Finds how long a turn may take.
+    pub fn find_timeout(&self) -> Option<Chosen<'_, Duration>> {
         self.chosen(self.overrides.timeout.as_ref(), |settings| settings.timeout.as_ref())
     }
 
-    pub(crate) fn find_threshold(&self) -> Option<Found<'_, Threshold>> {
+    /// Finds the size at which a session is compacted.
+    pub fn find_threshold(&self) -> Option<Found<'_, Threshold>> {
         self.first(|settings| settings.threshold.as_ref())
     }
 
-    pub(crate) fn find_claude_cache(&self) -> Option<Found<'_, Caching>> {
+    /// Finds whether histories are sent to Claude Code for the prompt cache.
+    pub fn find_claude_cache(&self) -> Option<Found<'_, Caching>> {
         self.first(|settings| settings.claude_cache.as_ref())
     }
 
-    pub(crate) fn find_output_limit(&self) -> Option<Found<'_, OutputLimit>> {
+    /// Finds how much an agent may print.
+    pub fn find_output_limit(&self) -> Option<Found<'_, OutputLimit>> {
         self.first(|settings| settings.output_limit.as_ref())
     }
 
-    pub(crate) fn find_default_system_message(&self) -> Option<Found<'_, String>> {
+    /// Finds the first message of new sessions.
+    pub fn find_default_system_message(&self) -> Option<Found<'_, String>> {
         self.first(|settings| settings.default_system_message.as_ref())
     }
 
     /// Returns the variables that are declared, each as the nearest file has it.
-    pub(crate) fn find_variables(&self) -> Vec<(&str, Found<'_, Variable>)> {
+    pub fn find_variables(&self) -> Vec<(&str, Found<'_, Variable>)> {
         let mut found: Vec<(&str, Found<'_, Variable>)> = Vec::new();
         for file in self.in_effect() {
             for (name, variable) in &file.settings.variables {
@@ -227,7 +242,7 @@ impl Config {
 
     /// Returns the context commands as they are written. Of each format the nearest list counts alone; ours
     /// comes before cllm's.
-    pub(crate) fn find_context_commands(&self) -> Vec<Found<'_, ContextCommand>> {
+    pub fn find_context_commands(&self) -> Vec<Found<'_, ContextCommand>> {
         let nearest = |format: Format| {
             self.in_effect()
                 .filter(move |file| file.format == format)
@@ -243,13 +258,13 @@ impl Config {
     }
 
     /// Returns the context commands with their variables filled in: `azufig.toml`'s, then `Cllmfile.yml`'s.
-    pub(crate) fn context_commands(&self, vars: &[(String, String)]) -> Result<Vec<ContextCommand>, Failure> {
+    pub fn context_commands(&self, vars: &[(String, String)]) -> Result<Vec<ContextCommand>, Error> {
         self.commands_that(|_| true, vars)
     }
 
     /// Returns those of them that run at every turn. A turn that goes on with a session needs no others, and so
     /// none of the variables that only the others ask for.
-    pub(crate) fn dynamic_commands(&self, vars: &[(String, String)]) -> Result<Vec<ContextCommand>, Failure> {
+    pub fn dynamic_commands(&self, vars: &[(String, String)]) -> Result<Vec<ContextCommand>, Error> {
         self.commands_that(|command| command.dynamic, vars)
     }
 
@@ -257,7 +272,7 @@ impl Config {
         &self,
         are_meant: impl Fn(&ContextCommand) -> bool,
         vars: &[(String, String)],
-    ) -> Result<Vec<ContextCommand>, Failure> {
+    ) -> Result<Vec<ContextCommand>, Error> {
         let commands = self.find_context_commands().into_iter().filter(|found| are_meant(found.value));
         commands
             .map(|found| {
@@ -272,21 +287,21 @@ impl Config {
 
     /// Fills in the variables of one command: `vars` of the command line over the environment over what is
     /// declared in files.
-    pub(crate) fn fill_in(&self, command: &str, vars: &[(String, String)]) -> Result<String, Failure> {
+    pub fn fill_in(&self, command: &str, vars: &[(String, String)]) -> Result<String, Error> {
         let declared = self.find_variables().into_iter().map(|(name, found)| match found.value {
             Variable::Text(text) => (name, Variable::Text(self.expanded(found.file, text))),
             other => (name, other.clone()),
         });
         let variables =
-            Variables { given: vars, surroundings: &self.surroundings, declared: declared.collect() };
+            Variables { given: vars, environment: &self.environment, declared: declared.collect() };
         // The program of a unit test cannot be started for a template.
         let fill_in = if cfg!(test) { template::fill_in } else { bounded::fill_in };
         fill_in(command, &variables)
     }
 
     /// Says whether the environment gives a variable its value.
-    pub(crate) fn is_in_environment(&self, name: &str) -> bool {
-        self.surroundings.variable(name).is_some()
+    pub fn is_in_environment(&self, name: &str) -> bool {
+        self.environment.variable(name).is_some()
     }
 
     fn in_effect(&self) -> impl Iterator<Item = &ConfigFile> {
@@ -320,7 +335,7 @@ impl Config {
     fn expanded(&self, file: &ConfigFile, text: &str) -> String {
         match file.format {
             Format::Azufig => text.to_owned(),
-            Format::Cllmfile => self.surroundings.expand(text),
+            Format::Cllmfile => self.environment.expand(text),
         }
     }
 }
@@ -333,7 +348,7 @@ impl<T> std::fmt::Display for Found<'_, T> {
 }
 
 /// Reads `NAME=VALUE`, as `--var` has it.
-pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
+pub fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("not of the form NAME=VALUE")?;
     if !settings::is_variable_name(name) {
         return Err(format!("{} is not a name for a variable; {}", quoted(name), settings::VARIABLE_NAME));
@@ -381,7 +396,7 @@ mod tests {
             let home = self.path("h");
             let mut variables = vec![("HOME", home.to_str().unwrap())];
             variables.extend(environment);
-            Config::read(&self.path(worktree), Surroundings::from(variables.as_slice()), Detail::Content)
+            Config::read(&self.path(worktree), Environment::from(variables.as_slice()), Detail::Content)
                 .unwrap()
         }
 
@@ -559,7 +574,7 @@ mod tests {
         assert!(!config.counts(linked));
         // Also where a folder on the way is the link.
         std::os::unix::fs::symlink(folders.path("h/.cllm"), folders.path("p/.cllm")).unwrap();
-        let failure = Config::read(&folders.path("p"), Surroundings::default(), Detail::Content).unwrap_err();
+        let failure = Config::read(&folders.path("p"), Environment::default(), Detail::Content).unwrap_err();
         assert!(failure.message().ends_with("p/.cllm/Cllmfile.yml` leads out of the project"), "{failure:?}");
     }
 

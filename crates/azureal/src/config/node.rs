@@ -6,7 +6,7 @@ use std::fmt;
 
 use azureal_core::visible_line;
 
-use crate::failure::quoted;
+use crate::error::quoted;
 
 /// How much of a text an error repeats.
 const REPEATED: usize = 40;

@@ -6,8 +6,8 @@ use azureal_agents::registry;
 use azureal_core::agent::Permission;
 
 use super::settings::{PERMISSIONS, agent_names, one_of, permission_named, seconds};
-use super::surroundings::Surroundings;
-use crate::failure::{Failure, quoted};
+use crate::environment::Environment;
+use crate::error::{Error, quoted};
 
 const AGENT: &str = "AZUREAL_AGENT";
 const MODEL: &str = "AZUREAL_MODEL";
@@ -32,8 +32,8 @@ pub(super) struct Override<T> {
 
 impl Overrides {
     /// Reads the variables. An empty one is unset.
-    pub(super) fn of(surroundings: &Surroundings) -> Result<Self, Failure> {
-        let find = |variable| surroundings.variable(variable).filter(|text| !text.trim().is_empty());
+    pub(super) fn of(environment: &Environment) -> Result<Self, Error> {
+        let find = |variable| environment.variable(variable).filter(|text| !text.trim().is_empty());
         let mut overrides = Self::default();
         if let Some(model) = find(MODEL) {
             overrides.model = Some(Override { value: model.to_owned(), variable: MODEL });
@@ -60,10 +60,10 @@ impl Overrides {
     }
 }
 
-fn wrong(variable: &str, value: &str, allowed: &str) -> Failure {
+fn wrong(variable: &str, value: &str, allowed: &str) -> Error {
     let message =
         format!("{} in the environment is {}; allowed is {allowed}", quoted(variable), quoted(value));
-    Failure::usage(message).with_hint(format!("`unset {variable}` goes back to the configuration files"))
+    Error::usage(message).with_hint(format!("`unset {variable}` goes back to the configuration files"))
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_model_in_the_environment_says_whose_it_is() {
         let agent = |variables: &[(&str, &str)]| {
-            let overrides = Overrides::of(&Surroundings::from(variables)).unwrap();
+            let overrides = Overrides::of(&Environment::from(variables)).unwrap();
             overrides.agent.map(|agent| (agent.value, agent.variable))
         };
         let found = |name: &str, variable| Some((name.to_owned(), variable));
@@ -102,7 +102,7 @@ mod tests {
                 "`AZUREAL_AGENT` in the environment is `eliza`; allowed is one of claude, codex, offline",
             ),
         ] {
-            let failure = Overrides::of(&Surroundings::from([(variable, value)])).unwrap_err();
+            let failure = Overrides::of(&Environment::from([(variable, value)])).unwrap_err();
             assert_eq!(failure.message(), expected);
         }
     }

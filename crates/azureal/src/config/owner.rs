@@ -13,30 +13,32 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Surroundings, trust};
-use crate::failure::{Failure, quoted};
+use super::trust;
+use crate::environment::Environment;
+use crate::error::shown;
+use crate::error::{Error, quoted};
 use crate::git_config::{self, Entry};
-use crate::output::shown;
 use crate::project::Project;
 
 /// The owners that are accepted, and the folders of others that the user has allowed.
 #[derive(Debug)]
-pub(crate) struct Owners {
+pub struct Owners {
     /// The ids of the users whose files are accepted.
     uids: Vec<u32>,
-    surroundings: Surroundings,
+    environment: Environment,
 }
 
 /// A part of a project that belongs to another user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Foreign {
+pub struct Foreign {
     /// The folder that has to be allowed.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// The file or folder in there that belongs to the other user.
-    pub(crate) path: PathBuf,
-    pub(crate) uid: u32,
+    pub path: PathBuf,
+    /// The user id of the other user.
+    pub uid: u32,
     /// Whether the user has allowed the folder.
-    pub(crate) is_allowed: bool,
+    pub is_allowed: bool,
 }
 
 /// The content of an approval, for people: only its name counts.
@@ -48,20 +50,21 @@ struct Record {
 }
 
 impl Owners {
-    pub(crate) fn of_this_process() -> Self {
-        Self::new(rustix::process::geteuid().as_raw(), Surroundings::of_this_process())
+    /// Finds out who the user is: the one of this process, and with `sudo` the one who called it.
+    pub fn of(environment: &Environment) -> Self {
+        Self::new(rustix::process::geteuid().as_raw(), environment.clone())
     }
 
-    fn new(euid: u32, surroundings: Surroundings) -> Self {
+    fn new(euid: u32, environment: Environment) -> Self {
         let mut uids = vec![euid];
         if euid == 0 {
-            uids.extend(surroundings.variable("SUDO_UID").and_then(|uid| uid.parse::<u32>().ok()));
+            uids.extend(environment.variable("SUDO_UID").and_then(|uid| uid.parse::<u32>().ok()));
         }
-        Self { uids, surroundings }
+        Self { uids, environment }
     }
 
     /// Returns an error if part of the project belongs to another user and its folder is not allowed.
-    pub(crate) fn check(&self, project: &Project) -> Result<(), Failure> {
+    pub fn check(&self, project: &Project) -> Result<(), Error> {
         match self.foreign(project).into_iter().find(|foreign| !foreign.is_allowed) {
             Some(foreign) => Err(foreign.refusal()),
             None => Ok(()),
@@ -69,7 +72,7 @@ impl Owners {
     }
 
     /// Finds what belongs to other users: at most one entry for each folder of the project.
-    pub(crate) fn foreign(&self, project: &Project) -> Vec<Foreign> {
+    pub fn foreign(&self, project: &Project) -> Vec<Foreign> {
         let mut found: Vec<Foreign> = Vec::new();
         for (folder, parts) in project.claims() {
             let foreign = parts.into_iter().find_map(|path| {
@@ -87,18 +90,18 @@ impl Owners {
     }
 
     /// Allows a folder from now on.
-    pub(crate) fn approve(&self, foreign: &Foreign) -> Result<(), Failure> {
+    pub fn approve(&self, foreign: &Foreign) -> Result<(), Error> {
         let record = Record {
             folder: foreign.folder.to_string_lossy().into_owned(),
             uid: foreign.uid,
             approved_at: trust::now(),
         };
-        trust::keep(trust::folder_of(&self.surroundings).as_deref(), &name_of(&foreign.folder), &record)
+        trust::keep(trust::folder_of(&self.environment).as_deref(), &name_of(&foreign.folder), &record)
     }
 
     /// Forgets the approvals of a project's folders, and returns how many there were.
-    pub(crate) fn revoke(&self, project: &Project) -> Result<usize, Failure> {
-        let Some(folder) = trust::folder_of(&self.surroundings) else { return Ok(0) };
+    pub fn revoke(&self, project: &Project) -> Result<usize, Error> {
+        let Some(folder) = trust::folder_of(&self.environment) else { return Ok(0) };
         let mut folders: Vec<&Path> = project.claims().into_iter().map(|(folder, _)| folder).collect();
         folders.dedup();
         let mut removed = 0;
@@ -109,14 +112,14 @@ impl Owners {
     }
 
     fn is_approved(&self, folder: &Path) -> bool {
-        trust::folder_of(&self.surroundings)
+        trust::folder_of(&self.environment)
             .is_some_and(|approvals| trust::read_own(&approvals.join(name_of(folder))).is_ok())
     }
 
     /// Says whether `safe.directory` in the user's own git configuration names a folder.
     fn is_safe_for_git(&self, folder: &Path) -> bool {
         let mut is_safe = false;
-        for file in self.surroundings.git_configurations() {
+        for file in self.environment.git_configurations() {
             for Entry { section, name, value } in git_config::entries(&git_config::read(&file)) {
                 if section.eq_ignore_ascii_case("safe") && name.eq_ignore_ascii_case("directory") {
                     // An empty value resets the list.
@@ -136,7 +139,7 @@ impl Owners {
             Some(parent) => (parent, true),
             None => (value, false),
         };
-        let named = match (value.strip_prefix("~/"), self.surroundings.home()) {
+        let named = match (value.strip_prefix("~/"), self.environment.home()) {
             (Some(rest), Some(home)) => home.join(rest),
             _ => PathBuf::from(value),
         };
@@ -149,8 +152,8 @@ impl Owners {
 }
 
 impl Foreign {
-    fn refusal(&self) -> Failure {
-        Failure::refused("owner", format!("{self}; this project is not used"))
+    fn refusal(&self) -> Error {
+        Error::refused("owner", format!("{self}; this project is not used"))
             .with_hint(format!("`azureal trust --owner` allows {} all the same", quoted(shown(&self.folder))))
     }
 }
@@ -206,7 +209,7 @@ mod tests {
             let home = self.path("h");
             let mut variables = vec![("HOME", home.to_str().unwrap())];
             variables.extend(environment);
-            Owners::new(euid, Surroundings::from(variables.as_slice()))
+            Owners::new(euid, Environment::from(variables.as_slice()))
         }
 
         fn is_used_by(&self, euid: u32, environment: &[(&str, &str)]) -> bool {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::Owner;
 use super::node::{Entry, Node, Place, Problem, Value};
-use crate::failure::quoted;
+use crate::error::quoted;
 
 /// How long a context command may be given.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -39,15 +39,17 @@ pub(super) struct Settings {
 
 /// Whether histories are sent to Claude Code in a form that the provider's prompt cache recognises.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Caching {
+pub enum Caching {
+    /// In blocks that it recognises.
     #[default]
     Auto,
+    /// In one piece.
     Off,
 }
 
 impl Caching {
     /// Returns the word for it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Off => "off",
@@ -64,12 +66,16 @@ pub(super) struct Located<T> {
 
 /// What a variable is declared as.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Variable {
+pub enum Variable {
     /// It must be given.
     Required,
+    /// A truth value.
     Switch(bool),
+    /// A whole number.
     Integer(i64),
+    /// A number.
     Fraction(f64),
+    /// A text.
     Text(String),
 }
 
@@ -226,7 +232,7 @@ pub(super) fn permission_named(word: &str) -> Option<Permission> {
 }
 
 /// Returns the word for a permission.
-pub(crate) fn permission_name(permission: Permission) -> &'static str {
+pub fn permission_name(permission: Permission) -> &'static str {
     match permission {
         Permission::Answer | Permission::Read => "read",
         Permission::Edit => "edit",
@@ -259,7 +265,7 @@ fn turn_timeout(node: &Node) -> Result<Duration, Problem> {
 }
 
 /// Reads a number of seconds, as the command line has it.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "not a number of seconds above 0".to_owned())
 }

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, ErrorKind, UndefinedBehavior, Value};
 
 use super::settings::{Variable, nearest};
-use super::surroundings::Surroundings;
-use crate::failure::{Failure, quoted};
+use crate::environment::Environment;
+use crate::error::{Error, quoted};
 
 /// How many steps the filling in of one command may take.
 const STEPS: u64 = 100_000;
@@ -29,7 +29,7 @@ const LONGEST_COMMAND: usize = 128 * 1024 - 1;
 pub(super) struct Variables<'a> {
     /// From the command line.
     pub(super) given: &'a [(String, String)],
-    pub(super) surroundings: &'a Surroundings,
+    pub(super) environment: &'a Environment,
     /// From configuration files, with environment variables in their values filled in.
     pub(super) declared: Vec<(&'a str, Variable)>,
 }
@@ -41,7 +41,7 @@ impl Variables<'_> {
         if let Some((_, text)) = self.given.iter().rev().find(|(given, _)| given == name) {
             return Some(typed(text));
         }
-        if let Some(text) = self.surroundings.variable(name) {
+        if let Some(text) = self.environment.variable(name) {
             return Some(typed(text));
         }
         match self.declaration(name)? {
@@ -64,9 +64,9 @@ impl Variables<'_> {
     }
 
     /// Says why a variable has no value and how it gets one.
-    fn missing(&self, name: &str) -> Failure {
+    fn missing(&self, name: &str) -> Error {
         if self.declaration(name).is_some() {
-            return Failure::new("variable", format!("the variable {} must be given a value", quoted(name)))
+            return Error::new("variable", format!("the variable {} must be given a value", quoted(name)))
                 .with_hint(format!(
                     "`--var {name}=VALUE` gives it one, or the environment: `export {name}=VALUE`"
                 ));
@@ -79,7 +79,7 @@ impl Variables<'_> {
         };
         let meant = nearest(name, names.into_iter());
         let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {}?", quoted(meant)));
-        Failure::new("variable", format!("there is no variable {}; {known}{meant}", quoted(name))).with_hint(
+        Error::new("variable", format!("there is no variable {}; {known}{meant}", quoted(name))).with_hint(
             format!("`--var {name}=VALUE` sets it for once, `variables` in a configuration file declares it"),
         )
     }
@@ -91,7 +91,7 @@ pub(super) fn is_template(command: &str) -> bool {
 }
 
 /// Fills in the variables of a command.
-pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String, Failure> {
+pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String, Error> {
     let filled = if is_template(command) {
         Cow::Owned(with_room(command, variables)?)
     } else {
@@ -99,18 +99,18 @@ pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String
     };
     let filled = filled.trim();
     if filled.is_empty() {
-        return Err(Failure::new(
+        return Err(Error::new(
             "template",
             "nothing is left of the command when its variables are filled in",
         ));
     }
     if filled.contains('\0') {
-        return Err(Failure::new("template", "the command has a null character, which no shell takes"));
+        return Err(Error::new("template", "the command has a null character, which no shell takes"));
     }
     if filled.len() > LONGEST_COMMAND {
         let message = format!("the command has {} bytes; a shell takes {LONGEST_COMMAND}", filled.len());
         return Err(
-            Failure::new("template", message).with_hint("put what is long into a file, and name the file")
+            Error::new("template", message).with_hint("put what is long into a file, and name the file")
         );
     }
     Ok(filled.to_owned())
@@ -118,12 +118,10 @@ pub(super) fn fill_in(command: &str, variables: &Variables<'_>) -> Result<String
 
 /// Fills in a template where there is room for it. For every `.a` of a chain the engine goes one call deeper, and it does
 /// not count them: on a usual stack, a template of a few kilobytes would end the program.
-fn with_room(template: &str, variables: &Variables<'_>) -> Result<String, Failure> {
+fn with_room(template: &str, variables: &Variables<'_>) -> Result<String, Error> {
     if template.len() > LONGEST_TEMPLATE {
         let message = format!("the template has {} bytes; allowed are {LONGEST_TEMPLATE}", template.len());
-        return Err(
-            Failure::new("template", message).with_hint("put what is long into a script, and run that")
-        );
+        return Err(Error::new("template", message).with_hint("put what is long into a script, and run that"));
     }
     let rendered = thread::scope(|scope| {
         let renderer = thread::Builder::new().stack_size(STACK);
@@ -131,11 +129,11 @@ fn with_room(template: &str, variables: &Variables<'_>) -> Result<String, Failur
         rendering.join().ok()
     });
     rendered
-        .unwrap_or_else(|| Err(Failure::new("template", "the template cannot be filled in on this machine")))
+        .unwrap_or_else(|| Err(Error::new("template", "the template cannot be filled in on this machine")))
 }
 
-fn render(template: &str, variables: &Variables<'_>) -> Result<String, Failure> {
-    let environment = environment();
+fn render(template: &str, variables: &Variables<'_>) -> Result<String, Error> {
+    let environment = engine();
     let template = environment.template_from_str(template).map_err(|error| unusable(&error))?;
     let asked = template.undeclared_variables(false);
     let values: BTreeMap<String, Value> =
@@ -147,8 +145,8 @@ fn render(template: &str, variables: &Variables<'_>) -> Result<String, Failure> 
     })
 }
 
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
+fn engine() -> minijinja::Environment<'static> {
+    let mut environment = minijinja::Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     // As cllm has it, so that a condition that stands on lines of its own leaves none behind.
@@ -161,13 +159,13 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-fn unusable(error: &minijinja::Error) -> Failure {
+fn unusable(error: &minijinja::Error) -> Error {
     let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     let message = match error.kind() {
         ErrorKind::OutOfFuel => format!("the template does not come to an end in {STEPS} steps"),
         _ => format!("the template cannot be filled in: {detail}"),
     };
-    Failure::new("template", message).with_hint(
+    Error::new("template", message).with_hint(
         "variables are written {{ NAME }}, conditions {% if NAME %}…{% endif %}, and {{ NAME | shellquote }} \
          makes any value one word for the shell",
     )
@@ -209,10 +207,10 @@ mod tests {
 
     fn variables<'a>(
         given: &'a [(String, String)],
-        surroundings: &'a Surroundings,
+        environment: &'a Environment,
         declared: &[(&'a str, Variable)],
     ) -> Variables<'a> {
-        Variables { given, surroundings, declared: declared.to_vec() }
+        Variables { given, environment, declared: declared.to_vec() }
     }
 
     fn text(text: &str) -> Variable {
@@ -225,24 +223,24 @@ mod tests {
 
     #[test]
     fn the_command_line_counts_before_the_environment_and_that_before_the_files() {
-        let surroundings = Surroundings::from([("B", "environment"), ("C", "environment")]);
+        let environment = Environment::from([("B", "environment"), ("C", "environment")]);
         let given = given(&[("C", "first"), ("C", "line")]);
         let declared = [("A", text("file")), ("B", text("file")), ("C", text("file"))];
-        let variables = variables(&given, &surroundings, &declared);
+        let variables = variables(&given, &environment, &declared);
         let filled = fill_in("{{ A }} {{ B }} {{ C }}", &variables).unwrap();
         assert_eq!(filled, "file environment line");
     }
 
     #[test]
     fn templates_are_jinja() {
-        let surroundings = Surroundings::from([("N", "3"), ("OLD", "007"), ("VERSION", "1.10")]);
+        let environment = Environment::from([("N", "3"), ("OLD", "007"), ("VERSION", "1.10")]);
         let given = given(&[("QUIET", "False"), ("VERBOSE", "true"), ("F", "a b")]);
         let declared = [
             ("BIG", Variable::Integer(50)),
             ("HALF", Variable::Fraction(0.5)),
             ("ON", Variable::Switch(true)),
         ];
-        let variables = variables(&given, &surroundings, &declared);
+        let variables = variables(&given, &environment, &declared);
         for (template, expected) in [
             ("git status", "git status"),
             ("  x {{ N }}\n", "x 3"),
@@ -267,10 +265,10 @@ mod tests {
 
     #[test]
     fn what_has_no_value_is_named_with_what_there_is() {
-        let surroundings = Surroundings::from([("SECRET", "x")]);
+        let environment = Environment::from([("SECRET", "x")]);
         let given = given(&[("BRANCH", "main")]);
         let declared = [("FILE", text("a")), ("TEST", Variable::Required)];
-        let variables = variables(&given, &surroundings, &declared);
+        let variables = variables(&given, &environment, &declared);
         let told = |template: &str| fill_in(template, &variables).unwrap_err().message().to_owned();
         assert_eq!(
             told("cat {{ FIEL }}"),
@@ -293,8 +291,8 @@ mod tests {
 
     #[test]
     fn a_template_loads_nothing_and_comes_to_an_end() {
-        let surroundings = Surroundings::default();
-        let variables = variables(&[], &surroundings, &[]);
+        let environment = Environment::default();
+        let variables = variables(&[], &environment, &[]);
         for template in [
             "{% include '/etc/passwd' %}",
             "{% import 'x' as y %}",
@@ -316,8 +314,8 @@ mod tests {
 
     #[test]
     fn the_deepest_template_that_is_allowed_has_room() {
-        let surroundings = Surroundings::default();
-        let variables = variables(&[], &surroundings, &[]);
+        let environment = Environment::default();
+        let variables = variables(&[], &environment, &[]);
         for (begin, repeated, end) in [
             ("{{ ", "(", "1 }}"),
             ("{{ ", "-", "1 }}"),
@@ -348,8 +346,8 @@ mod tests {
 
     #[test]
     fn what_has_no_variables_may_be_as_long_as_a_shell_takes() {
-        let surroundings = Surroundings::default();
-        let variables = variables(&[], &surroundings, &[]);
+        let environment = Environment::default();
+        let variables = variables(&[], &environment, &[]);
         let longest = format!("echo {}", "x".repeat(LONGEST_COMMAND - 5));
         assert_eq!(fill_in(&longest, &variables).unwrap(), longest);
         assert!(Command::new("sh").args(["-c", &longest]).output().unwrap().status.success());
@@ -358,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_quoted_value_is_one_word_for_the_shell() {
-        let surroundings = Surroundings::default();
+        let environment = Environment::default();
         for hostile in [
             "",
             "plain",
@@ -378,7 +376,7 @@ mod tests {
             "\r\u{1b}[2J\u{7f}",
         ] {
             let given = given(&[("X", hostile)]);
-            let variables = variables(&given, &surroundings, &[]);
+            let variables = variables(&given, &environment, &[]);
             let command = fill_in("printf '[%s]' {{ X | shellquote }}; echo end", &variables).unwrap();
             let output = Command::new("sh").args(["-c", &command]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("[{hostile}]end\n"), "{command}");

@@ -15,10 +15,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::{Config, Surroundings, describe};
-use crate::confirm::{Answer, ask};
-use crate::failure::Failure;
-use crate::output::{shown, warn};
+use super::{Config, describe};
+use crate::environment::Environment;
+use crate::error::{Error, shown};
 use crate::project::Project;
 
 /// Reads at most this much of an approval. Only its time is shown, and only if all of it could be read.
@@ -26,11 +25,14 @@ const LARGEST: u64 = 64 * 1024;
 
 /// What the user has said to the files of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// There are none that say anything.
     NoFiles,
     /// They may.
-    Trusted { since: String },
+    Trusted {
+        /// The time of the approval, as it is shown.
+        since: String,
+    },
     /// Others may, that have been here before.
     Changed,
     /// Nothing.
@@ -60,53 +62,50 @@ struct RecordedFile {
     blake3: String,
 }
 
-/// Makes sure that the files of the project are trusted: asks on a terminal, after showing what they say.
-///
-/// Where nobody can be asked it is an error, exit code 3, and nothing may be run.
-pub(crate) fn require(config: &mut Config) -> Result<(), Failure> {
-    if config.standing.is_trusted() {
-        return Ok(());
-    }
-    let question = format!("{}\nTrust this, so that it is in effect? [y/N] ", shown_whole(config));
-    match ask(&question) {
-        Answer::Yes => approve(config),
-        Answer::No | Answer::Nobody => Err(refusal(config)),
-    }
+/// A decision that only the user can make: whether the files of a project may take effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustRequired {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// Whether other contents of them were trusted before.
+    pub has_changed: bool,
+    /// All that they say, safe to show.
+    pub content: String,
+    /// Which files are not trusted, in one sentence without its end.
+    pub message: String,
 }
 
-/// Tells that the files of the project are left out, if they are.
-pub(crate) fn note_ignored(config: &Config) {
-    if !config.standing.is_trusted() {
-        warn(&format!("{}, so nothing in there is in effect; `azureal trust` shows it", state_of(config)));
-    }
+/// Returns the decision that is open; `None` if the files of the project are trusted, or there are none.
+pub fn required(config: &Config) -> Option<TrustRequired> {
+    (!config.standing.is_trusted()).then(|| TrustRequired {
+        files: config.project_files().map(|file| file.path().to_owned()).collect(),
+        has_changed: config.standing == Standing::Changed,
+        content: shown_whole(config),
+        message: state_of(config),
+    })
 }
 
 /// Trusts the files of the project as they were read.
-pub(crate) fn approve(config: &mut Config) -> Result<(), Failure> {
-    let since = Approvals::of(&config.surroundings).add(config)?;
+pub fn approve(config: &mut Config) -> Result<(), Error> {
+    let since = Approvals::of(&config.environment).add(config)?;
     config.standing = Standing::Trusted { since };
     Ok(())
 }
 
 /// Takes back every approval that a worktree ever had, and says how many there were. What its files say does not
 /// matter for that, so they are not read.
-pub(crate) fn revoke(project: &Project) -> Result<usize, Failure> {
-    Approvals::of(&Surroundings::of_this_process()).remove_all(project.directory())
+pub fn revoke(project: &Project, environment: &Environment) -> Result<usize, Error> {
+    Approvals::of(environment).remove_all(project.directory())
 }
 
 /// Returns what the user has said to the files of the project.
-pub(crate) fn standing(config: &Config) -> &Standing {
+pub fn standing(config: &Config) -> &Standing {
     &config.standing
 }
 
 /// Returns all that the files of the project say, as it is shown to somebody who is to trust it.
-pub(crate) fn shown_whole(config: &Config) -> String {
+pub fn shown_whole(config: &Config) -> String {
     config.project_files().map(describe).collect()
-}
-
-fn refusal(config: &Config) -> Failure {
-    Failure::refused("untrusted", format!("{}; nothing was run", state_of(config)))
-        .with_hint("`azureal trust` shows what is in there and asks; `--no-context-exec` goes on without it")
 }
 
 /// Says which files are not trusted.
@@ -129,8 +128,8 @@ pub(super) struct Approvals {
 }
 
 impl Approvals {
-    pub(super) fn of(surroundings: &Surroundings) -> Self {
-        Self { folder: folder_of(surroundings) }
+    pub(super) fn of(environment: &Environment) -> Self {
+        Self { folder: folder_of(environment) }
     }
 
     /// Finds out what was said to the files of a project.
@@ -154,7 +153,7 @@ impl Approvals {
     }
 
     /// Keeps an approval, and returns the time of it.
-    fn add(&self, config: &Config) -> Result<String, Failure> {
+    fn add(&self, config: &Config) -> Result<String, Error> {
         let record = Record {
             worktree: config.worktree.to_string_lossy().into_owned(),
             files: config
@@ -170,7 +169,7 @@ impl Approvals {
         Ok(record.approved_at)
     }
 
-    fn remove_all(&self, worktree: &Path) -> Result<usize, Failure> {
+    fn remove_all(&self, worktree: &Path) -> Result<usize, Error> {
         let mut removed = 0;
         for path in self.of_worktree(worktree)? {
             removed += usize::from(remove(&path)?);
@@ -179,17 +178,17 @@ impl Approvals {
     }
 
     /// Finds all approvals that a worktree ever had.
-    fn of_worktree(&self, worktree: &Path) -> Result<Vec<PathBuf>, Failure> {
+    fn of_worktree(&self, worktree: &Path) -> Result<Vec<PathBuf>, Error> {
         let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let prefix = prefix_of(worktree);
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Failure::file(folder, &error)),
+            Err(error) => return Err(Error::file(folder, &error)),
         };
         let mut found = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|error| Failure::file(folder, &error))?;
+            let entry = entry.map_err(|error| Error::file(folder, &error))?;
             if entry.file_name().as_bytes().starts_with(prefix.as_bytes()) {
                 found.push(entry.path());
             }
@@ -199,14 +198,14 @@ impl Approvals {
 }
 
 /// Returns the folder that approvals are stored in. `None` if the user has no home.
-pub(super) fn folder_of(surroundings: &Surroundings) -> Option<PathBuf> {
-    surroundings.data().map(|data| data.join("trust"))
+pub(super) fn folder_of(environment: &Environment) -> Option<PathBuf> {
+    environment.data().map(|data| data.join("trust"))
 }
 
 /// Stores an approval: the whole file or none.
-pub(super) fn keep(folder: Option<&Path>, name: &str, record: &impl Serialize) -> Result<(), Failure> {
+pub(super) fn keep(folder: Option<&Path>, name: &str, record: &impl Serialize) -> Result<(), Error> {
     let Some(folder) = folder else {
-        return Err(Failure::new("no_home", "there is no folder to keep approvals in")
+        return Err(Error::new("no_home", "there is no folder to keep approvals in")
             .with_hint("set HOME or XDG_DATA_HOME to a folder of your own"));
     };
     DirBuilder::new()
@@ -221,16 +220,16 @@ pub(super) fn keep(folder: Option<&Path>, name: &str, record: &impl Serialize) -
             file.persist(folder.join(name)).map_err(|error| error.error)?;
             Ok(())
         })
-        .map_err(|error| Failure::file(folder, &error))
+        .map_err(|error| Error::file(folder, &error))
 }
 
 /// Removes an approval, and says whether there was one.
-pub(super) fn remove(path: &Path) -> Result<bool, Failure> {
+pub(super) fn remove(path: &Path) -> Result<bool, Error> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         // Another process was faster.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Failure::file(path, &error)),
+        Err(error) => Err(Error::file(path, &error)),
     }
 }
 

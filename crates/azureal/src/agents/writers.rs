@@ -1,0 +1,83 @@
+//! Who writes the summary when a session is compacted.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use azureal_agents::registry;
+use azureal_core::agent::{Agent, OwnSettings, Program};
+use azureal_engine::Summariser;
+
+use super::choice::{Wanted, choose, program_of};
+use crate::environment::Environment;
+use crate::error::Error;
+
+/// How long one agent may take for a summary.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Somebody who can write a summary.
+pub struct Writer {
+    /// The agent.
+    pub agent: &'static dyn Agent,
+    program: PathBuf,
+    /// The model; `None` for the agent's own choice.
+    pub model: Option<String>,
+    settings: Option<String>,
+}
+
+impl Writer {
+    /// Returns it in the form that a compaction takes.
+    pub fn summariser(&self) -> Summariser<'_> {
+        Summariser {
+            agent: self.agent,
+            program: &self.program,
+            model: self.model.as_deref(),
+            settings: self.settings.as_deref(),
+        }
+    }
+
+    fn new(
+        agent: &'static dyn Agent,
+        program: PathBuf,
+        model: Option<String>,
+        environment: &Environment,
+    ) -> Self {
+        let settings = agent.own_settings().and_then(|own| read_settings(own, environment));
+        Self { agent, program, model, settings }
+    }
+}
+
+/// Returns who is asked, in this order: the one that was named; else the session's last agent, then the
+/// others that are installed. Never the one that is built in: it has no model, and the digest says more. A
+/// session with that one has not left the machine, and does not for a summary.
+pub fn writers(
+    named: Option<&str>,
+    last: Option<&str>,
+    environment: &Environment,
+) -> Result<Vec<Writer>, Error> {
+    if let Some(named) = named {
+        let choice = choose(&Wanted { agent: Some(named), ..Wanted::default() }, environment)?;
+        let has_model = choice.agent.program() != Program::Ourselves;
+        let writer = Writer::new(choice.agent, choice.program, choice.model, environment);
+        return Ok(has_model.then_some(writer).into_iter().collect());
+    }
+    let stays_here = |agent: &dyn Agent| agent.program() == Program::Ourselves;
+    if last.and_then(|name| registry::find(name).ok()).is_some_and(stays_here) {
+        return Ok(Vec::new());
+    }
+    let mut agents = registry::all().to_vec();
+    agents.retain(|agent| !stays_here(*agent));
+    // Stable: the others stay in the order in which they are preferred.
+    agents.sort_by_key(|agent| Some(agent.name()) != last);
+    let installed = agents.into_iter().filter_map(|agent| {
+        let program = program_of(agent, environment)?.ok()?;
+        Some(Writer::new(agent, program, None, environment))
+    });
+    Ok(installed.collect())
+}
+
+/// Reads the settings of an agent's program; nothing if there are none that can be read.
+fn read_settings(own: OwnSettings, environment: &Environment) -> Option<String> {
+    let named = environment.value(own.variable).map(PathBuf::from);
+    let folder = named.or_else(|| Some(environment.home()?.join(own.home)))?;
+    std::fs::read_to_string(folder.join(own.file)).ok()
+}

@@ -1,0 +1,83 @@
+//! A session as other programs see it: all but its events.
+
+use azureal_core::SessionRecord;
+use serde::Serialize;
+
+use crate::meter::Meter;
+
+/// The shape of one session. Fields may be added, never removed.
+#[derive(Debug, Serialize)]
+pub struct SessionLine<'a> {
+    id: String,
+    uuid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked_from: Option<String>,
+    name: &'a str,
+    worktree: &'a str,
+    created: &'a str,
+    /// Left out where it is unknown.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    last_active: &'a str,
+    completed: Option<bool>,
+    /// Left out where it would be out of date when it is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running: Option<bool>,
+    duration_ms: u64,
+    cost_usd: f64,
+    event_count: u64,
+    message_count: u64,
+    preview: &'a str,
+    last_prompt: Option<&'a str>,
+    input_tokens: u64,
+    output_tokens: u64,
+    /// The parts of the input that were read from the provider's cache and written to it.
+    cache_read_tokens: u64,
+    cache_write_tokens: u64,
+    agent: Option<&'a str>,
+    model: Option<&'a str>,
+    /// Stored values that cannot be read.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    damaged: &'a [String],
+    /// How full it is. Left out where it would be out of date when it is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Meter>,
+}
+
+impl<'a> SessionLine<'a> {
+    /// A session as it is now.
+    pub fn live(record: &'a SessionRecord, running: bool, context: Meter) -> Self {
+        let exported = Self::exported(record);
+        // The turn that runs has not ended yet, however the one before it ended.
+        let completed = exported.completed.filter(|_| !running);
+        Self { running: Some(running), context: Some(context), completed, ..exported }
+    }
+
+    /// A session as it is kept elsewhere.
+    pub fn exported(record: &'a SessionRecord) -> Self {
+        Self {
+            id: record.id.to_string(),
+            uuid: record.uuid.map(|uuid| uuid.to_string()),
+            forked_from: record.forked_from.map(|uuid| uuid.to_string()),
+            name: &record.name,
+            worktree: &record.worktree,
+            created: &record.created_at,
+            last_active: &record.last_active,
+            completed: record.completed,
+            running: None,
+            duration_ms: record.duration_ms,
+            cost_usd: record.cost_usd,
+            event_count: record.counts.events,
+            message_count: record.counts.messages,
+            preview: record.counts.preview_text(),
+            last_prompt: record.counts.last_prompt.as_deref(),
+            input_tokens: record.tokens.input,
+            output_tokens: record.tokens.output,
+            cache_read_tokens: record.tokens.cache_read,
+            cache_write_tokens: record.tokens.cache_write,
+            agent: record.counts.agent.as_deref(),
+            model: record.counts.model.as_deref(),
+            damaged: &record.damaged,
+            context: None,
+        }
+    }
+}

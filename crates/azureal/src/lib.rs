@@ -1,0 +1,17 @@
+//! One conversation, any agent: the library behind the program `azureal`.
+//!
+//! It finds a project, reads its configuration, and says what of it is trusted. It never prints, asks or exits, and takes the
+//! environment as an argument: that is the business of a front end.
+
+pub mod agents;
+pub mod config;
+mod environment;
+pub mod error;
+mod git_config;
+pub mod json;
+pub mod meter;
+mod project;
+
+pub use environment::Environment;
+pub use error::Error;
+pub use project::{Project, SharedName};

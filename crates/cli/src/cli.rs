@@ -1,0 +1,262 @@
+//! The command line as a whole.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
+
+use crate::commands::{
+    agents, cancel, compact, completions, config, context, copy, demo, export, fork, help, import, list,
+    offline, ps, rename, rm, run, show, tokens, trust,
+};
+use crate::completion;
+use crate::dashed_prompt::protect;
+use crate::environment::environment;
+use crate::failure::Failure;
+use crate::output::{Format, Output};
+use crate::place::Place;
+use crate::recovery::{recover, running};
+use crate::usage_error::usage_error;
+use azureal::Project;
+use azureal::config::bounded;
+
+/// One conversation, any agent
+///
+/// azureal owns the history of sessions with coding agents: start a session with one agent, continue it with another,
+/// and resume it a month later with a third.
+///
+/// Sessions are stored in `.azureal/sessions.azs` in the main worktree of the git repository around the current
+/// directory. Outside git, that is the nearest parent folder that has such a file, else the current directory. The first
+/// session creates the file.
+#[derive(Debug, Parser)]
+#[command(
+    name = "azureal",
+    version = env!("AZUREAL_VERSION"),
+    disable_help_subcommand = true,
+    after_long_help = "\
+Examples:
+  azureal run \"What does this do?\"      ask an agent, in a new session
+  azureal run -c -a codex \"Fix it\"      continue it with another agent
+  azureal list                          the sessions of this worktree
+  azureal show S3                       what was said and done in session S3
+  azureal context S3                    the context that the next agent receives
+  azureal compact S3                    replace the older part by a summary
+  azureal import ~/.cllm/conversations  import conversations of another program
+
+A session is given by number (S3) or by name; commands that only read also take a unique prefix of a name.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for safety, 130 cancelled."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+struct Global {
+    /// Use this store instead of the project's own
+    ///
+    /// A file; `postgres://user@host/database?project=name` or `redis://user@host?project=name` for a shared store;
+    /// `memory:` for an empty one that ends with the command.
+    #[arg(
+        long,
+        global = true,
+        value_name = "STORE",
+        env = "AZUREAL_STORE",
+        hide_env_values = true,
+        value_hint = ValueHint::FilePath,
+        help_heading = "Global options"
+    )]
+    store: Option<OsString>,
+
+    /// Run as if started in DIR
+    #[arg(short = 'C', global = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Global options")]
+    directory: Option<PathBuf>,
+
+    /// Print JSON, for programs
+    ///
+    /// Errors become `{"error":{"kind","message","hint"}}` on standard error.
+    #[arg(long, global = true, help_heading = "Global options")]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    List(list::Args),
+    Show(show::Args),
+    Context(context::Args),
+    Compact(compact::Args),
+    Tokens(tokens::Args),
+    Rename(rename::Args),
+    Rm(rm::Args),
+    Fork(fork::Args),
+    Import(import::Args),
+    Export(export::Args),
+    Copy(copy::Args),
+    Ps(ps::Args),
+    Cancel(cancel::Args),
+    Agents(agents::Args),
+    Config(config::Args),
+    Trust(trust::Args),
+    Demo(demo::Args),
+    Completions(completions::Args),
+    Help(help::Args),
+    #[command(name = azureal_agents::offline::SUBCOMMAND, hide = true)]
+    Offline(offline::Args),
+    #[command(name = bounded::SUBCOMMAND, hide = true)]
+    FillIn,
+}
+
+/// Runs the command line. An error comes with whether to print it as JSON.
+pub(crate) fn run() -> Result<(), (Failure, bool)> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if completion::answer(&arguments) {
+        return Ok(());
+    }
+    let arguments = protect(arguments);
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let as_json = asks_for_json(&arguments);
+            return misread(&error, &arguments).map_err(|failure| (failure, as_json));
+        }
+    };
+    let as_json = cli.global.json;
+    cli.run().map_err(|failure| (failure, as_json))
+}
+
+impl Cli {
+    fn run(self) -> Result<(), Failure> {
+        let Self { global, command } = self;
+        let mut out = Output::new(if global.json { Format::Json } else { Format::People });
+        let Some(command) = command else {
+            out.text(&Self::command().render_help().to_string())?;
+            return out.flush();
+        };
+        if let Command::Completions(args) = &command {
+            return completions::run(args, &mut out);
+        }
+        if let Command::Help(args) = &command {
+            return help::run(args, &mut out).and_then(|()| out.flush());
+        }
+        if let Command::Offline(args) = &command {
+            // Its output goes to whoever started it, and not through ours.
+            drop(out);
+            return offline::run(args);
+        }
+        if matches!(command, Command::FillIn) {
+            drop(out);
+            return Ok(bounded::answer(
+                &mut std::io::stdin().lock(),
+                &mut std::io::stdout().lock(),
+                &environment(),
+            )?);
+        }
+        if let Some(directory) = &global.directory {
+            std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
+        }
+        if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
+            && let Ok(place) = Place::open(global.store.as_deref().map(Path::new))
+        {
+            // They need no store, and work where there is none that can be opened.
+            futures_executor::block_on(recover(&place));
+        }
+        match &command {
+            Command::Agents(args) => return agents::run(args, &mut out).and_then(|()| out.flush()),
+            Command::Demo(args) => return demo::run(args, &mut out),
+            // It has two stores, and changes nothing about the one that it copies from.
+            Command::Copy(args) => {
+                let usual = global.store.as_deref().map(Path::new);
+                return copy::run(args, usual, &mut out);
+            }
+            // What is configured and trusted does not depend on a store.
+            Command::Config(args) => {
+                return config::run(args, &Project::around(Path::new("."), &environment())?, &mut out)
+                    .and_then(|()| out.flush());
+            }
+            Command::Trust(args) => {
+                return trust::run(args, &Project::of_any_owner(Path::new(".")), &mut out)
+                    .and_then(|()| out.flush());
+            }
+            _ => {}
+        }
+        let place = Place::open(global.store.as_deref().map(Path::new))?;
+        let found = futures_executor::block_on(recover(&place));
+        // Turns are driven by threads, and wait for the store on their own.
+        if let Command::Run(args) = &command {
+            return run::run(args, &place, &found, &mut out);
+        }
+        if let Command::Compact(args) = &command {
+            return compact::run(args, &place, &mut out).and_then(|()| out.flush());
+        }
+        futures_executor::block_on(async {
+            match &command {
+                Command::List(args) => {
+                    list::run(args, &place, &running(&place, &found).await?, &mut out).await
+                }
+                Command::Show(args) => show::run(args, &place, &mut out).await,
+                Command::Context(args) => context::run(args, &place, &mut out).await,
+                Command::Tokens(args) => tokens::run(args, &place, &mut out).await,
+                Command::Rename(args) => rename::run(args, &place, &mut out).await,
+                Command::Rm(args) => rm::run(args, &place, &running(&place, &found).await?, &mut out).await,
+                Command::Fork(args) => fork::run(args, &place, &mut out).await,
+                Command::Import(args) => import::run(args, &place, &mut out).await,
+                Command::Export(args) => export::run(args, &place, &mut out).await,
+                Command::Ps(args) => ps::run(args, &place, &found, &mut out).await,
+                Command::Cancel(args) => cancel::run(args, &place, &found, &mut out).await,
+                // Done above.
+                Command::Run(_)
+                | Command::Compact(_)
+                | Command::Copy(_)
+                | Command::Agents(_)
+                | Command::Config(_)
+                | Command::Trust(_)
+                | Command::Demo(_)
+                | Command::Completions(_)
+                | Command::Help(_)
+                | Command::Offline(_)
+                | Command::FillIn => Ok(()),
+            }?;
+            out.flush()
+        })
+    }
+}
+
+/// Returns the names of all commands that are not hidden, in the order of the help.
+pub(crate) fn command_names() -> Vec<String> {
+    let cli = Cli::command();
+    let commands = cli.get_subcommands().filter(|command| !command.is_hide_set());
+    commands.map(|command| command.get_name().to_owned()).collect()
+}
+
+/// Prints the help that was asked for, or returns what is wrong with the command line.
+fn misread(error: &clap::Error, arguments: &[OsString]) -> Result<(), Failure> {
+    if !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return Err(usage_error(error, arguments));
+    }
+    let mut out = Output::new(Format::People);
+    let text = error.render();
+    let text = if out.paint().is_on() { text.ansi().to_string() } else { text.to_string() };
+    out.text(&text)?;
+    out.flush()
+}
+
+/// Returns whether JSON was asked for on a command line that cannot be parsed.
+fn asks_for_json(arguments: &[OsString]) -> bool {
+    arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,270 @@
+use azureal_core::{Keep, SessionRecord, read_record_chars, visible, visible_line};
+use azureal_engine::{
+    CompactNotice, CompactSetup, CompactionError, DIGEST, Spools, Summarised, Summariser, compact, summarise,
+};
+use futures_executor::block_on;
+use serde_json::{Value, json};
+
+use super::SessionArg;
+use crate::environment::environment;
+use crate::failure::Failure;
+use crate::interrupts::Interrupts;
+use crate::one_turn::lease;
+use crate::output::{Output, counted, tell};
+use crate::place::Place;
+use crate::resolve::{called, resolve};
+use crate::spinner::Spinner;
+use crate::temporary::TemporaryFolder;
+use crate::threshold::threshold;
+use azureal::agents::{PATIENCE, Writer, writers};
+
+/// Summarise the older part of a session, so that the next agent is told less
+///
+/// The last three prompts and all that came of them stay as they are; of one very long turn, its newest part.
+/// What is before is summarised by the session's last agent, else by another that is installed, else by
+/// azureal itself, which needs no model. What you asked stays beside the summary in your own words, up to 500
+/// characters of each prompt.
+///
+/// Nothing is deleted: `show` still shows everything, and `--undo` takes the summary off again.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal compact S3 --preview        write the summary and show it, and change nothing
+  azureal compact S3
+  azureal compact S3 --agent offline  no model: what the events say
+  azureal compact S3 --undo")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Write the summary and show it, and change nothing
+    #[arg(long, conflicts_with_all = ["undo", "list"])]
+    preview: bool,
+    /// Take the newest summary off again
+    #[arg(long, conflicts_with = "list")]
+    undo: bool,
+    /// List the summaries of the session, the one that counts last
+    #[arg(long)]
+    list: bool,
+    /// Who writes the summary, and nobody else: claude, codex, or offline for none
+    #[arg(short = 'a', long, value_name = "AGENT", conflicts_with_all = ["undo", "list"])]
+    agent: Option<String>,
+    /// Keep the last N prompts and all that came of them as they are
+    #[arg(long, value_name = "N", conflicts_with_all = ["undo", "list"])]
+    keep: Option<usize>,
+}
+
+pub(crate) fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+    let record = block_on(resolve(&*place.store, &args.session.session))?;
+    if args.list {
+        return block_on(list(place, &record, out));
+    }
+    if args.undo {
+        return block_on(undo(place, &record, out));
+    }
+    let summarised = write(args, place, &record)?;
+    match summarised {
+        Some(summarised) => report(args, &record, &summarised, out),
+        None if out.is_json() => {
+            out.json(&json!({"session": record.id.to_string(), "stored": false, "summary": null}))
+        }
+        None => out.line(&format!("{} is not compacted: there is nothing to gain", called(&record))),
+    }
+}
+
+/// Writes the summary, and stores it unless it is only to be looked at.
+fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Summarised>, Failure> {
+    let writers = writers(args.agent.as_deref(), record.counts.agent.as_deref(), &environment())?;
+    let summarisers: Vec<Summariser<'_>> = writers.iter().map(Writer::summariser).collect();
+    // Kept until all is done: a store in memory has no folder of its own.
+    let temporary;
+    let spools = match place.spools() {
+        Some(spools) => spools,
+        None => {
+            temporary = TemporaryFolder::create()?;
+            Spools::new(temporary.path().join("spool"))
+        }
+    };
+    // The lock of a compaction is one of this machine; on a server, others compact what they run turns in.
+    let _lease = if place.is_on_server() && !args.preview {
+        place.prepare_spools()?;
+        Some(block_on(lease(place, &spools, record.id, "compact"))?)
+    } else {
+        None
+    };
+    // An agent has a process group of its own, so it would outlive us.
+    let interrupts = Interrupts::listen()?;
+    let cancelled = interrupts.on_interrupt(|| {});
+    let setup = CompactSetup {
+        store: &*place.store,
+        spools: &spools,
+        session: record.id,
+        summarisers: &summarisers,
+        directory: place.project.directory(),
+        in_git: place.project.is_in_git(),
+        threshold: threshold(&place.project),
+        keep: args.keep.map_or(Keep::Usual, Keep::Prompts),
+        timeout: PATIENCE,
+        is_cancelled: &|| cancelled.has_happened(),
+    };
+    let spinner = Spinner::start("reading the session");
+    let mut notice = |notice: CompactNotice<'_>| match notice {
+        CompactNotice::Asking(agent) => spinner.label(&format!("{agent} writes the summary")),
+        CompactNotice::Failed { agent, why } => {
+            spinner.hide();
+            tell(&format!("{agent} wrote no summary: {}", visible_line(why)));
+            spinner.show();
+        }
+    };
+    let written = if args.preview { summarise(&setup, &mut notice) } else { compact(&setup, &mut notice) };
+    drop(spinner);
+    Ok(written?)
+}
+
+impl From<CompactionError> for Failure {
+    fn from(error: CompactionError) -> Self {
+        match error {
+            CompactionError::Store(error) => error.into(),
+            CompactionError::Spool(error) => Self::file(&error.path, &error.source),
+            CompactionError::Busy { .. } => {
+                Self::new("busy", error.to_string()).with_hint("wait for it; nothing was changed")
+            }
+            CompactionError::Cancelled => Self::cancelled(error.to_string()).with_hint("nothing was changed"),
+        }
+    }
+}
+
+fn report(
+    args: &Args,
+    record: &SessionRecord,
+    summarised: &Summarised,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let Summarised { boundary, summary, agent, failed, chars_before, chars_after, used, .. } = summarised;
+    if out.is_json() {
+        let failed: Vec<Value> =
+            failed.iter().map(|(agent, why)| json!({"agent": agent, "error": why})).collect();
+        return out.json(&json!({
+            "session": record.id.to_string(),
+            "stored": !args.preview,
+            "summary": summary,
+            "written_by": agent.as_deref().unwrap_or("digest"),
+            "failed": failed,
+            "after_seq": boundary.after_seq.0,
+            "inside_turn": boundary.inside_turn,
+            "chars_before": chars_before,
+            "chars_after": chars_after,
+            "input_tokens": used.input,
+            "output_tokens": used.output,
+            "cache_read_tokens": used.cache_read,
+            "cache_write_tokens": used.cache_write,
+        }));
+    }
+    if args.preview {
+        out.line(&visible(summary))?;
+        out.flush()?;
+    }
+    let what = agent
+        .as_ref()
+        .map_or_else(|| "azureal's own digest".to_owned(), |agent| format!("the summary by {agent}"));
+    let verb = if args.preview { "would be told" } else { "is told" };
+    let told = format!(
+        "{what} covers the events up to {} of {}: the next agent {verb} {chars_after} characters instead of {chars_before}",
+        boundary.after_seq,
+        called(record)
+    );
+    if args.preview {
+        tell(&told);
+    } else {
+        out.line(&told)?;
+    }
+    if agent.is_none() && !failed.is_empty() {
+        tell("no agent wrote a summary, so it is what the events themselves say");
+    }
+    if summarised.frees_little() {
+        tell(
+            "that is less than a fifth: what stays is large, and another compaction would not help before the next prompt",
+        );
+    }
+    Ok(())
+}
+
+async fn undo(place: &Place, record: &SessionRecord, out: &mut Output) -> Result<(), Failure> {
+    let mut compactions = place.store.compactions(record.id).await?;
+    let Some(newest) = compactions.pop() else {
+        return Err(Failure::new("not_found", format!("{} has no summary", called(record)))
+            .with_hint(format!("`azureal compact {}` writes one", record.id)));
+    };
+    place.store.remove_compaction(record.id, newest.after_seq).await?;
+    let left = compactions.len() as u64;
+    let now = place.store.get(record.id).await?;
+    let (since, threshold) = (read_record_chars(&*place.store, &now).await?, threshold(&place.project));
+    if threshold.is_exceeded_by(since, now.counts.context_tokens) {
+        tell(&format!(
+            "{} is over the threshold again ({since} of {} characters): the next prompt compacts it",
+            record.id,
+            threshold.chars()
+        ));
+    }
+    if out.is_json() {
+        let session = record.id.to_string();
+        return out.json(&json!({"session": session, "after_seq": newest.after_seq.0, "left": left}));
+    }
+    out.line(&format!(
+        "took off the summary of the events up to {} of {}; {} left",
+        newest.after_seq,
+        called(record),
+        match left {
+            1 => "1 summary is".to_owned(),
+            left => format!("{left} summaries are"),
+        }
+    ))
+}
+
+async fn list(place: &Place, record: &SessionRecord, out: &mut Output) -> Result<(), Failure> {
+    let compactions = place.store.compactions(record.id).await?;
+    if out.is_json() {
+        let rows: Vec<Value> = compactions
+            .iter()
+            .map(|one| {
+                let chars = one.summary.chars().count();
+                json!({
+                    "after_seq": one.after_seq.0,
+                    "chars": chars,
+                    "created": one.created_at,
+                    "writer": one.writer,
+                    "summary": one.summary,
+                })
+            })
+            .collect();
+        return out.json(&rows);
+    }
+    if compactions.is_empty() {
+        tell(&format!("{} has no summary", called(record)));
+    }
+    for one in &compactions {
+        let chars = counted(one.summary.chars().count() as u64, "character");
+        let writer = match one.writer.as_deref() {
+            Some(DIGEST) => "by azureal's own digest".to_owned(),
+            Some(writer) => format!("by {}", visible_line(writer)),
+            None => "by an unknown author".to_owned(),
+        };
+        out.line(&format!(
+            "up to event {}, {chars}, {writer}, {}",
+            one.after_seq,
+            visible_line(&one.created_at)
+        ))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stayed_on_the_machine_stays_there() {
+        assert!(writers(None, Some("offline"), &environment()).unwrap().is_empty());
+        assert!(writers(Some("offline"), Some("claude"), &environment()).unwrap().is_empty());
+        assert_eq!(writers(Some("eliza"), None, &environment()).err().unwrap().kind(), "unknown_agent");
+    }
+}

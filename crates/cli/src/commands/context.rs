@@ -1,0 +1,70 @@
+use std::io::Write;
+
+use azureal_core::{read_context, read_record_chars, visible, wrap_context};
+use serde_json::json;
+
+use super::SessionToRead;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::place::Place;
+use crate::resolve::{called, resolve_to_read};
+use crate::threshold::threshold;
+use azureal::meter::Meter;
+
+/// Show exactly what the next agent would be told of a session
+///
+/// The system message if there is one, the newest summary with what you asked in the part that it covers, and
+/// everything after it, in the tags that it would be sent in. Where output is not a terminal, it is exact to
+/// the byte.
+///
+/// The number of tokens is what the agent's provider counted when the last turn ended, its own instructions included, where
+/// that is known; else an estimate: a quarter of the number of characters. `azureal tokens` and `azureal list` show the same number.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal context S3
+  azureal context S3 --stats
+  azureal context S3 > context.txt")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionToRead,
+    /// Show how large it is instead; with `--json`, both are shown anyway
+    #[arg(long)]
+    stats: bool,
+}
+
+pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+    let compaction = place.store.compactions(record.id).await?.pop();
+    let after = compaction.map(|compaction| compaction.after_seq.0);
+    let text = wrap_context(&read_context(&*place.store, record.id).await?);
+    let chars = text.chars().count() as u64;
+    let meter = Meter::of(&record, threshold(&place.project));
+    let since = read_record_chars(&*place.store, &record).await?;
+    let Meter { threshold, percent, .. } = meter;
+    if out.is_json() {
+        return out.json(&json!({
+            "text": text,
+            "chars": chars,
+            "tokens": meter.tokens,
+            "tokens_by": meter.tokens_by,
+            "since_compaction": since,
+            "threshold": threshold,
+            "percent": percent,
+            "compaction": after.map(|after| json!({ "after_seq": after })),
+        }));
+    }
+    if args.stats {
+        out.line(&format!("session     {}", called(&record)))?;
+        out.line(&format!("characters  {chars}"))?;
+        out.line(&format!("tokens      {}", meter.tokens_line()))?;
+        out.line(&format!(
+            "compaction  {since} of {threshold} characters since the last one; context {percent} % full"
+        ))?;
+        return out.line(&match after {
+            Some(after) => format!("summary     of the events up to {after}"),
+            None => "summary     none".to_owned(),
+        });
+    }
+    if out.is_terminal() { out.line(&visible(&text)) } else { Ok(out.write_all(text.as_bytes())?) }
+}

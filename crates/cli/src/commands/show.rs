@@ -1,0 +1,170 @@
+use azureal_core::{Digest, Page, SessionId, SessionRecord, StoredEvent, visible, visible_line};
+use serde_json::json;
+
+use super::SessionToRead;
+use crate::failure::Failure;
+use crate::follow::{Follower, News};
+use crate::interrupts::Interrupts;
+use crate::output::{Output, counted, warn};
+use crate::pages::{Damaged, Range, each_page, warn_of_damage};
+use crate::place::Place;
+use crate::resolve::{has_name, resolve_to_read};
+use crate::transcript::{Text, Transcript, duration};
+use azureal::json::EventLine;
+
+/// Show what was said and done in a session
+///
+/// Tool calls are one line each, results are as they were stored, reasoning is folded away. With `--json`,
+/// one line per stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored;
+/// an event that cannot be read has `error` instead of `data`.
+///
+/// Characters that would act on the terminal are shown as what they are, unless `--raw` is given.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal show S3
+  azureal show fix-login --last 20
+  azureal show S3 --digest
+  azureal show S3 --last 0 --follow
+  azureal show S3 --json | jq -r 'select(.kind == \"UserMessage\") | .data.content'")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionToRead,
+    /// Only the last N events
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+    /// Go on with what is new as it is stored, by whoever and wherever, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+    /// Print text as it is, escape sequences included
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
+    /// Show what it comes to instead: goals, decisions, files, commands, open errors, where it stands
+    ///
+    /// Gathered from the events without any model, in at most 4 000 characters.
+    #[arg(long, conflicts_with_all = ["last", "raw", "follow"])]
+    digest: bool,
+}
+
+pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+    warn_of_damage(std::slice::from_ref(&record));
+    if args.digest {
+        return show_digest(&record, place, out).await;
+    }
+    let text = if args.raw { Text::Raw } else { Text::Visible };
+    let mut printer =
+        Printer { transcript: Transcript::new(out.paint(), text), damaged: Damaged::default(), out };
+    if !printer.out.is_json() {
+        let header = header(&record, printer.out);
+        printer.out.text(&header)?;
+    }
+    // Of the last none, what comes next is after all that is there.
+    let mut seen = match args.last {
+        Some(0) if args.follow => place.store.read(record.id, Page::last(1)).await?.pop(),
+        _ => None,
+    };
+    let range = args.last.map_or(Range::All, Range::Last);
+    each_page(&*place.store, record.id, range, |mut page| {
+        printer.page(&page)?;
+        seen = page.pop().or(seen.take());
+        Ok::<(), Failure>(())
+    })
+    .await?;
+    if args.follow {
+        printer.out.flush()?;
+        // Heard also where a shell has its background ignore it: nothing else ends this.
+        let _interrupts = Interrupts::listen()?;
+        let follower = Follower::start(&*place.store, record.id, seen).await?;
+        if place.is_on_server() && follower.is_polling() {
+            warn(
+                "the server delivers no notifications here (a pooler in transaction mode, or a user who may only \
+                 read): azureal polls it three times a second",
+            );
+        }
+        follow(follower, record.id, &mut printer).await?;
+    }
+    printer.damaged.report(record.id);
+    Ok(())
+}
+
+/// Shows events, one page after the other.
+struct Printer<'a> {
+    transcript: Transcript,
+    damaged: Damaged,
+    out: &'a mut Output,
+}
+
+impl Printer<'_> {
+    fn page(&mut self, page: &[StoredEvent]) -> Result<(), Failure> {
+        for stored in page {
+            if self.out.is_json() {
+                let line = EventLine::of(stored);
+                if let Some(why) = line.damage() {
+                    self.damaged.note(stored, why);
+                }
+                self.out.json(&line)?;
+            } else {
+                let rendered = match stored.event() {
+                    Ok(event) => self.transcript.event(&event),
+                    Err(damage) => {
+                        self.damaged.note(stored, &damage.to_string());
+                        self.transcript.damaged(stored, &damage.to_string())
+                    }
+                };
+                self.out.text(&rendered)?;
+            }
+        }
+        self.out.flush()
+    }
+}
+
+/// Shows what comes, until nobody reads it any more.
+///
+/// Ctrl-C ends the program as it ends any other: everything that was seen has been handed on, and no lock is held.
+async fn follow(mut follower: Follower<'_>, id: SessionId, printer: &mut Printer<'_>) -> Result<(), Failure> {
+    loop {
+        match follower.next().await? {
+            News::Events(events) => printer.page(&events)?,
+            News::Cleared => warn(&format!("{id} was cleared, and begins anew")),
+            News::Unheard => return Ok(()),
+        }
+    }
+}
+
+async fn show_digest(record: &SessionRecord, place: &Place, out: &mut Output) -> Result<(), Failure> {
+    let mut digest = Digest::default();
+    each_page(&*place.store, record.id, Range::All, |page| {
+        page.iter().filter_map(|stored| stored.event().ok()).for_each(|event| digest.push(&event));
+        Ok::<(), Failure>(())
+    })
+    .await?;
+    let text = digest.finish();
+    if out.is_json() {
+        return out.json(&json!({"session": record.id.to_string(), "digest": text}));
+    }
+    out.text(&header(record, out))?;
+    if text.is_empty() { Ok(()) } else { out.line(&visible(&text)) }
+}
+
+/// Says which session this is, in one line and a blank one.
+fn header(record: &SessionRecord, out: &Output) -> String {
+    let mut parts = vec![record.id.to_string()];
+    if has_name(record) {
+        parts.push(visible_line(&record.name).into_owned());
+    }
+    parts.extend(
+        [&record.counts.agent, &record.counts.model]
+            .into_iter()
+            .flatten()
+            .map(|name| visible_line(name).into_owned()),
+    );
+    if !record.created_at.is_empty() {
+        parts.push(visible_line(&record.created_at).into_owned());
+    }
+    parts.push(counted(record.counts.messages, "message"));
+    if record.duration_ms > 0 {
+        parts.push(duration(record.duration_ms));
+    }
+    format!("{}\n\n", out.paint().quiet(&parts.join(" · ")))
+}

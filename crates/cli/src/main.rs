@@ -1,0 +1,49 @@
+//! The program: what was typed, what is meant, what is printed, and the exit code.
+
+mod cli;
+mod commands;
+mod completion;
+mod confirm;
+mod context_settings;
+mod dashed_prompt;
+mod environment;
+mod export;
+mod failure;
+mod follow;
+mod import;
+mod interrupts;
+mod live;
+mod one_turn;
+mod orphan;
+mod output;
+mod pages;
+mod place;
+mod prompt;
+mod recovery;
+mod refusals;
+mod resolve;
+mod server_store;
+mod spinner;
+mod suggest;
+mod temporary;
+mod threshold;
+mod token_counts;
+mod transcript;
+mod trust_question;
+mod turn;
+mod usage_error;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use signal_hook::consts::SIGXFSZ;
+
+fn main() -> ExitCode {
+    // Writing beyond `ulimit -f` kills a process that does not handle this signal. With a handler, the write fails and is
+    // reported. What we start does not inherit it.
+    drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
+    match cli::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((failure, as_json)) => failure.report(as_json),
+    }
+}

@@ -1,0 +1,318 @@
+//! Standard output and standard error.
+//!
+//! Data goes to standard output through [`Output`], everything else to standard error through [`tell`].
+//! Text from outside is made visible before it is printed for people, and escaped in JSON, so that nothing
+//! that a model or a file says can act on a terminal.
+
+use std::borrow::Cow;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use azureal_core::{acts_on_terminal, visible_line};
+use rustix::fs::OFlags;
+use serde::Serialize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::failure::Failure;
+
+/// Standard output, as the user wants it.
+pub(crate) struct Output {
+    out: BufWriter<StdoutLock<'static>>,
+    format: Format,
+    terminal: bool,
+    /// Whether standard output was closed when the program was started: see `closed_stdout.c`.
+    is_closed: bool,
+}
+
+/// For whom output is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    People,
+    Json,
+}
+
+impl Output {
+    pub(crate) fn new(format: Format) -> Self {
+        let stdout = io::stdout();
+        Self {
+            terminal: stdout.is_terminal(),
+            is_closed: is_closed(),
+            out: BufWriter::with_capacity(64 * 1024, stdout.lock()),
+            format,
+        }
+    }
+
+    /// Says whether a program reads the output.
+    pub(crate) fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Returns how styled text is to be written.
+    pub(crate) fn paint(&self) -> Paint {
+        Paint { on: AutoStream::choice(&io::stdout()) != ColorChoice::Never }
+    }
+
+    /// Returns how wide a line may be; any width when it is not a terminal that shows it.
+    pub(crate) fn width(&self) -> Option<usize> {
+        if !self.terminal {
+            return None;
+        }
+        terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
+    }
+
+    /// Writes text that is safe to show.
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
+        Ok(self.write_all(text.as_bytes())?)
+    }
+
+    /// Writes a line of text that is safe to show.
+    pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
+        self.text(text)?;
+        self.text("\n")
+    }
+
+    /// Writes a value as one line of JSON.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = to_json(value)?;
+        self.line(&text)
+    }
+
+    /// Hands everything on that was written.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.out.flush()?)
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_closed {
+            return Err(io::Error::other("standard output is closed"));
+        }
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Says whether standard output cannot be written because it was closed, or opened for reading only.
+fn is_closed() -> bool {
+    let flags = rustix::fs::fcntl_getfl(rustix::stdio::stdout());
+    flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY)
+}
+
+/// Writes a value as one line of JSON that is safe to show.
+pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::new("output", format!("this cannot be written as JSON: {error}")))?;
+    // A text may have megabytes: it is copied only where something had to be escaped.
+    let escaped = match escaped_json(&text) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(escaped) => Some(escaped),
+    };
+    Ok(escaped.unwrap_or(text))
+}
+
+/// Escapes what a terminal would act on in a JSON text, and puts it on one line.
+///
+/// Inside strings JSON itself escapes the control characters below the space, so any that are found stand
+/// between tokens, where a space means the same. The others occur only inside strings.
+pub(crate) fn escaped_json(text: &str) -> Cow<'_, str> {
+    replace_in_json(text, acts_on_terminal)
+}
+
+/// Like [`escaped_json`], and leaves nothing but ASCII: for programs that guess at encodings.
+pub(crate) fn ascii_json(text: &str) -> Cow<'_, str> {
+    replace_in_json(text, |c| !c.is_ascii() || (c.is_control() && c != '\n'))
+}
+
+fn replace_in_json(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let Some(first) = text.find(&acts) else {
+        return Cow::Borrowed(text);
+    };
+    let (clean, rest) = text.split_at(first);
+    let mut out = String::with_capacity(text.len() + 16);
+    out.push_str(clean);
+    let mut units = [0; 2];
+    for c in rest.chars() {
+        match c {
+            _ if !acts(c) => out.push(c),
+            '\0'..=' ' => out.push(' '),
+            _ => {
+                for unit in c.encode_utf16(&mut units) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Truncates a text to a number of columns of a terminal. A truncated text ends with an ellipsis.
+pub(crate) fn fit(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let mut short: String = text
+        .chars()
+        .take_while(|c| match left.checked_sub(c.width().unwrap_or(0)) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        })
+        .collect();
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// Puts parts behind each other, with as many on a row as fit. The rows after the first are indented.
+pub(crate) fn in_rows(parts: &[String], width: usize) -> String {
+    let mut rows = String::new();
+    let mut taken = 0;
+    for part in parts {
+        let (between, start) = match taken {
+            0 => ("", 0),
+            taken if taken + 3 + part.width() <= width => (" · ", taken + 3),
+            _ => ("\n  ", 2),
+        };
+        rows.extend([between, part]);
+        taken = start + part.width();
+    }
+    rows
+}
+
+/// Returns the width of the terminal that shows standard error; `None` if it is none, or does not say.
+pub(crate) fn error_width() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0))
+}
+
+/// Returns a number of things, in words.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
+}
+
+/// Text in colours and weights, or plain where those would be noise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    #[cfg(test)]
+    pub(crate) const PLAIN: Self = Self { on: false };
+
+    pub(crate) fn is_on(self) -> bool {
+        self.on
+    }
+
+    fn styled(self, style: Style, text: &str) -> String {
+        if self.on && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+
+    /// A heading.
+    pub(crate) fn heading(self, text: &str) -> String {
+        self.styled(Style::new().bold(), text)
+    }
+
+    /// What need not be read.
+    pub(crate) fn quiet(self, text: &str) -> String {
+        self.styled(Style::new().dimmed(), text)
+    }
+
+    /// What went well.
+    pub(crate) fn success(self, text: &str) -> String {
+        self.styled(AnsiColor::Green.on_default(), text)
+    }
+
+    /// What went well only in part.
+    pub(crate) fn caution(self, text: &str) -> String {
+        self.styled(AnsiColor::Yellow.on_default(), text)
+    }
+
+    /// What went wrong.
+    pub(crate) fn danger(self, text: &str) -> String {
+        self.styled(AnsiColor::Red.on_default(), text)
+    }
+}
+
+/// Returns how styled text is to be written to standard error.
+pub(crate) fn on_stderr() -> Paint {
+    Paint { on: AutoStream::choice(&io::stderr()) != ColorChoice::Never }
+}
+
+/// Marks a word of a message on standard error as bad news.
+pub(crate) fn alarm(text: &str) -> String {
+    on_stderr().danger(text)
+}
+
+/// Marks a word of a message on standard error.
+pub(crate) fn emphasis(text: &str) -> String {
+    on_stderr().heading(text)
+}
+
+/// Writes a line that is safe to show to standard error.
+pub(crate) fn tell(line: &str) {
+    // If standard error is closed there is nobody left to tell.
+    drop(writeln!(io::stderr(), "{line}"));
+}
+
+/// Tells of something that the user should know and that stopped nothing, in one line.
+pub(crate) fn warn(message: &str) {
+    tell(&warning(message));
+}
+
+/// Returns a line that tells of something that stopped nothing.
+pub(crate) fn warning(message: &str) -> String {
+    format!("{} {}", emphasis("warning:"), visible_line(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_keeps_its_meaning_and_cannot_act() {
+        let hostile = "a\u{1b}]52;c;x\u{7}\u{9b}2J\u{202e}\u{2028}\u{7f}\n\t é 👩";
+        let text = to_json(&hostile).unwrap();
+        assert!(!text.chars().any(acts_on_terminal), "{text}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), hostile);
+        let ascii = serde_json::to_string(hostile).unwrap();
+        let ascii = ascii_json(&ascii);
+        assert!(ascii.is_ascii());
+        assert_eq!(serde_json::from_str::<String>(&ascii).unwrap(), hostile);
+    }
+
+    #[test]
+    fn a_text_is_truncated_by_columns() {
+        for (text, width, expected) in [
+            ("hello", 5, "hello"),
+            ("hello", 4, "hel…"),
+            ("hello", 1, "…"),
+            ("hello", 0, ""),
+            ("修复登录", 8, "修复登录"),
+            ("修复登录", 7, "修复登…"),
+            ("修复登录", 6, "修复…"),
+        ] {
+            assert_eq!(fit(text, width), expected);
+        }
+    }
+
+    #[test]
+    fn white_space_between_tokens_stays_white_space() {
+        assert_eq!(escaped_json("{\r\n\t\"a\": \"b\\n\"}"), "{   \"a\": \"b\\n\"}");
+    }
+}
