@@ -10,10 +10,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_testkit::model_server::{Answer, Gate, ModelServer, Place, Usage};
+use azureal_testkit::model_server::{Answer, Cache, Clock, Gate, ModelServer, Place, Usage};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -341,4 +342,134 @@ fn waiting_for_requests_that_do_not_come_says_how_many_came() {
     let panic = catch_unwind(AssertUnwindSafe(waiting)).unwrap_err();
     let message = panic.downcast_ref::<String>().unwrap();
     assert_eq!(message, "0 of 1 requests arrived within 10ms");
+}
+
+/// Asks with a prompt of 1,280 tokens, for either API, and this many breakpoints.
+fn ask_cached(server: &ModelServer, path: &str, stream: bool, breakpoints: usize) -> Response {
+    let text = "abcd".repeat(1_280);
+    let mut content = vec![json!({"type": "text", "text": text})];
+    content.resize(breakpoints.max(1), json!({"type": "text", "text": "abcd"}));
+    for block in &mut content[..breakpoints] {
+        block["cache_control"] = json!({"type": "ephemeral"});
+    }
+    let body = json!({
+        "model": "some-model", "stream": stream, "messages": [{"role": "user", "content": content}],
+        "input": [{"type": "message", "role": "user", "content": text}],
+    });
+    call(server, "POST", path, &body.to_string())
+}
+
+#[test]
+fn a_server_with_a_cache_reports_what_it_has_measured() {
+    let clock = Clock::new();
+    let stated = Usage { input: 1, output: 7, cache_read: 2, reasoning: 3, ..Usage::default() };
+    let server = ModelServer::always(Answer::from("Hello").usage(stated)).with_cache(Cache::new(&clock));
+    let written = json!({
+        "input_tokens": 0, "cache_creation_input_tokens": 1_280, "cache_read_input_tokens": 0,
+        "cache_creation": {"ephemeral_5m_input_tokens": 1_280, "ephemeral_1h_input_tokens": 0}, "output_tokens": 7,
+    });
+    let read = json!({
+        "input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 1_280,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}, "output_tokens": 7,
+    });
+    assert_eq!(ask_cached(&server, APIS[0], false, 1).json()["usage"], written);
+    let (events, _) = ask_cached(&server, APIS[0], true, 1).events();
+    assert_eq!(events[0]["message"]["usage"]["cache_read_input_tokens"], 1_280);
+    assert_eq!(events[events.len() - 2]["usage"], read);
+
+    let used = |cached: u64| {
+        json!({
+            "input_tokens": 1_280, "input_tokens_details": {"cached_tokens": cached}, "output_tokens": 7,
+            "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 1_287,
+        })
+    };
+    assert_eq!(ask_cached(&server, APIS[1], false, 0).json()["usage"], used(0));
+    let (events, _) = ask_cached(&server, APIS[1], true, 0).events();
+    assert_eq!(events.last().unwrap()["response"]["usage"], used(1_280));
+
+    // Half a second later it would all be gone, but the clock of the test is the only one.
+    clock.advance(Duration::from_millis(299_500));
+    assert_eq!(ask_cached(&server, APIS[0], false, 1).json()["usage"], read);
+    assert_eq!(ask_cached(&server, APIS[1], false, 0).json()["usage"], used(1_280));
+    clock.advance(Duration::from_secs(300));
+    assert_eq!(ask_cached(&server, APIS[0], false, 1).json()["usage"], written);
+    assert_eq!(ask_cached(&server, APIS[1], false, 0).json()["usage"], used(0));
+
+    let served = server.served();
+    let read: Vec<u64> = served.iter().map(|served| served.usage.unwrap().cache_read).collect();
+    assert_eq!(read, [0, 1_280, 0, 1_280, 1_280, 1_280, 0, 0]);
+    let all: Usage = served.iter().filter_map(|served| served.usage).sum();
+    assert_eq!((all.output, all.whole_input()), (8 * 7, 8 * 1_280));
+    assert_eq!(all.weighted_input(), 1_280.0 * (4.0 * 0.1 + 2.0 * 1.25 + 2.0));
+    assert_eq!(server.most_breakpoints(), 1);
+}
+
+#[test]
+fn a_request_with_five_breakpoints_is_refused_and_uses_up_no_answer() {
+    let server = ModelServer::scripted(["Hello"]).with_cache(Cache::new(&Clock::new()));
+    let refused = ask_cached(&server, APIS[0], true, 5);
+    assert_eq!(refused.status, 400);
+    let message = "A maximum of 4 blocks with cache_control may be provided. Found 5.";
+    let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+    assert_eq!(refused.json(), error);
+    assert_eq!(ask_cached(&server, APIS[0], true, 4).streamed_text(), "Hello");
+
+    let served: Vec<_> =
+        server.served().iter().map(|served| (served.status, served.usage.is_some())).collect();
+    assert_eq!(served, [(400, false), (200, true)]);
+    assert_eq!(server.served()[1].request.breakpoints(), 4);
+    assert_eq!(server.most_breakpoints(), 5);
+
+    let without_cache = ModelServer::scripted(["Hello"]);
+    assert_eq!(ask_cached(&without_cache, APIS[0], true, 5).streamed_text(), "Hello");
+    assert_eq!(without_cache.served()[0].usage, Some(Usage::default()));
+    assert_eq!(without_cache.most_breakpoints(), 5);
+}
+
+#[test]
+fn requests_at_the_same_time_do_not_share_a_cache_entry() {
+    for path in APIS {
+        let both = Barrier::new(2);
+        let server = ModelServer::answering(move |request| {
+            if request.number <= 2 {
+                both.wait();
+            }
+            Answer::from("Hello")
+        })
+        .with_cache(Cache::new(&Clock::new()));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| ask_cached(&server, path, true, 1));
+            }
+        });
+        ask_cached(&server, path, true, 1);
+        let read: Vec<u64> = server.served().iter().map(|served| served.usage.unwrap().cache_read).collect();
+        assert_eq!(read, [0, 0, 1_280], "{path}");
+    }
+}
+
+#[test]
+fn an_error_writes_no_cache_entry() {
+    for path in APIS {
+        let server =
+            ModelServer::scripted([Answer::error(500, "out of order"), "Hello".into(), "Hello".into()])
+                .with_cache(Cache::new(&Clock::new()));
+        for _ in 0..3 {
+            ask_cached(&server, path, false, 1);
+        }
+        let served = server.served();
+        let read: Vec<_> = served.iter().map(|served| served.usage.map(|usage| usage.cache_read)).collect();
+        assert_eq!(read, [None, Some(0), Some(1_280)], "{path}");
+    }
+}
+
+#[test]
+fn tokens_are_counted_as_they_are_charged() {
+    let server = ModelServer::always("Hello").with_cache(Cache::new(&Clock::new()));
+    let body = json!({"tools": [{"name": "a"}], "system": "Be kind.", "messages": [
+        {"role": "user", "content": "abcde"}]});
+    let count = call(&server, "POST", "/v1/messages/count_tokens", &body.to_string());
+    assert_eq!(count.json(), json!({"input_tokens": 3 + 2 + 2}));
+    let used = call(&server, "POST", "/v1/messages", &body.to_string());
+    assert_eq!(used.json()["usage"]["input_tokens"], 7);
 }

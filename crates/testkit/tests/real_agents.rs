@@ -15,7 +15,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_testkit::model_server::{Answer, Gate, ModelServer, Place, Request};
+use azureal_testkit::model_server::{
+    Answer, Cache, CacheKeys, Clock, Gate, ModelServer, Place, Request, Usage,
+};
 use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_asked};
 use serde_json::{Value, json};
 
@@ -338,6 +340,94 @@ fn codex_asks_again_when_a_stream_is_cut() {
     assert!(error.starts_with("Reconnecting... 1/1"), "{error}");
     assert_eq!(run.items().last().unwrap()["text"], "Second attempt.");
     assert_eq!(server.request_count(), 2);
+}
+
+/// Returns the usage that was reported for each request.
+fn usages(server: &ModelServer) -> Vec<Usage> {
+    server.served().iter().map(|served| served.usage.unwrap()).collect()
+}
+
+#[test]
+fn claude_reads_in_a_tool_loop_what_it_has_written_to_the_cache() {
+    let Some(agents) = Agents::find() else { return };
+    let clock = Clock::new();
+    let server = ModelServer::answering(|request| match request.tool_results().len() {
+        0 | 1 => Answer::new().text("Looking.").tool("Bash", json!({"command": "echo seventeen"})),
+        _ => Answer::from("Done."),
+    })
+    .with_cache(Cache::new(&clock));
+    let home = AgentHome::new(&agents, &server);
+    let run = run_claude(&home, "Look twice.");
+    assert_eq!(run.result()["result"], "Done.", "{}", run.stderr);
+
+    let used = usages(&server);
+    assert_eq!(used.len(), 3);
+    assert_eq!(used[0].cache_read, 0);
+    assert!(used[0].cache_write > 10_000, "{used:?}");
+    for pair in used.windows(2) {
+        assert_eq!(pair[1].cache_read, pair[0].cache_read + pair[0].cache_write, "{used:?}");
+    }
+    assert_eq!(server.most_breakpoints(), 3);
+    // Claude Code understands the usage.
+    let all: Usage = used.iter().copied().sum();
+    let told = &run.result()["usage"];
+    assert_eq!(told["cache_read_input_tokens"], all.cache_read);
+    assert_eq!(told["cache_creation_input_tokens"], all.cache_write);
+    assert_eq!(told["input_tokens"], all.input);
+
+    // A process of its own reads the system prompt, until it has expired.
+    run_claude(&home, "Look twice.");
+    assert!(usages(&server)[3].cache_read > 10_000);
+    clock.advance(Duration::from_secs(301));
+    run_claude(&home, "Look twice.");
+    assert_eq!(usages(&server)[6].cache_read, 0);
+}
+
+#[test]
+fn claude_passes_on_one_more_breakpoint_but_not_two() {
+    let Some(agents) = Agents::find() else { return };
+    let server = ModelServer::always("Hello.").with_cache(Cache::new(&Clock::new()));
+    let home = AgentHome::new(&agents, &server);
+    let run_marked = |breakpoints: usize| {
+        let block = json!({"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}});
+        let mut content = vec![block; breakpoints];
+        content.push(json!({"type": "text", "text": "Go on."}));
+        let line = json!({"type": "user", "message": {"role": "user", "content": content}});
+        run(&home, home.command("claude").args(CLAUDE), &format!("{line}\n"))
+    };
+    assert_eq!(run_marked(1).result()["result"], "Hello.");
+    assert_eq!(server.most_breakpoints(), 4);
+    let refused = run_marked(2);
+    assert_eq!(server.most_breakpoints(), 5);
+    assert_eq!(refused.result()["is_error"], true);
+    let message = refused.result()["result"].as_str().unwrap();
+    assert!(
+        message.contains("A maximum of 4 blocks with cache_control may be provided. Found 5."),
+        "{message}"
+    );
+}
+
+#[test]
+fn codex_reads_from_the_cache_in_a_tool_loop_and_with_a_new_key_only_if_keys_are_shared() {
+    let Some(agents) = Agents::find() else { return };
+    for (keys, is_shared) in [(CacheKeys::Separate, false), (CacheKeys::Shared, true)] {
+        let server = ModelServer::answering(|request| match request.tool_results().len() {
+            0 => Answer::new().tool("exec_command", json!({"cmd": "echo seventeen"})),
+            _ => Answer::from("Done."),
+        })
+        .with_cache(Cache::new(&Clock::new()).keys(keys));
+        let home = AgentHome::new(&agents, &server);
+        let run = run_codex(&home, "Look.");
+        let used = usages(&server);
+        assert_eq!(used.len(), 2, "{}", run.stderr);
+        assert_eq!(used[0].cache_read, 0);
+        // All of the first request but for its last, incomplete step.
+        assert_eq!(used[1].cache_read, used[0].input / 128 * 128);
+        assert_eq!(run.of("turn.completed")[0]["usage"]["cached_input_tokens"], used[1].cache_read);
+
+        run_codex(&home, "Look.");
+        assert_eq!(usages(&server)[2].cache_read > 1_024, is_shared, "{keys:?}");
+    }
 }
 
 #[test]

@@ -11,8 +11,6 @@ use super::items;
 const MOST_BREAKPOINTS: usize = 4;
 pub(super) const FIVE_MINUTES: Duration = Duration::from_secs(5 * 60);
 pub(super) const ONE_HOUR: Duration = Duration::from_secs(60 * 60);
-/// The beginning of a system block that the service takes out.
-const BILLING_HEADER: &str = "x-anthropic-billing-header:";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
@@ -108,13 +106,12 @@ impl<'a> Mark<'a> {
 pub(super) fn blocks(body: &Value) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     for (index, tool) in items(&body["tools"]).iter().enumerate() {
+        if tool["defer_loading"] == true {
+            continue;
+        }
         blocks.push(Block::new(Section::Tools, "", format!("tools.{index}"), Cow::Borrowed(tool)));
     }
     content(&mut blocks, Section::System, "", "system", &body["system"]);
-    blocks.retain(|block| {
-        block.section != Section::System
-            || !block.value["text"].as_str().is_some_and(|text| text.starts_with(BILLING_HEADER))
-    });
     for (index, message) in items(&body["messages"]).iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
         let path = format!("messages.{index}.content");
