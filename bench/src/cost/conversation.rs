@@ -126,6 +126,9 @@ pub(crate) fn take_turns(programs: &Programs, keys: CacheKeys, turns: usize) -> 
     Ok(measured)
 }
 
+/// The length of a prompt. A longer one costs azureal more than Claude Code: it is written to the cache twice, at the
+/// end of its own request and as part of the history.
+const PROMPT_CHARACTERS: usize = 500;
 /// The files that the commands of a turn print.
 const PRINTED: [&str; 2] = ["first.txt", "second.txt"];
 const PRINTED_CHARACTERS: usize = 6_000;
@@ -137,14 +140,15 @@ impl Shape {
     fn script(self, turn: usize) -> (String, Vec<Answer>) {
         let part = |part: usize, characters| text(seed(turn, part), characters);
         match self {
-            Self::Talk => (part(0, 4_000), vec![Answer::new().text(&part(1, 16_000))]),
+            Self::Talk => (part(0, PROMPT_CHARACTERS), vec![Answer::new().text(&part(1, 19_500))]),
             Self::Work => {
                 let call = |index: usize, file: &str| {
                     let input = json!({"command": format!("cat {file}"), "description": "Print a file"});
                     Answer::new().text(&part(index, 500)).tool("Bash", input)
                 };
                 let [first, second] = PRINTED;
-                (part(0, 2_000), vec![call(1, first), call(2, second), Answer::new().text(&part(3, 5_000))])
+                let last = Answer::new().text(&part(3, 6_500));
+                (part(0, PROMPT_CHARACTERS), vec![call(1, first), call(2, second), last])
             }
         }
     }
