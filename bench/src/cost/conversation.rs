@@ -20,6 +20,26 @@ pub(crate) struct Programs {
     pub(crate) claude: PathBuf,
 }
 
+/// The most characters that a prompt can have: an answer of some length must be left.
+pub(crate) const LONGEST_PROMPT: usize = WORK_CHARACTERS - 500;
+/// The characters of a prompt and an answer.
+const TALK_CHARACTERS: usize = 20_000;
+/// The same, where two commands and two short answers are in the turn as well.
+const WORK_CHARACTERS: usize = TALK_CHARACTERS - 2 * (PRINTED_CHARACTERS + CALL_CHARACTERS);
+/// The text before a call.
+const CALL_CHARACTERS: usize = 500;
+/// The files that the commands of a turn print.
+const PRINTED: [&str; 2] = ["first.txt", "second.txt"];
+const PRINTED_CHARACTERS: usize = 6_000;
+
+/// The size of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) turns: usize,
+    /// The characters of a prompt, up to [`LONGEST_PROMPT`].
+    pub(crate) prompt: usize,
+}
+
 /// A kind of turn. Each adds 20,000 characters to a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -79,12 +99,12 @@ pub(crate) fn version_of(claude: &Path) -> Result<String> {
 }
 
 /// Holds a conversation of this many turns with Claude Code and measures it.
-pub(crate) fn converse(programs: &Programs, way: Way, shape: Shape, turns: usize) -> Result<Measured> {
+pub(crate) fn converse(programs: &Programs, way: Way, shape: Shape, size: Size) -> Result<Measured> {
     let world = World::new(programs, way.configuration(), CacheKeys::Separate)?;
     let mut measured = Measured::default();
-    for turn in 1..=turns {
+    for turn in 1..=size.turns {
         world.change_files(turn)?;
-        let (prompt, answers) = shape.script(turn);
+        let (prompt, answers) = shape.script(turn, size.prompt);
         let command = match way {
             Way::ClaudeContinue => {
                 let mut command = world.command(&Agents::at(&programs.claude).claude());
@@ -110,12 +130,12 @@ pub(crate) fn agent_of(turn: usize) -> &'static str {
 }
 
 /// Holds a conversation in which Claude Code and Codex answer in turns.
-pub(crate) fn take_turns(programs: &Programs, keys: CacheKeys, turns: usize) -> Result<Measured> {
+pub(crate) fn take_turns(programs: &Programs, keys: CacheKeys, size: Size) -> Result<Measured> {
     let world = World::new(programs, Way::Azureal.configuration(), keys)?;
     let mut measured = Measured::default();
-    for turn in 1..=turns {
+    for turn in 1..=size.turns {
         world.change_files(turn)?;
-        let (prompt, answers) = Shape::Talk.script(turn);
+        let (prompt, answers) = Shape::Talk.script(turn, size.prompt);
         let agent = agent_of(turn);
         let usage = world
             .run(world.azureal(programs, agent, &prompt), answers)
@@ -126,31 +146,25 @@ pub(crate) fn take_turns(programs: &Programs, keys: CacheKeys, turns: usize) -> 
     Ok(measured)
 }
 
-/// The length of a prompt. A longer one costs azureal more than Claude Code: it is written to the cache twice, at the
-/// end of its own request and as part of the history.
-const PROMPT_CHARACTERS: usize = 500;
-/// The files that the commands of a turn print.
-const PRINTED: [&str; 2] = ["first.txt", "second.txt"];
-const PRINTED_CHARACTERS: usize = 6_000;
-
 impl Shape {
     pub(crate) const ALL: [Self; 2] = [Self::Talk, Self::Work];
 
     /// Returns the prompt of a turn and the answers of the model.
-    fn script(self, turn: usize) -> (String, Vec<Answer>) {
+    fn script(self, turn: usize, prompt: usize) -> (String, Vec<Answer>) {
         let part = |part: usize, characters| text(seed(turn, part), characters);
-        match self {
-            Self::Talk => (part(0, PROMPT_CHARACTERS), vec![Answer::new().text(&part(1, 19_500))]),
+        let last = |characters: usize| Answer::new().text(&part(1, characters.saturating_sub(prompt)));
+        let answers = match self {
+            Self::Talk => vec![last(TALK_CHARACTERS)],
             Self::Work => {
                 let call = |index: usize, file: &str| {
                     let input = json!({"command": format!("cat {file}"), "description": "Print a file"});
-                    Answer::new().text(&part(index, 500)).tool("Bash", input)
+                    Answer::new().text(&part(index, CALL_CHARACTERS)).tool("Bash", input)
                 };
                 let [first, second] = PRINTED;
-                let last = Answer::new().text(&part(3, 6_500));
-                (part(0, PROMPT_CHARACTERS), vec![call(1, first), call(2, second), last])
+                vec![call(2, first), call(3, second), last(WORK_CHARACTERS)]
             }
-        }
+        };
+        (part(0, prompt), answers)
     }
 }
 

@@ -12,11 +12,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use azureal_testkit::model_server::CacheKeys;
 
-use conversation::{Programs, Shape, Way, converse, take_turns, version_of};
+use conversation::{LONGEST_PROMPT, Programs, Shape, Size, Way, converse, take_turns, version_of};
 use report::{Comparison, LONG, table_of_targets, table_of_turns};
 
 const USAGE: &str = "\
-usage: cost --azureal PROGRAM --codex FOLDER --claude FOLDER [--claude FOLDER …] [--turns N]
+usage: cost --azureal PROGRAM --codex FOLDER --claude FOLDER [--claude FOLDER …]
+            [--turns N] [--prompt CHARACTERS]
 Each folder is one in which npm has installed the agent.";
 
 /// The turns of a session that two agents share.
@@ -26,12 +27,13 @@ struct Options {
     azureal: PathBuf,
     codex: PathBuf,
     claude: Vec<PathBuf>,
-    turns: usize,
+    size: Size,
 }
 
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self> {
-        let (mut azureal, mut codex, mut claude, mut turns) = (None, None, Vec::new(), 30);
+        let (mut azureal, mut codex, mut claude) = (None, None, Vec::new());
+        let mut size = Size { turns: 30, prompt: 500 };
         for pair in arguments.chunks(2) {
             let [name, value] = pair else {
                 bail!("`{}` needs a value", pair.concat());
@@ -43,19 +45,25 @@ impl Options {
                 "--codex" => codex = Some(path()?),
                 "--claude" => claude.push(path()?),
                 "--turns" => {
-                    turns = value.parse().with_context(|| format!("`{value}` is not a number of turns"))?;
+                    size.turns =
+                        value.parse().with_context(|| format!("`{value}` is not a number of turns"))?;
+                }
+                "--prompt" => {
+                    let length = value.parse().ok().filter(|length| (1..=LONGEST_PROMPT).contains(length));
+                    size.prompt = length
+                        .with_context(|| format!("`--prompt {value}`: 1 to {LONGEST_PROMPT} characters"))?;
                 }
                 _ => bail!("`{name}` is not an option"),
             }
         }
-        if turns < 1 || claude.is_empty() {
+        if size.turns < 1 || claude.is_empty() {
             bail!("nothing to measure: --turns and --claude say what");
         }
         Ok(Self {
             azureal: azureal.context("--azureal is missing")?,
             codex: codex.context("--codex is missing")?,
             claude,
-            turns,
+            size,
         })
     }
 }
@@ -84,7 +92,9 @@ fn run(options: &Options) -> Result<bool> {
     println!("## Input cost of a conversation\n");
     println!(
         "Tokens of the input, as a model server with the providers' cache rules counts them. \
-         Weighted: read 0.1, written 1.25, plain 1. A turn adds 20,000 characters, and files change between turns.\n"
+         Weighted: read 0.1, written 1.25, plain 1. A turn adds 20,000 characters, {} of them the prompt, and \
+         files change between turns.\n",
+        options.size.prompt
     );
     let mut targets = Vec::new();
     for claude in &options.claude {
@@ -97,8 +107,8 @@ fn run(options: &Options) -> Result<bool> {
         for shape in Shape::ALL {
             let mut ways = Vec::new();
             for way in Way::ALL {
-                eprintln!("Claude Code {version}, {shape:?}, {way:?}: {} turns", options.turns);
-                let measured = converse(&programs, way, shape, options.turns)
+                eprintln!("Claude Code {version}, {shape:?}, {way:?}: {} turns", options.size.turns);
+                let measured = converse(&programs, way, shape, options.size)
                     .with_context(|| format!("Claude Code {version}, {shape:?}, {way:?}"))?;
                 ways.push((way, measured));
             }
@@ -106,14 +116,14 @@ fn run(options: &Options) -> Result<bool> {
             println!("{}", comparison.tables());
             targets.extend(comparison.targets());
         }
-        let turns = options.turns.min(SHARED_TURNS);
-        eprintln!("Claude Code {version} and Codex in turns: {turns} turns");
-        let separate = take_turns(&programs, CacheKeys::Separate, turns)?;
-        let shared = take_turns(&programs, CacheKeys::Shared, turns)?;
+        let size = Size { turns: options.size.turns.min(SHARED_TURNS), ..options.size };
+        eprintln!("Claude Code {version} and Codex in turns: {} turns", size.turns);
+        let separate = take_turns(&programs, CacheKeys::Separate, size)?;
+        let shared = take_turns(&programs, CacheKeys::Shared, size)?;
         println!("{}", table_of_turns(&version, &separate, &shared));
     }
     println!("{}", table_of_targets(&targets));
-    if options.turns < LONG {
+    if options.size.turns < LONG {
         println!(
             "A conversation of less than {LONG} turns is a try, not a measurement: it has no target for its cost."
         );
@@ -131,8 +141,9 @@ mod tests {
 
     #[test]
     fn wrong_options_are_errors_that_name_them() {
-        let options = parse("--azureal /a --codex /c --claude /x --claude /y --turns 4").unwrap();
-        assert_eq!((options.claude.len(), options.turns), (2, 4));
+        let options =
+            parse("--azureal /a --codex /c --claude /x --claude /y --turns 4 --prompt 4000").unwrap();
+        assert_eq!((options.claude.len(), options.size), (2, Size { turns: 4, prompt: 4_000 }));
         for (wrong, part) in [
             ("--azureal", "`--azureal` needs a value"),
             ("--azureal /a --codex /c", "nothing to measure"),
@@ -140,6 +151,8 @@ mod tests {
             ("--azureal /a --claude /x", "--codex is missing"),
             ("--azureal /a --codex /c --claude /x --turns 0", "nothing to measure"),
             ("--turns many", "`many` is not a number of turns"),
+            ("--prompt 6501", "`--prompt 6501`: 1 to 6500 characters"),
+            ("--prompt 0", "`--prompt 0`: 1 to 6500 characters"),
             ("--color on", "`--color` is not an option"),
         ] {
             let error = parse(wrong).err().unwrap().to_string();
