@@ -1,22 +1,17 @@
 //! The versions of the agents' programs, as the programs themselves say them.
 //!
-//! Starting such a program takes a tenth of a second and more, so the answers are cached: by path, identity, size and
-//! times of the file. An answer expires too, since a file may only be a wrapper that starts another program. The cache is
-//! a file of the user's own; one that cannot be read, or that others could have written, counts as empty.
+//! Starting such a program takes a tenth of a second and more, so the answers are cached. An answer expires, since a file may
+//! only be a wrapper that starts another program.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use azureal_process::{Exit, Marker, Patience, Spawn, Stream};
 use jiff::Timestamp;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use crate::interrupts::Interrupted;
+use crate::program_cache::{ProgramCache, ProgramFile};
 
 /// How long a program may take to say its version.
 pub(crate) const LIMIT: Duration = Duration::from_secs(3);
@@ -28,10 +23,6 @@ const OUTPUT_BYTES: usize = 4096;
 const VERSION_CHARS: usize = 200;
 /// The name of the cache in its folder.
 const FILE: &str = "agent-versions.json";
-/// The longest cache that is read.
-const CACHE_BYTES: u64 = 64 * 1024;
-/// How many answers the cache holds.
-const ENTRIES: usize = 16;
 /// How long an answer is used, in seconds.
 const EXPIRY: i64 = 3600;
 
@@ -46,37 +37,8 @@ pub(crate) enum Answer {
     TooSlow,
 }
 
-/// A program, and the state in which it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asked {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    /// Package managers set the time of modification to that of the package. This one they cannot set.
-    changed: (i64, i64),
-}
-
-impl Asked {
-    /// Describes the file that a path leads to; `None` if there is none.
-    pub(crate) fn of(program: &Path) -> Option<Self> {
-        let path = fs::canonicalize(program).ok()?;
-        let found = fs::metadata(&path).ok()?;
-        Some(Self {
-            path,
-            device: found.dev(),
-            inode: found.ino(),
-            size: found.size(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            changed: (found.ctime(), found.ctime_nsec()),
-        })
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
-    program: Asked,
+struct Answered {
     asked_at: i64,
     version: String,
 }
@@ -84,69 +46,32 @@ struct Entry {
 /// The cache.
 #[derive(Debug)]
 pub(crate) struct Versions {
-    folder: Option<PathBuf>,
-    /// The newest last.
-    entries: Vec<Entry>,
+    cache: ProgramCache<Answered>,
     now: i64,
 }
 
 impl Versions {
     /// Reads the cache in a folder. Without one, nothing is cached.
     pub(crate) fn load(folder: Option<PathBuf>) -> Self {
-        let bytes = folder.as_deref().and_then(|folder| read_private(&folder.join(FILE)).ok());
-        let entries = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-        Self { folder, entries, now: Timestamp::now().as_second() }
+        Self { cache: ProgramCache::load(folder, FILE), now: Timestamp::now().as_second() }
     }
 
     /// Returns the version of a program that was asked lately and has not changed since.
-    pub(crate) fn get(&self, program: &Asked) -> Option<String> {
-        let is_current = |entry: &&Entry| {
-            entry.program == *program && (0..EXPIRY).contains(&self.now.saturating_sub(entry.asked_at))
-        };
-        self.entries.iter().rev().find(is_current).map(|entry| entry.version.clone())
+    pub(crate) fn get(&self, program: &ProgramFile) -> Option<String> {
+        let answered = self.cache.get(program)?;
+        let is_current = (0..EXPIRY).contains(&self.now.saturating_sub(answered.asked_at));
+        is_current.then(|| answered.version.clone())
     }
 
     /// Adds an answer.
-    pub(crate) fn add(&mut self, program: Asked, version: String) {
-        self.entries.retain(|entry| entry.program.path != program.path);
-        self.entries.push(Entry { program, asked_at: self.now, version });
-        let too_many = self.entries.len().saturating_sub(ENTRIES);
-        self.entries.drain(..too_many);
+    pub(crate) fn add(&mut self, program: ProgramFile, version: String) {
+        self.cache.add(program, Answered { asked_at: self.now, version });
     }
 
     /// Writes the cache. A cache that cannot be written is not missed.
     pub(crate) fn save(&self) {
-        if let Some(folder) = &self.folder {
-            drop(self.write_to(folder));
-        }
+        self.cache.save();
     }
-
-    fn write_to(&self, folder: &Path) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Only the user can read it, and it appears whole.
-        let mut file = NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&mut file, &self.entries)?;
-        file.flush()?;
-        file.persist(folder.join(FILE))?;
-        Ok(())
-    }
-}
-
-/// Reads a file that belongs to the user and that nobody else can write.
-fn read_private(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    let found = file.metadata()?;
-    let is_private = found.is_file()
-        && found.uid() == rustix::process::geteuid().as_raw()
-        && found.mode() & 0o022 == 0
-        && found.len() <= CACHE_BYTES;
-    if !is_private {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    let mut bytes = Vec::new();
-    file.take(CACHE_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Asks a program for its version. Whatever it started has ended when this returns.
@@ -190,73 +115,21 @@ pub(crate) fn numbers(version: &str) -> Option<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
-
-    fn asked(name: &str) -> Asked {
-        let path = PathBuf::from(name);
-        Asked { path, device: 1, inode: 2, size: 3, modified: (4, 5), changed: (6, 7) }
-    }
+    use crate::program_cache::tests::program;
 
     #[test]
-    fn a_version_is_cached_until_the_program_changes_or_the_answer_expires() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join("new");
-        let load = || Versions::load(Some(folder.clone()));
-        let mut versions = load();
-        versions.add(asked("/a"), "1.0".to_owned());
-        versions.save();
-        let mut versions = load();
-        assert_eq!(versions.get(&asked("/a")).as_deref(), Some("1.0"));
-        assert_eq!(versions.get(&asked("/b")), None);
-        assert_eq!(versions.get(&Asked { changed: (6, 8), ..asked("/a") }), None);
-        assert_eq!(versions.get(&Asked { size: 4, ..asked("/a") }), None);
+    fn an_answer_expires() {
+        let mut versions = Versions::load(None);
+        versions.add(program("/a"), "1.0".to_owned());
         let asked_at = versions.now;
         for (now, is_known) in
             [(asked_at + EXPIRY - 1, true), (asked_at + EXPIRY, false), (asked_at - 1, false)]
         {
             versions.now = now;
-            assert_eq!(versions.get(&asked("/a")).is_some(), is_known, "{now}");
+            assert_eq!(versions.get(&program("/a")).is_some(), is_known, "{now}");
         }
-        for (path, mode) in [(folder.join(FILE), 0o600), (folder.clone(), 0o700)] {
-            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode);
-        }
-    }
-
-    #[test]
-    fn a_cache_that_is_not_ours_counts_as_empty() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(FILE);
-        let load = || Versions::load(Some(folder.path().to_owned()));
-        let mut versions = load();
-        versions.add(asked("/a"), "1.0".to_owned());
-        versions.save();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
-        assert_eq!(load().entries, []);
-        for text in ["", "[", "{}", "[{\"path\":1}]", &"[".repeat(100_000)] {
-            fs::remove_file(&file).unwrap();
-            fs::write(&file, text).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-            assert_eq!(load().entries, [], "{text:.20}");
-        }
-        fs::remove_file(&file).unwrap();
-        std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
-        assert_eq!(load().entries, []);
-        // It is replaced, not written through.
-        versions.save();
-        assert_eq!(load().entries, versions.entries);
-        assert!(Versions::load(None).entries.is_empty());
-    }
-
-    #[test]
-    fn the_cache_does_not_grow() {
-        let mut versions = Versions::load(None);
-        for number in 0..100 {
-            versions.add(asked(&format!("/{number}")), "1.0".to_owned());
-            versions.add(asked("/same"), "1.0".to_owned());
-        }
-        assert_eq!(versions.entries.len(), ENTRIES);
+        assert_eq!(versions.get(&program("/b")), None);
     }
 
     #[test]

@@ -205,6 +205,8 @@ impl<'a> Live<'a> {
             }
             // Told at the end of the turn, with how to allow them.
             AgentOutput::Refused(_) => Ok(()),
+            // Remembered for the next turn.
+            AgentOutput::Cache(_) => Ok(()),
             AgentOutput::Usage(usage) => {
                 if let (Some(meter), Some(tokens)) = (&mut self.meter, usage.context_tokens) {
                     meter.count(tokens, self.agent);

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use azureal_core::agent::Permission;
+use azureal_core::agent::{CacheSeen, Permission, PromptCache};
 use azureal_core::event::Outcome;
 use azureal_core::{Event, LeaseId, Page, Seq, SessionId, SessionStore};
 use azureal_engine::{
@@ -16,12 +16,14 @@ use azureal_engine::{
 use futures_executor::block_on;
 
 use crate::agent_choice::AgentChoice;
+use crate::config::{Caching, Surroundings};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
 use crate::meter::Meter;
 use crate::output::{Output, tell, warn};
 use crate::place::Place;
+use crate::prompt_cache;
 use crate::recovery::homes;
 use crate::refusals::refusals;
 
@@ -52,6 +54,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) keep: Keep,
     /// Further arguments for the agent's program.
     pub(crate) arguments: &'a [String],
+    /// Whether the history is sent to Claude Code for the provider's prompt cache.
+    pub(crate) claude_cache: Caching,
 }
 
 /// What is kept of a turn.
@@ -87,11 +91,21 @@ pub(crate) fn take_turn(
 ) -> Result<Ingested, Failure> {
     let directory = place.project.directory();
     let homes = homes();
+    let surroundings = Surroundings::of_this_process();
+    let program = &ask.choice.program;
+    let is_claude = ask.choice.agent.name() == "claude";
+    let cache = match is_claude {
+        true => prompt_cache::choose(ask.claude_cache, program, ask.arguments, &surroundings),
+        false => PromptCache::Off,
+    };
+    // Who has switched it off wants no git status at all.
+    let moves_git_status =
+        cache != PromptCache::Off && !surroundings.is_on("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS");
     let (driver, controls) = Driver::new(Setup {
         store: &*place.store,
         spools,
         agent: ask.choice.agent,
-        program: &ask.choice.program,
+        program,
         session: ask.session,
         used_in: ask.used_in,
         switches_model: ask.switches_model,
@@ -106,6 +120,8 @@ pub(crate) fn take_turn(
         compaction: ask.compaction,
         homes: &homes,
         arguments: ask.arguments,
+        cache,
+        moves_git_status,
     });
     let mut live = Live::new(out, ask.choice.agent.name(), ask.keep).expecting(ask.expected_model);
     let mut not_gathered = None;
@@ -115,6 +131,7 @@ pub(crate) fn take_turn(
     let mut first = None;
     // The tools that were refused, before and after a compaction.
     let mut refused = Vec::new();
+    let mut cache_seen = CacheSeen::default();
     if let Some(meter) = meter(place, ask, ask.session)? {
         live.measure(meter);
     }
@@ -160,6 +177,7 @@ pub(crate) fn take_turn(
                 Heard::Began(_) => {}
                 Heard::Stored(mut ingested) => {
                     refused.append(&mut ingested.refused);
+                    cache_seen.add(ingested.cache);
                     first = first.or(ingested.appended.map(|appended| appended.first));
                     stored = Some(ingested);
                 }
@@ -169,6 +187,9 @@ pub(crate) fn take_turn(
         driving.join()
     });
     interrupts.rest();
+    if is_claude {
+        prompt_cache::learn(program, cache, cache_seen, &surroundings);
+    }
     let ingested = match driven {
         Ok(Some(Ok(ingested))) => ingested,
         Ok(Some(Err(IngestError::NotBegun(why)))) if first.is_some() => {

@@ -42,6 +42,12 @@ pub trait Agent: Send + Sync {
         None
     }
 
+    /// Says whether the program itself puts a git status in front of what it is given. Every changed file then changes what
+    /// stands before the history, and no prompt cache recognises it.
+    fn tells_git_status(&self) -> bool {
+        false
+    }
+
     /// Says which file of the program's own settings [`command`](Self::command) wants to know; nothing if it needs none.
     fn own_settings(&self) -> Option<OwnSettings> {
         None
@@ -137,6 +143,52 @@ pub struct TurnRequest {
     pub settings: Option<String>,
     /// Further arguments for the program, as the user typed them.
     pub arguments: Vec<String>,
+    /// How the history is sent.
+    pub cache: PromptCache,
+}
+
+/// How a history is sent, for the sake of the provider's prompt cache. An agent whose provider caches by tokens makes no
+/// difference.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PromptCache {
+    /// In one piece.
+    #[default]
+    Off,
+    /// In its sealed segments. The program sets as many breakpoints as a request may have, or it is not known yet which kind
+    /// it sets.
+    Segments,
+    /// In its sealed segments, the last of them with a breakpoint.
+    Breakpoint(CacheLifetime),
+}
+
+/// How long a provider's prompt cache keeps what ends at a breakpoint. All breakpoints of a request have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheLifetime {
+    /// Five minutes.
+    FiveMinutes,
+    /// An hour.
+    OneHour,
+}
+
+/// What the output of a run says of the provider's prompt cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheSeen {
+    /// Whether a request was refused because of its breakpoints.
+    pub is_refused: bool,
+    /// How long what was written is kept, if anything was.
+    pub lifetime: Option<CacheLifetime>,
+}
+
+impl CacheSeen {
+    /// Takes what further output says.
+    pub fn add(&mut self, more: Self) {
+        self.is_refused |= more.is_refused;
+        self.lifetime = match (self.lifetime, more.lifetime) {
+            // A breakpoint may have a shorter lifetime than those before it, never a longer one.
+            (Some(CacheLifetime::FiveMinutes), _) => Some(CacheLifetime::FiveMinutes),
+            (seen, more) => more.or(seen),
+        };
+    }
 }
 
 /// What an agent may do, in one vocabulary for all of them.
@@ -188,6 +240,8 @@ pub enum AgentOutput {
     Notice(String),
     /// The same, of a request to the model that failed and is sent again.
     Retry(String),
+    /// What became of breakpoints for the provider's prompt cache.
+    Cache(CacheSeen),
     /// Tools that the model wanted to use and the agent's program did not allow, one entry for each call.
     Refused(Vec<String>),
 }

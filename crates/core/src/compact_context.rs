@@ -150,7 +150,7 @@ pub(crate) async fn summarise(
     for event in told.cloned().flat_map(events_of_message) {
         record.push(&event);
     }
-    let request = [Message::system(system_prompt), Message::user(record.finish())];
+    let request = [Message::system(system_prompt), Message::user(record.finish().as_str())];
     let model = || transport.model().to_owned();
     let answer = transport
         .complete(&request)

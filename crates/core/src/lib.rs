@@ -51,7 +51,7 @@ pub use boundary::{Boundary, Keep, Threshold, boundary};
 pub use compact_context::{CompactContext, CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
 pub use context::{
-    ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, told_chars,
+    Context, ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, told_chars,
     wrap_context,
 };
 pub use context_command::{ContextCommand, OnFailure};

@@ -11,9 +11,9 @@ use crate::context::system_text;
 use crate::fold::{Open, Place};
 use crate::prompts::{decides, read_carried};
 use crate::{
-    Beginning, Compaction, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession, Page, Role,
-    Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore, StoreError, StoredEvent, Tally,
-    Tokens, Turn, Uuid, check_name, events_of_message, fold, told_chars,
+    Beginning, Compaction, Context, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession,
+    Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore, StoreError,
+    StoredEvent, Tally, Tokens, Turn, Uuid, check_name, events_of_message, fold, told_chars,
 };
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
@@ -242,7 +242,7 @@ pub async fn read_history<S: SessionStore + ?Sized>(
 
 /// Reads what the next agent is told of a session, without the tags around it: the system message, the newest
 /// summary with the user's own words from the part that it covers, and everything after it.
-pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<String, StoreError> {
+pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<Context, StoreError> {
     read_context_under(store, id, newest(store, id).await?.as_ref()).await
 }
 
@@ -251,7 +251,7 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     compaction: Option<&Compaction>,
-) -> Result<String, StoreError> {
+) -> Result<Context, StoreError> {
     let opening = read_opening(store, id, compaction).await?;
     // Without a summary the log itself begins with the system message.
     let system = opening.system.as_ref().and_then(system_text);
@@ -260,6 +260,7 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     if compaction.is_some() {
         let goes_on = read_goes_on(store, id, &first).await?;
         context.carry(&read_carried(store, id, opening.after, goes_on).await?);
+        context.seal();
     }
     each_event_from(store, id, opening.after, first, |_, event| context.push(&event)).await?;
     Ok(context.finish())

@@ -6,9 +6,9 @@ use azureal_core::event::{
     Reasoning, SystemMessage, ToolCall, ToolResult, Usage, UserMessage,
 };
 use azureal_core::{
-    Block, ContextFrame, Event, Image, Json, MediaType, Message, OutputPart, Role, Seq, Tally, ToolOutput,
-    build_context, build_context_prompt, compact_event, events_of_message, fold, strip_context, told_chars,
-    wrap_context,
+    Block, ContextBuilder, ContextFrame, Event, Image, Json, MediaType, Message, OutputPart, Role, Seq,
+    Tally, ToolOutput, build_context, build_context_prompt, compact_event, events_of_message, fold,
+    strip_context, told_chars, wrap_context,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -70,6 +70,23 @@ fn hostile() -> BoxedStrategy<String> {
     let plain =
         select(&["<", "/", "\n", "\n\n", " ", "&lt;", "text", "<<", "\u{200B}"][..]).prop_map(str::to_owned);
     vec(prop_oneof![2 => tag, 3 => exact, 2 => plain], 0..6).prop_map(|parts| parts.concat()).boxed()
+}
+
+/// Events of which a few make a segment, with texts that a cut could do harm to.
+fn long_event() -> BoxedStrategy<Event> {
+    let long = (hostile(), select(&[0, 10, 1500, 5000][..]), hostile())
+        .prop_map(|(before, length, after)| format!("{before}{}{after}", "x".repeat(length)));
+    prop_oneof![
+        3 => (long, 0..5_usize).prop_map(|(text, kind)| match kind {
+            0 | 1 => Event::user(text),
+            2 => Event::assistant(text),
+            3 => Event::error("kind", text),
+            _ => Event::SystemMessage(SystemMessage { content: text, ..SystemMessage::default() }),
+        }),
+        1 => Just(Event::Complete(Complete::default())),
+        1 => event(),
+    ]
+    .boxed()
 }
 
 fn json_value() -> BoxedStrategy<Value> {
@@ -513,7 +530,7 @@ proptest! {
     ) {
         let sent = build_context_prompt(&session, &prompt);
         prop_assert_eq!(stripped(&sent), prompt.clone());
-        let frame = ContextFrame::new(&session, &turn, &prompt);
+        let frame = ContextFrame::new(session.as_str(), &turn, &prompt);
         prop_assert_eq!(&frame.prompt, &prompt);
         prop_assert_eq!(stripped(&frame.into_text()), prompt.clone());
         // What was sent once may be pasted as a prompt.
@@ -594,6 +611,37 @@ proptest! {
             // The line break before the closing tag is where the next event goes on.
             prop_assert!(later.starts_with(told), "{:?}\n{:?}", earlier, later);
             prop_assert!(!told.is_empty() || earlier.is_empty());
+        }
+    }
+
+    #[test]
+    fn sealed_segments_never_change_and_joined_they_are_the_text(
+        events in vec(long_event(), 0..12),
+        system in option::of(hostile()),
+        summary in option::of(hostile()),
+        turn in hostile(),
+        prompt in hostile(),
+    ) {
+        let build = |count: usize| {
+            let mut context = ContextBuilder::new(system.as_deref(), summary.as_deref());
+            events.iter().take(count).for_each(|event| context.push(event));
+            context.finish()
+        };
+        let all = build(events.len());
+        let sealed: Vec<&str> = all.sealed().collect();
+        for count in 0..=events.len() {
+            let context = build(count);
+            let earlier: Vec<&str> = context.sealed().collect();
+            prop_assert!(sealed.starts_with(&earlier), "after {} events", count);
+            prop_assert_eq!(earlier.concat() + context.rest(), context.as_str());
+            prop_assert!(earlier.iter().all(|segment| segment.len() >= 4096));
+            // As it is sent, too: what looks like a tag is escaped the same in pieces.
+            let whole = ContextFrame::new(context.as_str(), &turn, &prompt);
+            prop_assert_eq!(&whole.sealed, &Vec::<String>::new());
+            let frame = ContextFrame::new(context, &turn, &prompt);
+            let later = ContextFrame::new(all.clone(), &turn, &prompt);
+            prop_assert!(later.sealed.starts_with(&frame.sealed), "after {} events", count);
+            prop_assert_eq!(frame.into_text(), whole.into_text());
         }
     }
 

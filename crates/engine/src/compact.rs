@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
+use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, PromptCache, TurnRequest};
 use azureal_core::event::Outcome;
 use azureal_core::{
     Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Keep, Page, SUMMARY_PROMPT,
@@ -326,7 +326,7 @@ impl Work {
         };
         let mut record = ContextBuilder::new(None, summary.as_deref());
         newer.iter().for_each(|event| record.push(event));
-        record.finish()
+        record.finish().into_string()
     }
 
     /// Asks one agent, once, and adds what that took.
@@ -342,7 +342,9 @@ impl Work {
             prompt.push_str(&format!(" This record is short: write at most {} characters.", self.most));
         }
         let request = TurnRequest {
-            frame: ContextFrame::new(&record, "", &prompt),
+            // A question that is asked once: nothing of it is worth a place in a cache.
+            frame: ContextFrame::new(record.as_str(), "", &prompt),
+            cache: PromptCache::Off,
             model: summariser.model.map(str::to_owned),
             permission: Some(Permission::Answer),
             in_git: setup.in_git,
@@ -510,6 +512,7 @@ impl Answer {
             | AgentOutput::Delta(_)
             | AgentOutput::Usage(_)
             | AgentOutput::Notice(_)
+            | AgentOutput::Cache(_)
             | AgentOutput::Refused(_) => {}
         }
     }

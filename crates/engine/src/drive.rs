@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, TurnRequest};
+use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, PromptCache, TurnRequest};
 use azureal_core::event::Outcome;
 use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, read_record_chars};
 use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream};
@@ -25,6 +25,8 @@ use crate::watch::Watcher;
 
 /// The variable that every process of a run carries, so that none of them gets lost.
 pub const RUN_MARKER: &str = "AZUREAL_RUN_ID";
+/// The longest output that is looked at for a refusal. A program whose first request is refused prints a few lines.
+const REFUSED_BYTES: u64 = 1 << 20;
 /// How much of what an agent writes to standard error is kept.
 pub(crate) const STDERR_BYTES: usize = 16 << 10;
 
@@ -71,6 +73,10 @@ pub struct Setup<'a> {
     pub homes: &'a Homes<'a>,
     /// Further arguments for the agent's program, as the user typed them. Summaries are asked for without them.
     pub arguments: &'a [String],
+    /// How the history is sent.
+    pub cache: PromptCache,
+    /// Whether a long history takes the git status along, if the agent's program would tell it before the history.
+    pub moves_git_status: bool,
 }
 
 /// What is going on, for whoever wants to know.
@@ -171,6 +177,8 @@ struct Run {
     /// Ends the commands that gather its context.
     gathering: CommandStop,
     child: Option<Child>,
+    /// What was sent with a breakpoint, so that it can be sent again without one.
+    with_breakpoint: Option<TurnRequest>,
 }
 
 impl<'a> Driver<'a> {
@@ -233,7 +241,8 @@ impl<'a> Driver<'a> {
                     if is_gathered && self.run.as_ref().is_some_and(|run| run.spool.is_cancelled()) {
                         inputs.push(Input::Cancel);
                     }
-                    inputs.push(input);
+                    let is_refused = input == Input::Exited && self.is_refused();
+                    inputs.push(if is_refused { Input::Refused } else { input });
                 }
                 Word::Gathering(Gathering::Command(progress)) => notice(Notice::Command(&progress)),
                 Word::Gathering(Gathering::Summary(agent)) => notice(Notice::Summary(&agent)),
@@ -300,10 +309,8 @@ impl<'a> Driver<'a> {
     {
         match effect {
             Effect::Gather(sent) => self.gather(sent, scope).err().map(Input::NotGathered),
-            Effect::Start(frame) => Some(match self.start(frame, notice) {
-                Ok(()) => Input::Started,
-                Err(why) => Input::NotStarted(why),
-            }),
+            Effect::Start(frame) => Some(started(self.start(frame, notice))),
+            Effect::StartAgain => Some(started(self.start_again(notice))),
             Effect::Stop(outcome) => {
                 if let Some(run) = &mut self.run {
                     run.stopped = Some(outcome);
@@ -364,8 +371,15 @@ impl<'a> Driver<'a> {
         let destination = setup
             .lease
             .map_or(Destination::End, |lease| Destination::Under(lease.clone(), Seq(record.counts.events)));
-        self.run =
-            Some(Run { spool, destination, started: Instant::now(), stopped: None, gathering, child: None });
+        self.run = Some(Run {
+            spool,
+            destination,
+            started: Instant::now(),
+            stopped: None,
+            gathering,
+            child: None,
+            with_breakpoint: None,
+        });
         let sender = self.sender.clone();
         scope.spawn(move || {
             let gather = Gather {
@@ -380,6 +394,7 @@ impl<'a> Driver<'a> {
                 compaction,
                 spools: setup.spools,
                 in_git: setup.in_git,
+                tells_git_status: setup.moves_git_status && setup.in_git && setup.agent.tells_git_status(),
             };
             // The driver hears us until it has heard how this ended.
             let gathered =
@@ -403,9 +418,38 @@ impl<'a> Driver<'a> {
         Some(Growth::new(room))
     }
 
+    /// Says whether the agent's program ended because its first request was refused for our breakpoint.
+    fn is_refused(&self) -> bool {
+        let Some(Run { spool, child: Some(child), with_breakpoint: Some(_), .. }) = &self.run else {
+            return false;
+        };
+        if !matches!(child.wait(), azureal_process::Exit::Code(1..)) || spool.printed() > REFUSED_BYTES {
+            return false;
+        }
+        let Ok(mut watcher) = Watcher::of_turn(spool.output_path(), self.setup.agent, spool.turn(), None)
+        else {
+            return false;
+        };
+        let (mut is_refused, mut has_begun) = (false, false);
+        let read = watcher.read_to_end(|output| match output {
+            AgentOutput::Cache(seen) => is_refused |= seen.is_refused,
+            AgentOutput::Event(Event::Init(_) | Event::ModelSwitch(_) | Event::Hook(_)) => {}
+            AgentOutput::Event(_) => has_begun = true,
+            _ => {}
+        });
+        read.is_ok() && is_refused && !has_begun
+    }
+
+    /// Sends the same without a breakpoint. The output goes to the same spool, whose parser knows.
+    fn start_again(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
+        let request = self.run.as_mut().and_then(|run| run.with_breakpoint.take());
+        let Some(request) = request else { return Err("there is nothing to send again".to_owned()) };
+        notice(Notice::Tell("the provider refused a cache breakpoint; asking again without it"));
+        self.launch(TurnRequest { cache: PromptCache::Segments, ..request }, notice)
+    }
+
     fn start(&mut self, frame: ContextFrame, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
         let setup = self.setup;
-        let growth = self.growth(&frame);
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         if let Destination::Under(_, began_after @ Seq::START) = &mut run.destination
             && let Ok(record) = block_on(setup.store.get(setup.session))
@@ -420,7 +464,20 @@ impl<'a> Driver<'a> {
             in_git: setup.in_git,
             settings: None,
             arguments: setup.arguments.to_vec(),
+            cache: setup.cache,
         };
+        let has_breakpoint =
+            matches!(request.cache, PromptCache::Breakpoint(_)) && !request.frame.sealed.is_empty();
+        run.with_breakpoint = has_breakpoint.then(|| request.clone());
+        self.launch(request, notice)
+    }
+
+    /// Starts the agent's program.
+    fn launch(&mut self, request: TurnRequest, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
+        let setup = self.setup;
+        let growth = self.growth(&request.frame);
+        let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
+        let from = run.spool.output_length();
         let command = setup.agent.command(&request).map_err(|error| format!("{error}; {}", error.hint()))?;
         let text = |error: SpoolError| error.to_string();
         let marker =
@@ -451,14 +508,16 @@ impl<'a> Driver<'a> {
         }
 
         let turn = run.spool.turn();
-        match Watcher::of_turn(run.spool.output_path(), setup.agent, turn, Some(process.clone())) {
+        let watch =
+            |process| Watcher::of_run(run.spool.output_path(), from, setup.agent, turn, Some(process));
+        match watch(process.clone()) {
             Ok(watcher) => notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher }),
             // Not being able to watch does not stop the turn.
             Err(error) => notice(Notice::Tell(&error.to_string())),
         }
         // Threads of their own, so that prompts and cancels are received meanwhile. Two, because an agent may print faster
         // than it can be read: its end must not wait for that. A driver that has gone needs neither.
-        if let Ok(watcher) = Watcher::of_turn(run.spool.output_path(), setup.agent, turn, Some(process)) {
+        if let Ok(watcher) = watch(process) {
             let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
             thread::spawn(move || {
                 observe(watcher, growth, &mut |what| {
@@ -542,6 +601,13 @@ impl<'a> Driver<'a> {
         };
         self.last = Some(ingested);
         input
+    }
+}
+
+fn started(started: Result<(), String>) -> Input {
+    match started {
+        Ok(()) => Input::Started,
+        Err(why) => Input::NotStarted(why),
     }
 }
 

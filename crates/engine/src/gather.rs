@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use azureal_core::event::SystemMessage;
 use azureal_core::{
-    Beginning, ContextCommand, ContextFrame, Event, Keep, LeaseId, Seq, SessionId, SessionStore, StoreError,
-    Threshold, Turn, read_beginning, read_context, read_record_chars, system_message,
+    Beginning, Context, ContextCommand, ContextFrame, Event, Keep, LeaseId, Seq, SessionId, SessionStore,
+    StoreError, Threshold, Turn, read_beginning, read_context, read_record_chars, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
 use futures_executor::block_on;
@@ -24,6 +24,7 @@ use crate::compact::{CompactNotice, CompactSetup, CompactionError, Summarised, S
 use crate::context_commands::{
     CONTEXT_MARKER, CommandProgress, CommandRun, CommandStop, CommandsEnded, run_commands,
 };
+use crate::git_status;
 use crate::header::SpooledTurn;
 use crate::spool::{CancelNote, Spools};
 
@@ -135,6 +136,8 @@ pub(crate) struct Gather<'a> {
     pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
     pub(crate) spools: &'a Spools,
     pub(crate) in_git: bool,
+    /// Whether a long history takes the git status along, which the agent's program then need not tell.
+    pub(crate) tells_git_status: bool,
 }
 
 /// What is worth telling while a turn is gathered.
@@ -172,7 +175,11 @@ impl Gather<'_> {
                     block_on(self.store.append(self.session, turn))?;
                 }
                 let history = block_on(read_context(self.store, self.session))?;
-                Ok(ContextFrame::new(&history, &turn_context(None, &dynamic), prompt))
+                let git_status = match self.is_long(history.chars().count() as u64) {
+                    true => self.run(&[git_status::command()], &mut |_| {})?.pop(),
+                    false => None,
+                };
+                Ok(frame(history, None, &dynamic, git_status.as_ref(), prompt))
             }
             Beginning::SystemMessage { has_context: true } => {
                 let dynamic: Vec<ContextCommand> =
@@ -194,19 +201,29 @@ impl Gather<'_> {
         prompt: &str,
         progress: Progress<'_>,
     ) -> Result<ContextFrame, GatherError> {
+        let record = block_on(self.store.get(self.session))?;
+        let tells_git_status = self.is_long(record.context_chars());
+        let mut commands = commands.to_vec();
+        commands.extend(tells_git_status.then(git_status::command));
         let (ran, history) = thread::scope(|scope| {
             let history = scope.spawn(|| block_on(read_context(self.store, self.session)));
-            (self.run(commands, progress), history.join())
+            (self.run(&commands, progress), history.join())
         });
-        let (ran, history) = (ran?, history.map_err(|_| GatherError::NoHistory)??);
+        let (mut ran, history) = (ran?, history.map_err(|_| GatherError::NoHistory)??);
+        let git_status = if tells_git_status { ran.pop() } else { None };
         let history = self.compacted(history, progress)?;
-        Ok(ContextFrame::new(&history, &turn_context(system, &ran), prompt))
+        Ok(frame(history, system, &ran, git_status.as_ref(), prompt))
+    }
+
+    /// Says whether a history of so many characters takes the git status along.
+    fn is_long(&self, history: u64) -> bool {
+        self.tells_git_status && history > git_status::LONG_HISTORY
     }
 
     /// Returns the history as it is told, after a compaction if it is too long.
     ///
     /// One that fails does not stop the turn: the agent is told what there is.
-    fn compacted(&self, history: String, progress: Progress<'_>) -> Result<String, GatherError> {
+    fn compacted(&self, history: Context, progress: Progress<'_>) -> Result<Context, GatherError> {
         let Some(auto) = self.compaction else { return Ok(history) };
         let session = block_on(self.store.get(self.session))?;
         let chars = block_on(read_record_chars(self.store, &session))?;
@@ -247,7 +264,17 @@ impl Gather<'_> {
         progress: Progress<'_>,
     ) -> Result<Vec<CommandRun>, GatherError> {
         let marker = Marker::new(CONTEXT_MARKER, self.run)?;
-        let progress = &mut |command| progress(Gathering::Command(command));
+        // Nobody has asked for the git status, so nobody is told of it.
+        let progress = &mut |command| match command {
+            CommandProgress::Began(mut names) => {
+                names.truncate(commands.iter().filter(|command| !git_status::is(command)).count());
+                if !names.is_empty() {
+                    progress(Gathering::Command(CommandProgress::Began(names)));
+                }
+            }
+            CommandProgress::Ended(run) if git_status::is(&run.command) => {}
+            other => progress(Gathering::Command(other)),
+        };
         let ran = run_commands(commands, self.directory, &marker, self.stop, progress);
         if self.cancel_note.is_there() {
             return Err(GatherError::Stopped);
@@ -280,6 +307,20 @@ fn beginning(prompt: Option<&str>, ran: &[CommandRun]) -> Option<SystemMessage> 
         context_executed_at: Some(crate::clock::now_text()),
         context_commands: Some(ran.iter().map(CommandRun::record).collect()),
     })
+}
+
+/// Puts everything together that is sent.
+fn frame(
+    history: Context,
+    system: Option<&str>,
+    ran: &[CommandRun],
+    git_status: Option<&CommandRun>,
+    prompt: &str,
+) -> ContextFrame {
+    let git_status = git_status.and_then(git_status::block);
+    let has_git_status = git_status.is_some();
+    let turn = system_message(system, blocks(ran).chain(git_status)).unwrap_or_default();
+    ContextFrame { has_git_status, ..ContextFrame::new(history, &turn, prompt) }
 }
 
 fn turn_context(prompt: Option<&str>, ran: &[CommandRun]) -> String {

@@ -10,7 +10,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use azureal_core::agent::{Agent, AgentOutput, Ending};
+use azureal_core::agent::{Agent, AgentOutput, CacheSeen, Ending};
 use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
     Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError,
@@ -39,6 +39,8 @@ pub struct Ingested {
     pub kept: Option<PathBuf>,
     /// The tools that the agent was refused, one entry for each call.
     pub refused: Vec<String>,
+    /// What became of breakpoints for the provider's prompt cache.
+    pub cache: CacheSeen,
 }
 
 /// Why a turn is not in the store. What was printed is kept.
@@ -82,8 +84,7 @@ pub async fn ingest(
     // First: whoever stored it may have died after removing the output.
     if let Some(mark) = store.mark(&mark_of(spool.turn())).await? {
         let (session, complete) = (mark.session, Complete::default());
-        let ingested =
-            Ingested { session, instead_of: None, appended: None, complete, kept: None, refused: Vec::new() };
+        let ingested = Ingested::new(session, complete);
         return settle(store, spool, ingested, mark.note == KEPT).await;
     }
     let mut gathered = Gathered::default();
@@ -100,6 +101,7 @@ pub async fn ingest(
     // What was asked and how it ended is told in any case.
     let mut events = vec![opening(spool.turn())];
     let mut refused = std::mem::take(&mut gathered.refused);
+    let cache = gathered.cache;
     events.append(&mut gathered.finish());
     let mut last = Gathered::default();
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
@@ -121,7 +123,21 @@ pub async fn ingest(
     }
     complete_usage(&mut events, agent, homes);
     let ingested = store_once(store, spool, events, destination).await?;
-    Ok(Ingested { refused, ..ingested })
+    Ok(Ingested { refused, cache, ..ingested })
+}
+
+impl Ingested {
+    pub(crate) fn new(session: SessionId, complete: Complete) -> Self {
+        Self {
+            session,
+            instead_of: None,
+            appended: None,
+            complete,
+            kept: None,
+            refused: Vec::new(),
+            cache: CacheSeen::default(),
+        }
+    }
 }
 
 /// The kind of the error that stands for an output that reached its limit.
@@ -151,6 +167,7 @@ struct Gathered {
     /// How many bytes were not even read.
     unread: u64,
     refused: Vec<String>,
+    cache: CacheSeen,
 }
 
 impl Gathered {
@@ -161,6 +178,7 @@ impl Gathered {
                 tools.truncate(MOST_REFUSED.saturating_sub(self.refused.len()));
                 self.refused.append(&mut tools);
             }
+            AgentOutput::Cache(seen) => self.cache.add(seen),
             AgentOutput::Delta(_)
             | AgentOutput::Usage(_)
             | AgentOutput::Notice(_)
@@ -229,7 +247,8 @@ fn json_length(event: &Event) -> usize {
 /// Fills in what an agent's output does not say and its own record does: the size of the last request; and the tokens of a
 /// turn that was interrupted.
 fn complete_usage(events: &mut [Event], agent: &dyn Agent, homes: &Homes<'_>) {
-    let run = events.iter().find_map(|event| match event {
+    // The last one: a program that was refused was started twice.
+    let run = events.iter().rev().find_map(|event| match event {
         Event::Init(init) => init.agent_session.clone(),
         _ => None,
     });
@@ -316,7 +335,7 @@ async fn store_once(
         // Our own note, on a session that is another's now: the turn must not be recovered into it.
         store.note_run(meant_for, None).await?;
     }
-    let ingested = Ingested { session, instead_of, appended, complete, kept: None, refused: Vec::new() };
+    let ingested = Ingested { instead_of, appended, ..Ingested::new(session, complete) };
     settle(store, spool, ingested, is_kept).await
 }
 

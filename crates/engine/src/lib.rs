@@ -16,6 +16,7 @@ mod compact;
 mod context_commands;
 mod drive;
 mod gather;
+mod git_status;
 mod growth;
 mod header;
 mod ingest;

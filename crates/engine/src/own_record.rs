@@ -147,10 +147,7 @@ pub(crate) async fn store_record(
             ..Turn::verbatim(events)
         };
         let appended = Some(store.append(session, turn).await?);
-        Noted::Stored(
-            Ingested { session, instead_of: None, appended, complete, kept: None, refused: Vec::new() },
-            record.name,
-        )
+        Noted::Stored(Ingested { appended, ..Ingested::new(session, complete) }, record.name)
     };
     store.note_run(session, None).await?;
     Ok(noted)

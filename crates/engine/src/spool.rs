@@ -355,6 +355,11 @@ impl Spool {
         self.folder.open_file(name_of(&path), READ_AND_APPEND).map_err(at(&path))
     }
 
+    /// Returns how many bytes the process wrote to standard output.
+    pub(crate) fn output_length(&self) -> u64 {
+        length(&self.output_path)
+    }
+
     /// Returns how many bytes the process wrote to standard output and standard error.
     pub(crate) fn printed(&self) -> u64 {
         length(&self.output_path).saturating_add(length(&self.errors_path()))

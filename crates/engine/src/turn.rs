@@ -87,6 +87,8 @@ pub enum Input {
     NotStarted(String),
     /// The program has ended.
     Exited,
+    /// The program has ended, because its first request was refused for a breakpoint of ours.
+    Refused,
     /// The turn is in the store.
     Stored {
         /// Whether the agent had come to its end by itself.
@@ -103,6 +105,8 @@ pub enum Effect {
     Gather(Sent),
     /// Start the agent.
     Start(ContextFrame),
+    /// Start the agent again, without a breakpoint.
+    StartAgain,
     /// Stop the commands that gather, or the agent's program, and say later that this is why.
     Stop(Outcome),
     /// Store what the agent printed, together with how it ended.
@@ -198,7 +202,10 @@ impl Turn {
             (Self::Running { staged }, Input::Exited) => {
                 (Self::Storing { staged, goes_on: false }, vec![Effect::Ingest])
             }
-            (Self::Stopping { staged, goes_on }, Input::Exited) => {
+            (Self::Running { staged }, Input::Refused) => {
+                (Self::Starting { staged, stop: None }, vec![Effect::StartAgain])
+            }
+            (Self::Stopping { staged, goes_on }, Input::Exited | Input::Refused) => {
                 (Self::Storing { staged, goes_on }, vec![Effect::Ingest])
             }
             // Who was done before it could be stopped has nothing to go on with.
@@ -318,6 +325,19 @@ mod tests {
         assert_eq!(effects[5], [Effect::Ingest]);
         assert_eq!(effects[6], [Effect::Gather(prompt("b"))]);
         assert_eq!(turn, Turn::Gathering { sent: prompt("b"), staged: vec!["c".into()], stop: None });
+    }
+
+    #[test]
+    fn an_agent_that_was_refused_is_started_again() {
+        let begun = || vec![submit("a"), Input::Gathered(frame("a")), Input::Started];
+        let (turn, effects) = play([begun(), vec![submit("b"), Input::Refused]].concat());
+        assert_eq!(effects[4], [Effect::Ingest], "somebody stopped it meanwhile");
+        assert!(matches!(turn, Turn::Storing { .. }));
+        let (turn, effects) = play([begun(), vec![Input::Refused, Input::Started, Input::Exited]].concat());
+        assert_eq!(effects[3..], [vec![Effect::StartAgain], vec![], vec![Effect::Ingest]]);
+        assert!(matches!(turn, Turn::Storing { .. }));
+        let (_, effects) = play([begun(), vec![Input::Refused, Input::Cancel, Input::Started]].concat());
+        assert_eq!(effects[5], [Effect::Stop(Outcome::Cancelled)]);
     }
 
     #[test]
@@ -475,6 +495,7 @@ mod tests {
                 Input::Started,
                 Input::NotStarted("s".into()),
                 Input::Exited,
+                Input::Refused,
                 Input::Stored { is_done: false },
                 Input::NotStored("n".into()),
             ]

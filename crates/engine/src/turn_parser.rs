@@ -66,6 +66,11 @@ impl TurnParser {
     pub(crate) fn new(agent: &dyn Agent, turn: &SpooledTurn) -> Self {
         Self { agent: agent.parser(), start: RunStart::of(turn) }
     }
+
+    /// Parses from where the program was started a second time: what comes before the first start is known.
+    pub(crate) fn has_switched(&mut self) {
+        self.start.switch = None;
+    }
 }
 
 impl AgentParser for TurnParser {

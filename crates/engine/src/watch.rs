@@ -70,9 +70,26 @@ impl Watcher {
         turn: &SpooledTurn,
         process: Option<ProcessIdentity>,
     ) -> Result<Self, FollowError> {
+        Self::of_run(output, 0, agent, turn, process)
+    }
+
+    /// Opens the output of a turn where its program was started, which may have been a second time.
+    pub(crate) fn of_run(
+        output: &std::path::Path,
+        from: u64,
+        agent: &dyn Agent,
+        turn: &SpooledTurn,
+        process: Option<ProcessIdentity>,
+    ) -> Result<Self, FollowError> {
         private::check(output)
             .map_err(|source| FollowError::Unreadable { path: output.to_owned(), source })?;
-        Self::with_parser(output, Box::new(TurnParser::new(agent, turn)), process)
+        let mut parser = TurnParser::new(agent, turn);
+        if from > 0 {
+            parser.has_switched();
+        }
+        let mut watcher = Self::with_parser(output, Box::new(parser), process)?;
+        *watcher.follow = Follow::open(output, from)?;
+        Ok(watcher)
     }
 
     /// Opens a file that another parser reads.

@@ -12,7 +12,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use azureal_agents::offline::Offline;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
+use azureal_core::agent::{
+    Agent, AgentCommand, AgentError, AgentParser, Permission, Program, PromptCache, TurnRequest,
+};
 use azureal_core::event::{Complete, Outcome, SystemMessage};
 use azureal_core::{
     Event, NewSession, Page, Role, SessionId, SessionStore, Threshold, Turn, read_context, read_history,
@@ -196,6 +198,8 @@ impl World {
             compaction: Some(&compaction),
             homes: &Homes::NONE,
             arguments: &[],
+            cache: PromptCache::Off,
+            moves_git_status: false,
         });
         let mut told = Vec::new();
         let ingested = driver.run(prompt, &mut |notice| match notice {

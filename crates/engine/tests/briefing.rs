@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use azureal_agents::offline::Offline;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, TurnRequest};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, PromptCache, TurnRequest};
 use azureal_core::event::{CommandRecord, Outcome, SystemMessage};
 use azureal_core::{
     ContextCommand, Event, NewSession, OnFailure, Page, SessionId, SessionStore, Turn, strip_context,
@@ -92,6 +92,8 @@ impl Project {
             compaction: None,
             homes: &Homes::NONE,
             arguments: &[],
+            cache: PromptCache::Off,
+            moves_git_status: false,
         });
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()
     }

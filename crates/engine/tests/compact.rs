@@ -64,7 +64,7 @@ impl Agent for StandIn {
     fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
         assert_eq!(turn.permission, Some(Permission::Answer), "who summarises has no tools");
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let record = turn.frame.session.trim();
+        let record = turn.frame.rest.trim();
         let record = record.strip_prefix("<azureal-session-context>\n").unwrap();
         let record = record.strip_suffix("\n</azureal-session-context>").unwrap();
         Ok(AgentCommand {
@@ -128,7 +128,7 @@ impl World {
     }
 
     fn context(&self) -> String {
-        block_on(read_context(&self.store, self.session)).unwrap()
+        block_on(read_context(&self.store, self.session)).unwrap().into_string()
     }
 
     fn files(&self) -> Vec<String> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Permission, Program, TurnRequest,
+    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Permission, Program, PromptCache, TurnRequest,
 };
 use azureal_core::event::Outcome;
 use azureal_core::{
@@ -101,6 +101,8 @@ impl World {
             compaction: None,
             homes: &Homes::NONE,
             arguments: &[],
+            cache: PromptCache::Off,
+            moves_git_status: false,
         };
         let (driver, controls) = Driver::new(setup);
         driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()

@@ -13,7 +13,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use azureal_agents::offline::Offline;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, TurnRequest};
+use azureal_core::agent::{
+    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, PromptCache, TurnRequest,
+};
 use azureal_core::event::Outcome;
 use azureal_core::{
     Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, read_history,
@@ -92,6 +94,8 @@ impl Project {
             compaction: None,
             homes: &Homes::NONE,
             arguments: &[],
+            cache: PromptCache::Off,
+            moves_git_status: false,
         }
     }
 

@@ -388,7 +388,7 @@ fn context_after(events: Vec<Event>, covered: u64) -> String {
         let id = store.create(NewSession::default()).await.unwrap();
         store.append(id, Turn::verbatim(events)).await.unwrap();
         store.add_compaction(id, &Compaction::new(Seq(covered), "the summary")).await.unwrap();
-        read_context(&store, id).await.unwrap()
+        read_context(&store, id).await.unwrap().into_string()
     })
 }
 

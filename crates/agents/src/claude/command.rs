@@ -5,9 +5,15 @@
 //! looked at in this way, so history and prompt are two blocks, and the prompt is the last one, exactly
 //! as it was typed: `/compact` stays the command that the user gave, with a history in front of it or
 //! without one. Nothing is put in front of a slash, because here no slash comes from anybody but the user.
+//!
+//! The provider's prompt cache works block by block: a request reads what ends at one of its breakpoints, or up to 20 blocks
+//! before one. So each sealed segment of the history is a block of its own, and the last one has a breakpoint, which the next turn's
+//! reaches back to. A request may have four; Claude Code sets three, with a lifetime of an hour for subscribers and of five
+//! minutes for others. A request whose breakpoints have different lifetimes may be refused, so ours has the one that Claude Code's
+//! own had in an earlier run.
 
 use azureal_core::ContextFrame;
-use azureal_core::agent::{AgentCommand, AgentError, Permission, TurnRequest};
+use azureal_core::agent::{AgentCommand, AgentError, CacheLifetime, Permission, PromptCache, TurnRequest};
 use serde_json::json;
 
 use super::NAME;
@@ -43,9 +49,14 @@ pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
             env.push(("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".to_owned()));
         }
     }
+    if turn.frame.has_git_status {
+        // Its own git status stands before the history and changes with every file. The variable also removes its instructions about
+        // commits: they cannot be had alone.
+        env.push(("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS".to_owned(), "1".to_owned()));
+    }
     // Last, so that they win over ours.
     args.extend(turn.arguments.iter().cloned());
-    let stdin = message(&turn.frame);
+    let stdin = message(&turn.frame, turn.cache);
     if stdin.len() > MAX_STDIN {
         return Err(AgentError::TooLong { agent: NAME, limit: MAX_STDIN, found: stdin.len() });
     }
@@ -61,11 +72,25 @@ fn mode(permission: Permission) -> &'static str {
 }
 
 /// Writes the one line of input.
-fn message(frame: &ContextFrame) -> Vec<u8> {
+fn message(frame: &ContextFrame, cache: PromptCache) -> Vec<u8> {
     let text = |text: &str| json!({"type": "text", "text": text});
     let mut content = Vec::new();
-    if !frame.session.is_empty() || !frame.turn.is_empty() {
-        content.push(text(&format!("{}{}", frame.session, frame.turn)));
+    let mut context = String::new();
+    for segment in &frame.sealed {
+        match cache {
+            PromptCache::Off => context.push_str(segment),
+            PromptCache::Segments | PromptCache::Breakpoint(_) => content.push(text(segment)),
+        }
+    }
+    if let (PromptCache::Breakpoint(lifetime), Some(last)) = (cache, content.last_mut()) {
+        last["cache_control"] = match lifetime {
+            CacheLifetime::FiveMinutes => json!({"type": "ephemeral"}),
+            CacheLifetime::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
+        };
+    }
+    context.extend([frame.rest.as_str(), frame.turn.as_str()]);
+    if !context.is_empty() {
+        content.push(text(&context));
     }
     content.push(text(&frame.prompt));
     let line = json!({"type": "user", "message": {"role": "user", "content": content}});
@@ -140,6 +165,57 @@ mod tests {
             "go",
             r#"[{"type":"text","text":"<azureal-session-context>\npast\n</azureal-session-context>\n\n<azureal-turn-context>\nnow\n</azureal-turn-context>\n\n"},{"type":"text","text":"go"}]"#,
         );
+    }
+
+    #[test]
+    fn sealed_segments_are_blocks_and_the_last_has_the_breakpoint() {
+        let frame = ContextFrame {
+            sealed: vec!["<a>one".to_owned(), "two".to_owned()],
+            rest: "three</a>".to_owned(),
+            turn: "now".to_owned(),
+            prompt: "go".to_owned(),
+            ..ContextFrame::default()
+        };
+        let sent = |frame: &ContextFrame, cache| {
+            let turn = TurnRequest { frame: frame.clone(), cache, ..TurnRequest::default() };
+            let line = build(&turn).unwrap().stdin;
+            let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+            let blocks = line["message"]["content"].as_array().unwrap().clone();
+            let texts: Vec<String> =
+                blocks.iter().map(|block| block["text"].as_str().unwrap().to_owned()).collect();
+            let marks: Vec<(usize, serde_json::Value)> = blocks
+                .iter()
+                .enumerate()
+                .filter_map(|(index, block)| Some((index, block.get("cache_control")?.clone())))
+                .collect();
+            (texts, marks)
+        };
+        let pieces = ["<a>one", "two", "three</a>now", "go"].map(str::to_owned).to_vec();
+        let mark = |mark| vec![(1, mark)];
+        let (short, long) = (CacheLifetime::FiveMinutes, CacheLifetime::OneHour);
+        for (cache, expected) in [
+            (PromptCache::Off, (vec!["<a>onetwothree</a>now".to_owned(), "go".to_owned()], vec![])),
+            (PromptCache::Segments, (pieces.clone(), vec![])),
+            (PromptCache::Breakpoint(short), (pieces.clone(), mark(json!({"type": "ephemeral"})))),
+            (PromptCache::Breakpoint(long), (pieces, mark(json!({"type": "ephemeral", "ttl": "1h"})))),
+        ] {
+            assert_eq!(sent(&frame, cache), expected);
+        }
+        let unsealed = ContextFrame { sealed: Vec::new(), ..frame };
+        assert_eq!(
+            sent(&unsealed, PromptCache::Breakpoint(short)).1,
+            [],
+            "nothing is there to be found again"
+        );
+    }
+
+    #[test]
+    fn the_programs_own_git_status_is_switched_off_if_the_frame_has_one() {
+        let variable = ("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS".to_owned(), "1".to_owned());
+        for (has_git_status, env) in [(false, vec![]), (true, vec![variable])] {
+            let frame = ContextFrame { has_git_status, ..ContextFrame::new("past", "git", "go") };
+            assert_eq!(build(&TurnRequest { frame, ..TurnRequest::default() }).unwrap().env, env);
+        }
     }
 
     #[test]

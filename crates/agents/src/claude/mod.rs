@@ -75,6 +75,10 @@ impl Agent for Claude {
         Box::new(parser::Parser::default())
     }
 
+    fn tells_git_status(&self) -> bool {
+        true
+    }
+
     fn own_record(&self) -> Option<OwnRecord> {
         Some(OwnRecord {
             name: "Claude Code's transcript",

@@ -14,13 +14,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use azureal_core::Event;
-use azureal_core::agent::{AgentOutput, AgentParser, Ending};
+use azureal_core::agent::{AgentOutput, AgentParser, CacheSeen, Ending};
 use azureal_core::event::{AssistantText, ErrorEvent, Hook, Init, ModelSwitch, Plan, Reasoning, Usage};
 
 use serde_json::value::RawValue;
 
 use super::NAME;
-use super::wire::{Block, Head, Outcome, Stream, System, Turn};
+use super::wire::{Block, Head, Outcome, Stream, System, Tokens, Turn};
 use crate::calls::Calls;
 use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
@@ -28,6 +28,9 @@ use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_
 
 /// The model that Claude Code names for what it says itself.
 pub(super) const SYNTHETIC: &str = "<synthetic>";
+
+/// The kind of an error of which the program does not say the kind.
+const API_ERROR: &str = "api_error";
 
 /// The reader of one run.
 #[derive(Default)]
@@ -41,6 +44,11 @@ pub(super) struct Parser {
     open: Open,
     /// Whether the agent said anything.
     spoke: bool,
+    /// Whether the model said or did anything.
+    answered: bool,
+    /// That the first request was refused because of its breakpoints, with the kind of the error: nothing has happened, and the
+    /// program may be started again. What it prints then comes next.
+    refused_start: Option<(String, String)>,
     /// Whether the model refused to answer.
     refused: bool,
     /// How many `result` lines there were: one, and one more each time background work reported.
@@ -149,6 +157,9 @@ impl AgentParser for Parser {
 
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
         let mut out = self.release();
+        if let Some((kind, message)) = self.refused_start.take() {
+            out.push(self.failed(&kind, message));
+        }
         let open = std::mem::take(&mut self.open);
         out.extend(self.keep(open));
         out.extend(self.closing.close(NAME, ending));
@@ -222,6 +233,9 @@ impl Parser {
 
     /// Reads a start. There are several when background work gives rise to further turns.
     fn init(&mut self, system: System) -> Vec<AgentOutput> {
+        if self.refused_start.is_some() {
+            *self = Self::default();
+        }
         self.closing.begun = true;
         let before = self.model.replace(system.model.clone());
         let told = match before {
@@ -251,6 +265,7 @@ impl Parser {
             if !is_answer {
                 out.extend(self.keep(open));
             }
+            self.answered |= is_answer;
         }
         let content = message.content?;
         let blocks = match text_of(content) {
@@ -268,6 +283,17 @@ impl Parser {
             match block.kind.as_str() {
                 "text" => match (block.text, &turn.error) {
                     (None, _) => out.push(block_without_sense(raw)),
+                    (Some(text), error)
+                        if synthetic && subagent.is_none() && is_refused_breakpoint(&text) =>
+                    {
+                        out.push(AgentOutput::Cache(CacheSeen { is_refused: true, ..CacheSeen::default() }));
+                        let kind = error.as_deref().unwrap_or(API_ERROR);
+                        if self.answered {
+                            out.push(self.failed(kind, text));
+                        } else {
+                            self.refused_start = Some((kind.to_owned(), text));
+                        }
+                    }
                     (Some(text), Some(error)) if subagent.is_none() => out.push(self.failed(error, text)),
                     (Some(text), None) if synthetic && subagent.is_none() => {
                         out.extend(self.release());
@@ -338,12 +364,12 @@ impl Parser {
             ("message_start", _) => {
                 self.open = Open::default();
                 self.tokens.finished = sum(self.tokens.finished, self.tokens.running);
-                self.tokens.running = piece
-                    .message
-                    .0
-                    .and_then(|message| message.usage.0)
-                    .map_or_else(Usage::default, Usage::from);
-                vec![self.counted()]
+                let usage = piece.message.0.and_then(|message| message.usage.0);
+                let lifetime = usage.as_ref().and_then(Tokens::lifetime);
+                self.tokens.running = usage.map_or_else(Usage::default, Usage::from);
+                let seen =
+                    lifetime.map(|_| AgentOutput::Cache(CacheSeen { lifetime, ..CacheSeen::default() }));
+                std::iter::once(self.counted()).chain(seen).collect()
             }
             ("message_delta", _) => match piece.usage.0 {
                 Some(usage) => {
@@ -376,7 +402,7 @@ impl Parser {
         let open = std::mem::take(&mut self.open);
         let mut out = if failed { self.keep(open) } else { Vec::new() };
         match self.held.take() {
-            Some(text) if failed => out.push(self.failed("api_error", text)),
+            Some(text) if failed => out.push(self.failed(API_ERROR, text)),
             Some(text) => out.extend(self.said(text, None)),
             None => {}
         }
@@ -385,13 +411,13 @@ impl Parser {
             self.closing.said = Said::Interrupted;
         } else if failed {
             self.closing.said = Said::Failed;
-            if !self.told {
+            if !self.told && self.refused_start.is_none() {
                 let message = match (result.errors.is_empty(), result.result.is_empty()) {
                     (false, _) => result.errors.join("\n"),
                     (true, false) => result.result,
                     (true, true) => format!("claude ended with {subtype}"),
                 };
-                let kind = if subtype.starts_with("error") { subtype } else { "api_error" };
+                let kind = if subtype.starts_with("error") { subtype } else { API_ERROR };
                 out.push(self.failed(kind, message));
             }
         } else {
@@ -459,6 +485,11 @@ impl Parser {
     }
 }
 
+/// Says whether this tells that the provider refused a request because of its breakpoints: too many, or of different lifetimes.
+fn is_refused_breakpoint(error: &str) -> bool {
+    error.starts_with("API Error: 400") && error.contains("cache_control")
+}
+
 fn block_without_sense(raw: &RawValue) -> AgentOutput {
     unreadable_line(NAME, raw.get().as_bytes(), "holds no block that makes sense")
 }
@@ -506,10 +537,83 @@ mod tests {
                 AgentOutput::Delta(text) | AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                     shown.push(text);
                 }
-                AgentOutput::Usage(_) | AgentOutput::Refused(_) => {}
+                AgentOutput::Usage(_) | AgentOutput::Cache(_) | AgentOutput::Refused(_) => {}
             }
         }
         (events, shown)
+    }
+
+    fn cache_seen(lines: &[&str]) -> CacheSeen {
+        let mut parser = Parser::default();
+        let mut seen = CacheSeen::default();
+        for output in lines.iter().flat_map(|line| parser.line(line.as_bytes())) {
+            if let AgentOutput::Cache(more) = output {
+                seen.add(more);
+            }
+        }
+        seen
+    }
+
+    const INIT: &str = r#"{"type":"system","subtype":"init","session_id":"s1","model":"m","cwd":"/p"}"#;
+    const INIT_AGAIN: &str = r#"{"type":"system","subtype":"init","session_id":"s2","model":"m","cwd":"/p"}"#;
+    const REFUSED: &str = r#"{"type":"assistant","error":"invalid_request","message":{"model":"<synthetic>","content":[
+        {"type":"text","text":"API Error: 400 A maximum of 4 blocks with cache_control may be provided. Found 5."}]}}"#;
+    const REFUSED_END: &str = r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":400,
+        "result":"API Error: 400 A maximum of 4 blocks with cache_control may be provided. Found 5."}"#;
+    const SAID: &str =
+        r#"{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"Hello."}]}}"#;
+    const DONE: &str = r#"{"type":"result","subtype":"success","is_error":false,"result":"Hello."}"#;
+
+    #[test]
+    fn a_start_that_was_refused_leaves_no_trace_but_its_beginning_if_it_was_repeated() {
+        let (events, shown) = play(&[INIT, REFUSED, REFUSED_END, INIT_AGAIN, SAID, DONE], Exit::Code(0));
+        assert_eq!(outcome(&events), RunOutcome::Done);
+        let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
+        assert_eq!((kinds, shown), (vec!["Init", "Init", "AssistantText", "Complete"], vec![]));
+        let Event::Init(last) = &events[1] else { panic!("{events:?}") };
+        assert_eq!(last.agent_session.as_deref(), Some("s2"), "the one that has a transcript of the turn");
+
+        let (events, _) = play(&[INIT, REFUSED, REFUSED_END], Exit::Code(1));
+        assert_eq!(outcome(&events), RunOutcome::Failed);
+        let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
+        assert_eq!(kinds, ["Init", "Error", "Complete"], "not repeated, it is told once");
+        assert!(cache_seen(&[INIT, REFUSED, REFUSED_END]).is_refused);
+    }
+
+    #[test]
+    fn a_refusal_after_work_was_done_is_a_failure() {
+        let (events, _) = play(&[INIT, SAID, REFUSED, REFUSED_END], Exit::Code(1));
+        let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
+        assert_eq!(kinds, ["Init", "AssistantText", "Error", "Complete"]);
+        assert!(cache_seen(&[INIT, SAID, REFUSED]).is_refused, "and remembered");
+        // Another error is none of this.
+        let other = REFUSED.replace("cache_control", "tool_use");
+        assert!(!cache_seen(&[INIT, &other]).is_refused);
+        assert!(!cache_seen(&[INIT, &SAID.replace("Hello.", "API Error: 400 cache_control")]).is_refused);
+    }
+
+    #[test]
+    fn the_lifetime_of_what_was_written_is_seen() {
+        use azureal_core::agent::CacheLifetime::{FiveMinutes, OneHour};
+        let usage = |usage: &str| {
+            format!(
+                r#"{{"type":"stream_event","event":{{"type":"message_start","message":{{"usage":{usage}}}}}}}"#
+            )
+        };
+        let hour = r#"{"cache_creation_input_tokens":9,"cache_creation":{"ephemeral_1h_input_tokens":9}}"#;
+        let both = r#"{"cache_creation_input_tokens":9,"cache_creation":{"ephemeral_1h_input_tokens":4,"ephemeral_5m_input_tokens":5}}"#;
+        for (usages, expected) in [
+            (vec![r#"{"input_tokens":3,"cache_read_input_tokens":9}"#], None),
+            (vec![hour], Some(OneHour)),
+            (vec![r#"{"cache_creation_input_tokens":9}"#], Some(FiveMinutes)),
+            (vec![both], Some(FiveMinutes)),
+            (vec![both, hour], Some(FiveMinutes)),
+            (vec![hour, r#"{"cache_read_input_tokens":9}"#], Some(OneHour)),
+        ] {
+            let lines: Vec<String> = usages.iter().map(|line| usage(line)).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            assert_eq!(cache_seen(&lines).lifetime, expected, "{usages:?}");
+        }
     }
 
     fn outcome(events: &[Event]) -> RunOutcome {

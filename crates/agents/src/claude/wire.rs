@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use azureal_core::agent::CacheLifetime;
 use azureal_core::event::Usage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -192,6 +193,29 @@ pub(super) struct Tokens {
     cache_read_input_tokens: u64,
     #[serde(default, deserialize_with = "lenient")]
     output_tokens: u64,
+    #[serde(default)]
+    cache_creation: Loose<Written>,
+}
+
+/// The tokens that were written to the cache, by how long they are kept.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default, rename = "ephemeral_5m_input_tokens", deserialize_with = "lenient")]
+    five_minutes: u64,
+    #[serde(default, rename = "ephemeral_1h_input_tokens", deserialize_with = "lenient")]
+    one_hour: u64,
+}
+
+impl Tokens {
+    /// Returns how long the provider keeps what was written to its cache, if anything was.
+    pub(super) fn lifetime(&self) -> Option<CacheLifetime> {
+        match &self.cache_creation.0 {
+            _ if self.cache_creation_input_tokens == 0 => None,
+            // Where nothing else is said, it is five minutes.
+            Some(Written { five_minutes: 0, one_hour: 1.. }) => Some(CacheLifetime::OneHour),
+            Some(_) | None => Some(CacheLifetime::FiveMinutes),
+        }
+    }
 }
 
 /// The same by Claude Code itself, in other words.

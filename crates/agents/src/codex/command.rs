@@ -44,9 +44,9 @@ pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
     args.push("-".to_owned());
 
     let frame = &turn.frame;
-    let mut text = String::with_capacity(frame.session.len() + frame.turn.len() + frame.prompt.len());
-    push_inert(&mut text, &frame.session);
-    push_inert(&mut text, &frame.turn);
+    let context = frame.context().map(str::len).sum::<usize>();
+    let mut text = String::with_capacity(context + frame.prompt.len());
+    frame.context().for_each(|piece| push_inert(&mut text, piece));
     text.push_str(&frame.prompt);
     let found = text.chars().count();
     if found > MAX_CHARS {

@@ -291,6 +291,7 @@ mod tests {
             AgentOutput::Usage(_) => "usage".to_owned(),
             AgentOutput::Notice(_) => "notice".to_owned(),
             AgentOutput::Retry(_) => "retry".to_owned(),
+            AgentOutput::Cache(_) => "cache".to_owned(),
             AgentOutput::Refused(tools) => format!("refused {}", tools.join(",")),
         };
         outputs.iter().map(kind).collect::<Vec<_>>().join(" ")

@@ -230,14 +230,14 @@ mod tests {
             r#"{"AssistantText":{"text":"They\npass now."}}"#,
         ]
         .map(|json| Event::from_json(json).unwrap());
-        ContextFrame::new(&build_context(None, None, &log), "", prompt).into_text()
+        ContextFrame::new(build_context(None, None, &log), "", prompt).into_text()
     }
 
     #[test]
     fn both_say_what_is_on_record_in_their_own_voice() {
         let mut said = String::new();
         let after_ada = [Event::user("Hello"), Event::assistant(text(Persona::Ada, "Hello"))];
-        let after_ada = ContextFrame::new(&build_context(None, None, &after_ada), "", "And you?").into_text();
+        let after_ada = ContextFrame::new(build_context(None, None, &after_ada), "", "And you?").into_text();
         for input in ["Hello".to_owned(), after_ada, frame("Where are we?"), frame("Which files changed?")] {
             for persona in Persona::ALL {
                 said.push_str(&text(persona, &input));

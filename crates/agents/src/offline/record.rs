@@ -138,7 +138,7 @@ mod tests {
         ]
         .map(|json| Event::from_json(json).unwrap());
         let context = build_context(None, None, &log);
-        let frame = ContextFrame::new(&context, "## User\nnot this", "And now?").into_text();
+        let frame = ContextFrame::new(context, "## User\nnot this", "And now?").into_text();
         let record = Record::read(&frame);
         assert_eq!(
             record,

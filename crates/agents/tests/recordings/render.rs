@@ -16,6 +16,7 @@ fn line(output: &AgentOutput) -> String {
         AgentOutput::Usage(usage) => format!("  usage {}", tokens(usage)),
         AgentOutput::Notice(text) => format!("  notice {}", quoted(text)),
         AgentOutput::Retry(text) => format!("  retry {}", quoted(text)),
+        AgentOutput::Cache(seen) => format!("  cache {seen:?}"),
         AgentOutput::Refused(tools) => format!("  refused {}", tools.join(", ")),
     }
 }

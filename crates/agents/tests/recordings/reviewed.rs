@@ -301,6 +301,7 @@ fn the_recordings_that_matter_most_say_what_happened() {
                 | AgentOutput::Usage(_)
                 | AgentOutput::Notice(_)
                 | AgentOutput::Retry(_)
+                | AgentOutput::Cache(_)
                 | AgentOutput::Refused(_) => None,
             })
             .collect();

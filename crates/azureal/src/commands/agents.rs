@@ -9,11 +9,12 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::agent_choice::program_of;
 use crate::agent_login;
-use crate::agent_version::{Answer, Asked, LIMIT, Versions, ask, numbers};
+use crate::agent_version::{Answer, LIMIT, Versions, ask, numbers};
 use crate::config::Surroundings;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::Output;
+use crate::program_cache::ProgramFile;
 
 /// Show which agents can be used
 ///
@@ -89,7 +90,8 @@ pub(crate) fn run(_: &Args, out: &mut Output) -> Result<(), Failure> {
 /// Finds the versions of programs: in the cache, else by asking them, all at the same time.
 fn versions(programs: &[Option<&Path>]) -> Result<Vec<Option<Answer>>, Failure> {
     let mut cache = Versions::load(Surroundings::of_this_process().cache());
-    let asked: Vec<Option<Asked>> = programs.iter().map(|program| Asked::of((*program)?)).collect();
+    let asked: Vec<Option<ProgramFile>> =
+        programs.iter().map(|program| ProgramFile::of((*program)?)).collect();
     let mut answers: Vec<Option<Answer>> =
         asked.iter().map(|asked| cache.get(asked.as_ref()?).map(Answer::Version)).collect();
     let missing: Vec<(usize, &Path)> = programs

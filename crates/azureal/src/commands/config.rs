@@ -29,7 +29,7 @@ const SHOWN: usize = 60;
 /// `AZUREAL_TIMEOUT`, and those before the files.
 ///
 /// Keys of `azufig.toml`: `agent`, `model`, `default_system_message`, `[turn]` with `permission`, `timeout` and `output_limit_mib`,
-/// `[compaction]` with `threshold_characters` or `threshold_tokens`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
+/// `[claude]` with `cache`, `[compaction]` with `threshold_characters` or `threshold_tokens`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
 /// `timeout` and `dynamic`. Of a `Cllmfile.yml`, `default_system_message`, `variables` and `context_commands` are taken.
 ///
 /// Files of the project are in effect once they are trusted: see `azureal trust`. The only `permission` that they can set is
@@ -96,6 +96,7 @@ struct Report {
     default_system_message: Setting,
     compaction_threshold: Setting,
     output_limit_mib: Setting,
+    claude_cache: Setting,
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
@@ -217,6 +218,10 @@ impl Report {
                 value: json!(config.output_limit().mib()),
                 ..Setting::of(config.find_output_limit(), |limit| json!(limit.mib()))
             },
+            claude_cache: Setting {
+                value: json!(config.claude_cache().name()),
+                ..Setting::of(config.find_claude_cache(), |caching| json!(caching.name()))
+            },
             variables: config
                 .find_variables()
                 .into_iter()
@@ -287,6 +292,9 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
     if let Some(found) = config.find_output_limit() {
         let value = format!("{} MiB", found.value.mib());
         rows.push(Row::new("output limit", &value, &report.output_limit_mib.source));
+    }
+    if let Some(found) = config.find_claude_cache() {
+        rows.push(Row::new("claude cache", found.value.name(), &report.claude_cache.source));
     }
     for (line, (name, found)) in report.variables.iter().zip(config.find_variables()) {
         let value = match line.source {

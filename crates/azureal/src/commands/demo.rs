@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::list;
 use crate::agent_choice::{Wanted, choose};
+use crate::config::Caching;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::Output;
@@ -106,7 +107,7 @@ impl Tour<'_> {
         self.step(
             "3. How could Ben know? azureal put the record in front of your prompt. This is all he was sent:",
         )?;
-        let sent = ContextFrame::new(&context, "", SECOND).into_text();
+        let sent = ContextFrame::new(context, "", SECOND).into_text();
         let quoted: String =
             sent.lines().map(|line| format!("   | {line}").trim_end().to_owned() + "\n").collect();
         self.say(&visible(&quoted))?;
@@ -163,6 +164,7 @@ impl Tour<'_> {
             briefing: &Briefing::default(),
             keep: Keep::Session,
             arguments: &[],
+            claude_cache: Caching::default(),
         };
         take_turn(&self.place, &self.spools, &self.interrupts, &ask, self.out)?;
         Ok(())

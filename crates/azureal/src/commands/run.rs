@@ -229,6 +229,7 @@ pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Out
         compaction: Some(&compaction).filter(|_| !args.ephemeral),
         keep,
         arguments: &args.arguments,
+        claude_cache: config.claude_cache(),
     };
     take_turn(place, &spools, &interrupts, &request, out)?;
     out.flush()

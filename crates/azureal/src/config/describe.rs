@@ -33,6 +33,9 @@ pub(crate) fn describe(file: &ConfigFile) -> String {
     if let Some(limit) = &settings.output_limit {
         text.push_str(&format!("  output limit of a turn: {} MiB\n", limit.value.mib()));
     }
+    if let Some(caching) = &settings.claude_cache {
+        text.push_str(&format!("  claude cache: {}\n", caching.value.name()));
+    }
     if let Some(message) = &settings.default_system_message {
         text.push_str("  default system message\n");
         text.push_str(&set_in(&message.value));

@@ -27,7 +27,7 @@ use azureal_engine::OutputLimit;
 
 pub(crate) use self::describe::{describe, terms};
 pub(crate) use self::file::ConfigFile;
-pub(crate) use self::settings::{Variable, permission_name, seconds};
+pub(crate) use self::settings::{Caching, Variable, permission_name, seconds};
 pub(crate) use self::surroundings::Surroundings;
 
 use self::file::{Detail, Format};
@@ -163,6 +163,11 @@ impl Config {
         self.find_threshold().map_or_else(Threshold::default, |found| *found.value)
     }
 
+    /// Returns whether histories are sent to Claude Code for the provider's prompt cache.
+    pub(crate) fn claude_cache(&self) -> Caching {
+        self.find_claude_cache().map_or_else(Caching::default, |found| *found.value)
+    }
+
     /// Returns how much an agent may print in one turn.
     pub(crate) fn output_limit(&self) -> OutputLimit {
         self.find_output_limit().map_or_else(OutputLimit::default, |found| *found.value)
@@ -193,6 +198,10 @@ impl Config {
 
     pub(crate) fn find_threshold(&self) -> Option<Found<'_, Threshold>> {
         self.first(|settings| settings.threshold.as_ref())
+    }
+
+    pub(crate) fn find_claude_cache(&self) -> Option<Found<'_, Caching>> {
+        self.first(|settings| settings.claude_cache.as_ref())
     }
 
     pub(crate) fn find_output_limit(&self) -> Option<Found<'_, OutputLimit>> {
@@ -453,11 +462,12 @@ mod tests {
             (
                 "h/.config/azureal/azufig.toml",
                 "agent = \"codex\"\nmodel = \"far\"\ndefault_system_message = \"far\"\n\
-                 [compaction]\nthreshold_tokens = 5\n[turn]\noutput_limit_mib = 7\n",
+                 [compaction]\nthreshold_tokens = 5\n[turn]\noutput_limit_mib = 7\n[claude]\ncache = \"off\"\n",
             ),
         ]);
         let config = folders.trusted(&[("WHO", "me")]);
         assert_eq!(config.output_limit(), OutputLimit::of_mib(7));
+        assert_eq!(config.claude_cache(), Caching::Off);
         assert_eq!((config.agent(), config.model()), (Some("codex"), Some("near")));
         assert_eq!(config.compaction_threshold(), Threshold::Tokens(5));
         assert_eq!(config.default_system_message().as_deref(), Some("near me ${NOBODY}"));
@@ -513,6 +523,7 @@ mod tests {
         assert_eq!((config.agent(), config.model(), config.default_system_message()), (None, None, None));
         assert_eq!(config.compaction_threshold(), Threshold::Chars(400_000));
         assert_eq!(config.output_limit(), OutputLimit::default());
+        assert_eq!(config.claude_cache(), Caching::Auto);
         assert_eq!(config.fill_in("{{ A }}", &[]).unwrap_err().kind(), "variable");
     }
 

@@ -32,8 +32,27 @@ pub(super) struct Settings {
     pub(super) output_limit: Option<Located<OutputLimit>>,
     pub(super) permission: Option<Located<Permission>>,
     pub(super) timeout: Option<Located<Duration>>,
+    pub(super) claude_cache: Option<Located<Caching>>,
     pub(super) variables: Vec<(String, Located<Variable>)>,
     pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
+}
+
+/// Whether histories are sent to Claude Code in a form that the provider's prompt cache recognises.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Caching {
+    #[default]
+    Auto,
+    Off,
+}
+
+impl Caching {
+    /// Returns the word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
 }
 
 /// A value and the line that it stands in.
@@ -74,11 +93,12 @@ impl Settings {
 
     /// Reads our own format, in which every key must be known: one that is misspelt would do nothing, silently.
     pub(super) fn of_azufig(root: &Node, owner: Owner) -> Result<Self, Problem> {
-        const KEYS: [&str; 7] = [
+        const KEYS: [&str; 8] = [
             "agent",
             "model",
             "default_system_message",
             "turn",
+            "claude",
             "compaction",
             "variables",
             "context_commands",
@@ -90,6 +110,7 @@ impl Settings {
                 "agent" => settings.agent = Some(located(*place, agent(node)?)),
                 "model" => settings.model = Some(located(*place, node.text(key)?.to_owned())),
                 "turn" => settings.take_turn(node, owner)?,
+                "claude" => settings.claude_cache = claude_cache(node)?,
                 "compaction" => settings.threshold = threshold(node)?,
                 _ if settings.take_shared(entry, Strictness::EveryKey)? => {}
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
@@ -273,6 +294,21 @@ fn threshold(node: &Node) -> Result<Option<Located<Threshold>>, Problem> {
         };
         let count = count.ok_or_else(|| node.is_not(key, "a whole number above 0"))?;
         found = Some(located(*place, kind(count)));
+    }
+    Ok(found)
+}
+
+fn claude_cache(node: &Node) -> Result<Option<Located<Caching>>, Problem> {
+    const KEYS: [&str; 1] = ["cache"];
+    let mut found = None;
+    for Entry { key, place, node } in node.table("claude")? {
+        if key != "cache" {
+            return Err(Problem::new(*place, unknown(key, &KEYS)));
+        }
+        let words = [Caching::Auto, Caching::Off];
+        let said = words.into_iter().find(|caching| node.value == Value::Text(caching.name().to_owned()));
+        let said = said.ok_or_else(|| node.is_not(key, &one_of(&words.map(Caching::name))))?;
+        found = Some(located(*place, said));
     }
     Ok(found)
 }

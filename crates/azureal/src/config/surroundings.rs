@@ -21,6 +21,14 @@ impl Surroundings {
         self.variables.get(name.as_ref() as &std::ffi::OsStr)?.to_str()
     }
 
+    /// Says whether a variable switches something on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        let value = self.variables.get(name.as_ref() as &std::ffi::OsStr);
+        value.is_some_and(|value| {
+            !["", "0", "false", "no", "off"].iter().any(|off| value.eq_ignore_ascii_case(off))
+        })
+    }
+
     /// Replaces `${NAME}` by the variable of that name; one that is not set stays as it is written.
     pub(super) fn expand(&self, text: &str) -> String {
         let mut expanded = String::new();

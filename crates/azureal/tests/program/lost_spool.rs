@@ -54,7 +54,9 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
     for (agent, record) in [("claude", "Claude Code's transcript"), ("codex", "Codex's rollout")] {
         let gate = Gate::new();
         let held = Answer::from("The second answer.").hold(&gate);
-        let server = ModelServer::scripted([Answer::from("The first answer."), held]);
+        // Long enough to be a block of its own in the message that Claude Code keeps of the second turn.
+        let long = "The first answer. ".repeat(300);
+        let server = ModelServer::scripted([Answer::from(long.trim_end()), held]);
         let home = AgentHome::new(&agents, &server);
         let first = azureal(&home, &["run", "-s", "topic", "-a", agent, "--permission", "read", "First"]);
         assert!(first.status.success(), "{}", stderr(&first));
@@ -85,10 +87,7 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
                 .collect()
         };
         assert_eq!(of_kind("UserMessage", "content"), [json!("First"), json!("Second, as typed")], "{agent}");
-        assert_eq!(
-            of_kind("AssistantText", "text"),
-            [json!("The first answer."), json!("The second answer.")]
-        );
+        assert_eq!(of_kind("AssistantText", "text"), [json!(long.trim_end()), json!("The second answer.")]);
         assert_eq!(of_kind("Complete", "outcome"), [json!("done"), json!("done")], "{agent}: {shown}");
     }
 }

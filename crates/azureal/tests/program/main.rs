@@ -30,6 +30,7 @@ mod permissions;
 mod postgres;
 mod power_loss;
 mod project_names;
+mod prompt_cache;
 mod real_agents;
 mod redis;
 mod run;

@@ -26,37 +26,37 @@ enum Victim {
 }
 
 /// A project in the home of the real agents, and the program run in it.
-struct Real {
-    home: AgentHome,
+pub(crate) struct Real {
+    pub(crate) home: AgentHome,
 }
 
 impl Real {
     /// Nothing where the agents are not installed, which is said loudly.
-    fn new(server: &ModelServer) -> Option<Self> {
+    pub(crate) fn new(server: &ModelServer) -> Option<Self> {
         Some(Self { home: AgentHome::new(&Agents::find()?, server) })
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.home.command(env!("CARGO_BIN_EXE_azureal"));
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         finish(self.command(arguments).spawn().unwrap())
     }
 
     /// Asks an agent in the one session of this project.
-    fn asking(&self, agent: &str, prompt: &str, more: &[&str]) -> Command {
+    pub(crate) fn asking(&self, agent: &str, prompt: &str, more: &[&str]) -> Command {
         let arguments = ["run", "-s", "work", "-a", agent, "--permission", "read", prompt];
         self.command(&[&arguments[..], more].concat())
     }
 
-    fn ask(&self, agent: &str, prompt: &str, more: &[&str]) -> Ran {
+    pub(crate) fn ask(&self, agent: &str, prompt: &str, more: &[&str]) -> Ran {
         finish(self.asking(agent, prompt, more).spawn().unwrap())
     }
 
-    fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         self.run(&["show", "work", "--json"]).json_lines()
     }
 
@@ -105,7 +105,7 @@ impl Real {
     }
 }
 
-fn finish(child: Child) -> Ran {
+pub(crate) fn finish(child: Child) -> Ran {
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }

@@ -1,6 +1,6 @@
 //! A session of the store as a conversation: what [`SessionContext`] and the store promise together.
 
-use azureal_core::event::MessageEvent;
+use azureal_core::event::{Complete, MessageEvent};
 use azureal_core::{
     Block, ContextStore, Json, Laid, MediaType, Message, Role, SessionContext, Tokens, build_context,
     read_context,
@@ -133,7 +133,7 @@ pub(super) async fn a_compacted_history_is_system_message_summary_and_the_rest(s
         .zip([Event::user as fn(_) -> _, Event::assistant])
         .map(|(text, event)| event(text))
         .collect();
-    let told = read_context(store.as_ref(), id).await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     let without_prompts = build_context(Some("be kind"), Some("they met"), &events);
     let (before, after) = without_prompts.split_once("they met").unwrap();
     assert!(told.starts_with(before) && told.ends_with(after), "{told}");
@@ -166,7 +166,7 @@ pub(super) async fn a_summary_goes_with_what_the_user_asked(store: Store) {
     ];
     store.append(id, Turn::verbatim(turn)).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(6), "the summary")).await.unwrap();
-    let told = read_context(store.as_ref(), id).await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     let (_, told) = told.split_once("## Summary of what happened before\n").unwrap();
     let expected = format!(
         "the summary\n\n## What the user asked in that part, newest first\n\n\
@@ -177,9 +177,9 @@ pub(super) async fn a_summary_goes_with_what_the_user_asked(store: Store) {
         "ü".repeat(500)
     );
     assert_eq!(told, expected);
-    let before = read_context(store.as_ref(), id).await.unwrap();
+    let before = read_context(store.as_ref(), id).await.unwrap().into_string();
     store.append(id, prompt("more")).await.unwrap();
-    let after = read_context(store.as_ref(), id).await.unwrap();
+    let after = read_context(store.as_ref(), id).await.unwrap().into_string();
     assert!(after.starts_with(&before), "what was told is how it begins");
 }
 
@@ -196,7 +196,7 @@ pub(super) async fn a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole
     ];
     store.append(id, Turn::verbatim(turn)).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(4), "the summary")).await.unwrap();
-    let told = read_context(store.as_ref(), id).await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     let rest = format!("### Prompt, event 1\nfirst\n\n## User\n{long}\n\n## Assistant\ngoes on");
     assert!(told.ends_with(&rest), "{told}");
     // Nothing that comes later changes what was told.
@@ -206,12 +206,35 @@ pub(super) async fn a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole
     assert!(!read_context(store.as_ref(), id).await.unwrap().contains("### Prompt"));
 }
 
+pub(super) async fn sealed_segments_stay_until_a_compaction(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let mut before: Vec<String> = Vec::new();
+    for number in 1..=9 {
+        let end = Event::Complete(Complete::default());
+        let said = [Event::user("go"), Event::assistant(format!("{number} ").repeat(3_000)), end];
+        store.append(id, Turn::verbatim(said)).await.unwrap();
+        if number == 6 {
+            // Up to the last words of turn 5.
+            store.add_compaction(id, &Compaction::new(Seq(14), "they met ".repeat(600))).await.unwrap();
+            before.clear();
+        }
+        let context = read_context(store.as_ref(), id).await.unwrap();
+        let sealed: Vec<String> = context.sealed().map(str::to_owned).collect();
+        assert!(sealed.starts_with(&before), "turn {number}");
+        assert_eq!(sealed.concat() + context.rest(), context.as_str());
+        assert_eq!(context.rest(), "", "every turn is over");
+        // After the compaction: the opening and turn 6.
+        assert_eq!(sealed.len(), if number < 6 { number } else { number - 4 }, "turn {number}");
+        before = sealed;
+    }
+}
+
 pub(super) async fn what_the_user_asked_is_bounded(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     let turn = (1..=1200).map(|number| Event::user(format!("{number}: {}", "x".repeat(number % 600))));
     store.append(id, Turn::verbatim(turn)).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(1200), "the summary")).await.unwrap();
-    let told = read_context(store.as_ref(), id).await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     let (_, prompts) = told.split_once("newest first\n\n").unwrap();
     assert!((19_000..=20_000).contains(&prompts.chars().count()), "{}", prompts.chars().count());
     assert!(prompts.starts_with("### Prompt, event 1200\n1200: "), "{prompts}");
@@ -262,7 +285,7 @@ pub(super) async fn a_system_message_of_several_blocks_stays_whole(store: Store)
     let id = context.number().await.unwrap().unwrap();
     store.add_compaction(id, &Compaction::new(Seq(2), "they met")).await.unwrap();
     assert_eq!(context.get_history().await.unwrap()[0], system);
-    let told = read_context(store.as_ref(), id).await.unwrap();
+    let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     assert!(told.contains("be kind") && told.contains("be brief"), "{told}");
 }
 

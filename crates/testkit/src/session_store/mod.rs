@@ -124,6 +124,7 @@ crate::contract::contract! {
         a_compacted_history_is_system_message_summary_and_the_rest,
         a_summary_goes_with_what_the_user_asked,
         a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole,
+        sealed_segments_stay_until_a_compaction,
         what_the_user_asked_is_bounded,
         a_conversation_keeps_the_summary_that_is_laid_over_it,
         a_system_message_of_several_blocks_stays_whole,

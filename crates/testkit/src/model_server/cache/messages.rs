@@ -71,15 +71,14 @@ fn places(body: &Value, blocks: &[Block<'_>]) -> Vec<Place> {
 fn longest_entry(cache: &Cache, places: &[Place]) -> Option<usize> {
     let last = places.last()?.position;
     let start = places.partition_point(|place| place.position + LOOK_BACK <= last);
-    let has_entry = |place: &Place| place.tokens >= cache.minimum && cache.has(place.key);
-    places[start..].iter().rposition(has_entry).map(|at| start + at)
+    places[start..].iter().rposition(|place| cache.has(place.key)).map(|at| start + at)
 }
 
 pub(super) fn look_up(cache: &mut Cache, body: &Value) -> Result<Measured, String> {
     let blocks = blocks(body);
     let mut breakpoints = breakpoints(body, &blocks)?;
     let places = places(body, &blocks);
-    // A breakpoint at the end of too short a prefix is ignored.
+    // A breakpoint at the end of too short a prefix is ignored. So no entry is shorter than the minimum.
     breakpoints.retain(|breakpoint| places[breakpoint.block].tokens >= cache.minimum);
 
     let reached = breakpoints.iter().map(|breakpoint| &places[..=breakpoint.block]);

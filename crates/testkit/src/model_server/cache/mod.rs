@@ -1,31 +1,4 @@
-//! A prompt cache by the published rules of both providers, applied to the requests that really arrive.
-//!
-//! With [`ModelServer::with_cache`](super::ModelServer::with_cache) the usage in every answer is a measurement:
-//!
-//! ```
-//! use std::time::Duration;
-//!
-//! use azureal_testkit::model_server::{Cache, Clock, ModelServer};
-//!
-//! let clock = Clock::new();
-//! let server = ModelServer::always("Hello.").with_cache(Cache::new(&clock));
-//! // … run an agent twice …
-//! clock.advance(Duration::from_secs(301)); // now its entries have expired
-//! // … and again …
-//! let cost: f64 = server.served().iter().filter_map(|served| served.usage).map(|used| used.weighted_input()).sum();
-//! assert!(server.most_breakpoints() <= 4);
-//! # assert_eq!(cost, 0.0);
-//! ```
-//!
-//! Tokens are counted by a simple rule instead of a tokenizer: 4 bytes of UTF-8 to a token, rounded up for each
-//! block; an image or a file has [`IMAGE_TOKENS`]. Counted are tools, system prompt and messages: the text of text
-//! blocks and of tool results, the name and input of a tool call, and of everything else its JSON.
-//! Never counted is `cache_control` itself.
-//!
-//! [Anthropic's rules](https://platform.claude.com/docs/en/build-with-claude/prompt-caching) are in `messages.rs` and `breakpoints.rs`,
-//! [OpenAI's](https://developers.openai.com/api/docs/guides/prompt-caching) in `responses.rs`. With both, a request
-//! is looked up when it arrives, and its own entries exist from the moment at which its response begins. Two
-//! requests at the same time do not share. A request that is refused writes nothing.
+//! The prompt caches of both providers, applied to the requests that really arrive: see [`Cache`].
 
 mod breakpoints;
 mod count;
@@ -83,7 +56,34 @@ pub enum CacheKeys {
     Shared,
 }
 
-/// A prompt cache for a [`ModelServer`](super::ModelServer).
+/// A prompt cache for a [`ModelServer`](super::ModelServer), by the published rules of both providers.
+///
+/// With [`ModelServer::with_cache`](super::ModelServer::with_cache) the usage in every answer is a measurement:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use azureal_testkit::model_server::{Cache, Clock, ModelServer};
+///
+/// let clock = Clock::new();
+/// let server = ModelServer::always("Hello.").with_cache(Cache::new(&clock));
+/// // … run an agent twice …
+/// clock.advance(Duration::from_secs(301)); // now its entries have expired
+/// // … and again …
+/// let cost: f64 = server.served().iter().filter_map(|served| served.usage).map(|used| used.weighted_input()).sum();
+/// assert!(server.most_breakpoints() <= 4);
+/// # assert_eq!(cost, 0.0);
+/// ```
+///
+/// Tokens are counted by a simple rule instead of a tokenizer: 4 bytes of UTF-8 to a token, rounded up for each
+/// block; an image or a file has [`IMAGE_TOKENS`]. Counted are tools, system prompt and messages: the text of text
+/// blocks and of tool results, the name and input of a tool call, and of everything else its JSON.
+/// Never counted is `cache_control` itself.
+///
+/// [Anthropic's rules](https://platform.claude.com/docs/en/build-with-claude/prompt-caching) are in `messages.rs`
+/// and `breakpoints.rs`, [OpenAI's](https://developers.openai.com/api/docs/guides/prompt-caching) in
+/// `responses.rs`. With both, a request is looked up when it arrives, and its own entries exist from the moment
+/// at which its response begins. Two requests at the same time do not share. A refused request writes nothing.
 #[derive(Debug)]
 pub struct Cache {
     clock: Clock,
