@@ -10,9 +10,10 @@ use serde_json::json;
 use crate::event_line::{Content, EventLine};
 use crate::failure::Failure;
 use crate::meter::{ESTIMATE, Meter};
-use crate::output::{Output, alarm, counted, on_stderr, tell, warning};
+use crate::output::{Output, Paint, alarm, counted, error_width, in_rows, on_stderr, tell, warning};
 use crate::spinner::Spinner;
-use crate::transcript::{count, duration, ending};
+use crate::token_counts::count;
+use crate::transcript::{duration, ending, used};
 use crate::turn::Keep;
 
 /// How much of what a tool call is about is shown.
@@ -335,8 +336,8 @@ impl<'a> Live<'a> {
             Keep::Nothing => "nothing was stored".to_owned(),
         };
         let full = self.meter.as_ref().filter(|meter| meter.percent >= WORTH_TELLING);
-        let full = full.map_or_else(String::new, |meter| format!(" · context {} % full", meter.percent));
-        tell(&format!("{}{full}", closing(&place, &ingested.complete, refused)));
+        let full = full.map(|meter| format!("context {} % full", meter.percent));
+        tell(&closing(place, &ingested.complete, refused, full, on_stderr(), error_width()));
         Ok(())
     }
 
@@ -391,19 +392,30 @@ impl<'a> Live<'a> {
     }
 }
 
-/// One line on how the turn ended, how long it took and what it used.
-fn closing(place: &str, complete: &Complete, refused: usize) -> String {
+/// One line on how the turn ended, how long it took and what it used; several on a narrow terminal.
+fn closing(
+    place: String,
+    complete: &Complete,
+    refused: usize,
+    full: Option<String>,
+    paint: Paint,
+    width: Option<usize>,
+) -> String {
     let text = ending(complete);
-    let paint = on_stderr();
     let text = match (complete.success, refused) {
-        (true, 0) => paint.success(&format!("✓ {text}")),
+        (true, 0) => format!("✓ {text}"),
         // The agent is done, but not with what it wanted to do.
-        (true, refused) => {
-            paint.caution(&format!("! {text}, {} refused", counted(refused as u64, "tool call")))
-        }
-        (false, _) => paint.danger(&format!("✗ {text}")),
+        (true, refused) => format!("! {text}, {} refused", counted(refused as u64, "tool call")),
+        (false, _) => format!("✗ {text}"),
     };
-    format!("{text} · {place}")
+    let painted = match (complete.success, refused) {
+        (true, 0) => paint.success(&text),
+        (true, _) => paint.caution(&text),
+        (false, _) => paint.danger(&text),
+    };
+    let parts = [vec![text.clone()], used(complete), vec![place], full.into_iter().collect()].concat();
+    // Painted last: colours have no width.
+    in_rows(&parts, width.unwrap_or(usize::MAX)).replacen(&text, &painted, 1)
 }
 
 fn shortened(text: &str) -> String {
@@ -416,4 +428,45 @@ fn shortened_to(chars: usize, text: &str) -> String {
         short.push('…');
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use azureal_core::event::Usage;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_turn_is_one_line_where_the_terminal_is_wide_enough() {
+        let usage = Usage {
+            input_tokens: 74_000,
+            output_tokens: 1_200,
+            cache_read_tokens: 69_000,
+            ..Usage::default()
+        };
+        let complete = Complete {
+            success: true,
+            duration_ms: 12_000,
+            cost_usd: 0.04,
+            usage: Some(usage),
+            ..Complete::default()
+        };
+        let shown = |refused, paint, width| {
+            let full = Some("context 18 % full".to_owned());
+            closing("S3".to_owned(), &complete, refused, full, paint, width)
+        };
+        let line = "✓ done in 12 s · 74k in, 93 % cached · 1.2k out · $0.04 · S3 · context 18 % full";
+        for width in [None, Some(120), Some(81)] {
+            assert_eq!(shown(0, Paint::PLAIN, width), line);
+        }
+        insta::assert_snapshot!(shown(0, Paint::PLAIN, Some(50)), @r"
+        ✓ done in 12 s · 74k in, 93 % cached · 1.2k out
+          $0.04 · S3 · context 18 % full
+        ");
+        insta::assert_snapshot!(shown(2, Paint::PLAIN, Some(50)), @r"
+        ! done in 12 s, 2 tool calls refused
+          74k in, 93 % cached · 1.2k out · $0.04 · S3
+          context 18 % full
+        ");
+    }
 }

@@ -36,6 +36,7 @@ mod session_line;
 mod spinner;
 mod suggest;
 mod temporary;
+mod token_counts;
 mod transcript;
 mod turn;
 mod usage_error;

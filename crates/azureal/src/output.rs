@@ -182,6 +182,27 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
     short
 }
 
+/// Puts parts behind each other, with as many on a row as fit. The rows after the first are indented.
+pub(crate) fn in_rows(parts: &[String], width: usize) -> String {
+    let mut rows = String::new();
+    let mut taken = 0;
+    for part in parts {
+        let (between, start) = match taken {
+            0 => ("", 0),
+            taken if taken + 3 + part.width() <= width => (" · ", taken + 3),
+            _ => ("\n  ", 2),
+        };
+        rows.extend([between, part]);
+        taken = start + part.width();
+    }
+    rows
+}
+
+/// Returns the width of the terminal that shows standard error; `None` if it is none, or does not say.
+pub(crate) fn error_width() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0))
+}
+
 /// Returns a number of things, in words.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     match count {

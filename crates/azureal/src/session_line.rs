@@ -30,6 +30,9 @@ pub(crate) struct SessionLine<'a> {
     last_prompt: Option<&'a str>,
     input_tokens: u64,
     output_tokens: u64,
+    /// The parts of the input that were read from the provider's cache and written to it.
+    cache_read_tokens: u64,
+    cache_write_tokens: u64,
     agent: Option<&'a str>,
     model: Option<&'a str>,
     /// Stored values that cannot be read.
@@ -69,6 +72,8 @@ impl<'a> SessionLine<'a> {
             last_prompt: record.counts.last_prompt.as_deref(),
             input_tokens: record.tokens.input,
             output_tokens: record.tokens.output,
+            cache_read_tokens: record.tokens.cache_read,
+            cache_write_tokens: record.tokens.cache_write,
             agent: record.counts.agent.as_deref(),
             model: record.counts.model.as_deref(),
             damaged: &record.damaged,

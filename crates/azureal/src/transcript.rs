@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use azureal_core::event::{CommandRecord, Complete, MessageEvent, Outcome, SystemMessage};
 use azureal_core::{
-    Block, Event, Json, OutputPart, Role, StoredEvent, Tool, ToolOutput, visible, visible_line,
+    Block, Event, Json, OutputPart, Role, StoredEvent, Tokens, Tool, ToolOutput, visible, visible_line,
 };
 
 use crate::output::{Paint, counted};
+use crate::token_counts::{received, sent};
 
 /// Renders events one after the other, as text for a terminal.
 pub(crate) struct Transcript {
@@ -165,14 +166,12 @@ impl Transcript {
         let text = ending(complete);
         self.gap(out);
         self.speaker = Some(Speaker::Margin);
-        line(
-            out,
-            &if complete.success {
-                self.paint.success(&format!("✓ {text}"))
-            } else {
-                self.paint.danger(&format!("✗ {text}"))
-            },
-        );
+        let text = if complete.success {
+            self.paint.success(&format!("✓ {text}"))
+        } else {
+            self.paint.danger(&format!("✗ {text}"))
+        };
+        line(out, &[vec![text], used(complete)].concat().join(" · "));
     }
 
     /// A line in the margin.
@@ -288,25 +287,7 @@ pub(crate) fn duration(milliseconds: u64) -> String {
     }
 }
 
-/// Returns a count in three digits or so: 999, 1.2k, 34k, 5.6M.
-pub(crate) fn count(number: u64) -> String {
-    let scaled = |unit: u64, letter: char| {
-        let tenths = number / (unit / 10);
-        if tenths < 100 {
-            format!("{}.{}{letter}", tenths / 10, tenths % 10)
-        } else {
-            format!("{}{letter}", tenths / 10)
-        }
-    };
-    match number {
-        0..1_000 => number.to_string(),
-        1_000..1_000_000 => scaled(1_000, 'k'),
-        1_000_000..1_000_000_000 => scaled(1_000_000, 'M'),
-        _ => scaled(1_000_000_000, 'G'),
-    }
-}
-
-/// Says how a turn ended, how long it took and what it used.
+/// Says how a turn ended and how long it took.
 pub(crate) fn ending(complete: &Complete) -> String {
     let outcome = match (complete.outcome, complete.success) {
         (Some(Outcome::Done), _) | (None, true) => "done",
@@ -315,20 +296,28 @@ pub(crate) fn ending(complete: &Complete) -> String {
         (Some(Outcome::Timeout), _) => "timed out",
         (Some(Outcome::Interrupted), _) => "interrupted",
     };
-    let mut text = format!("{outcome} in {}", duration(complete.duration_ms));
-    if complete.cost_usd > 0.0 {
-        text.push_str(&format!(", ${:.4}", complete.cost_usd));
+    format!("{outcome} in {}", duration(complete.duration_ms))
+}
+
+/// Returns what a turn used, in parts: tokens sent, tokens received, cost. Those that are not known are left out.
+pub(crate) fn used(complete: &Complete) -> Vec<String> {
+    let tokens = complete.usage.map(Tokens::from).unwrap_or_default();
+    let mut parts = Vec::new();
+    if tokens.input > 0 || tokens.output > 0 {
+        parts.extend([sent(tokens), received(tokens)]);
     }
-    if let Some(usage) = complete.usage {
-        let (sent, received) = (count(usage.input_tokens), count(usage.output_tokens));
-        text.push_str(&format!(", {sent} tokens in, {received} out"));
+    // Cents do not tell small costs apart.
+    match complete.cost_usd {
+        cost if cost >= 0.01 => parts.push(format!("${cost:.2}")),
+        cost if cost > 0.0 => parts.push(format!("${cost:.4}")),
+        _ => {}
     }
-    text
+    parts
 }
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::event::{Reasoning, ToolCall, ToolResult};
+    use azureal_core::event::{Reasoning, ToolCall, ToolResult, Usage};
 
     use super::*;
 
@@ -358,6 +347,12 @@ mod tests {
             success: true,
             duration_ms: 1234,
             cost_usd: 0.5,
+            usage: Some(Usage {
+                input_tokens: 74_000,
+                output_tokens: 1_200,
+                cache_read_tokens: 69_000,
+                ..Usage::default()
+            }),
             ..Complete::default()
         });
         let reasoning =
@@ -391,7 +386,7 @@ mod tests {
 
         Two files.
 
-        ✓ done in 1.2 s, $0.5000
+        ✓ done in 1.2 s · 74k in, 93 % cached · 1.2k out · $0.50
         [unknown event New␛Kind]
         error: no network
 
@@ -434,19 +429,14 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_short() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1_000, "1.0k"),
-            (1_250, "1.2k"),
-            (34_999, "34k"),
-            (999_999, "999k"),
-            (5_600_000, "5.6M"),
-            (u64::MAX, "18446744073G"),
-        ] {
-            assert_eq!(count(number), text);
-        }
+    fn the_end_of_a_turn_leaves_out_what_is_not_known() {
+        let line = |success, cost_usd, usage| {
+            transcript(&[Event::Complete(Complete { success, cost_usd, usage, ..Complete::default() })])
+        };
+        assert_eq!(line(true, 0.0, None), "✓ done in 0.0 s\n");
+        assert_eq!(line(false, 0.0, Some(Usage::default())), "✗ failed in 0.0 s\n");
+        let usage = Usage { input_tokens: 200, output_tokens: 40, ..Usage::default() };
+        assert_eq!(line(true, 0.002, Some(usage)), "✓ done in 0.0 s · 200 in · 40 out · $0.0020\n");
     }
 
     #[test]

@@ -85,7 +85,8 @@ pub trait ContextStore: Send + Sync {
         Ok(())
     }
 
-    /// Overwrites the token totals. By default they are not kept.
+    /// Overwrites the token totals. By default they are not kept. A store that also counts tokens of a cache sets those to
+    /// 0: nothing is known of how much of the new input was cached.
     async fn set_context_tokens(&self, _input_tokens: u64, _output_tokens: u64) -> Result<(), StoreError> {
         Ok(())
     }
@@ -95,7 +96,8 @@ pub trait ContextStore: Send + Sync {
         Ok((0, 0))
     }
 
-    /// Adds to the token totals, by way of getting and setting them.
+    /// Adds to the token totals, by way of getting and setting them. A store that also counts tokens of a cache should
+    /// leave those as they are: the added input was not cached.
     async fn add_context_tokens(&self, input_tokens: u64, output_tokens: u64) -> Result<(), StoreError> {
         let (input, output) = self.get_context_tokens().await?;
         self.set_context_tokens(input.saturating_add(input_tokens), output.saturating_add(output_tokens))
@@ -306,19 +308,19 @@ impl ContextStore for MemoryContextStore {
     }
 
     async fn set_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
-        self.state().tokens = Tokens { input, output };
+        self.state().tokens = Tokens::new(input, output);
         Ok(())
     }
 
     async fn get_context_tokens(&self) -> Result<(u64, u64), StoreError> {
-        let Tokens { input, output } = self.state().tokens;
+        let Tokens { input, output, .. } = self.state().tokens;
         Ok((input, output))
     }
 
     async fn add_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
         // In one step, unlike the default: two who add at once both count.
         let mut state = self.state();
-        state.tokens = state.tokens + Tokens { input, output };
+        state.tokens = state.tokens + Tokens::new(input, output);
         Ok(())
     }
 }

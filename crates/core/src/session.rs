@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use crate::event::Init;
+use crate::event::{Init, Usage};
 use crate::fold::{Open, Place};
 use crate::{Block, Event, Role, told_chars};
 
@@ -81,12 +81,52 @@ impl fmt::Display for Seq {
 }
 
 /// Tokens sent to and received from models.
+///
+/// ```
+/// use azureal_core::Tokens;
+///
+/// let turn = Tokens { cache_read: 68_820, cache_write: 2_220, ..Tokens::new(74_000, 1_200) };
+/// assert_eq!((turn + turn).cache_read, 137_640);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Tokens sent.
+    /// Tokens sent, those read from or written to a cache included.
     pub input: u64,
     /// Tokens received.
     pub output: u64,
+    /// The part of the input that was read from the provider's cache, as far as the agents reported it.
+    pub cache_read: u64,
+    /// The part of the input that was written to the provider's cache, as far as the agents reported it.
+    pub cache_write: u64,
+}
+
+impl Tokens {
+    /// Creates a count in which nothing is known of a cache.
+    pub fn new(input: u64, output: u64) -> Self {
+        Self { input, output, ..Self::default() }
+    }
+
+    /// Returns what is left of each count without those of `other`, at least 0.
+    #[must_use]
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            cache_read: self.cache_read.saturating_sub(other.cache_read),
+            cache_write: self.cache_write.saturating_sub(other.cache_write),
+        }
+    }
+}
+
+impl From<Usage> for Tokens {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input: usage.input_tokens,
+            output: usage.output_tokens,
+            cache_read: usage.cache_read_tokens,
+            cache_write: usage.cache_write_tokens,
+        }
+    }
 }
 
 impl std::ops::Add for Tokens {
@@ -96,6 +136,8 @@ impl std::ops::Add for Tokens {
         Self {
             input: self.input.saturating_add(other.input),
             output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
         }
     }
 }
@@ -136,7 +178,7 @@ pub struct SessionRecord {
     pub cost_usd: f64,
     /// What was counted over its events.
     pub counts: Counts,
-    /// The tokens of its turns, added up.
+    /// The tokens of its turns, added up. The cache totals may lack turns that an azureal without them stored.
     pub tokens: Tokens,
     /// How much of [`Counts::told`] the newest summary covers.
     pub covered: u64,

@@ -170,7 +170,7 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
 
     async fn set_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
         let id = self.number_or_create().await?;
-        self.store.set_tokens(id, Tokens { input, output }).await
+        self.store.set_tokens(id, Tokens::new(input, output)).await
     }
 
     async fn get_context_tokens(&self) -> Result<(u64, u64), StoreError> {
@@ -185,7 +185,7 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
 
     async fn add_context_tokens(&self, input: u64, output: u64) -> Result<(), StoreError> {
         let id = self.number_or_create().await?;
-        self.store.add_tokens(id, Tokens { input, output }).await
+        self.store.add_tokens(id, Tokens::new(input, output)).await
     }
 
     async fn list_sessions(&self) -> Result<Vec<SessionInfo>, StoreError> {

@@ -127,7 +127,7 @@ pub trait SessionStore: Send + Sync {
     /// Its identity is a new one, and `forked_from` is the identity of the session it comes from.
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError>;
 
-    /// Overwrites the token totals of a session.
+    /// Overwrites the token totals of a session, those of the cache included.
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError>;
 
     /// Adds to the token totals of a session; nothing is lost when several do so at once.

@@ -506,7 +506,7 @@ impl Answer {
             AgentOutput::Event(Event::Complete(complete)) => {
                 self.is_done = complete.success && matches!(complete.outcome, None | Some(Outcome::Done));
                 let usage = complete.usage.unwrap_or_default();
-                self.used = Tokens { input: usage.input_tokens, output: usage.output_tokens };
+                self.used = usage.into();
             }
             AgentOutput::Event(_)
             | AgentOutput::Delta(_)

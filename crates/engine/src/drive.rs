@@ -437,7 +437,8 @@ impl<'a> Driver<'a> {
             AgentOutput::Event(_) => has_begun = true,
             _ => {}
         });
-        read.is_ok() && is_refused && !has_begun
+        // A line that was cut off would take the first one of the second start along.
+        read.is_ok_and(|fragment| fragment.is_empty()) && is_refused && !has_begun
     }
 
     /// Sends the same without a breakpoint. The output goes to the same spool, whose parser knows.
@@ -445,7 +446,7 @@ impl<'a> Driver<'a> {
         let request = self.run.as_mut().and_then(|run| run.with_breakpoint.take());
         let Some(request) = request else { return Err("there is nothing to send again".to_owned()) };
         notice(Notice::Tell("the provider refused a cache breakpoint; asking again without it"));
-        self.launch(TurnRequest { cache: PromptCache::Segments, ..request }, notice)
+        self.launch(&TurnRequest { cache: PromptCache::Segments, ..request }, notice)
     }
 
     fn start(&mut self, frame: ContextFrame, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
@@ -469,16 +470,16 @@ impl<'a> Driver<'a> {
         let has_breakpoint =
             matches!(request.cache, PromptCache::Breakpoint(_)) && !request.frame.sealed.is_empty();
         run.with_breakpoint = has_breakpoint.then(|| request.clone());
-        self.launch(request, notice)
+        self.launch(&request, notice)
     }
 
     /// Starts the agent's program.
-    fn launch(&mut self, request: TurnRequest, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
+    fn launch(&mut self, request: &TurnRequest, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
         let setup = self.setup;
         let growth = self.growth(&request.frame);
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let from = run.spool.output_length();
-        let command = setup.agent.command(&request).map_err(|error| format!("{error}; {}", error.hint()))?;
+        let command = setup.agent.command(request).map_err(|error| format!("{error}; {}", error.hint()))?;
         let text = |error: SpoolError| error.to_string();
         let marker =
             Marker::new(RUN_MARKER, run.spool.turn().run.clone()).map_err(|error| error.to_string())?;

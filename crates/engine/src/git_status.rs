@@ -16,7 +16,7 @@ pub(crate) const LONG_HISTORY: u64 = 20_000;
 /// nobody has asked for it.
 const COMMAND: &str = "\
 git -c log.showSignature=false log -n 5 --format='%h %s' 2>/dev/null; \
-git --no-optional-locks -c core.fsmonitor=false status --short --branch";
+git --no-optional-locks -c core.fsmonitor=false -c color.status=false status --short --branch";
 /// How long it may take. In a repository where that is not enough, the program tells its own.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How many lines are told.

@@ -14,7 +14,7 @@ use azureal_core::agent::{Agent, AgentOutput, CacheSeen, Ending};
 use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
     Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError,
-    Tokens, Turn, compact_event,
+    Turn, compact_event,
 };
 use azureal_process::FollowError;
 
@@ -317,7 +317,7 @@ async fn store_once(
         None => {
             let usage = complete.usage.unwrap_or_default();
             let turn = Turn {
-                tokens: Tokens { input: usage.input_tokens, output: usage.output_tokens },
+                tokens: usage.into(),
                 mark: Some(NewMark {
                     name: mark_of(spool.turn()),
                     note: if is_kept { KEPT.to_owned() } else { String::new() },

@@ -350,9 +350,13 @@ fn commands_whose_azureal_died_are_ended_by_the_next_one() {
     let marker = Marker::new(CONTEXT_MARKER, turn.run.clone()).unwrap();
     drop(project.spools.begin(turn).unwrap());
     let output = fs::File::create(project.folder.path().join("out")).unwrap();
-    let mut spawn = Spawn::new("/bin/sh", project.folder.path(), output, marker.clone());
-    spawn.args = vec!["-c".into(), "sleep 1000".into()];
+    // No shell, which would replace itself by the command: in that moment a process shows no marker.
+    let mut spawn = Spawn::new("/bin/sleep", project.folder.path(), output, marker.clone());
+    spawn.args = vec!["1000".into()];
     let child = spawn.start().unwrap();
+    while find_marked(&marker).is_empty() {
+        std::thread::yield_now();
+    }
 
     let homes = Homes { variable: &|_| None, home: None };
     let found = block_on(recover(&project.store, &project.spools, &[&Offline], &homes)).unwrap();

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
 use azureal_core::event::{Complete, Init, Outcome};
-use azureal_core::{Event, NewSession, Page, Seq, SessionId, SessionStore, Turn, build_context_prompt};
+use azureal_core::{
+    Event, NewSession, Page, Seq, SessionId, SessionStore, Tokens, Turn, build_context_prompt,
+};
 use azureal_engine::{
     Homes, Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process,
 };
@@ -105,7 +107,8 @@ fn a_lost_turn_of_claude_comes_from_its_transcript_once() {
     assert_eq!(events.iter().filter(|event| matches!(event, Event::ToolCall(_))).count(), 11);
     assert!(events.contains(&Event::assistant("All done.")));
     let record = block_on(project.store.get(project.session)).unwrap();
-    assert_eq!((record.tokens.input, record.tokens.output), (3050, 225));
+    let expected = Tokens { cache_read: 900, cache_write: 50, ..Tokens::new(3050, 225) };
+    assert_eq!(record.tokens, expected);
 
     assert_eq!(project.noted(), []);
     assert!(project.recover().is_empty());

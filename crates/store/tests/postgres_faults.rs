@@ -57,7 +57,7 @@ fn impatient() -> PostgresOptions {
 fn turn_of(name: &str) -> Turn {
     Turn {
         mark: Some(NewMark { name: name.to_owned(), note: String::new() }),
-        tokens: Tokens { input: 1, output: 2 },
+        tokens: Tokens::new(1, 2),
         ..Turn::verbatim((0..EVENTS).map(|event| Event::user(format!("{name}/{event}"))))
     }
 }
@@ -199,7 +199,7 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
     twice(&|id| assert!(wait(store.append(id, turn_of(&format!("turn of {id}")))).is_ok()));
     twice(&|id| assert!(wait(store.fork(id, Seq::END, named("three"))).is_ok()));
     assert_eq!(sessions(), 8);
-    twice(&|id| wait(store.add_tokens(id, Tokens { input: 10, output: 0 })).unwrap());
+    twice(&|id| wait(store.add_tokens(id, Tokens::new(10, 0))).unwrap());
     for id in &made {
         let record = wait(store.get(*id)).unwrap();
         assert_eq!((record.counts.events, record.tokens.input), (EVENTS as u64, 11));

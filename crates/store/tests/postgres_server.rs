@@ -52,7 +52,7 @@ fn however_many_start_at_once_the_tables_are_made_once() {
             });
         }
     });
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "2");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "3");
     assert_eq!(block_on(open(&url).unwrap().list(&ListQuery::default())).unwrap().len(), 16);
 }
 
@@ -438,7 +438,7 @@ fn an_append_that_is_asked_again_while_it_commits_is_answered_as_what_it_is() {
                    '01a1de0a-5dc4-79a1-9d42-9ba53a380f0{number}', {is_repeated}, {number}, {after}, {lease},
                    ARRAY['UserMessage'], ARRAY['{{\"UserMessage\":{{\"content\":\"x\"}}}}'],
                    ARRAY[1,1,1,1,1,1,1,1], ARRAY[2,2,2,2,2,2,2,2]::smallint[], ARRAY['x','x','x','x','x','x','x','x'],
-                   NULL, NULL, true, NULL, NULL, NULL, 'x', false, '2026-01-31T09:30:00Z', 10, NULL, true, 1, 0, 1, 1,
+                   NULL, NULL, true, NULL, NULL, NULL, 'x', false, '2026-01-31T09:30:00Z', 10, NULL, true, 1, 0, 1, 1, 0, 0,
                    NULL, NULL, '')"
             )
         };

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use azureal_store::core::{
-    Event, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, Turn,
+    Event, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, Tokens, Turn,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -18,6 +18,8 @@ use futures_executor::block_on;
 
 /// The tables and functions of the first release.
 const FIRST_RELEASE: &str = include_str!("../src/postgres/schema/0001.sql");
+/// What made them those of the second.
+const SECOND_RELEASE: &str = include_str!("../src/postgres/schema/0002.sql");
 
 fn open(server: &PostgresServer, schema: &str, project: &str) -> PostgresStore {
     let url = format!("{}?schema={schema}&project={project}", server.url());
@@ -95,7 +97,7 @@ fn tables_of_the_first_release_are_upgraded_and_lose_nothing() {
         opening.into_iter().map(|store| store.join().unwrap()).collect::<Vec<_>>()
     });
     assert_eq!(server.sql(&everything), before);
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "2");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "3");
     let listed = list(&stores[0]);
     let [unanswered, two_agents] = listed.as_slice() else { panic!("{listed:?}") };
     assert_eq!(unanswered.counts.last_prompt.as_deref(), Some("nobody is there"));
@@ -145,4 +147,61 @@ fn a_role_that_may_use_the_tables_may_use_the_new_ones() {
     block_on(store.append(id, turn)).unwrap();
     assert_eq!(block_on(store.last_used(".")).unwrap(), Some(id));
     block_on(store.delete(id)).unwrap();
+}
+
+#[test]
+fn tables_of_the_second_release_gain_what_their_turns_reported_of_the_cache() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = "second_release";
+    server.sql(&format!(
+        "CREATE SCHEMA {schema}; CREATE TABLE {schema}.format (version integer NOT NULL);
+         INSERT INTO {schema}.format VALUES (2);"
+    ));
+    server.sql(&FIRST_RELEASE.replace("@schema@", schema));
+    server.sql(&SECOND_RELEASE.replace("@schema@", schema));
+    let usage = |input: &str, cache: &str| {
+        format!(
+            r#"{{"Complete":{{"success":true,"usage":{{"input_tokens":{input},"output_tokens":4{cache}}}}}}}"#
+        )
+    };
+    let (written, read) =
+        (r#","cache_write_tokens":900"#, r#","cache_read_tokens":1500,"cache_write_tokens":400"#);
+    // How much input was counted, and the ends of the turns.
+    let sessions = [
+        (3050, vec![usage("1000", written), usage("2000", read)]),
+        // As a fork, whose first events are those of another session.
+        (2000, vec![usage("1000", written), usage("2000", read)]),
+        // The first end is another program's.
+        (5000, vec![usage("-7", r#","cache_read_tokens":-3,"cache_write_tokens":[1]"#), usage("2000", read)]),
+        (5000, vec![r#"{"Complete":{"success":true}}"#.to_owned()]),
+        (5000, Vec::new()),
+    ];
+    for (number, (tokens_in, ends)) in (1..).zip(&sessions) {
+        server.sql(&format!(
+            "SELECT {schema}.create_session('p', gen_random_uuid(), false, 's{number}', '.', '2026-01-31T09:30:00Z',
+               gen_random_uuid(), NULL, '2026-01-31T09:30:00Z');
+             UPDATE {schema}.sessions SET tokens_in = {tokens_in}, tokens_out = 8, last_seq = {}
+             WHERE session = {number}",
+            ends.len()
+        ));
+        for (seq, json) in (1..).zip(ends) {
+            server.sql(&format!(
+                "INSERT INTO {schema}.events (project, session, seq, kind, json, data)
+                 VALUES ('p', {number}, {seq}, 'Complete', '{json}', '{json}')"
+            ));
+        }
+    }
+    let store = open(server, schema, "p");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "3");
+    let found: Vec<(u64, u64)> = list(&store)
+        .iter()
+        .rev()
+        .map(|record| (record.tokens.cache_read, record.tokens.cache_write))
+        .collect();
+    assert_eq!(found, [(1500, 1300), (0, 0), (1500, 400), (0, 0), (0, 0)]);
+    let id = SessionId::new(1).unwrap();
+    let tokens = Tokens { cache_read: 80, cache_write: 10, ..Tokens::new(100, 1) };
+    block_on(store.append(id, Turn { tokens, ..Turn::verbatim([Event::user("more")]) })).unwrap();
+    let expected = Tokens { cache_read: 1580, cache_write: 1310, ..Tokens::new(3150, 9) };
+    assert_eq!(block_on(store.get(id)).unwrap().tokens, expected);
 }

@@ -34,7 +34,7 @@ fn new_session(store: &RedisStore) -> SessionId {
 }
 
 fn append(store: &RedisStore, id: SessionId, text: &str) -> Result<Seq, StoreError> {
-    let turn = Turn { tokens: Tokens { input: 1, output: 1 }, ..Turn::verbatim([Event::user(text)]) };
+    let turn = Turn { tokens: Tokens::new(1, 1), ..Turn::verbatim([Event::user(text)]) };
     Ok(block_on(store.append(id, turn))?.last)
 }
 

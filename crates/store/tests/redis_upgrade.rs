@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpStream};
 
 use azureal_store::core::{
     Compaction, Event, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoredEvent,
-    Turn,
+    Tokens, Turn,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -132,4 +132,19 @@ fn however_many_write_first_each_session_has_one_identity() {
     let record = block_on(stores[0].get(before[0].id)).unwrap();
     assert_eq!(record.counts.events, before[0].counts.events + 6);
     assert_eq!(record.counts.last_prompt.as_deref(), Some("x"));
+}
+
+#[test]
+fn a_session_from_before_the_totals_of_the_cache_begins_at_none() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(server, "cache");
+    let tokens = Tokens { cache_read: 80, cache_write: 10, ..Tokens::new(100, 1) };
+    let turn = || Turn { tokens, ..Turn::verbatim([Event::user("hello")]) };
+    let id = block_on(store.create_with(NewSession::default(), turn(), Vec::new())).unwrap();
+    let key = format!("azureal:{{cache}}:session:{}", id.number());
+    assert_eq!(server.command(&["HDEL", &key, "cache_read", "cache_write"]), "2");
+    assert_eq!(block_on(store.get(id)).unwrap().tokens, Tokens::new(100, 1));
+    block_on(store.append(id, turn())).unwrap();
+    let expected = Tokens { cache_read: 80, cache_write: 10, ..Tokens::new(200, 2) };
+    assert_eq!(block_on(store.get(id)).unwrap().tokens, expected);
 }

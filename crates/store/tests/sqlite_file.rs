@@ -554,10 +554,10 @@ fn tokens_of_a_turn_are_added_with_it() {
     let project = Project::new();
     let store = project.store();
     let id = new_session(&store);
-    let turn = Turn { tokens: Tokens { input: 10, output: 3 }, ..Turn::verbatim(talk("x")) };
+    let turn = Turn { tokens: Tokens::new(10, 3), ..Turn::verbatim(talk("x")) };
     wait(store.append(id, turn.clone())).unwrap();
     wait(store.append(id, turn)).unwrap();
-    assert_eq!(wait(store.get(id)).unwrap().tokens, Tokens { input: 20, output: 6 });
+    assert_eq!(wait(store.get(id)).unwrap().tokens, Tokens::new(20, 6));
 }
 
 #[test]
@@ -614,11 +614,14 @@ fn numbers_that_grow_too_large_stop_there() {
         ..Default::default()
     });
     for _ in 0..3 {
-        wait(store.add_tokens(id, Tokens { input: u64::MAX, output: 1 })).unwrap();
+        let tokens = Tokens { cache_read: u64::MAX, cache_write: u64::MAX, ..Tokens::new(u64::MAX, 1) };
+        wait(store.add_tokens(id, tokens)).unwrap();
         append(&store, id, [complete.clone()]);
     }
     let listed = wait(store.list(&ListQuery::default())).unwrap();
-    assert_eq!((listed[0].tokens.input, listed[0].duration_ms), (i64::MAX as u64, i64::MAX as u64));
+    let most = i64::MAX as u64;
+    assert_eq!((listed[0].tokens.input, listed[0].duration_ms), (most, most));
+    assert_eq!((listed[0].tokens.cache_read, listed[0].tokens.cache_write), (most, most));
     assert!(listed[0].cost_usd.is_finite());
 }
 
@@ -744,4 +747,74 @@ fn an_upgrade_measures_summaries_again_and_resurrects_no_count_of_tokens() {
     wait(store.rename(id, "the first change upgrades the file")).unwrap();
     let after = wait(store.get(id)).unwrap();
     assert_eq!((after.counts, after.covered), (before.counts, before.covered));
+}
+
+#[test]
+fn a_file_of_the_second_release_gains_what_its_turns_reported_of_the_cache() {
+    let project = Project::new();
+    let store = project.store();
+    let end = |input, cache: &str| {
+        let json = format!(
+            r#"{{"Complete":{{"success":true,"usage":{{"input_tokens":{input},"output_tokens":4{cache}}}}}}}"#
+        );
+        Event::from_json(&json).unwrap()
+    };
+    let ends = [
+        end(1000, r#","cache_write_tokens":900"#),
+        end(2000, r#","cache_read_tokens":1500,"cache_write_tokens":400"#),
+    ];
+    // A summary used 50 more.
+    let ids = [3050, 2000].map(|input| {
+        let id = new_session(&store);
+        append(&store, id, ends.clone());
+        wait(store.set_tokens(id, Tokens::new(input, 8))).unwrap();
+        id
+    });
+    let before = wait(store.list(&ListQuery::default())).unwrap();
+    drop(store);
+    project
+        .raw()
+        .execute_batch(
+            "ALTER TABLE sessions DROP COLUMN cache_read; ALTER TABLE sessions DROP COLUMN cache_write;",
+        )
+        .unwrap();
+
+    let bytes = std::fs::read(project.path()).unwrap();
+    let store = project.store();
+    assert_eq!(wait(store.list(&ListQuery::default())).unwrap(), before, "all but the cache is known");
+    let uuid = before[0].uuid.unwrap();
+    assert_eq!(wait(store.find_uuid(uuid)).unwrap(), Some(before[0].id));
+    assert!(std::fs::read(project.path()).unwrap() == bytes, "reading has written");
+
+    wait(store.rename(ids[1], "the first change upgrades the file")).unwrap();
+    let cache = |id| {
+        let tokens = wait(store.get(id)).unwrap().tokens;
+        (tokens.cache_read, tokens.cache_write)
+    };
+    assert_eq!(cache(ids[0]), (1500, 1300));
+    assert_eq!(cache(ids[1]), (0, 0), "more was reported than counted, as in a fork");
+    assert_eq!(wait(project.store().get(ids[0])).unwrap().counts, before[1].counts);
+}
+
+#[test]
+fn a_file_of_the_second_release_is_not_counted_again() {
+    let project = Project::new();
+    let store = project.store();
+    let id = new_session(&store);
+    append(&store, id, talk("hello"));
+    drop(store);
+    // A count that differs from the events shows whether it was made again.
+    project
+        .raw()
+        .execute_batch(
+            "ALTER TABLE sessions DROP COLUMN cache_write; UPDATE sessions SET message_count = 99;",
+        )
+        .unwrap();
+    let store = project.store();
+    assert_eq!(wait(store.list(&ListQuery::default())).unwrap()[0].counts.messages, 99);
+    wait(store.rename(id, "upgraded")).unwrap();
+    assert_eq!(wait(store.get(id)).unwrap().counts.messages, 99);
+    let tokens = Tokens { cache_read: 1, cache_write: 2, ..Tokens::new(3, 4) };
+    wait(store.add_tokens(id, tokens)).unwrap();
+    assert_eq!(wait(store.get(id)).unwrap().tokens, tokens);
 }

@@ -213,7 +213,15 @@ fn operation() -> impl Strategy<Value = Operation> {
             ..NewSession::default()
         })
     };
-    let tokens = || (0..1000_u64, 0..1000_u64).prop_map(|(input, output)| Tokens { input, output });
+    let tokens = || {
+        let count = || 0..1000_u64;
+        (count(), count(), count(), count()).prop_map(|(input, output, cache_read, cache_write)| Tokens {
+            input,
+            output,
+            cache_read,
+            cache_write,
+        })
+    };
     let seq = || {
         prop_oneof![
             12 => (0..9_u64).prop_map(Seq),

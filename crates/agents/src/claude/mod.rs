@@ -3,6 +3,7 @@
 mod command;
 mod parser;
 mod record;
+mod token_count;
 mod wire;
 
 use azureal_core::agent::{

@@ -20,6 +20,7 @@ use azureal_core::event::{AssistantText, ErrorEvent, Hook, Init, ModelSwitch, Pl
 use serde_json::value::RawValue;
 
 use super::NAME;
+use super::token_count::{TokenCount, largest, sum};
 use super::wire::{Block, Head, Outcome, Stream, System, Tokens, Turn};
 use crate::calls::Calls;
 use crate::closing::{Closing, Said};
@@ -67,52 +68,6 @@ pub(super) struct Parser {
 struct Open {
     text: String,
     thinking: String,
-}
-
-/// Tokens from the places where they are told.
-#[derive(Default)]
-struct TokenCount {
-    /// The requests that are over, from their streams.
-    finished: Usage,
-    /// The request that is running.
-    running: Usage,
-    /// The turns that are over, from their results: the main conversation only.
-    turns: Usage,
-    /// The whole process, from its results: subagents too.
-    process: Usage,
-}
-
-impl TokenCount {
-    /// Returns the best that is known: what the program says of all its requests, if it says anything.
-    fn total(&self) -> Usage {
-        let told = if size(&self.process) >= size(&self.turns) { self.process } else { self.turns };
-        // A result that counts nothing comes after an interruption.
-        let total = if size(&told) > 0 { told } else { sum(self.finished, self.running) };
-        // The request that ran last is the one that the model had everything before it in.
-        Usage { context_tokens: Some(size(&self.running)).filter(|tokens| *tokens > 0), ..total }
-    }
-
-    /// Takes a count of the whole process so far. Results may come late: the largest is the newest.
-    fn counted_all(&mut self, all: Usage) {
-        if all.input_tokens >= self.process.input_tokens && all.output_tokens >= self.process.output_tokens {
-            self.process = all;
-        }
-    }
-}
-
-/// Returns what a request holds in the end: what was sent, and what came of it.
-pub(super) fn size(usage: &Usage) -> u64 {
-    usage.input_tokens.saturating_add(usage.output_tokens)
-}
-
-pub(super) fn sum(a: Usage, b: Usage) -> Usage {
-    Usage {
-        input_tokens: a.input_tokens.saturating_add(b.input_tokens),
-        output_tokens: a.output_tokens.saturating_add(b.output_tokens),
-        cache_read_tokens: a.cache_read_tokens.saturating_add(b.cache_read_tokens),
-        cache_write_tokens: a.cache_write_tokens.saturating_add(b.cache_write_tokens),
-        context_tokens: None,
-    }
 }
 
 impl AgentParser for Parser {
@@ -373,7 +328,8 @@ impl Parser {
             }
             ("message_delta", _) => match piece.usage.0 {
                 Some(usage) => {
-                    self.tokens.running = usage.into();
+                    // Counts only grow. Some providers leave out what the start of the message said.
+                    self.tokens.running = largest(self.tokens.running, usage.into());
                     vec![self.counted()]
                 }
                 None => Vec::new(),
@@ -651,6 +607,62 @@ mod tests {
         assert_eq!(error.kind, "error_max_budget_usd");
         let usage = Usage { input_tokens: 10, output_tokens: 3, cache_read_tokens: 3, ..Usage::default() };
         assert_eq!((complete.usage, complete.cost_usd), (Some(usage), 0.5));
+    }
+
+    /// The stream of one request: what it read from the cache, wrote there, and sent besides.
+    fn request(read: u64, written: u64, plain: u64, output: u64) -> [String; 2] {
+        let start = format!(
+            r#"{{"type":"message_start","message":{{"usage":{{"input_tokens":{plain},"cache_creation_input_tokens":{written},"cache_read_input_tokens":{read},"output_tokens":1}}}}}}"#
+        );
+        // Without the input, as some providers send it.
+        let delta =
+            format!(r#"{{"type":"message_delta","delta":{{}},"usage":{{"output_tokens":{output}}}}}"#);
+        [start, delta].map(|event| format!(r#"{{"type":"stream_event","event":{event}}}"#))
+    }
+
+    fn usage_of(lines: &[String]) -> Usage {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let (events, _) = play(&lines, Exit::Code(0));
+        match events.last() {
+            Some(Event::Complete(complete)) => complete.usage.unwrap(),
+            other => panic!("no end: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_requests_of_a_turn_are_summed_with_what_each_read_from_the_cache() {
+        let mut lines =
+            [request(0, 9_000, 100, 50), request(9_000, 600, 10, 70), request(9_600, 200, 5, 30)].concat();
+        let expected = Usage {
+            input_tokens: 9_100 + 9_610 + 9_805,
+            output_tokens: 150,
+            cache_read_tokens: 18_600,
+            cache_write_tokens: 9_800,
+            // The size of the last request alone.
+            context_tokens: Some(9_805 + 30),
+        };
+        assert_eq!(usage_of(&lines), expected, "without a result");
+        lines.push(
+            r#"{"type":"result","subtype":"success","result":"r",
+                "usage":{"input_tokens":115,"cache_creation_input_tokens":9800,"cache_read_input_tokens":18600,"output_tokens":150}}"#
+                .to_owned(),
+        );
+        assert_eq!(usage_of(&lines), expected, "as the result says");
+        // A subagent is part of what the process used.
+        lines.push(
+            r#"{"type":"result","subtype":"success","result":"r","modelUsage":{
+                "a":{"inputTokens":115,"cacheCreationInputTokens":9800,"cacheReadInputTokens":18600,"outputTokens":150},
+                "b":{"inputTokens":40,"cacheCreationInputTokens":300,"cacheReadInputTokens":700,"outputTokens":9}}}"#
+                .to_owned(),
+        );
+        let expected = Usage {
+            input_tokens: expected.input_tokens + 1_040,
+            output_tokens: 159,
+            cache_read_tokens: 19_300,
+            cache_write_tokens: 10_100,
+            ..expected
+        };
+        assert_eq!(usage_of(&lines), expected, "with a subagent");
     }
 
     #[test]

@@ -14,7 +14,8 @@ use azureal_core::agent::{AgentOutput, AgentParser, Ending};
 use azureal_core::event::{Init, Usage};
 
 use super::NAME;
-use super::parser::{Parser, SYNTHETIC, size, sum};
+use super::parser::{Parser, SYNTHETIC};
+use super::token_count::{size, sum};
 use super::wire::{Block, Head, RecordHead, Turn};
 use crate::closing::Said;
 use crate::span::Span;

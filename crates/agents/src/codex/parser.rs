@@ -305,6 +305,30 @@ mod tests {
     }
 
     #[test]
+    fn cached_tokens_are_a_part_of_the_input() {
+        let counts = r#"{"input_tokens":74000,"cached_input_tokens":68820,"output_tokens":1200}"#;
+        let completed = format!(r#"{{"type":"turn.completed","usage":{counts}}}"#);
+        // How versions before 0.40 or so told it.
+        let counted = format!(
+            r#"{{"id":"0","msg":{{"type":"token_count","info":{{"total_token_usage":{counts},"last_token_usage":{{"input_tokens":30000,"cached_input_tokens":29000,"output_tokens":200}}}}}}}}"#
+        );
+        for (line, context_tokens) in [(completed, None), (counted, Some(30_200))] {
+            let outputs = play(&[&line], Exit::Code(0));
+            let Some(AgentOutput::Event(Event::Complete(complete))) = outputs.last() else {
+                panic!("{outputs:?}")
+            };
+            let expected = Usage {
+                input_tokens: 74_000,
+                output_tokens: 1_200,
+                cache_read_tokens: 68_820,
+                cache_write_tokens: 0,
+                context_tokens,
+            };
+            assert_eq!(complete.usage, Some(expected));
+        }
+    }
+
+    #[test]
     fn a_warning_is_an_error_only_if_nothing_better_follows() {
         let warning = r#"{"type":"error","message":"odd"}"#;
         let done = r#"{"type":"turn.completed","usage":{}}"#;

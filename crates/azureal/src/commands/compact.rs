@@ -154,6 +154,8 @@ fn report(
             "chars_after": chars_after,
             "input_tokens": used.input,
             "output_tokens": used.output,
+            "cache_read_tokens": used.cache_read,
+            "cache_write_tokens": used.cache_write,
         }));
     }
     if args.preview {

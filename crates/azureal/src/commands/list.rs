@@ -9,7 +9,7 @@ use crate::pages::warn_of_damage;
 use crate::place::Place;
 use crate::resolve::has_name;
 use crate::session_line::SessionLine;
-use crate::transcript::count;
+use crate::token_counts::count;
 
 /// How many sessions a terminal shows without being asked for more.
 const ON_A_TERMINAL: usize = 50;
@@ -268,7 +268,7 @@ mod tests {
         let mut first = record(12, "fix-login\u{1b}[31m");
         first.completed = Some(true);
         first.cost_usd = 0.126;
-        first.tokens = Tokens { input: 1200, output: 34 };
+        first.tokens = Tokens::new(1200, 34);
         first.counts.messages = 4;
         first.counts.told = 50_000;
         first.counts.agent = Some("claude".into());

@@ -268,10 +268,7 @@ impl Arriving<'_> {
             ..Turn::default()
         };
         if rest.read() == arrival.texts.count {
-            turn.tokens = Tokens {
-                input: arrival.tokens.input.saturating_sub(tokens.input),
-                output: arrival.tokens.output.saturating_sub(tokens.output),
-            };
+            turn.tokens = arrival.tokens.saturating_sub(tokens);
             turn.totals = Some(TurnTotals {
                 completed: arrival.totals.completed,
                 duration_ms: arrival.totals.duration_ms.saturating_sub(totals.duration_ms),
@@ -397,7 +394,7 @@ mod tests {
             created_at: None,
             texts: Texts::at_hand(texts.iter().map(|text| Event::user(*text).to_json()).collect()),
             compactions: Vec::new(),
-            tokens: Tokens { input: texts.len() as u64 * 10, output: 0 },
+            tokens: Tokens::new(texts.len() as u64 * 10, 0),
             totals: TurnTotals::default(),
             notices: Vec::new(),
             problems: Vec::new(),

@@ -130,10 +130,7 @@ impl Source {
         );
         let mut statement = self.connection.prepare(&sql)?;
         let mut rows = statement.query_map([&session.id], |row| {
-            Ok(Tokens {
-                input: row.get::<_, i64>(0)?.max(0) as u64,
-                output: row.get::<_, i64>(1)?.max(0) as u64,
-            })
+            Ok(Tokens::new(row.get::<_, i64>(0)?.max(0) as u64, row.get::<_, i64>(1)?.max(0) as u64))
         })?;
         // One row for each project that the session was used in.
         rows.try_fold(Tokens::default(), |sum, tokens| Ok(sum + tokens?))

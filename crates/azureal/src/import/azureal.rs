@@ -44,6 +44,10 @@ struct Session {
     input_tokens: u64,
     #[serde(default)]
     output_tokens: u64,
+    #[serde(default)]
+    cache_read_tokens: u64,
+    #[serde(default)]
+    cache_write_tokens: u64,
 }
 
 #[derive(Deserialize)]
@@ -107,7 +111,12 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
             })
             .collect(),
         texts: Texts::at_hand(kept.texts),
-        tokens: Tokens { input: session.input_tokens, output: session.output_tokens },
+        tokens: Tokens {
+            input: session.input_tokens,
+            output: session.output_tokens,
+            cache_read: session.cache_read_tokens,
+            cache_write: session.cache_write_tokens,
+        },
         notices: Vec::new(),
         problems: kept.problems,
     })

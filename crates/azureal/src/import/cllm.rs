@@ -67,7 +67,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         texts,
         compactions: Vec::new(),
         totals,
-        tokens: Tokens { input: tokens.unwrap_or(0), output: 0 },
+        tokens: Tokens::new(tokens.unwrap_or(0), 0),
         notices: Vec::new(),
         problems,
     })

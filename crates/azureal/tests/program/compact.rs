@@ -198,9 +198,9 @@ fn tokens_are_those_that_were_reported_and_an_estimate() {
     insta::assert_snapshot!(world.run(&["tokens", "S1"]), @r"
     exit code 0
     --- stdout
-    session  S1 work
-    used     0 in, 0 out, as the agents reported
-    context  2292 (estimate: characters / 4), 9167 characters
+    session    S1 work
+    used       0 in · 0 out, as the agents reported
+    context    2292 (estimate: characters / 4), 9167 characters
     ");
     let tokens = world.run(&["tokens", "S1", "--json"]).json();
     assert_eq!((&tokens["input_tokens"], &tokens["context"]["estimate"]), (&json!(0), &json!(true)));

@@ -60,7 +60,7 @@ fn make_source(path: &Path) {
         store.delete(gone).await.unwrap();
         let turn = Turn {
             events: HOSTILE.iter().map(|text| NewEvent::verbatim((*text).to_owned()).unwrap()).collect(),
-            tokens: Tokens { input: 12, output: 34 },
+            tokens: Tokens::new(12, 34),
             totals: Some(TurnTotals { completed: Some(false), duration_ms: 567, cost_usd: 0.25 }),
             ..Turn::default()
         };
@@ -211,7 +211,7 @@ fn what_grew_on_either_side_is_copied_once() {
     let say = |path: &Path, number, text: &str| {
         let store = sqlite(path);
         block_on(append_events(&store, id(number), [Event::user(text)])).unwrap();
-        block_on(store.add_tokens(id(number), Tokens { input: 1, output: 0 })).unwrap();
+        block_on(store.add_tokens(id(number), Tokens::new(1, 0))).unwrap();
     };
     copy(&world, "a.azs", "b.azs").quiet();
     say(&a, 3, "more");
@@ -351,7 +351,7 @@ fn make_long_source(path: &Path) {
                 store.create(NewSession { name: Some(name.into()), ..NewSession::default() }).await.unwrap();
             let count = if name == "long" { LONG } else { 3 };
             let events = (0..count).map(|n| Event::user(format!("{name} {n}")));
-            let turn = Turn { tokens: Tokens { input: 7, output: 9 }, ..Turn::verbatim(events) };
+            let turn = Turn { tokens: Tokens::new(7, 9), ..Turn::verbatim(events) };
             store.append(id, turn).await.unwrap();
             store.add_compaction(id, &Compaction::new(Seq(count as u64 - 1), "nearly all")).await.unwrap();
         }

@@ -8,6 +8,7 @@
 
 mod agents;
 mod bounds;
+mod cached_tokens;
 mod compact;
 mod completion;
 mod config;

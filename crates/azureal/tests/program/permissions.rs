@@ -61,7 +61,10 @@ fn refused_tools_end_with_the_option_that_allows_them() {
         let ran = run(&world, arguments);
         assert_eq!((ran.code, ran.stderr.lines().last().unwrap()), (0, expected), "{ran}");
         let closing = ran.stderr.lines().rev().nth(1).unwrap();
-        assert!(closing.starts_with("! done in ") && closing.contains(" refused · S"), "{closing}");
+        assert!(
+            closing.starts_with("! done in ") && closing.contains(" refused · ") && closing.contains(" · S"),
+            "{closing}"
+        );
         assert!(!ran.stderr.contains('✓'), "{ran}");
         let json = run(&world, &[arguments, &["--json"]].concat());
         assert_eq!(json.stderr.lines().last().unwrap(), expected, "{json}");

@@ -90,7 +90,7 @@ fn claude_reads_the_history_from_the_cache_and_writes_only_what_is_new() {
     let turn = texts.iter().find(|text| text.contains("<azureal-turn-context>")).unwrap();
     assert!(turn.starts_with("\n</azureal-session-context>\n\n"), "{turn}");
     assert!(turn.contains("--- Context: git status ---\n") && turn.contains("?? file6.txt"), "{turn}");
-    assert!(!last.system().contains("gitStatus") && !last.system().contains("file6.txt"));
+    assert!(!last.body.to_string().contains("gitStatus") && !last.system().contains("file6.txt"));
     // What is told is what `context` shows.
     let joined = texts.concat();
     let (told, _) = joined.split_once("\n\n<azureal-turn-context>").unwrap();
@@ -119,7 +119,7 @@ fn without_the_cache_setting_the_history_is_one_piece_and_paid_for_again() {
     let request = server.requests().pop().unwrap();
     assert_eq!(ours(&request).len(), 2, "the history and the prompt");
     assert_eq!((request.breakpoints(), server.most_breakpoints()), (3, 3));
-    assert!(request.system().contains("gitStatus"));
+    assert!(request.body.to_string().contains("gitStatus"));
     assert!(used(&server).cache_write > 15_000, "{:?}", used(&server));
 }
 

@@ -34,7 +34,8 @@ use connection::{Call, Connections};
 use error::Fault;
 use text::escaped;
 use values::{
-    PROMPTS, page_sql, texts_of, with_compaction, with_compactions, with_fork, with_session, with_turn,
+    PROMPTS, page_sql, texts_of, with_compaction, with_compactions, with_fork, with_session, with_tokens,
+    with_turn,
 };
 
 use crate::outcomes::number_of;
@@ -290,7 +291,7 @@ impl SessionStore for PostgresStore {
         let call = self.operation(
             "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
                $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38,
-               $39, $40)",
+               $39, $40, $41, $42)",
         );
         let call = with_turn(with_session(call, &new), &turn, texts);
         let call = with_compactions(call, &turn, &compactions);
@@ -391,7 +392,7 @@ impl SessionStore for PostgresStore {
         let call = self
             .operation(
                 "SELECT outcome, starts_at, ends_at FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                   $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)",
+                   $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)",
             )
             .with(Type::INT4, rows::number(id))
             .with(Type::INT8, turn.after.map(rows::integer))
@@ -481,22 +482,22 @@ impl SessionStore for PostgresStore {
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
         let call = self
             .call(
-                "UPDATE @schema@.sessions SET tokens_in = $3, tokens_out = $4 WHERE project = $1 AND session = $2
-                 RETURNING session",
+                "UPDATE @schema@.sessions SET tokens_in = $3, tokens_out = $4, cache_read = $5, cache_write = $6
+                 WHERE project = $1 AND session = $2 RETURNING session",
             )
-            .with(Type::INT4, rows::number(id))
-            .with(Type::INT8, rows::signed(tokens.input))
-            .with(Type::INT8, rows::signed(tokens.output));
-        self.change(id, call).await
+            .with(Type::INT4, rows::number(id));
+        self.change(id, with_tokens(call, tokens)).await
     }
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
         let call = self
-            .operation("SELECT @schema@.add_tokens($1, $2, $3, $4, $5, $6)")
-            .with(Type::INT4, rows::number(id))
-            .with(Type::INT8, rows::signed(tokens.input))
-            .with(Type::INT8, rows::signed(tokens.output));
-        if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
+            .operation("SELECT @schema@.add_tokens($1, $2, $3, $4, $5, $6, $7, $8)")
+            .with(Type::INT4, rows::number(id));
+        if self.is_there(with_tokens(call, tokens)).await? {
+            Ok(())
+        } else {
+            Err(StoreError::NoSuchSession(id))
+        }
     }
 
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {

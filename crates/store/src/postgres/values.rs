@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use azureal_core::{Compaction, NewSession, Page, StoreError, Turn, TurnTotals, Uuid};
+use azureal_core::{Compaction, NewSession, Page, StoreError, Tokens, Turn, TurnTotals, Uuid};
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
@@ -79,7 +79,8 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
         Some(mark) => (Some(escaped(&mark.name).into_owned()), escaped(&mark.note).into_owned()),
         None => (None, String::new()),
     };
-    call.with(Type::TEXT_ARRAY, kinds)
+    let call = call
+        .with(Type::TEXT_ARRAY, kinds)
         .with(Type::TEXT_ARRAY, texts)
         .with(Type::INT8_ARRAY, added)
         .with(Type::INT2_ARRAY, opens)
@@ -97,12 +98,18 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
         .with(Type::INT8, alone.context_tokens.map(rows::signed))
         .with(Type::BOOL, totals.completed)
         .with(Type::INT8, rows::signed(totals.duration_ms))
-        .with(Type::FLOAT8, cost)
-        .with(Type::INT8, rows::signed(turn.tokens.input))
-        .with(Type::INT8, rows::signed(turn.tokens.output))
+        .with(Type::FLOAT8, cost);
+    with_tokens(call, turn.tokens)
         .with(Type::TEXT, turn.used_in.as_deref().map(|used_in| escaped(used_in).into_owned()))
         .with(Type::TEXT, mark)
         .with(Type::TEXT, note)
+}
+
+/// Adds tokens to a call, in the order in which every function takes them.
+pub(super) fn with_tokens(call: Call, tokens: Tokens) -> Call {
+    let Tokens { input, output, cache_read, cache_write } = tokens;
+    let counts = [input, output, cache_read, cache_write].map(rows::signed);
+    counts.into_iter().fold(call, |call, count| call.with(Type::INT8, count))
 }
 
 /// Adds what a session is made with to a call.

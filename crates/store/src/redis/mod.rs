@@ -37,7 +37,7 @@ use error::Fault;
 use keys::Keys;
 use replies::Answer;
 use scripts::Call;
-use turns::{with_events, with_turn};
+use turns::{with_events, with_tokens, with_turn};
 
 use crate::outcomes::number_of;
 use crate::timestamp::{given_or_now, now};
@@ -630,12 +630,12 @@ impl SessionStore for RedisStore {
 
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
         let call = self.operation(&scripts::SET_TOKENS, Some(id));
-        self.change(id, call.with(countable(tokens.input)).with(countable(tokens.output))).await
+        self.change(id, with_tokens(call, tokens)).await
     }
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
         let call = self.operation(&scripts::ADD_TOKENS, Some(id));
-        self.change(id, call.with(countable(tokens.input)).with(countable(tokens.output))).await
+        self.change(id, with_tokens(call, tokens)).await
     }
 
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {

@@ -21,7 +21,7 @@ pub(super) fn place(seq: Seq) -> String {
 }
 
 /// The fields of a session, in the order in which [`session`] reads them.
-pub(super) const SESSION: [&str; 23] = [
+pub(super) const SESSION: [&str; 25] = [
     "name",
     "worktree",
     "created_at",
@@ -30,6 +30,8 @@ pub(super) const SESSION: [&str; 23] = [
     "cost_usd",
     "tokens_in",
     "tokens_out",
+    "cache_read",
+    "cache_write",
     "last_seq",
     "messages",
     "preview",
@@ -103,7 +105,12 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     let cost = next()?;
     record.cost_usd = cost.map_or(Some(0.0), |cost| cost.parse().ok()).ok_or_else(|| missing("a cost"))?;
     let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
-    record.tokens = Tokens { input: next_number()?, output: next_number()? };
+    record.tokens = Tokens {
+        input: next_number()?,
+        output: next_number()?,
+        cache_read: next_number()?,
+        cache_write: next_number()?,
+    };
     (record.counts.events, record.counts.messages) = (next_number()?, next_number()?);
     (record.counts.preview, record.counts.agent, record.counts.model) = (next()?, next()?, next()?);
     let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));

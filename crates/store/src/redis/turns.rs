@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use azureal_core::{PROMPT_KINDS, SessionId, Turn};
+use azureal_core::{PROMPT_KINDS, SessionId, Tokens, Turn};
 
 use uuid::Uuid;
 
@@ -45,12 +45,17 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call
             .with_optional(Some(now()))
             .with_optional(alone.answered.then_some(1));
     }
-    call = call.with(countable(turn.tokens.input)).with(countable(turn.tokens.output));
-    call = call.with_optional(turn.used_in.as_deref());
+    call = with_tokens(call, turn.tokens).with_optional(turn.used_in.as_deref());
     match &turn.mark {
         Some(mark) => call.with_optional(Some(&mark.name)).with(mark.note.as_str()),
         None => call.with_optional(None::<&str>),
     }
+}
+
+/// Adds tokens to a call, in the order in which every script takes them.
+pub(super) fn with_tokens(call: Call, tokens: Tokens) -> Call {
+    let Tokens { input, output, cache_read, cache_write } = tokens;
+    [input, output, cache_read, cache_write].into_iter().fold(call, |call, count| call.with(countable(count)))
 }
 
 /// Returns which events of a turn can hold a prompt, counted from 1.

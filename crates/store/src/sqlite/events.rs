@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::codec::Codec;
 use super::error::Fault;
-use super::{counts, marks, sessions, values};
+use super::{counts, marks, sessions, tokens, values};
 
 /// The most that one page unpacks to, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = azureal_core::LARGEST_EVENT;
@@ -118,14 +118,14 @@ fn append_rows(
         insert.execute(params![session, integer(last), row.kind, row.data, row.char_len])?;
     }
     if rows.is_empty() {
-        sessions::add_tokens(transaction, session, turn.tokens)?;
+        tokens::add(transaction, session, turn.tokens)?;
     } else {
         turn.count_into(&mut state.tally, before);
         let last_event = transaction.last_insert_rowid();
         // The session at the front of the list stays there: one page less to write.
         let tick = (state.active != newest).then(|| counts::after(newest));
         counts::write(transaction, session, &state.tally, Some(last_event), tick)?;
-        sessions::add_totals(transaction, session, turn.totals(), turn.tokens)?;
+        tokens::add_totals(transaction, session, turn.totals(), turn.tokens)?;
     }
     if let Some(used_in) = turn.used_in.as_deref().filter(|_| state.tally.counts.answered) {
         marks::set_last_used(transaction, id, used_in)?;

@@ -15,6 +15,7 @@ mod file;
 mod marks;
 mod schema;
 mod sessions;
+mod tokens;
 mod values;
 mod worker;
 
@@ -193,7 +194,7 @@ impl SessionStore for SqliteStore {
     }
 
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
-        let look = move |open: &mut Open, _: &mut Codec| match open.columns.are_complete() {
+        let look = move |open: &mut Open, _: &mut Codec| match open.columns.keep_counts() {
             true => sessions::find_uuid(&open.connection, uuid),
             false => Ok(None),
         };
@@ -249,11 +250,11 @@ impl SessionStore for SqliteStore {
     }
 
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.change(id, move |open, _| sessions::set_tokens(&mut open.connection, id, tokens)).await
+        self.change(id, move |open, _| tokens::set(&mut open.connection, id, tokens)).await
     }
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.change(id, move |open, _| sessions::add_tokens_to(&mut open.connection, id, tokens)).await
+        self.change(id, move |open, _| tokens::add_to_session(&mut open.connection, id, tokens)).await
     }
 
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError> {
@@ -300,7 +301,7 @@ impl SessionStore for SqliteStore {
     async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
         self.run(
             |open, _| {
-                if open.columns.are_complete() {
+                if open.columns.keep_counts() {
                     sessions::noted_runs(&open.connection)
                 } else {
                     Ok(Vec::new())

@@ -12,7 +12,7 @@ use azureal_core::StoreError;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::codec::Codec;
-use super::{counts, error, values};
+use super::{counts, error, sessions, tokens, values};
 
 /// The version that the original program writes.
 const SCHEMA_VERSION: u32 = 3;
@@ -35,7 +35,7 @@ const SHARED_COLUMNS: [(&str, &str); 8] = [
 ///
 /// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these
 /// names. What they hold is said at [`azureal_core::Counts`] and in [`super::counts`].
-const OUR_COLUMNS: [(&str, &str); 21] = [
+const OUR_COLUMNS: [(&str, &str); 23] = [
     ("tokens_in", "INTEGER"),
     ("tokens_out", "INTEGER"),
     ("counted_seq", "INTEGER"),
@@ -57,7 +57,12 @@ const OUR_COLUMNS: [(&str, &str); 21] = [
     ("answered", "INTEGER"),
     ("requested_model", "TEXT"),
     ("tallied_seq", "INTEGER"),
+    (CACHE_COLUMNS[0], "INTEGER"),
+    (CACHE_COLUMNS[1], "INTEGER"),
 ];
+
+/// Those of our columns that a file of the second release lacks.
+const CACHE_COLUMNS: [&str; 2] = ["cache_read", "cache_write"];
 
 /// The columns that we add to a compaction.
 const OUR_COMPACTION_COLUMNS: [(&str, &str); 3] =
@@ -133,6 +138,8 @@ fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
 enum Standing {
     /// It has all that we need.
     Ours,
+    /// One of the second release, which lacks only the totals of the cache.
+    LacksCache,
     /// A version that came before.
     Older,
 }
@@ -142,28 +149,29 @@ enum Standing {
 pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<SessionColumns, StoreError> {
     // One snapshot for both questions: taking and leaving the lock costs more than they do.
     let snapshot = connection.unchecked_transaction().map_err(|error| error::from_sqlite(path, error))?;
-    match standing(path, &snapshot)? {
-        Standing::Ours => Ok(SessionColumns::complete()),
-        Standing::Older => {
-            let found = columns(&snapshot, "sessions").map_err(|error| error::from_sqlite(path, error))?;
-            Ok(SessionColumns::of(&found))
-        }
+    let standing = standing(path, &snapshot)?;
+    if standing == Standing::Ours {
+        return Ok(SessionColumns::complete());
     }
+    let found = columns(&snapshot, "sessions").map_err(|error| error::from_sqlite(path, error))?;
+    Ok(SessionColumns::of(&found, standing == Standing::LacksCache))
 }
 
 fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError> {
     let place = || path.display().to_string();
     let sqlite = |error| error::from_sqlite(path, error);
     // Preparing a statement is the quickest way to ask whether all that it names is there.
-    let has_all = [
-        ALL_COLUMNS.as_str(),
-        "SELECT seq, kind, data FROM events",
-        "SELECT summary, covers, writer, opening FROM compactions",
-        NAMES_PROMPTS_INDEX,
-    ]
-    .iter()
-    .all(|sql| connection.prepare(sql).is_ok());
-    if !has_all && !has_our_tables(connection).map_err(sqlite)? {
+    let has = |of_sessions: &str| {
+        let others = [
+            "SELECT seq, kind, data FROM events",
+            "SELECT summary, covers, writer, opening FROM compactions",
+            NAMES_PROMPTS_INDEX,
+        ];
+        std::iter::once(of_sessions).chain(others).all(|sql| connection.prepare(sql).is_ok())
+    };
+    let has_all = has(&ALL_COLUMNS);
+    let lacks_cache = !has_all && has(&ALL_BUT_CACHE);
+    if !has_all && !lacks_cache && !has_our_tables(connection).map_err(sqlite)? {
         let why = "it is an SQLite file of another kind".to_owned();
         return Err(StoreError::NotAStore { place: place(), why });
     }
@@ -185,8 +193,11 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     };
     let schema_version = check("schema_version", schema_version, SCHEMA_VERSION)?;
     let format = check("azureal_format", format, FORMAT)?;
-    let is_ours = schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) && has_all;
-    Ok(if is_ours { Standing::Ours } else { Standing::Older })
+    Ok(match schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) {
+        true if has_all => Standing::Ours,
+        true if lacks_cache => Standing::LacksCache,
+        true | false => Standing::Older,
+    })
 }
 
 fn has_our_tables(connection: &Connection) -> rusqlite::Result<bool> {
@@ -240,16 +251,20 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     }
     transaction.execute_batch(OUR_INDEXES)?;
     set_versions(&transaction)?;
-    super::sessions::fill_uuids(&transaction)?;
-    let lacked_columns = OUR_COLUMNS.iter().any(|(name, _)| !present.contains(*name));
-    if lacked_columns {
+    sessions::fill_uuids(&transaction)?;
+    let lacks = |name: &str| !present.contains(name);
+    let lacked_counts = OUR_COLUMNS.iter().any(|(name, _)| lacks(name) && !CACHE_COLUMNS.contains(name));
+    if lacked_counts {
         // Nothing has been counted into a column that was missing.
         transaction.execute("UPDATE sessions SET tallied_seq = NULL WHERE counted_seq IS NOT NULL", [])?;
     }
     counts::catch_up(&transaction, codec)?;
-    if lacked_columns || !has.contains("covers") {
+    if lacked_counts || !has.contains("covers") {
         // Measured by the rules that the sessions are counted by now.
         counts::measure_summaries(&transaction, codec)?;
+    }
+    if CACHE_COLUMNS.into_iter().any(lacks) {
+        tokens::sum_cache(&transaction, codec)?;
     }
     transaction.commit()
 }
@@ -305,13 +320,17 @@ fn columns(connection: &Connection, table: &str) -> rusqlite::Result<BTreeSet<St
 }
 
 /// Names every column of a session.
-static ALL_COLUMNS: LazyLock<String> = LazyLock::new(|| {
-    let names: Vec<&str> = SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).map(|(name, _)| *name).collect();
-    format!("SELECT {} FROM sessions", names.join(", "))
-});
+static ALL_COLUMNS: LazyLock<String> = LazyLock::new(|| selecting(|_| true));
+/// Names every column that a session had in the second release.
+static ALL_BUT_CACHE: LazyLock<String> = LazyLock::new(|| selecting(|name| !CACHE_COLUMNS.contains(&name)));
+
+fn selecting(is_meant: fn(&str) -> bool) -> String {
+    let names = SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).map(|(name, _)| *name);
+    format!("SELECT {} FROM sessions", names.filter(|name| is_meant(name)).collect::<Vec<_>>().join(", "))
+}
 
 /// The columns of a session that are listed, in the order in which [`super::sessions`] reads them.
-const LISTED: [&str; 23] = [
+const LISTED: [&str; 25] = [
     "id",
     "name",
     "worktree",
@@ -335,6 +354,8 @@ const LISTED: [&str; 23] = [
     "forked_from",
     "last_active",
     "last_claude_uuid",
+    "cache_read",
+    "cache_write",
 ];
 
 /// How much the newest summary of a session covers and its size, behind the listed columns: NULL without a summary,
@@ -365,6 +386,7 @@ fn of_newest_summary(values: [&str; 2]) -> String {
 pub(super) struct SessionColumns {
     list: String,
     guarded: String,
+    keep_counts: bool,
     are_complete: bool,
 }
 
@@ -375,18 +397,20 @@ impl SessionColumns {
         Self {
             list: format!("{}, {summary}", LISTED.join(", ")),
             guarded: format!("{}, {summary}", LISTED.map(values::guarded).join(", ")),
+            keep_counts: true,
             are_complete: true,
         }
     }
 
-    fn of(present: &BTreeSet<String>) -> Self {
-        let summary = of_newest_summary(UNMEASURED_SUMMARY);
+    fn of(present: &BTreeSet<String>, keep_counts: bool) -> Self {
+        let summary = of_newest_summary(if keep_counts { SUMMARY } else { UNMEASURED_SUMMARY });
         let listed = |column: fn(&str) -> String| {
             LISTED.map(|name| if present.contains(name) { column(name) } else { format!("NULL AS {name}") })
         };
         Self {
             list: format!("{}, {summary}", listed(str::to_owned).join(", ")),
             guarded: format!("{}, {summary}", listed(values::guarded).join(", ")),
+            keep_counts,
             are_complete: false,
         }
     }
@@ -403,20 +427,25 @@ impl SessionColumns {
 
     /// Returns the columns of a compaction, to stand behind `SELECT`.
     pub(super) fn of_compactions(&self) -> &'static str {
-        if self.are_complete {
+        if self.keep_counts {
             "after_seq, summary, created, writer, opening"
         } else {
             "after_seq, summary, created, NULL, NULL"
         }
     }
 
-    /// Says whether the file has them all, and so keeps counts.
+    /// Says whether the file keeps counts.
+    pub(super) fn keep_counts(&self) -> bool {
+        self.keep_counts
+    }
+
+    /// Says whether the file has them all; if not, it is upgraded before its first change.
     pub(super) fn are_complete(&self) -> bool {
         self.are_complete
     }
 
     /// Returns the order of a listing, to stand behind `ORDER BY`.
     pub(super) fn newest_first(&self) -> &'static str {
-        if self.are_complete { "active DESC, id DESC" } else { "id DESC" }
+        if self.keep_counts { "active DESC, id DESC" } else { "id DESC" }
     }
 }

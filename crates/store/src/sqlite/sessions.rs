@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use azureal_core::{
     Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens,
-    TurnTotals, Uuid, check_name, normal_timestamp,
+    Uuid, check_name, normal_timestamp,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, Trans
 use super::codec::Codec;
 use super::error::Fault;
 use super::schema::{IS_USABLE, SessionColumns};
-use super::values::{Cells, guarded, integer, is_too_large, text, unsigned};
+use super::values::{Cells, guarded, integer, is_too_large, signed, text, unsigned};
 use super::{counts, events, marks};
 use crate::timestamp::{given_or_now, now};
 
@@ -145,12 +145,12 @@ pub(super) fn exists(connection: &Connection, session: i64) -> rusqlite::Result<
 }
 
 /// Fails unless a statement changed the session that it was about.
-fn changed(id: SessionId, rows: usize) -> Result<(), Fault> {
+pub(super) fn changed(id: SessionId, rows: usize) -> Result<(), Fault> {
     if rows == 0 { Err(StoreError::NoSuchSession(id).into()) } else { Ok(()) }
 }
 
 /// Changes one session by one statement, whose first parameter is its number.
-fn change(
+pub(super) fn change(
     connection: &mut Connection,
     id: SessionId,
     sql: &str,
@@ -175,59 +175,6 @@ pub(super) fn delete(connection: &mut Connection, id: SessionId) -> Result<(), F
     changed(id, rows)?;
     marks::remove_of(&transaction, i64::from(id.number()))?;
     marks::forget_last_used(&transaction, i64::from(id.number()))?;
-    transaction.commit()?;
-    Ok(())
-}
-
-/// Adds what a turn took to the totals of its session. Integers that grow too large become floats in SQLite,
-/// so they stop before.
-pub(super) fn add_totals(
-    connection: &Connection,
-    session: i64,
-    totals: TurnTotals,
-    tokens: Tokens,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "UPDATE sessions SET completed = ?2,
-                    duration_ms = min(ifnull(duration_ms, 0) + ?3, 9223372036854775807),
-                    cost_usd = min(ifnull(cost_usd, 0) + ?4, 1e300),
-                    tokens_in = min(ifnull(tokens_in, 0) + ?5, 9223372036854775807),
-                    tokens_out = min(ifnull(tokens_out, 0) + ?6, 9223372036854775807),
-                    last_active = ?7
-             WHERE id = ?1",
-        )?
-        .execute(params![
-            session,
-            totals.completed,
-            signed(totals.duration_ms),
-            totals.cost_usd,
-            signed(tokens.input),
-            signed(tokens.output),
-            now(),
-        ])?;
-    Ok(())
-}
-
-/// Adds tokens to the totals of a session; says how many sessions there were to add to.
-pub(super) fn add_tokens(connection: &Connection, session: i64, tokens: Tokens) -> rusqlite::Result<usize> {
-    connection
-        .prepare_cached(
-            "UPDATE sessions SET tokens_in = min(ifnull(tokens_in, 0) + ?2, 9223372036854775807),
-                    tokens_out = min(ifnull(tokens_out, 0) + ?3, 9223372036854775807) WHERE id = ?1",
-        )?
-        .execute(params![session, signed(tokens.input), signed(tokens.output)])
-}
-
-pub(super) fn set_tokens(connection: &mut Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
-    let sql = "UPDATE sessions SET tokens_in = ?2, tokens_out = ?3 WHERE id = ?1";
-    change(connection, id, sql, params![id.number(), signed(tokens.input), signed(tokens.output)])
-}
-
-pub(super) fn add_tokens_to(connection: &mut Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
-    let transaction = begin(connection)?;
-    let rows = add_tokens(&transaction, i64::from(id.number()), tokens)?;
-    changed(id, rows)?;
     transaction.commit()?;
     Ok(())
 }
@@ -278,11 +225,6 @@ pub(super) fn noted_runs(connection: &Connection) -> Result<Vec<(SessionId, Stri
     Ok(noted)
 }
 
-/// SQLite has signed integers; totals that large do not occur.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 pub(super) fn get(
     connection: &Connection,
     columns: &SessionColumns,
@@ -301,7 +243,7 @@ pub(super) fn get(
     let mut record = record.flatten().ok_or(StoreError::NoSuchSession(id))?;
     count(connection, columns, codec, &mut record)?;
     find_covered(connection, columns, codec, &mut record)?;
-    if columns.are_complete() {
+    if columns.keep_counts() {
         record.damaged.extend(damaged_state(connection, session)?);
     }
     record.damaged.extend(damaged_rows(connection, session)?);
@@ -316,7 +258,7 @@ fn count(
     record: &mut SessionRecord,
 ) -> Result<(), Fault> {
     let session = i64::from(record.id.number());
-    let counted = if columns.are_complete() { counts::state(connection, session)? } else { None };
+    let counted = if columns.keep_counts() { counts::state(connection, session)? } else { None };
     let mut tally = counted.map(|state| state.tally).unwrap_or_default();
     let is_counted = tally.through > Seq::START;
     counts::count_rest(connection, codec, session, &mut tally, Seq::END)?;
@@ -379,7 +321,7 @@ fn find_covered(
     let after_seq =
         compactions(connection, columns, record.id)?.pop().map_or(Seq::START, |newest| newest.after_seq);
     let session = i64::from(record.id.number());
-    record.covered = if columns.are_complete() {
+    record.covered = if columns.keep_counts() {
         counts::told_through(connection, codec, session, after_seq)?
     } else {
         let mut covered = Tally::default();
@@ -420,7 +362,7 @@ fn list_as(
     let sql = format!("SELECT {selected} FROM sessions ORDER BY {}", columns.newest_first());
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut records = statement.query_map([], from_row)?.filter_map(Result::transpose);
-    if columns.are_complete() && counts::are_current(snapshot)? {
+    if columns.keep_counts() && counts::are_current(snapshot)? {
         let mut listed = Vec::new();
         while listed.len() < limit {
             let Some(record) = records.next().transpose()? else {
@@ -439,7 +381,7 @@ fn list_as(
     // Looked up once for all of them: another program may have touched every session.
     let numbers = listed.iter().map(|record| i64::from(record.id.number()));
     let places: HashMap<i64, usize> = numbers.zip(0..).collect();
-    let recounted = if columns.are_complete() {
+    let recounted = if columns.keep_counts() {
         for counts::Recounted { session, tally, .. } in counts::recount_stale(snapshot, codec)? {
             if let Some(record) = places.get(&session).and_then(|place| listed.get_mut(*place)) {
                 record.counts = tally.counts;
@@ -494,7 +436,12 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
         completed: cells.integer(4).map(|completed| completed != 0),
         duration_ms: cells.count(5),
         cost_usd: cells.real(6),
-        tokens: Tokens { input: cells.count(7), output: cells.count(8) },
+        tokens: Tokens {
+            input: cells.count(7),
+            output: cells.count(8),
+            cache_read: cells.count(23),
+            cache_write: cells.count(24),
+        },
         counts: Counts {
             events: cells.count(9),
             messages: cells.count(10),
@@ -515,12 +462,12 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
     };
     record.damaged = cells.damaged;
     // Of the newest summary, which is measured again if its measures are no numbers.
-    record.covered = match integer(row.get_ref(23)?) {
+    record.covered = match integer(row.get_ref(25)?) {
         Some(unknown) if unknown < 0 => UNKNOWN,
-        None if row.get_ref(23)? != ValueRef::Null => UNKNOWN,
+        None if row.get_ref(25)? != ValueRef::Null => UNKNOWN,
         covered => unsigned(covered),
     };
-    record.opening = opening(row.get_ref(24)?);
+    record.opening = opening(row.get_ref(26)?);
     Ok(Some(record))
 }
 

@@ -107,6 +107,11 @@ pub(super) fn unsigned(integer: Option<i64>) -> u64 {
     integer.and_then(|integer| u64::try_from(integer).ok()).unwrap_or(0)
 }
 
+/// SQLite has signed integers; totals that large do not occur.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 /// Returns a column for a `SELECT` such that SQLite does not load a value that is too large: it reads as an empty BLOB,
 /// which is no value of any column.
 pub(super) fn guarded(column: &str) -> String {

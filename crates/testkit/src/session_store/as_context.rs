@@ -342,7 +342,7 @@ pub(super) async fn conversations_are_listed_as_their_logs_are(store: Store) {
     let id = context.number().await.unwrap().unwrap();
     store.add_compaction(id, &Compaction::new(Seq(3), "summary")).await.unwrap();
     let other = store.create(unnamed()).await.unwrap();
-    store.set_tokens(other, Tokens { input: 1, output: 1 }).await.unwrap();
+    store.set_tokens(other, Tokens::new(1, 1)).await.unwrap();
 
     let listed = context.list_sessions().await.unwrap();
     let rows: Vec<_> = listed
@@ -363,4 +363,21 @@ pub(super) async fn conversations_are_listed_as_their_logs_are(store: Store) {
         ("mine", 3, "ü".repeat(80), (3, 4)),
     ];
     assert_eq!(rows, expected);
+}
+
+pub(super) async fn a_conversation_whose_tokens_are_set_has_none_of_the_cache(store: Store) {
+    let context = open(&store, "cached");
+    context.append(Message::user("Hello")).await.unwrap();
+    let id = context.number().await.unwrap().unwrap();
+    let cached = Tokens { cache_read: 900, cache_write: 50, ..Tokens::new(1000, 10) };
+    store.add_tokens(id, cached).await.unwrap();
+    let tokens = async |id| store.get(id).await.unwrap().tokens;
+    // What is added was not cached; a fork takes all totals along.
+    context.add_context_tokens(100, 1).await.unwrap();
+    assert_eq!(tokens(id).await, cached + Tokens::new(100, 1));
+    let fork = context.fork().await.unwrap();
+    let fork = store.find(&fork.session_id()).await.unwrap()[0];
+    assert_eq!(tokens(fork).await, cached + Tokens::new(100, 1));
+    context.set_context_tokens(40, 2).await.unwrap();
+    assert_eq!(tokens(id).await, Tokens::new(40, 2));
 }

@@ -219,7 +219,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
     }));
     let length = events.len() as u64;
     let id = store.create(named("origin")).await.unwrap();
-    let turn = Turn { tokens: Tokens { input: 1, output: 2 }, ..Turn::verbatim(events.clone()) };
+    let turn = Turn { tokens: Tokens::new(1, 2), ..Turn::verbatim(events.clone()) };
     store.append(id, turn).await.unwrap();
     let laid = [(1, "to one"), (6, "to six"), (length, "to the end")];
     for (seq, summary) in laid {
@@ -300,7 +300,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
         cost_usd: 0.5,
         ..Complete::default()
     }));
-    let turn = Turn { tokens: Tokens { input: 1, output: 2 }, ..Turn::verbatim(events) };
+    let turn = Turn { tokens: Tokens::new(1, 2), ..Turn::verbatim(events) };
     store.append(id, turn).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(2), "summary")).await.unwrap();
     let before = store.get(id).await.unwrap();

@@ -76,7 +76,7 @@ pub(super) async fn turns_appended_at_once_stay_whole(store: Store) {
 
 pub(super) async fn tokens_added_at_once_all_count(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
-    let one = Tokens { input: 1, output: 2 };
+    let one = Tokens { input: 4, output: 2, cache_read: 3, cache_write: 1 };
     at_once(|_| {
         for _ in 0..TURNS {
             block_on(store.add_tokens(id, one)).unwrap();
@@ -85,6 +85,6 @@ pub(super) async fn tokens_added_at_once_all_count(store: Store) {
         }
     });
     let added = 2 * THREADS * TURNS;
-    let expected = Tokens { input: added, output: 2 * added };
+    let expected = Tokens { input: 4 * added, output: 2 * added, cache_read: 3 * added, cache_write: added };
     assert_eq!(store.get(id).await.unwrap().tokens, expected);
 }

@@ -131,7 +131,7 @@ pub(super) async fn a_turn_under_a_lost_lease_is_refused(store: Store) {
     thread::sleep(SOON);
     take(&store, id, &theirs).await;
     let mark = NewMark { name: "mark".to_owned(), note: String::new() };
-    let tokens = Tokens { input: 1, output: 1 };
+    let tokens = Tokens::new(1, 1);
     let refused = || Turn { mark: Some(mark.clone()), tokens, ..under(&ours) };
     let is_fenced = |answer: Result<_, StoreError>| matches!(answer, Err(StoreError::Fenced(at)) if at == id);
     assert!(is_fenced(store.append(id, refused()).await));

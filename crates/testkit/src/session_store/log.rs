@@ -2,7 +2,7 @@
 
 use azureal_core::event::{Complete, Init, MessageEvent, ModelSwitch, ToolCall, ToolResult};
 use azureal_core::{
-    Appended, Block, Mark, MediaType, Message, NewEvent, NewMark, Role, Tokens, append_events,
+    Appended, Block, ListQuery, Mark, MediaType, Message, NewEvent, NewMark, Role, Tokens, append_events,
     events_of_message, fold, read_history,
 };
 
@@ -154,13 +154,13 @@ pub(super) async fn a_turn_without_events_adds_its_tokens_and_sets_its_mark(stor
     let before = store.get(id).await.unwrap();
     let turn = Turn {
         events: Vec::new(),
-        tokens: Tokens { input: 3, output: 4 },
+        tokens: Tokens::new(3, 4),
         mark: Some(NewMark { name: "empty".to_owned(), note: "nothing to say".to_owned() }),
         ..Turn::default()
     };
     let appended = store.append(id, turn).await.unwrap();
     assert_eq!((appended.first, appended.last), (Seq(3), Seq(2)));
-    let expected = SessionRecord { tokens: Tokens { input: 3, output: 4 }, ..before };
+    let expected = SessionRecord { tokens: Tokens::new(3, 4), ..before };
     assert_eq!(store.get(id).await.unwrap(), expected);
     let mark = Mark { session: id, note: "nothing to say".to_owned() };
     assert_eq!(store.mark("empty").await.unwrap(), Some(mark));
@@ -170,7 +170,7 @@ pub(super) async fn a_turn_without_events_adds_its_tokens_and_sets_its_mark(stor
 pub(super) async fn tokens_are_added_and_overwritten(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     let other = store.create(unnamed()).await.unwrap();
-    let tokens = |input, output| Tokens { input, output };
+    let tokens = |input, output| Tokens::new(input, output);
     store.add_tokens(id, tokens(100, 50)).await.unwrap();
     store.add_tokens(id, tokens(200, 80)).await.unwrap();
     assert_eq!(store.get(id).await.unwrap().tokens, tokens(300, 130));
@@ -184,6 +184,34 @@ pub(super) async fn tokens_are_added_and_overwritten(store: Store) {
     store.add_tokens(id, tokens(1, 1)).await.unwrap();
     assert_eq!(store.get(id).await.unwrap().tokens, tokens((1 << 40) + 1, (1 << 41) + 1));
     assert_eq!(store.get(other).await.unwrap().tokens, tokens(0, 0));
+}
+
+pub(super) async fn tokens_of_the_cache_are_summed_with_the_others(store: Store) {
+    let cached = |input, cache_read, cache_write| Tokens { input, output: 1, cache_read, cache_write };
+    let turn = |tokens| Turn { tokens, ..prompt("hello") };
+    let id = store.create_with(unnamed(), turn(cached(1000, 0, 900)), Vec::new()).await.unwrap();
+    let is = async |id, expected: Tokens| {
+        let record = store.get(id).await.unwrap();
+        assert_eq!(record.tokens, expected);
+        let listed = store.list(&ListQuery::default()).await.unwrap();
+        assert_eq!(listed.iter().find(|listed| listed.id == id), Some(&record));
+    };
+    is(id, cached(1000, 0, 900)).await;
+    store.append(id, turn(cached(2000, 1500, 400))).await.unwrap();
+    store.add_tokens(id, cached(10, 7, 2)).await.unwrap();
+    store.append(id, Turn { events: Vec::new(), ..turn(cached(5, 4, 1)) }).await.unwrap();
+    is(id, Tokens { output: 4, ..cached(3015, 1511, 1303) }).await;
+    // A fork has not sent anything yet.
+    let fork = store.fork(id, Seq::END, unnamed()).await.unwrap();
+    is(fork, Tokens::default()).await;
+    // They are totals, of what was paid: clearing does not give it back.
+    store.clear(id).await.unwrap();
+    is(id, Tokens { output: 4, ..cached(3015, 1511, 1303) }).await;
+    store.set_tokens(id, cached(1 << 41, 1 << 40, 1 << 39)).await.unwrap();
+    store.add_tokens(id, cached(1, 1, 1)).await.unwrap();
+    is(id, Tokens { output: 2, ..cached((1 << 41) + 1, (1 << 40) + 1, (1 << 39) + 1) }).await;
+    store.set_tokens(id, Tokens::new(7, 8)).await.unwrap();
+    is(id, Tokens::new(7, 8)).await;
 }
 
 async fn numbers(store: &Store, id: SessionId, page: Page) -> Vec<u64> {

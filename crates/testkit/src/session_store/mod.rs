@@ -61,6 +61,7 @@ crate::contract::contract! {
         the_totals_of_turns_add_up,
         a_turn_without_events_adds_its_tokens_and_sets_its_mark,
         tokens_are_added_and_overwritten,
+        tokens_of_the_cache_are_summed_with_the_others,
         pages_go_forward,
         pages_go_backward,
         prompts_are_found_from_a_point_backwards,
@@ -132,6 +133,7 @@ crate::contract::contract! {
         each_listed_id_opens_its_conversation,
         a_conversation_is_made_of_messages_and_of_another,
         conversations_are_listed_as_their_logs_are,
+        a_conversation_whose_tokens_are_set_has_none_of_the_cache,
     }
 }
 

@@ -179,8 +179,8 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
 
     store.read(c, Page::last(1)).await.unwrap();
     store.rename(c, "other").await.unwrap();
-    store.set_tokens(c, Tokens { input: 1, output: 1 }).await.unwrap();
-    store.add_tokens(c, Tokens { input: 1, output: 1 }).await.unwrap();
+    store.set_tokens(c, Tokens::new(1, 1)).await.unwrap();
+    store.add_tokens(c, Tokens::new(1, 1)).await.unwrap();
     store.add_compaction(b, &Compaction::new(Seq(1), "summary")).await.unwrap();
     store.remove_compaction(b, Seq(1)).await.unwrap();
     store.clear(b).await.unwrap();
@@ -263,7 +263,7 @@ pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
     let id = store.create(named("to go")).await.unwrap();
     let turn = Turn {
         events: vec![Event::user("secret").into()],
-        tokens: Tokens { input: 1, output: 2 },
+        tokens: Tokens::new(1, 2),
         mark: Some(NewMark { name: "done".to_owned(), note: "note".to_owned() }),
         ..Turn::default()
     };
