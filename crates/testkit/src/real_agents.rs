@@ -67,6 +67,11 @@ impl Agents {
         }
     }
 
+    /// Returns the agents that npm has installed in this folder, without a check. One of them may be missing.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
     /// Returns the folder with the programs `claude` and `codex`, to stand first in a `PATH`.
     pub fn bin(&self) -> PathBuf {
         bin(&self.folder)

@@ -140,12 +140,12 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         ("model = \" \"", ":1:9: `model` is an empty text; allowed is a text"),
         (
             "\n  modle = \"x\"",
-            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, turn, compaction, variables, \
+            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, variables, \
              context_commands; did you mean `model`?",
         ),
         (
             "[whatever]",
-            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, turn, compaction, \
+            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, \
              variables, context_commands",
         ),
         ("compaction = 5", ":1:14: `compaction` is 5; allowed is a table of keys and values"),
@@ -205,6 +205,8 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
             "[[context_commands]]\ndynamic = \"yes\"",
             ":2:11: `dynamic` is the text \"yes\"; allowed is true or false",
         ),
+        ("[claude]\ncache = true", ":2:9: `cache` is true; allowed is one of auto, off"),
+        ("[claude]\ncaching = \"auto\"", ":2:1: `caching` is not a key here; allowed: cache"),
         ("a = 1\na = 2", ":2:1: this TOML cannot be read: duplicate key"),
         ("a = [1", ":1:7: this TOML cannot be read: unclosed array, expected `]`"),
     ] {

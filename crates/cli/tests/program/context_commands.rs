@@ -61,9 +61,8 @@ impl Project {
             blocks.iter().map(|block| block["text"].as_str().unwrap().to_owned()).collect()
         };
         let sent = (0..count).map(|number| match &texts(number)[..] {
-            [prompt] => (String::new(), prompt.clone()),
-            [context, prompt] => (context.clone(), prompt.clone()),
-            other => panic!("{other:?}"),
+            [context @ .., prompt] => (context.concat(), prompt.clone()),
+            [] => panic!("there is no prompt"),
         });
         sent.collect()
     }
