@@ -15,16 +15,18 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("azureal-core", &[]),
     ("azureal-process", &[]),
     ("azureal-store", &["azureal-core"]),
     ("azureal-agents", &["azureal-core", "azureal-process"]),
     ("azureal-engine", &["azureal-core", "azureal-process"]),
-    ("azureal-tui", &["azureal-core", "azureal-engine"]),
+    ("azureal", &["azureal-core", "azureal-process", "azureal-store", "azureal-agents", "azureal-engine"]),
+    ("azureal-tui", &["azureal"]),
     (
         PROGRAM,
         &[
+            "azureal",
             "azureal-core",
             "azureal-process",
             "azureal-store",
@@ -38,8 +40,8 @@ const ROOMS: [(&str, &[&str]); 10] = [
     ("xtask", &[]),
 ];
 
-/// The one room where concrete things meet and the environment is read.
-const PROGRAM: &str = "azureal";
+/// The one room where the environment is read and something is printed.
+const PROGRAM: &str = "azureal-cli";
 /// Only ever a dev-dependency. As a tool of tests it may print and look at the environment.
 const TESTKIT: &str = "azureal-testkit";
 

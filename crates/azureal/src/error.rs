@@ -7,6 +7,8 @@ use std::path::Path;
 
 use azureal_core::{StoreError, visible_line};
 
+use crate::workspace::Notice;
+
 /// An error: its kind for programs, a message and a hint for people, and its cause.
 #[derive(Debug)]
 pub struct Error {
@@ -15,6 +17,7 @@ pub struct Error {
     message: String,
     hint: Option<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    notices: Vec<Notice>,
 }
 
 /// What an error says about the request. Front ends decide by it how to end: with which exit code, or with which status.
@@ -34,7 +37,14 @@ pub enum Category {
 impl Error {
     /// Creates an error: something could not be done.
     pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, category: Category::Failed, message: message.into(), hint: None, source: None }
+        Self {
+            kind,
+            category: Category::Failed,
+            message: message.into(),
+            hint: None,
+            source: None,
+            notices: Vec::new(),
+        }
     }
 
     /// Creates an error: the request makes no sense.
@@ -78,6 +88,18 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// Adds what was noticed before it happened.
+    #[must_use]
+    pub fn with_notices(mut self, notices: Vec<Notice>) -> Self {
+        self.notices = notices;
+        self
+    }
+
+    /// Returns what was noticed before it happened.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
     }
 
     /// Puts its subject in front of the message.
@@ -134,6 +156,7 @@ impl From<StoreError> for Error {
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
             source: Some(Box::new(error)),
+            notices: Vec::new(),
         }
     }
 }

@@ -11,7 +11,11 @@ mod git_config;
 pub mod json;
 pub mod meter;
 mod project;
+mod server_store;
+mod workspace;
 
 pub use environment::Environment;
 pub use error::Error;
 pub use project::{Project, SharedName};
+pub use server_store::ProjectNameRequired;
+pub use workspace::{Notice, Options, StoreChoice, Workspace, folder_of};

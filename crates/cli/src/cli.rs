@@ -14,8 +14,8 @@ use crate::completion;
 use crate::dashed_prompt::protect;
 use crate::environment::environment;
 use crate::failure::Failure;
+use crate::open::open_workspace;
 use crate::output::{Format, Output};
-use crate::place::Place;
 use crate::recovery::{recover, running};
 use crate::usage_error::usage_error;
 use azureal::Project;
@@ -161,7 +161,7 @@ impl Cli {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
         }
         if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
-            && let Ok(place) = Place::open(global.store.as_deref().map(Path::new))
+            && let Ok(place) = open_workspace(global.store.as_deref().map(Path::new))
         {
             // They need no store, and work where there is none that can be opened.
             futures_executor::block_on(recover(&place));
@@ -185,7 +185,7 @@ impl Cli {
             }
             _ => {}
         }
-        let place = Place::open(global.store.as_deref().map(Path::new))?;
+        let place = open_workspace(global.store.as_deref().map(Path::new))?;
         let found = futures_executor::block_on(recover(&place));
         // Turns are driven by threads, and wait for the store on their own.
         if let Command::Run(args) = &command {

@@ -20,9 +20,10 @@ use futures_executor::block_on;
 use rustix::stdio::dup2_stderr;
 
 use crate::cli::Cli;
+use crate::environment::environment;
 use crate::output::fit;
-use crate::place::{Place, StoreChoice};
 use crate::resolve::has_name;
+use azureal::{Options, StoreChoice, Workspace};
 
 /// The variable that names the shell which asks.
 pub(crate) const VARIABLE: &str = "AZUREAL_COMPLETE";
@@ -179,7 +180,8 @@ fn newest_sessions(store: Option<&Path>, word: &OsStr) -> Vec<SessionRecord> {
     thread::spawn(move || {
         let choice = store.as_deref().map(StoreChoice::of).transpose();
         if let Ok(None | Some(StoreChoice::File(_))) = choice
-            && let Ok(place) = Place::open(store.as_deref())
+            && let Ok(place) =
+                Workspace::open(Path::new("."), &environment(), &Options { store, ..Options::default() })
         {
             let query = ListQuery { limit: Some(limit), ..ListQuery::default() };
             drop(sender.send(block_on(place.store.list(&query))));

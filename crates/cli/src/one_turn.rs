@@ -4,21 +4,21 @@ use std::thread;
 use std::time::Duration;
 
 use azureal_core::{Holder, SessionId, visible_line};
-use azureal_engine::{LeaseError, SessionLease, SessionLeased, Spools, lease_session, this_process};
+use azureal_engine::{LeaseError, SessionLease, SessionLeased, Spools, lease_session};
 use futures_executor::block_on;
 
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::tell;
-use crate::place::Place;
 use crate::spinner::Spinner;
+use azureal::Workspace;
 
 /// How often whoever waits asks again: a question to a server that others work with.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Takes the right to run a turn in a session; an error if somebody else has it.
 pub(crate) async fn lease(
-    place: &Place,
+    place: &Workspace,
     spools: &Spools,
     session: SessionId,
     agent: &str,
@@ -34,7 +34,7 @@ pub(crate) async fn lease(
 
 /// Takes that right as soon as nobody else has it. An interrupt ends the waiting, and is then the error.
 pub(crate) fn wait_for_lease(
-    place: &Place,
+    place: &Workspace,
     spools: &Spools,
     interrupts: &Interrupts,
     session: SessionId,
@@ -78,12 +78,12 @@ struct Busy {
 }
 
 async fn ask(
-    place: &Place,
+    place: &Workspace,
     spools: &Spools,
     session: SessionId,
     agent: &str,
 ) -> Result<Result<SessionLease, Busy>, Failure> {
-    let (who, end) = match lease_session(&place.store, spools, session, &ourselves(agent)).await {
+    let (who, end) = match lease_session(&place.store, spools, session, &place.holder(agent)).await {
         Ok(SessionLeased::Ours(lease)) => return Ok(Ok(lease)),
         Ok(SessionLeased::Here(None)) => (String::new(), ""),
         Ok(SessionLeased::Here(Some(Holder { pid, agent, since, .. }))) => {
@@ -95,13 +95,6 @@ async fn ask(
         Err(LeaseError::Store(error)) => return Err(error.into()),
     };
     Ok(Err(Busy { message: format!("a turn of {session} is running{who}"), end }))
-}
-
-/// Returns who we are, with the name that the person goes by.
-pub(crate) fn ourselves(agent: &str) -> Holder {
-    let holder = this_process(agent);
-    let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-    Holder { user: name.filter(|name| !name.is_empty()).unwrap_or(holder.user), ..holder }
 }
 
 /// Says who runs a turn that does not run here.

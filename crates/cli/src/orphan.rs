@@ -13,9 +13,9 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
 use crate::output::{Output, tell};
-use crate::place::Place;
 use crate::recovery::{orphan_of, recover};
 use crate::turn::Keep;
+use azureal::Workspace;
 
 /// How long to wait until looking again whether all has ended.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Follows the agent of a session that runs in the background, and returns when its turn is stored: the history would
 /// miss the rest of it. On a terminal, its output is shown. An interrupt stops the agent, and is then the error.
 pub(crate) fn follow(
-    place: &Place,
+    place: &Workspace,
     spools: &Spools,
     interrupts: &Interrupts,
     found: &[Recovered],

@@ -16,14 +16,14 @@ use jiff::Timestamp;
 use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
 use crate::output::{tell, warn};
-use crate::place::Place;
 use crate::turn::kept;
+use azureal::Workspace;
 use azureal::error::shown;
 
 /// Stores the interrupted turns that can be stored, reports each in a line, and returns what was found.
 ///
 /// Never an error: a store that cannot be written can still be read.
-pub(crate) async fn recover(place: &Place) -> Vec<Recovered> {
+pub(crate) async fn recover(place: &Workspace) -> Vec<Recovered> {
     let Some(spools) = place.spools() else { return Vec::new() };
     let found = look(place, &spools).await;
     found.iter().for_each(report);
@@ -31,7 +31,7 @@ pub(crate) async fn recover(place: &Place) -> Vec<Recovered> {
 }
 
 /// Looks again, now that the caller holds the lease: a turn may have ended or begun since. Reports only what is new.
-pub(crate) async fn recover_again(place: &Place, before: &[Recovered]) -> Vec<Recovered> {
+pub(crate) async fn recover_again(place: &Workspace, before: &[Recovered]) -> Vec<Recovered> {
     let Some(spools) = place.spools() else { return Vec::new() };
     let found = look(place, &spools).await;
     let is_told = |found: &Recovered| {
@@ -58,7 +58,7 @@ pub(crate) fn homes() -> Homes<'static> {
     Homes { variable: &|name| std::env::var_os(name).map(PathBuf::from), home: std::env::home_dir() }
 }
 
-async fn look(place: &Place, spools: &Spools) -> Vec<Recovered> {
+async fn look(place: &Workspace, spools: &Spools) -> Vec<Recovered> {
     let homes = homes();
     azureal_engine::recover(&*place.store, spools, registry::all(), &homes).await.unwrap_or_else(|error| {
         warn(&error.to_string());
@@ -176,7 +176,7 @@ pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
 /// Recovers the turn that the original AZUREAL program noted in a session and never stored, if it has ended and the user
 /// agrees. Otherwise nothing changes, and the turn of this command continues without it.
 pub(crate) async fn recover_original_run(
-    place: &Place,
+    place: &Workspace,
     session: SessionId,
     lease: Option<&LeaseId>,
 ) -> Result<(), Failure> {
@@ -224,7 +224,7 @@ pub(crate) async fn recover_original_run(
 }
 
 /// Returns the sessions that have a turn running, here or elsewhere.
-pub(crate) async fn running(place: &Place, found: &[Recovered]) -> Result<Vec<SessionId>, StoreError> {
+pub(crate) async fn running(place: &Workspace, found: &[Recovered]) -> Result<Vec<SessionId>, StoreError> {
     let turns = found.iter().filter_map(|found| match found {
         Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => turn.session_id(),
         _ => None,

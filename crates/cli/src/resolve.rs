@@ -6,7 +6,7 @@
 use azureal_core::{ListQuery, SessionId, SessionRecord, SessionStore, Uuid, check_name, visible_line};
 
 use crate::failure::{Failure, quoted};
-use crate::place::Place;
+use azureal::Workspace;
 
 /// How many sessions an error names.
 const NAMED: usize = 10;
@@ -37,7 +37,7 @@ pub(crate) async fn find(store: &dyn SessionStore, text: &str) -> Result<Option<
 }
 
 /// Finds the session to read: by number, UUID, name or unique prefix of a name; without any, the last one of this worktree.
-pub(crate) async fn resolve_to_read(place: &Place, text: Option<&str>) -> Result<SessionRecord, Failure> {
+pub(crate) async fn resolve_to_read(place: &Workspace, text: Option<&str>) -> Result<SessionRecord, Failure> {
     let store = &*place.store;
     let Some(text) = text else {
         // There may be nothing but turns that failed: those can be read, though nobody means to continue them.
@@ -64,7 +64,7 @@ pub(crate) async fn resolve_to_read(place: &Place, text: Option<&str>) -> Result
 
 /// Returns the session that was last used in this worktree; if that is unknown, the one of this worktree that was active
 /// last and in which an agent has answered. So neither an import nor a failed first turn is continued by accident.
-pub(crate) async fn last_session(place: &Place) -> Result<Option<SessionRecord>, Failure> {
+pub(crate) async fn last_session(place: &Workspace) -> Result<Option<SessionRecord>, Failure> {
     if let Some(id) = place.store.last_used(&place.used_in()).await? {
         return Ok(Some(place.store.get(id).await?));
     }

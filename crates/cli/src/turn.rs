@@ -20,9 +20,9 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
 use crate::output::{Output, tell, warn};
-use crate::place::Place;
 use crate::recovery::homes;
 use crate::refusals::refusals;
+use azureal::Workspace;
 use azureal::agents::AgentChoice;
 use azureal::agents::prompt_cache;
 use azureal::config::Caching;
@@ -84,7 +84,7 @@ enum Heard {
 ///
 /// The turn is driven on a thread of its own, so that neither a slow terminal nor a closed pipe can hold it up.
 pub(crate) fn take_turn(
-    place: &Place,
+    place: &Workspace,
     spools: &Spools,
     interrupts: &Interrupts,
     ask: &Ask<'_>,
@@ -243,7 +243,7 @@ pub(crate) fn kept(path: &Path) -> String {
 }
 
 /// Measures how full the session is, if it is kept.
-fn meter(place: &Place, ask: &Ask<'_>, session: SessionId) -> Result<Option<Meter>, Failure> {
+fn meter(place: &Workspace, ask: &Ask<'_>, session: SessionId) -> Result<Option<Meter>, Failure> {
     let Some(auto) = ask.compaction else { return Ok(None) };
     Ok(Some(Meter::of(&block_on(place.store.get(session))?, auto.threshold)))
 }
@@ -297,7 +297,7 @@ fn show_rest(store: &dyn SessionStore, ingested: &Ingested, live: &mut Live<'_>)
 }
 
 /// Says why a turn did not begin, and takes back the session that was made for it.
-fn not_begun(place: &Place, ask: &Ask<'_>, ingested: &Ingested, why: &str) -> Failure {
+fn not_begun(place: &Workspace, ask: &Ask<'_>, ingested: &Ingested, why: &str) -> Failure {
     take_back(place, ask);
     let failure = match ingested.complete.outcome {
         Some(Outcome::Cancelled) => Failure::cancelled("cancelled while the context commands ran"),
@@ -308,7 +308,7 @@ fn not_begun(place: &Place, ask: &Ask<'_>, ingested: &Ingested, why: &str) -> Fa
 }
 
 /// Deletes the session that was made for a turn which does not take place.
-fn take_back(place: &Place, ask: &Ask<'_>) {
+fn take_back(place: &Workspace, ask: &Ask<'_>) {
     if ask.keep == Keep::NewSession
         && let Err(error) = block_on(place.store.delete(ask.session))
     {

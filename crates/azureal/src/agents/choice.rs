@@ -1,6 +1,7 @@
 //! Which agent answers, and where its program is.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use azureal_agents::registry::{self, UnknownAgent};
@@ -142,7 +143,10 @@ pub fn program_of(agent: &dyn Agent, environment: &Environment) -> Option<Result
 
 /// Finds a program in the folders of a PATH. Only absolute ones count: the others depend on where one is.
 fn on_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
-    std::env::split_paths(path?)
+    path?
+        .as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|folder| Path::new(OsStr::from_bytes(folder)))
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
         .find(|program| is_program(program))

@@ -6,9 +6,9 @@ use crate::failure::Failure;
 use crate::one_turn::elsewhere;
 use crate::orphan::end;
 use crate::output::Output;
-use crate::place::Place;
 use crate::recovery::recover;
 use crate::resolve::{called, resolve};
+use azureal::Workspace;
 
 /// End the running turn of a session
 ///
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(
     args: &Args,
-    place: &Place,
+    place: &Workspace,
     found: &[Recovered],
     out: &mut Output,
 ) -> Result<(), Failure> {

@@ -11,11 +11,11 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::one_turn::lease;
 use crate::output::{Output, counted, tell};
-use crate::place::Place;
 use crate::resolve::{called, resolve};
 use crate::spinner::Spinner;
 use crate::temporary::TemporaryFolder;
 use crate::threshold::threshold;
+use azureal::Workspace;
 use azureal::agents::{PATIENCE, Writer, writers};
 
 /// Summarise the older part of a session, so that the next agent is told less
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     keep: Option<usize>,
 }
 
-pub(crate) fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let record = block_on(resolve(&*place.store, &args.session.session))?;
     if args.list {
         return block_on(list(place, &record, out));
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Fa
 }
 
 /// Writes the summary, and stores it unless it is only to be looked at.
-fn write(args: &Args, place: &Place, record: &SessionRecord) -> Result<Option<Summarised>, Failure> {
+fn write(args: &Args, place: &Workspace, record: &SessionRecord) -> Result<Option<Summarised>, Failure> {
     let writers = writers(args.agent.as_deref(), record.counts.agent.as_deref(), &environment())?;
     let summarisers: Vec<Summariser<'_>> = writers.iter().map(Writer::summariser).collect();
     // Kept until all is done: a store in memory has no folder of its own.
@@ -188,7 +188,7 @@ fn report(
     Ok(())
 }
 
-async fn undo(place: &Place, record: &SessionRecord, out: &mut Output) -> Result<(), Failure> {
+async fn undo(place: &Workspace, record: &SessionRecord, out: &mut Output) -> Result<(), Failure> {
     let mut compactions = place.store.compactions(record.id).await?;
     let Some(newest) = compactions.pop() else {
         return Err(Failure::new("not_found", format!("{} has no summary", called(record)))
@@ -220,7 +220,7 @@ async fn undo(place: &Place, record: &SessionRecord, out: &mut Output) -> Result
     ))
 }
 
-async fn list(place: &Place, record: &SessionRecord, out: &mut Output) -> Result<(), Failure> {
+async fn list(place: &Workspace, record: &SessionRecord, out: &mut Output) -> Result<(), Failure> {
     let compactions = place.store.compactions(record.id).await?;
     if out.is_json() {
         let rows: Vec<Value> = compactions

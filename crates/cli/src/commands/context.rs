@@ -6,9 +6,9 @@ use serde_json::json;
 use super::SessionToRead;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
 use crate::resolve::{called, resolve_to_read};
 use crate::threshold::threshold;
+use azureal::Workspace;
 use azureal::meter::Meter;
 
 /// Show exactly what the next agent would be told of a session
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     stats: bool,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let compaction = place.store.compactions(record.id).await?.pop();
     let after = compaction.map(|compaction| compaction.after_seq.0);

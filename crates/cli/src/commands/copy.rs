@@ -9,11 +9,12 @@ use crate::environment::environment;
 use crate::failure::Failure;
 use crate::import::{Outcome, SourceStore, arrive, diverged, verify, verify_record};
 use crate::interrupts::{Interrupted, Interrupts};
+use crate::open::open_workspace;
 use crate::output::{Output, counted, warn};
-use crate::place::{Place, StoreChoice};
 use crate::resolve::{called, resolve};
 use crate::spinner::{Spinner, bar};
 use azureal::Project;
+use azureal::{StoreChoice, Workspace};
 
 /// Copy sessions from one store to another
 ///
@@ -101,7 +102,7 @@ async fn copy(
 }
 
 /// Opens both stores, which must be two.
-fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Place), Failure> {
+fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Workspace), Failure> {
     let choice = |named: Option<&Path>| match named.filter(|named| !named.as_os_str().is_empty()) {
         Some(named) => StoreChoice::of(named),
         None => Ok(StoreChoice::File(Project::around(Path::new("."), &environment())?.store_path())),
@@ -118,7 +119,7 @@ fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Place), 
         StoreChoice::Memory => Err(Failure::usage("a store in memory is empty: there is nothing to copy")
             .with_hint("name a file or a server with `--from`")),
         StoreChoice::File(path) => {
-            let place = Place::open(to)?;
+            let place = open_workspace(to)?;
             if place.owns(&path) {
                 return Err(same());
             }
@@ -135,8 +136,8 @@ fn from_server(
     to: Option<&Path>,
     address: String,
     same: impl Fn() -> Failure,
-) -> Result<(SourceStore, Place), Failure> {
-    let (source, place) = (Place::open(from)?, Place::open(to)?);
+) -> Result<(SourceStore, Workspace), Failure> {
+    let (source, place) = (open_workspace(from)?, open_workspace(to)?);
     if place.is_same_server_store(&source) {
         return Err(same());
     }

@@ -10,11 +10,12 @@ use super::list;
 use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
+use crate::open::open_workspace;
 use crate::output::Output;
-use crate::place::Place;
 use crate::temporary::private_folder_in;
 use crate::turn::{Ask, Keep, take_turn};
 use azureal::Project;
+use azureal::Workspace;
 use azureal::agents::{Wanted, choose};
 use azureal::config::Caching;
 
@@ -40,7 +41,7 @@ pub(crate) struct Args {
 
 /// The tour as it goes.
 struct Tour<'a> {
-    place: Place,
+    place: Workspace,
     spools: Spools,
     interrupts: Interrupts,
     out: &'a mut Output,
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
             .with_hint("name a folder that is new, or none"));
     }
     std::env::set_current_dir(&folder).map_err(|error| Failure::file(&folder, &error))?;
-    let place = Place::open(Some(&store))?;
+    let place = open_workspace(Some(&store))?;
     let spools =
         place.spools().ok_or_else(|| Failure::new("failed", "the demo has no place for its files"))?;
     let mut tour = Tour { place, spools, interrupts: Interrupts::listen()?, out };

@@ -9,9 +9,9 @@ use super::SessionToRead;
 use crate::export::Format;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::{Place, folder_of};
 use crate::resolve::{called, resolve_to_read};
 use azureal::error::shown;
+use azureal::{Workspace, folder_of};
 
 /// Write a session in the format of another program
 ///
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else {
         if out.is_json() && args.format == Format::Markdown {

@@ -4,8 +4,8 @@ use serde_json::json;
 use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::{Output, counted};
-use crate::place::Place;
 use crate::resolve::{called, check_new_name, keep_name, resolve};
+use azureal::Workspace;
 
 /// Copy a session's history up to a point into a new session
 ///
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     name: Option<String>,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let original = resolve(&*place.store, &args.session.session).await?;
     if let Some(name) = &args.name {
         check_new_name(&*place.store, name, None).await?;

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::import::{Arrival, Format, Outcome, Source, arrive, diverged, look_into};
 use crate::output::{Output, counted, warn};
-use crate::place::Place;
 use crate::resolve::called;
+use azureal::Workspace;
 
 /// Take over sessions of other programs and stores
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     format: Format,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let mut import = Import {
         place,
         format: args.format,
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
 
 /// An import in progress.
 struct Import<'a> {
-    place: &'a Place,
+    place: &'a Workspace,
     format: Format,
     report: Report,
     failures: Vec<Failure>,

@@ -5,10 +5,10 @@ use unicode_width::UnicodeWidthStr;
 use crate::failure::Failure;
 use crate::output::{Output, Paint, fit, tell, to_json};
 use crate::pages::warn_of_damage;
-use crate::place::Place;
 use crate::resolve::has_name;
 use crate::threshold::threshold;
 use crate::token_counts::count;
+use azureal::Workspace;
 use azureal::json::SessionLine;
 use azureal::meter::{ESTIMATE, Meter};
 
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(
     args: &Args,
-    place: &Place,
+    place: &Workspace,
     running: &[SessionId],
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -72,7 +72,7 @@ pub(crate) async fn run(
 }
 
 /// Says what can be done about an empty list.
-async fn tell_why_empty(place: &Place) -> Result<(), Failure> {
+async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
     let any = ListQuery { worktree: None, limit: Some(1) };
     tell(if place.store.list(&any).await?.is_empty() {
         "no sessions yet; `azureal import` takes over those of other programs"

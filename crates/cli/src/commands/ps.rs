@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::one_turn::elsewhere;
 use crate::output::{Output, tell};
-use crate::place::Place;
+use azureal::Workspace;
 
 /// Show the turns that are running, of every azureal on this store
 ///
@@ -28,7 +28,7 @@ struct Running<'a> {
 
 pub(crate) async fn run(
     _: &Args,
-    place: &Place,
+    place: &Workspace,
     found: &[Recovered],
     out: &mut Output,
 ) -> Result<(), Failure> {

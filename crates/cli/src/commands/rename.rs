@@ -4,8 +4,8 @@ use serde_json::json;
 use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
 use crate::resolve::{check_new_name, resolve};
+use azureal::Workspace;
 
 /// Give a session another name
 ///
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     name: String,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let id = resolve(&*place.store, &args.session.session).await?.id;
     check_new_name(&*place.store, &args.name, Some(id)).await?;
     place.store.rename(id, &args.name).await?;

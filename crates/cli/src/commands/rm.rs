@@ -6,8 +6,8 @@ use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
 use crate::one_turn::{elsewhere, lease};
 use crate::output::{Output, counted};
-use crate::place::Place;
 use crate::resolve::{called, resolve};
+use azureal::Workspace;
 
 /// Delete sessions and all that belongs to them
 ///
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(
     args: &Args,
-    place: &Place,
+    place: &Workspace,
     running: &[SessionId],
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -88,7 +88,7 @@ pub(crate) async fn run(
 }
 
 /// Makes sure that no turn runs in a session, nor begins as long as what is returned is held.
-async fn idle(place: &Place, record: &SessionRecord) -> Result<Option<SessionLease>, Failure> {
+async fn idle(place: &Workspace, record: &SessionRecord) -> Result<Option<SessionLease>, Failure> {
     let Some(spools) = place.spools() else { return Ok(None) };
     if place.is_on_server() {
         place.prepare_spools()?;

@@ -18,12 +18,12 @@ use crate::interrupts::Interrupts;
 use crate::one_turn::{lease, wait_for_lease};
 use crate::orphan;
 use crate::output::{Output, tell};
-use crate::place::Place;
 use crate::prompt;
 use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
 use crate::resolve::{called, check_new_name, find, keep_name, last_session, similar};
 use crate::temporary::TemporaryFolder;
 use crate::turn::{Ask, Keep, take_turn};
+use azureal::Workspace;
 use azureal::agents::{AgentChoice, Wanted, choose};
 use azureal::agents::{PATIENCE, Writer, writers};
 use azureal::config::{Config, seconds};
@@ -129,7 +129,12 @@ impl From<Level> for Permission {
     }
 }
 
-pub(crate) fn run(args: &Args, place: &Place, found: &[Recovered], out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(
+    args: &Args,
+    place: &Workspace,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
     let prompt = args.prompt.as_ref().or(args.dashed_prompt.as_ref());
     let prompt = prompt::gather(prompt.map(String::as_str)).map_err(|failure| {
         if args.arguments.is_empty() || failure.kind() != "usage" {
@@ -258,7 +263,7 @@ const FAR_ENOUGH: usize = 5_000;
 /// Lets an agent that comes back to a session after another one use the model that it was last asked for there.
 async fn return_to_model(
     args: &Args,
-    place: &Place,
+    place: &Workspace,
     known: Option<&SessionRecord>,
     choice: &mut AgentChoice,
 ) -> Result<(), Failure> {
@@ -292,7 +297,7 @@ const PAGE: usize = 200;
 /// Finds the session to continue; `None` for a new one.
 async fn known_session(
     args: &Args,
-    place: &Place,
+    place: &Workspace,
     found: &[Recovered],
 ) -> Result<Option<SessionRecord>, Failure> {
     if args.go_on {
@@ -318,7 +323,7 @@ async fn known_session(
 
 /// Returns the session of the turn that was started last of those that still run in this worktree: the store does not know
 /// of it yet.
-fn running_here(place: &Place, found: &[Recovered]) -> Option<SessionId> {
+fn running_here(place: &Workspace, found: &[Recovered]) -> Option<SessionId> {
     let used_in = place.used_in();
     let running = found.iter().filter_map(|found| match found {
         Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => Some(turn),
@@ -359,7 +364,7 @@ fn switches_model(known: Option<&SessionRecord>, choice: &AgentChoice) -> bool {
     })
 }
 
-async fn new_session(args: &Args, place: &Place) -> Result<SessionId, Failure> {
+async fn new_session(args: &Args, place: &Workspace) -> Result<SessionId, Failure> {
     let name = args.session.clone().or_else(|| args.name.clone());
     let new = NewSession { name, worktree: place.project.worktree(), ..NewSession::default() };
     // However many ask for a new name at once, there is one session of it.

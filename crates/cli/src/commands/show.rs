@@ -7,9 +7,9 @@ use crate::follow::{Follower, News};
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, warn};
 use crate::pages::{Damaged, Range, each_page, warn_of_damage};
-use crate::place::Place;
 use crate::resolve::{has_name, resolve_to_read};
 use crate::transcript::{Text, Transcript, duration};
+use azureal::Workspace;
 use azureal::json::EventLine;
 
 /// Show what was said and done in a session
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     digest: bool,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     warn_of_damage(std::slice::from_ref(&record));
     if args.digest {
@@ -132,7 +132,7 @@ async fn follow(mut follower: Follower<'_>, id: SessionId, printer: &mut Printer
     }
 }
 
-async fn show_digest(record: &SessionRecord, place: &Place, out: &mut Output) -> Result<(), Failure> {
+async fn show_digest(record: &SessionRecord, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let mut digest = Digest::default();
     each_page(&*place.store, record.id, Range::All, |page| {
         page.iter().filter_map(|stored| stored.event().ok()).for_each(|event| digest.push(&event));

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::SessionToRead;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::place::Place;
 use crate::resolve::{called, resolve_to_read};
 use crate::threshold::threshold;
 use crate::token_counts::in_detail;
+use azureal::Workspace;
 use azureal::meter::{ESTIMATE, ESTIMATED_BY, Meter};
 
 /// How many events are searched for the end of the last turn, from the end of the session.
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     session: SessionToRead,
 }
 
-pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let last_turn = last_turn(place, &record).await?;
     let meter = Meter::of(&record, threshold(&place.project));
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &Args, place: &Place, out: &mut Output) -> Result<
 
 /// Returns what the agent reported of the last turn; `None` if it reported nothing, or the session continued since without
 /// an end.
-async fn last_turn(place: &Place, record: &SessionRecord) -> Result<Option<Usage>, Failure> {
+async fn last_turn(place: &Workspace, record: &SessionRecord) -> Result<Option<Usage>, Failure> {
     let events = place.store.read(record.id, Page::last(SEARCHED)).await?;
     let complete = events.iter().rev().find_map(|stored| match stored.event() {
         Ok(Event::Complete(complete)) => Some(complete),

@@ -12,11 +12,10 @@ use azureal_store::sqlite::make_folder_of;
 use azureal_store::{PostgresStore, RedisStore};
 use futures_executor::block_on;
 
-use crate::confirm::{Answer, ask};
-use crate::failure::{Failure, quoted};
-use crate::output::warn;
-use azureal::error::shown;
-use azureal::{Project, SharedName};
+use crate::environment::Environment;
+use crate::error::{Error, quoted};
+use crate::project::{Project, SharedName};
+use crate::workspace::Notice;
 
 /// The address of a store on a server, whichever server that is.
 pub(crate) trait Address: Display {
@@ -27,7 +26,7 @@ pub(crate) trait Address: Display {
     fn project(&self) -> Option<&str>;
 
     /// Says which project that is.
-    fn set_project(&mut self, project: &str) -> Result<(), Failure>;
+    fn set_project(&mut self, project: &str) -> Result<(), Error>;
 
     /// Says what the first release called that project.
     fn set_former_project(&mut self, former: &str);
@@ -39,7 +38,7 @@ pub(crate) trait Address: Display {
     fn set_password(&mut self, password: &str);
 
     /// Finds the password where it lies for programs that have none: in the environment, or in a file.
-    fn find_password(&self) -> Option<String>;
+    fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String>;
 
     /// Returns what else tells this store from others on its server.
     fn part(&self) -> &str {
@@ -54,7 +53,7 @@ impl Address for PostgresAddress {
         self.project()
     }
 
-    fn set_project(&mut self, project: &str) -> Result<(), Failure> {
+    fn set_project(&mut self, project: &str) -> Result<(), Error> {
         self.set_project(project).map_err(|error| misread(&error, error.hint()))
     }
 
@@ -71,14 +70,15 @@ impl Address for PostgresAddress {
     }
 
     /// As PostgreSQL's own programs find it.
-    fn find_password(&self) -> Option<String> {
-        variable("PGPASSWORD").or_else(|| {
-            let passfile = match std::env::var_os("PGPASSFILE") {
+    fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String> {
+        let variable = |name: &str| environment.variable(name).filter(|value| !value.is_empty());
+        variable("PGPASSWORD").map(str::to_owned).or_else(|| {
+            let passfile = match environment.value("PGPASSFILE") {
                 Some(path) => PathBuf::from(path),
-                None => std::env::home_dir()?.join(".pgpass"),
+                None => environment.home()?.join(".pgpass"),
             };
             let login = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
-            self.password_in(&read_private(&passfile)?, &login)
+            self.password_in(&read_private(&passfile, notices)?, login)
         })
     }
 
@@ -94,7 +94,7 @@ impl Address for RedisAddress {
         self.project()
     }
 
-    fn set_project(&mut self, project: &str) -> Result<(), Failure> {
+    fn set_project(&mut self, project: &str) -> Result<(), Error> {
         self.set_project(project).map_err(|error| misread(&error, error.hint()))
     }
 
@@ -111,26 +111,28 @@ impl Address for RedisAddress {
     }
 
     /// There is no file that all programs for Redis know, so ours is named.
-    fn find_password(&self) -> Option<String> {
-        variable("AZUREAL_REDIS_PASSWORD").or_else(|| {
-            let file = std::env::var_os("AZUREAL_REDIS_PASSWORD_FILE")?;
-            let text = read_private(Path::new(&file))?;
+    fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String> {
+        let password = environment.variable("AZUREAL_REDIS_PASSWORD").filter(|value| !value.is_empty());
+        password.map(str::to_owned).or_else(|| {
+            let file = environment.value("AZUREAL_REDIS_PASSWORD_FILE")?;
+            let text = read_private(Path::new(file), notices)?;
             Some(text.lines().next().unwrap_or_default().to_owned())
         })
     }
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 /// Says what is wrong with an address, without repeating any of it.
-pub(crate) fn misread(error: &impl Display, hint: String) -> Failure {
-    Failure::usage(error.to_string()).with_hint(hint)
+pub(crate) fn misread(error: &impl Display, hint: String) -> Error {
+    Error::usage(error.to_string()).with_hint(hint)
 }
 
 /// Adds to an address what its URL does not say: the project and the password.
-pub(crate) fn complete(address: &mut impl Address, project: &Project) -> Result<(), Failure> {
+pub(crate) fn complete(
+    address: &mut impl Address,
+    project: &Project,
+    environment: &Environment,
+    notices: &mut Vec<Notice>,
+) -> Result<(), Error> {
     if address.project().is_none() {
         let SharedName { name, former } = project.shared_name();
         address.set_project(&name)?;
@@ -139,7 +141,7 @@ pub(crate) fn complete(address: &mut impl Address, project: &Project) -> Result<
         }
     }
     if !address.has_password()
-        && let Some(password) = address.find_password()
+        && let Some(password) = address.find_password(environment, notices)
     {
         address.set_password(&password);
     }
@@ -147,19 +149,19 @@ pub(crate) fn complete(address: &mut impl Address, project: &Project) -> Result<
 }
 
 /// Reads a file that only its owner may read. One that others can read is not used, as PostgreSQL does not.
-fn read_private(path: &Path) -> Option<String> {
+fn read_private(path: &Path, notices: &mut Vec<Notice>) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     if !metadata.is_file() {
         return None;
     }
     if metadata.mode() & 0o077 != 0 {
-        warn(&format!("{} is not used: others can read it (`chmod 600` takes that from them)", shown(path)));
+        notices.push(Notice::OpenPasswordFile(path.to_owned()));
         return None;
     }
     match fs::read_to_string(path) {
         Ok(text) => Some(text),
         Err(error) => {
-            warn(Failure::file(path, &error).message());
+            notices.push(Notice::UnreadablePasswordFile(Error::file(path, &error)));
             None
         }
     }
@@ -174,7 +176,7 @@ pub(crate) trait ServerStore {
     fn former_project(&self) -> Option<&str>;
 
     /// Settles that.
-    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Failure>;
+    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Error>;
 }
 
 impl ServerStore for PostgresStore {
@@ -186,7 +188,7 @@ impl ServerStore for PostgresStore {
         self.former_project()
     }
 
-    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Failure> {
+    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Error> {
         Ok(block_on(self.settle_former_project(is_ours))?)
     }
 }
@@ -200,40 +202,51 @@ impl ServerStore for RedisStore {
         self.former_project()
     }
 
-    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Failure> {
+    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Error> {
         Ok(block_on(self.settle_former_project(is_ours))?)
     }
 }
 
-/// Asks whose the sessions are that the server has under the name that the first release gave this project: without the
-/// host of its repository, so that they may be those of a repository elsewhere. Asked once for everybody.
-pub(crate) fn settle_name(store: &mut impl ServerStore, address: &impl Address) -> Result<(), Failure> {
+/// A decision that only the user can make: whose the sessions are that the server has under the name that the first release
+/// gave this project, without the host of its repository. They may be those of a repository elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{address} has sessions of {former:?}, and it is not known whether they are those of the project {project:?}"
+)]
+pub struct ProjectNameRequired {
+    /// The address of the store, without its password.
+    pub address: String,
+    /// The name that the sessions are under.
+    pub former: String,
+    /// The name of this project.
+    pub project: String,
+}
+
+/// Settles whose those sessions are, if that is open and the answer is known. It is settled once for everybody.
+pub(crate) fn settle_name(
+    store: &mut impl ServerStore,
+    address: &impl Address,
+    is_ours: Option<bool>,
+) -> Result<(), Error> {
     let Some(former) = store.former_project() else { return Ok(()) };
-    let (old, new) = (quoted(former), quoted(store.project()));
-    let question = format!(
-        "{address} has sessions of {old}, without the host of the repository; this project is now called {new}.\n\
-         Are they this project's? [y/N] "
-    );
-    match ask(&question) {
-        Answer::Yes => store.settle_former_project(true),
-        Answer::No => store.settle_former_project(false),
-        Answer::Nobody => {
-            // What would end the value in a URL.
-            let [old, new] =
-                [former, store.project()].map(|name| name.replace('%', "%25").replace('&', "%26"));
-            let [old, new] = [old, new].map(|name| quoted(format_args!("project={name}")));
-            let hint = format!(
-                "run `azureal list` in a terminal, which asks; or name the project in the store's URL: {old} if \
-                 they are this project's, {new} if not"
-            );
-            let message = format!(
-                "{address} has sessions of {}, and it is not known whether they are this project's, {}",
-                quoted(former),
-                quoted(store.project())
-            );
-            Err(Failure::refused("project_name", message).with_hint(hint))
-        }
+    if let Some(is_ours) = is_ours {
+        return store.settle_former_project(is_ours);
     }
+    let (former, project) = (former.to_owned(), store.project().to_owned());
+    // What would end the value in a URL.
+    let [old, new] = [&former, &project].map(|name| name.replace('%', "%25").replace('&', "%26"));
+    let [old, new] = [old, new].map(|name| quoted(format_args!("project={name}")));
+    let hint = format!(
+        "run `azureal list` in a terminal, which asks; or name the project in the store's URL: {old} if \
+         they are this project's, {new} if not"
+    );
+    let message = format!(
+        "{address} has sessions of {}, and it is not known whether they are this project's, {}",
+        quoted(&former),
+        quoted(&project)
+    );
+    let required = ProjectNameRequired { address: address.to_string(), former, project };
+    Err(Error::refused("project_name", message).with_hint(hint).with_source(required))
 }
 
 /// Returns the folder in which this machine keeps what belongs to a store elsewhere. `kept_as` is the name of the project
@@ -248,10 +261,10 @@ pub(crate) fn folder<A: Address>(address: &A, kept_as: &str, project: &Project) 
 }
 
 /// Makes that folder, and the one around it as the project's own store would.
-pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
     make_folder_of(folder)?;
     match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Failure::file(folder, &error)),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Error::file(folder, &error)),
         Ok(()) | Err(_) => Ok(()),
     }
 }

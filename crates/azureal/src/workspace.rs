@@ -1,0 +1,358 @@
+//! An opened project.
+
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use azureal_core::{Holder, SessionStore};
+use azureal_engine::{Spools, this_process};
+use azureal_store::postgres::{PostgresAddress, PostgresOptions};
+use azureal_store::redis::{RedisAddress, RedisOptions};
+use azureal_store::sqlite::{SqliteOptions, Work};
+use azureal_store::{MemoryStore, PostgresStore, RedisStore, SqliteStore};
+use futures_executor::block_on;
+
+use crate::environment::Environment;
+use crate::error::{Error, quoted, shown};
+use crate::project::Project;
+use crate::server_store;
+
+/// An opened project: its configuration is found and its store open.
+pub struct Workspace {
+    /// The store.
+    pub store: Arc<dyn SessionStore>,
+    /// The project.
+    pub project: Project,
+    environment: Environment,
+    location: Location,
+    notices: Vec<Notice>,
+}
+
+/// How a workspace is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The store: a file, `postgres://…`, `redis://…` or `memory:`. `None` or an empty path is the project's own file.
+    pub store: Option<PathBuf>,
+    /// The answer to [`ProjectNameRequired`], if it was asked for.
+    pub former_project_is_ours: Option<bool>,
+}
+
+/// Something that the user should know, though it is no error.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The project is not where it seems to be.
+    Project(String),
+    /// A server may lose what it has acknowledged.
+    Durability {
+        /// Its address.
+        address: String,
+        /// What it may lose.
+        warning: String,
+    },
+    /// A file with passwords is not used: others can read it.
+    OpenPasswordFile(PathBuf),
+    /// A file with passwords cannot be read.
+    UnreadablePasswordFile(Error),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Project(warning) => f.write_str(warning),
+            Self::Durability { address, warning } => {
+                write!(f, "{address} {warning}; `loss=accepted` in its URL says that this is known")
+            }
+            Self::OpenPasswordFile(path) => {
+                write!(
+                    f,
+                    "{} is not used: others can read it (`chmod 600` takes that from them)",
+                    shown(path)
+                )
+            }
+            Self::UnreadablePasswordFile(error) => f.write_str(error.message()),
+        }
+    }
+}
+
+/// The place of a store.
+enum Location {
+    /// In this process, and gone with it.
+    Memory,
+    /// In this file.
+    File(PathBuf),
+    /// On a server. What this machine keeps for it is in this folder.
+    Server(PathBuf),
+}
+
+impl Workspace {
+    /// Finds the project around a directory and opens its store, or the one that is asked for. No file is made by that.
+    ///
+    /// # Errors
+    ///
+    /// One with [`ProjectNameRequired`](crate::ProjectNameRequired) as its source is a question for the user: the answer goes into the options.
+    pub fn open(directory: &Path, environment: &Environment, options: &Options) -> Result<Self, Error> {
+        let project = Project::around(directory, environment)?;
+        let mut notices = Vec::new();
+        match open_store(&project, environment, options, &mut notices) {
+            Ok((store, location)) => {
+                Ok(Self { store, project, environment: environment.clone(), location, notices })
+            }
+            Err(error) => Err(error.with_notices(notices)),
+        }
+    }
+
+    /// Returns what the user should know of how it was opened.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// Returns the environment that it was opened with.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Returns who runs a turn here: this process, with the name of the user.
+    pub fn holder(&self, agent: &str) -> Holder {
+        let holder = this_process(agent);
+        let named = ["USER", "LOGNAME"].iter().find_map(|name| self.environment.variable(name));
+        let user = named.filter(|name| !name.is_empty()).map_or(holder.user, str::to_owned);
+        Holder { user, ..holder }
+    }
+
+    /// Returns the same workspace with a store that is empty, and gone afterwards.
+    #[must_use]
+    pub fn ephemeral(&self) -> Self {
+        Self {
+            store: memory(),
+            project: self.project.clone(),
+            environment: self.environment.clone(),
+            location: Location::Memory,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Returns where the output of running turns is kept; nothing for a store in memory.
+    ///
+    /// The project's store has the folder `spool` beside it, every other file one that is called after
+    /// it: sessions of two stores in one folder have the same numbers.
+    pub fn spools(&self) -> Option<Spools> {
+        let folder = match &self.location {
+            Location::Memory => return None,
+            Location::Server(folder) => folder.join("spool"),
+            Location::File(file) => match file.file_name()? {
+                name if name == "sessions.azs" => file.with_file_name("spool"),
+                name => {
+                    let mut name = name.to_owned();
+                    name.push(".spool");
+                    file.with_file_name(name)
+                }
+            },
+        };
+        Some(Spools::new(folder))
+    }
+
+    /// Returns the key under which the store remembers the last session: the worktree, on a server of this user.
+    pub fn used_in(&self) -> String {
+        let worktree = self.project.worktree();
+        match self.location {
+            Location::Memory | Location::File(_) => worktree,
+            Location::Server(_) => format!("{} {worktree}", self.holder("").user),
+        }
+    }
+
+    /// Says whether other machines may have the same store.
+    pub fn is_on_server(&self) -> bool {
+        matches!(self.location, Location::Server(_))
+    }
+
+    /// Makes the folder that turns are about to be kept in. A store in a file has made it with its first session.
+    pub fn prepare_spools(&self) -> Result<(), Error> {
+        match &self.location {
+            Location::Memory | Location::File(_) => Ok(()),
+            Location::Server(folder) => server_store::make_folder(folder),
+        }
+    }
+}
+
+/// Opens the store that the options name, or else the project's.
+fn open_store(
+    project: &Project,
+    environment: &Environment,
+    options: &Options,
+    notices: &mut Vec<Notice>,
+) -> Result<(Arc<dyn SessionStore>, Location), Error> {
+    let is_ours = options.former_project_is_ours;
+    let choice = options.store.as_deref().filter(|choice| !choice.as_os_str().is_empty());
+    let opened = match choice.map(StoreChoice::of).transpose()? {
+        Some(StoreChoice::Memory) => (memory(), Location::Memory),
+        Some(StoreChoice::File(path)) => (in_file(&path)?, Location::File(path)),
+        Some(StoreChoice::Postgres(mut address)) => {
+            server_store::complete(&mut *address, project, environment, notices)?;
+            let mut store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
+            server_store::settle_name(&mut store, &*address, is_ours)?;
+            let folder = server_store::folder(&*address, store.project(), project);
+            (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
+        }
+        Some(StoreChoice::Redis(mut address)) => {
+            server_store::complete(&mut *address, project, environment, notices)?;
+            let mut store = block_on(RedisStore::open(&address, RedisOptions::default()))?;
+            server_store::settle_name(&mut store, &*address, is_ours)?;
+            let folder = server_store::folder(&*address, store.project(), project);
+            if let Some(warning) = store.durability().warning().filter(|_| !address.accepts_loss()) {
+                let (address, warning) = (address.to_string(), warning.to_string());
+                notices.push(Notice::Durability { address, warning });
+            }
+            (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
+        }
+        None => {
+            notices.extend(project.warning().map(|warning| Notice::Project(warning.to_owned())));
+            let path = project.store_path();
+            (in_file(&path)?, Location::File(path))
+        }
+    };
+    Ok(opened)
+}
+
+fn memory() -> Arc<dyn SessionStore> {
+    Arc::new(MemoryStore::default())
+}
+
+fn in_file(path: &Path) -> Result<Arc<dyn SessionStore>, Error> {
+    // These commands do one thing after the other, so nobody is kept waiting.
+    let options = SqliteOptions { work: Work::WhereCalled, ..SqliteOptions::default() };
+    Ok(Arc::new(SqliteStore::open(path, options)?))
+}
+
+/// What SQLite puts beside a file.
+const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+
+impl Workspace {
+    /// Says whether a path leads to the store or to a file that belongs to it, however it is spelt.
+    pub fn owns(&self, path: &Path) -> bool {
+        let Location::File(store) = &self.location else {
+            return false;
+        };
+        is_same_file(path, store)
+            || COMPANIONS.iter().any(|companion| {
+                let mut name = store.as_os_str().to_owned();
+                name.push(companion);
+                is_same_file(path, Path::new(&name))
+            })
+    }
+}
+
+impl Workspace {
+    /// Says whether both are the same store of a server, as far as its address tells.
+    pub fn is_same_server_store(&self, other: &Self) -> bool {
+        matches!((&self.location, &other.location), (Location::Server(one), Location::Server(other)) if one == other)
+    }
+}
+
+/// Says whether two paths lead to one file, or would if it were there.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let is_same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => is_same(&one, &other),
+        // A companion that is not there now may be in a moment.
+        (Err(_), Err(_)) if one.file_name() == other.file_name() => {
+            let folders = (fs::metadata(folder_of(one)), fs::metadata(folder_of(other)));
+            matches!(folders, (Ok(one), Ok(other)) if is_same(&one, &other))
+        }
+        _ => false,
+    }
+}
+
+/// Returns the folder that a file lies in.
+pub fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The store that a user names.
+#[derive(Debug)]
+pub enum StoreChoice {
+    /// `memory:`.
+    Memory,
+    /// A file.
+    File(PathBuf),
+    /// A database of PostgreSQL.
+    Postgres(Box<PostgresAddress>),
+    /// A Redis server or cluster.
+    Redis(Box<RedisAddress>),
+}
+
+impl StoreChoice {
+    /// Reads what the user named: a URL or a path.
+    pub fn of(choice: &Path) -> Result<Self, Error> {
+        let Some(text) = choice.to_str() else {
+            return Ok(Self::File(choice.to_owned()));
+        };
+        if text == "memory:" {
+            return Ok(Self::Memory);
+        }
+        // Only the scheme is repeated: what follows may hold a password.
+        match text.split_once("://") {
+            Some(("postgres" | "postgresql", _)) => match text.parse() {
+                Ok(address) => Ok(Self::Postgres(Box::new(address))),
+                Err(error) => Err(server_store::misread(&error, error.hint())),
+            },
+            Some(("redis" | "rediss", _)) => match text.parse() {
+                Ok(address) => Ok(Self::Redis(Box::new(address))),
+                Err(error) => Err(server_store::misread(&error, error.hint())),
+            },
+            Some((scheme, _)) if !scheme.contains('/') => {
+                Err(Error::usage(format!("{} is not a kind of store", quoted(format_args!("{scheme}://"))))
+                    .with_hint("a store is a file, `postgres://…`, `redis://…` or `memory:`"))
+            }
+            None if ["postgres:", "postgresql:", "redis:", "rediss:"]
+                .iter()
+                .any(|scheme| text.starts_with(scheme)) =>
+            {
+                let scheme = text.split(':').next().unwrap_or_default();
+                Err(Error::usage(format!("the URL of a store begins with `{scheme}://`"))
+                    .with_hint(format!("for a file of that name, `./{scheme}:…`")))
+            }
+            _ => Ok(Self::File(choice.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_a_file_a_server_or_memory() {
+        for (text, expected) in [
+            ("memory:", "memory"),
+            ("a/b.azs", "file a/b.azs"),
+            ("memory", "file memory"),
+            ("./x://y", "file ./x://y"),
+            ("postgres://u:secret@h/d", "postgres://h:5432/d"),
+            ("rediss://:secret@h", "rediss://h:6379/0"),
+        ] {
+            let choice = match StoreChoice::of(Path::new(text)).unwrap() {
+                StoreChoice::Memory => "memory".to_owned(),
+                StoreChoice::File(path) => format!("file {}", path.display()),
+                StoreChoice::Postgres(address) => address.to_string(),
+                StoreChoice::Redis(address) => address.to_string(),
+            };
+            assert_eq!(choice, expected);
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_repeated() {
+        for url in
+            ["postgres://u:secret@h:x/d", "redis://:secret@h:x", "mysql://u:secret@h", "postgres:u:secret@h"]
+        {
+            let failure = StoreChoice::of(Path::new(url)).unwrap_err();
+            assert!(!failure.message().contains("secret"), "{}", failure.message());
+        }
+    }
+}

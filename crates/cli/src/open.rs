@@ -1,0 +1,49 @@
+//! Opening the store that is meant, with the questions and notices that go with it.
+
+use std::error::Error;
+use std::path::Path;
+
+use azureal::error::quoted;
+use azureal::{Options, ProjectNameRequired, Workspace};
+
+use crate::confirm::{Answer, ask};
+use crate::environment::environment;
+use crate::failure::Failure;
+use crate::output::warn;
+
+/// Opens the store that is named, or else the project's. Asks where only the user knows the answer, and warns.
+pub(crate) fn open_workspace(store: Option<&Path>) -> Result<Workspace, Failure> {
+    let mut options = Options { store: store.map(Path::to_owned), ..Options::default() };
+    let environment = environment();
+    let mut opened = Workspace::open(Path::new("."), &environment, &options);
+    if let Err(error) = &opened
+        && let Some(required) = error.source().and_then(|source| source.downcast_ref::<ProjectNameRequired>())
+    {
+        options.former_project_is_ours = match ask(&question(required)) {
+            Answer::Yes => Some(true),
+            Answer::No => Some(false),
+            Answer::Nobody => None,
+        };
+        if options.former_project_is_ours.is_some() {
+            opened = Workspace::open(Path::new("."), &environment, &options);
+        }
+    }
+    let notices = match &opened {
+        Ok(workspace) => workspace.notices(),
+        Err(error) => error.notices(),
+    };
+    for notice in notices {
+        warn(&notice.to_string());
+    }
+    Ok(opened?)
+}
+
+fn question(required: &ProjectNameRequired) -> String {
+    format!(
+        "{} has sessions of {}, without the host of the repository; this project is now called {}.\n\
+         Are they this project's? [y/N] ",
+        required.address,
+        quoted(&required.former),
+        quoted(&required.project)
+    )
+}
