@@ -6,8 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use azureal_agents::registry;
 use azureal_core::{Holder, SessionStore};
-use azureal_engine::{Spools, this_process};
+use azureal_engine::{Homes, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{SqliteOptions, Work};
@@ -112,6 +113,17 @@ impl Workspace {
     /// Returns the environment that it was opened with.
     pub fn environment(&self) -> &Environment {
         &self.environment
+    }
+
+    /// Stores interrupted turns, as far as that can be done, and returns what was found. Call it before running a turn.
+    ///
+    /// A store in memory has none. What cannot be stored is kept, and found again by the next call.
+    pub async fn recover(&self) -> Result<Vec<Recovered>, Error> {
+        let Some(spools) = self.spools() else { return Ok(Vec::new()) };
+        let variable = |name: &str| self.environment.value(name).map(PathBuf::from);
+        let homes = Homes { variable: &variable, home: self.environment.home() };
+        let found = azureal_engine::recover(&*self.store, &spools, registry::all(), &homes).await;
+        found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
     }
 
     /// Returns who runs a turn here: this process, with the name of the user.

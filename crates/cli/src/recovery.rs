@@ -7,8 +7,7 @@ use azureal_agents::registry;
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{LeaseId, SessionId, StoreError, visible_line};
 use azureal_engine::{
-    Homes, IngestError, Noted, OriginalRun, Recovered, SpooledTurn, Spools, look_at_original,
-    recover_original,
+    Homes, IngestError, Noted, OriginalRun, Recovered, SpooledTurn, look_at_original, recover_original,
 };
 use azureal_process::ProcessIdentity;
 use jiff::Timestamp;
@@ -24,16 +23,14 @@ use azureal::error::shown;
 ///
 /// Never an error: a store that cannot be written can still be read.
 pub(crate) async fn recover(place: &Workspace) -> Vec<Recovered> {
-    let Some(spools) = place.spools() else { return Vec::new() };
-    let found = look(place, &spools).await;
+    let found = look(place).await;
     found.iter().for_each(report);
     found
 }
 
 /// Looks again, now that the caller holds the lease: a turn may have ended or begun since. Reports only what is new.
 pub(crate) async fn recover_again(place: &Workspace, before: &[Recovered]) -> Vec<Recovered> {
-    let Some(spools) = place.spools() else { return Vec::new() };
-    let found = look(place, &spools).await;
+    let found = look(place).await;
     let is_told = |found: &Recovered| {
         let is_alike = |before: &&Recovered| std::mem::discriminant(*before) == std::mem::discriminant(found);
         before.iter().filter(is_alike).any(|before| subject(before) == subject(found))
@@ -58,10 +55,9 @@ pub(crate) fn homes() -> Homes<'static> {
     Homes { variable: &|name| std::env::var_os(name).map(PathBuf::from), home: std::env::home_dir() }
 }
 
-async fn look(place: &Workspace, spools: &Spools) -> Vec<Recovered> {
-    let homes = homes();
-    azureal_engine::recover(&*place.store, spools, registry::all(), &homes).await.unwrap_or_else(|error| {
-        warn(&error.to_string());
+async fn look(place: &Workspace) -> Vec<Recovered> {
+    place.recover().await.unwrap_or_else(|error| {
+        warn(error.message());
         Vec::new()
     })
 }
