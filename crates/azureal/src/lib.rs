@@ -27,6 +27,7 @@ pub mod agents;
 pub mod config;
 mod environment;
 pub mod error;
+pub mod follow;
 mod git_config;
 pub mod json;
 pub mod meter;

@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use azureal_core::{acts_on_terminal, visible_line};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -152,6 +153,13 @@ fn replace_in_json(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Says whether nobody reads standard output any more.
+pub(crate) fn is_unheard() -> bool {
+    let stdout = io::stdout();
+    let mut waited_for = [PollFd::new(&stdout, PollFlags::empty())];
+    matches!(poll(&mut waited_for, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
 }
 
 /// Truncates a text to a number of columns of a terminal. A truncated text ends with an ellipsis.

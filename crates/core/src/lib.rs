@@ -33,6 +33,7 @@ pub mod fold;
 mod json;
 mod lease;
 mod message;
+mod pages;
 mod pairs;
 mod prompts;
 mod session;
@@ -62,6 +63,7 @@ pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
 pub use lease::{Holder, LeaseId, NewLease, Taken};
 pub use message::{Message, Role, UnknownRole};
+pub use pages::{EventRange, PAGE_EVENTS, each_page};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, Tally, Tokens,

@@ -2,9 +2,9 @@ use azureal_core::{ListQuery, SessionId, SessionRecord, Threshold, visible_line}
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 
+use crate::damage::warn_of_damage;
 use crate::failure::Failure;
 use crate::output::{Output, Paint, fit, tell, to_json};
-use crate::pages::warn_of_damage;
 use crate::resolve::has_name;
 use crate::threshold::threshold;
 use crate::token_counts::count;

@@ -2,15 +2,16 @@ use azureal_core::{Digest, Page, SessionId, SessionRecord, StoredEvent, visible,
 use serde_json::json;
 
 use super::SessionToRead;
+use crate::damage::{Damaged, warn_of_damage};
 use crate::failure::Failure;
-use crate::follow::{Follower, News};
 use crate::interrupts::Interrupts;
-use crate::output::{Output, counted, warn};
-use crate::pages::{Damaged, Range, each_page, warn_of_damage};
+use crate::output::{Output, counted, is_unheard, warn};
 use crate::resolve::{has_name, resolve_to_read};
 use crate::transcript::{Text, Transcript, duration};
 use azureal::Workspace;
+use azureal::follow::{Follower, News};
 use azureal::json::EventLine;
+use azureal_core::{EventRange, each_page};
 
 /// Show what was said and done in a session
 ///
@@ -64,7 +65,7 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         Some(0) if args.follow => place.store.read(record.id, Page::last(1)).await?.pop(),
         _ => None,
     };
-    let range = args.last.map_or(Range::All, Range::Last);
+    let range = args.last.map_or(EventRange::All, EventRange::Last);
     each_page(&*place.store, record.id, range, |mut page| {
         printer.page(&page)?;
         seen = page.pop().or(seen.take());
@@ -123,18 +124,20 @@ impl Printer<'_> {
 ///
 /// Ctrl-C ends the program as it ends any other: everything that was seen has been handed on, and no lock is held.
 async fn follow(mut follower: Follower<'_>, id: SessionId, printer: &mut Printer<'_>) -> Result<(), Failure> {
-    loop {
+    // Without a look at that, `show --follow | head -1` would not end before the next event.
+    while !is_unheard() {
         match follower.next().await? {
-            News::Events(events) => printer.page(&events)?,
-            News::Cleared => warn(&format!("{id} was cleared, and begins anew")),
-            News::Unheard => return Ok(()),
+            Some(News::Events(events)) => printer.page(&events)?,
+            Some(News::Cleared) => warn(&format!("{id} was cleared, and begins anew")),
+            None => {}
         }
     }
+    Ok(())
 }
 
 async fn show_digest(record: &SessionRecord, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let mut digest = Digest::default();
-    each_page(&*place.store, record.id, Range::All, |page| {
+    each_page(&*place.store, record.id, EventRange::All, |page| {
         page.iter().filter_map(|stored| stored.event().ok()).for_each(|event| digest.push(&event));
         Ok::<(), Failure>(())
     })

@@ -15,12 +15,13 @@ use azureal_core::{SessionRecord, SessionStore};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::damage::Damaged;
 use crate::failure::Failure;
 use crate::import::Identity;
 use crate::output::{escaped_json, to_json};
-use crate::pages::{Damaged, Range, each_page};
 use azureal::json::SessionLine;
 use azureal::json::{Content, EventLine, event_text};
+use azureal_core::{EventRange, each_page};
 
 /// What the object calls itself.
 pub(crate) const FORMAT: &str = "azureal-session";
@@ -45,7 +46,7 @@ pub(super) async fn write(
     write!(out, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\n\"session\":{session},\n\"events\":[")?;
     let mut damaged = Damaged::default();
     let mut separator = "\n";
-    each_page(store, record.id, Range::All, |page| {
+    each_page(store, record.id, EventRange::All, |page| {
         for stored in &page {
             let line = EventLine::of(stored);
             if let Some(why) = line.damage() {

@@ -10,8 +10,9 @@ use std::io::Write;
 use azureal_core::{Event, SessionId, SessionRecord, SessionStore};
 use clap::ValueEnum;
 
+use crate::damage::Damaged;
 use crate::failure::Failure;
-use crate::pages::{Damaged, Range, each_page};
+use azureal_core::{EventRange, each_page};
 
 /// What a session is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,7 +52,7 @@ async fn each_event(
     mut take: impl FnMut(Event) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut damaged = Damaged::default();
-    each_page(store, id, Range::All, |page| {
+    each_page(store, id, EventRange::All, |page| {
         for stored in &page {
             take(stored.event().unwrap_or_else(|damage| {
                 damaged.note(stored, &damage.to_string());

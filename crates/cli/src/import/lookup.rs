@@ -13,7 +13,7 @@ use super::Arrival;
 use super::identity::{Identity, home, import_mark, origin_mark, uuid_key};
 use super::texts::{Hash, Reader};
 use crate::failure::Failure;
-use crate::pages::{Range, each_page};
+use azureal_core::{EventRange, each_page};
 
 /// What a mark remembers of an import.
 #[derive(Debug, Serialize, Deserialize)]
@@ -333,7 +333,7 @@ pub(super) async fn stored_beginning(
 ) -> Result<Option<StoredBeginning>, StoreError> {
     let (mut hash, mut count, mut last) = (Hash::default(), 0, Seq::START);
     let mut is_readable = true;
-    each_page(store, id, Range::First(most), |page| {
+    each_page(store, id, EventRange::First(most), |page| {
         for stored in &page {
             match &stored.json {
                 Ok(json) => hash.add(json),

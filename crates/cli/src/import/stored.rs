@@ -12,8 +12,8 @@ use super::database::Database;
 use super::texts::{Hash, Texts};
 use super::{Arrival, Identity};
 use crate::failure::Failure;
-use crate::pages::{Range, each_page};
 use crate::resolve::has_name;
+use azureal_core::{EventRange, each_page};
 
 /// A store that sessions are taken from.
 pub(crate) struct SourceStore {
@@ -112,7 +112,7 @@ impl Survey {
         let (mut count, mut hash, mut problems) = (0, Hash::default(), Vec::new());
         // Where an event is left out, those after it get other numbers than they have here.
         let mut covers = vec![0; compactions.len()];
-        each_page(store, record.id, Range::All, |page| {
+        each_page(store, record.id, EventRange::All, |page| {
             for stored in page {
                 let text = stored.json.map_err(|damage| damage.to_string());
                 match readable(stored.seq.0, &stored.kind, text) {

@@ -7,7 +7,7 @@ use azureal_core::{NewEvent, Page, Seq, SessionId};
 
 use super::stored::SourceStore;
 use crate::failure::Failure;
-use crate::pages::PAGE;
+use azureal_core::PAGE_EVENTS as PAGE;
 
 /// How many events go into a store at a time, and are in memory.
 pub(super) const PIECE_EVENTS: usize = 8192;

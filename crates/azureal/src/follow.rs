@@ -5,91 +5,84 @@
 //! server, and of a file less than a millisecond, which is a thousandth of a core. No lock is held in between, so it
 //! stops no writer.
 
-use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_core::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent, Watch};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use azureal_core::{PAGE_EVENTS, Page, Seq, SessionId, SessionStore, StoreError, StoredEvent, Watch};
 
-use crate::failure::Failure;
-use crate::pages::PAGE;
+use crate::error::Error;
 
-/// How long a turn may be in a store that tells nothing before it is seen, and how soon a closed pipe is noticed.
+/// How often a store that sends no notifications is polled.
 const PACE: Duration = Duration::from_millis(300);
 /// How long a store that tells is believed that there is nothing to tell.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Sees what is new in a session.
-pub(crate) struct Follower<'a> {
+/// Follows a session: returns what is added to it, by any process.
+pub struct Follower<'a> {
     store: &'a dyn SessionStore,
     id: SessionId,
     /// What tells that there may be more, where the store can.
     watch: Option<Box<dyn Watch>>,
     /// The last event that was seen.
     seen: Option<StoredEvent>,
+    /// When the session was last read.
+    checked: Option<Instant>,
 }
 
-/// What has happened to a session.
-pub(crate) enum News {
+/// A change of a session.
+pub enum News {
     /// It has these events more.
     Events(Vec<StoredEvent>),
     /// What was seen of it is not there any more: it begins anew.
     Cleared,
-    /// Nobody reads the output any more.
-    Unheard,
 }
 
 impl<'a> Follower<'a> {
     /// Follows a session from the event that was seen last.
-    pub(crate) async fn start(
+    pub async fn start(
         store: &'a dyn SessionStore,
         id: SessionId,
         seen: Option<StoredEvent>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let watch = match store.watch(id).await {
             Err(StoreError::NoSuchSession(_)) => return Err(deleted(id)),
             watch => watch?,
         };
-        Ok(Self { store, id, watch, seen })
+        Ok(Self { store, id, watch, seen, checked: None })
     }
 
     /// Says whether the store sends no notifications, so that it is polled.
-    pub(crate) fn is_polling(&self) -> bool {
+    pub fn is_polling(&self) -> bool {
         self.watch.is_none()
     }
 
-    /// Waits for what comes next. A session that was deleted is an error.
-    pub(crate) async fn next(&mut self) -> Result<News, Failure> {
-        loop {
-            if let Some(news) = self.look().await? {
-                return Ok(news);
-            }
-            if !self.wait_while_heard().await? {
-                return Ok(News::Unheard);
-            }
+    /// Waits for what comes next, for a while; `None` if nothing came. A session that was deleted is an error.
+    ///
+    /// A front end calls it again and again, and in between looks whether anybody still wants to know. It blocks the calling thread where the store
+    /// sends no notifications.
+    pub async fn next(&mut self) -> Result<Option<News>, Error> {
+        let is_due = self.checked.is_none_or(|checked| checked.elapsed() >= SILENCE);
+        if (is_due || self.watch.is_none())
+            && let Some(news) = self.look().await?
+        {
+            return Ok(Some(news));
         }
-    }
-
-    /// Waits until it is time to look again, or nobody reads the output any more; says whether somebody does.
-    async fn wait_while_heard(&mut self) -> Result<bool, Failure> {
-        let Some(watch) = &mut self.watch else { return Ok(!is_unheard_after(PACE)) };
-        let began = Instant::now();
-        loop {
-            let may_have_changed = watch.changed(PACE).await?;
-            if is_unheard_after(Duration::ZERO) {
-                return Ok(false);
+        let may_have_changed = match &mut self.watch {
+            Some(watch) => watch.changed(PACE).await?,
+            None => {
+                thread::sleep(PACE);
+                false
             }
-            if may_have_changed || began.elapsed() >= SILENCE {
-                return Ok(true);
-            }
-        }
+        };
+        if may_have_changed { self.look().await } else { Ok(None) }
     }
 
     /// Reads what is new. What was seen last is read with it: if it is another one now, the session was cleared, also
     /// if it has become longer since than it was.
-    async fn look(&mut self) -> Result<Option<News>, Failure> {
+    async fn look(&mut self) -> Result<Option<News>, Error> {
+        self.checked = Some(Instant::now());
         let before = self.seen.as_ref().map_or(Seq::START, |seen| Seq(seen.seq.0.saturating_sub(1)));
-        let mut events = match self.store.read(self.id, Page::After(before, PAGE)).await {
+        let mut events = match self.store.read(self.id, Page::After(before, PAGE_EVENTS)).await {
             Err(StoreError::NoSuchSession(_)) => return Err(deleted(self.id)),
             events => events?,
         };
@@ -106,21 +99,9 @@ impl<'a> Follower<'a> {
     }
 }
 
-fn deleted(id: SessionId) -> Failure {
-    Failure::new("not_found", format!("session {id} was deleted meanwhile"))
+fn deleted(id: SessionId) -> Error {
+    Error::new("not_found", format!("session {id} was deleted meanwhile"))
         .with_hint("what is above is all that there was")
-}
-
-/// Waits, and says whether nobody reads standard output any more: without a look at that, `show --follow | head -1`
-/// would not end before the next event.
-fn is_unheard_after(pace: Duration) -> bool {
-    let stdout = io::stdout();
-    let mut waited_for = [PollFd::new(&stdout, PollFlags::empty())];
-    let pace = Timespec { tv_sec: 0, tv_nsec: i64::from(pace.subsec_nanos()) };
-    match poll(&mut waited_for, Some(&pace)) {
-        Ok(0) | Err(_) => false,
-        Ok(_) => true,
-    }
 }
 
 #[cfg(test)]
@@ -139,7 +120,7 @@ mod tests {
             block_on(store.append(id, Turn::verbatim(texts.iter().map(|text| Event::user(*text))))).unwrap();
         };
         let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
-        let mut news = || match block_on(follower.look()).map_err(|failure| failure.kind()) {
+        let mut news = || match block_on(follower.look()).map_err(|error| error.kind()) {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(News::Cleared)) => "cleared".to_owned(),
             Ok(Some(News::Events(events))) => {
@@ -149,7 +130,6 @@ mod tests {
                 });
                 texts.collect::<Vec<_>>().join(" ")
             }
-            Ok(Some(News::Unheard)) => unreachable!(),
             Err(kind) => kind.to_owned(),
         };
         assert_eq!(news(), "nothing");
@@ -172,13 +152,13 @@ mod tests {
     fn more_than_a_page_comes_in_pages() {
         let store = MemoryStore::default();
         let id = block_on(store.create(NewSession::default())).unwrap();
-        let events = (0..PAGE * 2 + 1).map(|n| Event::user(n.to_string()));
+        let events = (0..PAGE_EVENTS * 2 + 1).map(|n| Event::user(n.to_string()));
         block_on(store.append(id, Turn::verbatim(events))).unwrap();
         let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
         let mut numbers = Vec::new();
         while let Some(News::Events(events)) = block_on(follower.look()).unwrap() {
             numbers.extend(events.iter().map(|stored| stored.seq.0));
         }
-        assert_eq!(numbers, (1..=PAGE as u64 * 2 + 1).collect::<Vec<_>>());
+        assert_eq!(numbers, (1..=PAGE_EVENTS as u64 * 2 + 1).collect::<Vec<_>>());
     }
 }

@@ -1,0 +1,66 @@
+//! Reading a session page by page, without holding on to the store.
+//!
+//! A reader that pauses within a read may block every writer, so no read is open while a page is used: a page is read, then used,
+//! then the next one is read.
+
+use crate::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
+
+/// How many events are read at a time.
+pub const PAGE_EVENTS: usize = 512;
+
+/// The events of a session that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventRange {
+    /// All of them.
+    All,
+    /// So many from the beginning.
+    First(usize),
+    /// So many from the end.
+    Last(usize),
+}
+
+/// Reads events page by page and hands each page on, in order.
+pub async fn each_page<E: From<StoreError>>(
+    store: &dyn SessionStore,
+    id: SessionId,
+    range: EventRange,
+    mut take: impl FnMut(Vec<StoredEvent>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut left = match range {
+        EventRange::All => usize::MAX,
+        EventRange::First(count) => count,
+        EventRange::Last(count) => {
+            for page in last_pages(store, id, count).await? {
+                take(page)?;
+            }
+            return Ok(());
+        }
+    };
+    let mut after = Seq::START;
+    while left > 0 {
+        let page = store.read(id, Page::After(after, left.min(PAGE_EVENTS))).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        left = left.saturating_sub(page.len());
+        take(page)?;
+    }
+    Ok(())
+}
+
+/// Reads the last events and nothing before them, as pages in their order.
+async fn last_pages(
+    store: &dyn SessionStore,
+    id: SessionId,
+    count: usize,
+) -> Result<Vec<Vec<StoredEvent>>, StoreError> {
+    let (mut pages, mut before, mut left) = (Vec::new(), Seq::END, count);
+    while left > 0 {
+        let page = store.read(id, Page::Before(before, left.min(PAGE_EVENTS))).await?;
+        let Some(first) = page.first() else { break };
+        before = first.seq;
+        left = left.saturating_sub(page.len());
+        pages.push(page);
+    }
+    pages.reverse();
+    Ok(pages)
+}
