@@ -1,6 +1,4 @@
 //! All four stores are in the same state after the same things were done with them.
-#![cfg(all(feature = "sqlite", feature = "postgres", feature = "redis"))]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +18,9 @@ fn ten_thousand_operations_leave_one_state_everywhere() {
     let Some(redis_server) = RedisServer::shared() else { return };
     let folder = folder_in_memory();
     let sqlite = SqliteStore::open(folder.path().join("sessions.azs"), SqliteOptions::default()).unwrap();
-    let address: PostgresAddress = postgres_server.url().parse().unwrap();
+    let address: PostgresAddress = format!("{}?project=all", postgres_server.url()).parse().unwrap();
     let postgres = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
-    let address: RedisAddress = redis_server.url().parse().unwrap();
+    let address: RedisAddress = format!("{}?project=all", redis_server.url()).parse().unwrap();
     let redis = block_on(RedisStore::open(&address, RedisOptions::default())).unwrap();
     long_sequence_agrees(
         &[

@@ -1,11 +1,4 @@
 //! Tables that the first release made in PostgreSQL: upgraded when they are opened, nothing lost.
-#![cfg(feature = "postgres")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot continue has failed"
-)]
 
 use std::collections::BTreeSet;
 
@@ -17,9 +10,9 @@ use azureal_testkit::servers::PostgresServer;
 use futures_executor::block_on;
 
 /// The tables and functions of the first release.
-const FIRST_RELEASE: &str = include_str!("../src/postgres/schema/0001.sql");
+const FIRST_RELEASE: &str = include_str!("../../src/postgres/schema/0001.sql");
 /// What made them those of the second.
-const SECOND_RELEASE: &str = include_str!("../src/postgres/schema/0002.sql");
+const SECOND_RELEASE: &str = include_str!("../../src/postgres/schema/0002.sql");
 
 fn open(server: &PostgresServer, schema: &str, project: &str) -> PostgresStore {
     let url = format!("{}?schema={schema}&project={project}", server.url());

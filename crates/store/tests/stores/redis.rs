@@ -1,13 +1,11 @@
 //! The Redis store keeps the contract, and agrees with the memory store.
-#![cfg(feature = "redis")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use azureal_core::{AutoCompactStore, ContextStore, Message, SessionContext, StubTransport};
-use azureal_store::MemoryStore;
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
+use azureal_store::MemoryStore;
 use azureal_testkit::servers::RedisServer;
 use azureal_testkit::{Runs, context_store_contract, random_operations_agree, session_store_contract};
 use futures_executor::block_on;

@@ -1,5 +1,4 @@
 //! What holds for every history that is compacted.
-#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::collections::HashMap;
 

@@ -1,5 +1,4 @@
 //! The memory store keeps the contract, and so do the conversations that need no other store.
-#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::sync::Arc;
 

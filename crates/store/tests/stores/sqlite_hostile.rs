@@ -1,21 +1,12 @@
 //! Files from elsewhere: what they define does not run, and takes neither time nor memory.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod scratch;
-
 use std::time::{Duration, Instant};
 
+use crate::scratch::{Project, append, new_session, original_append, original_session, read_all, wait};
 use azureal_store::core::{
     Event, LARGEST_EVENT, ListQuery, NewSession, SessionId, SessionStore, StoreError, Turn,
 };
 use azureal_store::sqlite::{SqliteOptions, SqliteStore, check_foreign, open_foreign, rusqlite};
-use scratch::{Project, append, new_session, original_append, original_session, read_all, wait};
 
 fn talk(prompt: &str) -> [Event; 2] {
     [Event::user(prompt), Event::assistant("ok")]

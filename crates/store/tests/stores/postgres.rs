@@ -1,13 +1,11 @@
 //! The PostgreSQL store keeps the contract, and agrees with the memory store.
-#![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use azureal_core::{AutoCompactStore, ContextStore, SessionContext, StubTransport};
-use azureal_store::MemoryStore;
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
+use azureal_store::MemoryStore;
 use azureal_testkit::servers::PostgresServer;
 use azureal_testkit::{Runs, context_store_contract, random_operations_agree, session_store_contract};
 

@@ -1,6 +1,4 @@
 //! PostgreSQL behind a pooler: a real PgBouncer, in session and in transaction mode.
-#![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +19,7 @@ async fn open(url: &str, project: &str) -> PostgresStore {
 /// Opens a store that no other test uses, by way of a pooler.
 async fn behind(mode: PoolMode) -> Option<PostgresStore> {
     static PROJECTS: AtomicU32 = AtomicU32::new(1);
-    let project = format!("project {}", PROJECTS.fetch_add(1, Ordering::Relaxed));
+    let project = format!("pooled project {}", PROJECTS.fetch_add(1, Ordering::Relaxed));
     Some(open(&PgBouncer::shared(mode)?.url(), &project).await)
 }
 

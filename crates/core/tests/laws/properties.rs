@@ -1,5 +1,4 @@
 //! What holds for every input: round trips, stripping, stable prefixes, and compacting twice.
-#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use azureal_core::event::{
     AssistantText, Command, Complete, ErrorEvent, Hook, Init, MessageEvent, ModelSwitch, Outcome, Plan,

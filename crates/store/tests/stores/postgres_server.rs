@@ -1,11 +1,4 @@
 //! What a PostgreSQL server has of a store: its tables, its plans, its settings, its certificates.
-#![cfg(feature = "postgres")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
 
 use std::future::poll_fn;
 use std::sync::Arc;

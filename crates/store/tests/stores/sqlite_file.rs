@@ -1,23 +1,16 @@
 //! The file itself: what it holds, when it is there, who may use it, and which files are left alone.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod scratch;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
+use crate::scratch::{
+    self, Project, append, have, new_session, original_append, original_session, read_all, wait,
+};
 use azureal_store::core::{
     Compaction, Event, ListQuery, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
     read_context,
 };
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, rusqlite};
-use scratch::{Project, append, have, new_session, original_append, original_session, read_all, wait};
 
 fn talk(prompt: &str) -> [Event; 2] {
     [Event::user(prompt), Event::assistant("ok")]

@@ -1,7 +1,5 @@
 //! The SQLite store keeps the contract, with either journal and wherever it works, and agrees with the memory store.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::sync::Arc;
 
 use azureal_core::{ContextStore, SessionContext};

@@ -1,6 +1,4 @@
 //! A project that the first release keeps on a Redis server: opened, upgraded by the first write, nothing lost.
-#![cfg(feature = "redis")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot continue has failed")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +14,7 @@ use azureal_testkit::servers::RedisServer;
 use futures_executor::block_on;
 
 /// The commands that make the keys of a small project, which the first release has written.
-const FIRST_RELEASE: &str = include_str!("fixtures/redis-format-1.jsonl");
+const FIRST_RELEASE: &str = include_str!("../fixtures/redis-format-1.jsonl");
 
 /// Writes the project under another name, and opens it.
 fn opened(server: &RedisServer, project: &str) -> RedisStore {

@@ -1,11 +1,4 @@
 //! What a Redis server has of a store: its keys, its settings, its users, its certificates, its cluster.
-#![cfg(feature = "redis")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,26 +1,17 @@
 //! Many at once: processes that write, readers that stop, and users who may only read.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod scratch;
-
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Child;
 
+use crate::scratch::{
+    self, Project, append, new_session, original_append, original_session, read_all, wait, worker, worker_of,
+};
 use azureal_store::core::{
     Event, ListQuery, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Turn, read_history,
 };
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
-use scratch::{
-    Project, append, new_session, original_append, original_session, read_all, wait, worker, worker_of,
-};
 
 const PROCESSES: usize = 8;
 const TURNS: usize = 300;
@@ -46,7 +37,7 @@ fn eight_processes_append_to_one_session() {
     }
     let project = Project::new();
     assert_eq!(new_session(&project.store()), first);
-    let test = "eight_processes_append_to_one_session";
+    let test = "sqlite_together::eight_processes_append_to_one_session";
     let children =
         (0..PROCESSES).map(|n| worker(test, &n.to_string(), &project.path()).spawn().unwrap()).collect();
     join(children);
@@ -89,7 +80,7 @@ fn processes_that_start_at_once_make_one_store_and_one_session_of_a_name() {
         wait(store.create(NewSession::default())).unwrap();
         return;
     }
-    let test = "processes_that_start_at_once_make_one_store_and_one_session_of_a_name";
+    let test = "sqlite_together::processes_that_start_at_once_make_one_store_and_one_session_of_a_name";
     for _ in 0..5 {
         let project = Project::new();
         join((0..16).map(|_| worker(test, "any", &project.path()).spawn().unwrap()).collect());
@@ -121,7 +112,7 @@ fn a_reader_that_is_stopped_between_pages_stops_no_writer() {
     let store = project.store();
     assert_eq!(new_session(&store), first);
     append(&store, first, (0..1000).map(|number| Event::user(number.to_string())));
-    let test = "a_reader_that_is_stopped_between_pages_stops_no_writer";
+    let test = "sqlite_together::a_reader_that_is_stopped_between_pages_stops_no_writer";
     let mut reader = worker(test, "reader", &project.path()).spawn().unwrap();
     let mut output = reader.stdout.take().unwrap();
     let mut some = [0; 4096];
@@ -177,7 +168,8 @@ fn who_cannot_write_can_still_read() {
         // Root may write everywhere, so somebody else has to try, with a copy that they can reach.
         let program = project.folder.path().join("reader");
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        let mut reader = worker_of(&program, "who_cannot_write_can_still_read", role, &project.path());
+        let mut reader =
+            worker_of(&program, "sqlite_together::who_cannot_write_can_still_read", role, &project.path());
         if is_root() {
             reader.uid(65534).gid(65534);
         }
@@ -206,7 +198,7 @@ fn what_cannot_be_read_is_not_called_unwritable() {
         set(project.folder.path(), 0o755);
         let program = project.folder.path().join("reader");
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        let test = "what_cannot_be_read_is_not_called_unwritable";
+        let test = "sqlite_together::what_cannot_be_read_is_not_called_unwritable";
         let mut reader = worker_of(&program, test, "reader", &project.path());
         if is_root() {
             reader.uid(65534).gid(65534);

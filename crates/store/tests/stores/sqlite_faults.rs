@@ -1,22 +1,13 @@
 //! What breaks: the process is killed at every system call that changes a file, the disk is full, a write or
 //! a sync fails. What was acknowledged is there afterwards, whole, and nothing is there by half.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod scratch;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::scratch::{self, Project, append, have, new_session, read_all, role, wait, worker};
 use azureal_store::core::{Event, NewSession, SessionStore, StoreError, Turn};
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
-use scratch::{Project, append, have, new_session, read_all, role, wait, worker};
 
 const EVENTS: usize = 3;
 /// How many turns a worker tries to append.
@@ -221,7 +212,7 @@ fn a_kill_at_any_call_of_an_append_loses_nothing() {
         .unwrap();
         project
     };
-    let test = "a_kill_at_any_call_of_an_append_loses_nothing";
+    let test = "sqlite_faults::a_kill_at_any_call_of_an_append_loses_nothing";
     let points = at_every_call(test, with_history, &CHANGING, "signal=SIGKILL", check_after_kill);
     eprintln!("killed at {points} points");
     assert!(points > 30, "only {points} points: the fault is not injected");
@@ -235,7 +226,7 @@ fn a_kill_at_any_call_of_the_first_append_leaves_a_whole_store_or_none() {
     if !have("strace") {
         return;
     }
-    let test = "a_kill_at_any_call_of_the_first_append_leaves_a_whole_store_or_none";
+    let test = "sqlite_faults::a_kill_at_any_call_of_the_first_append_leaves_a_whole_store_or_none";
     let points = at_every_call(test, Project::new, &CHANGING, "signal=SIGKILL", check_after_kill);
     eprintln!("killed at {points} points");
     assert!(points > 30, "only {points} points: the fault is not injected");
@@ -259,7 +250,7 @@ fn a_write_or_sync_that_fails_is_an_error_and_the_next_turn_is_stored() {
         .unwrap();
         project
     };
-    let test = "a_write_or_sync_that_fails_is_an_error_and_the_next_turn_is_stored";
+    let test = "sqlite_faults::a_write_or_sync_that_fails_is_an_error_and_the_next_turn_is_stored";
     let mut points = 0;
     for (syscalls, fault, kind) in [
         (&["pwrite64"][..], "error=ENOSPC", Some("full")),

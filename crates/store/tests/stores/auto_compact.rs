@@ -1,12 +1,5 @@
 //! Conversations that keep themselves short, over every store there is here.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,17 +1,13 @@
 //! A PostgreSQL server that sends without end is left, with an error that says so, before the memory is full.
-#![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue has failed")]
-
-mod hostile;
 
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::hostile::{HostileServer, passes_alone, receive};
 use azureal_store::core::StoreError;
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use futures_executor::block_on;
-use hostile::{HostileServer, receive};
 
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
@@ -34,6 +30,10 @@ fn wait(_: &mut TcpStream) -> std::io::Result<()> {
 
 #[test]
 fn a_server_that_sends_without_end_is_left_before_the_memory_is_full() {
+    let test = "postgres_hostile::a_server_that_sends_without_end_is_left_before_the_memory_is_full";
+    if passes_alone(test) {
+        return;
+    }
     let column = [b"version\0".as_slice(), &[0; 6], &[0, 0, 0, 23], &[0, 4], &[0xff; 4], &[0, 1]].concat();
     let described = [
         message(b'1', b""),

@@ -1,6 +1,4 @@
 //! What the tests of the SQLite store share: scratch files, turns, and the original program's hand.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -11,42 +9,42 @@ use azureal_store::sqlite::rusqlite::Connection;
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
-pub fn wait<F: Future>(future: F) -> F::Output {
+pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     futures_executor::block_on(future)
 }
 
 /// A folder that looks like a project, and where its store lies.
-pub struct Project {
-    pub folder: TempDir,
+pub(crate) struct Project {
+    pub(crate) folder: TempDir,
 }
 
 impl Project {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join(".azureal/sessions.azs")
     }
 
-    pub fn store(&self) -> SqliteStore {
+    pub(crate) fn store(&self) -> SqliteStore {
         SqliteStore::open(self.path(), SqliteOptions::default()).unwrap()
     }
 
     /// Opens the file as any SQLite client would.
-    pub fn raw(&self) -> Connection {
+    pub(crate) fn raw(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
 
     /// Makes a file as the original program does, and returns a connection set up like its own.
-    pub fn original(&self) -> Connection {
+    pub(crate) fn original(&self) -> Connection {
         std::fs::create_dir_all(self.path().parent().unwrap()).unwrap();
         let original = self.raw();
         original.execute_batch(ORIGINAL_OPEN).unwrap();
         original
     }
 
-    pub fn files(&self) -> Vec<String> {
+    pub(crate) fn files(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.path().parent().unwrap())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -57,7 +55,7 @@ impl Project {
 }
 
 /// What the original program does whenever it opens a file, version 3.
-pub const ORIGINAL_OPEN: &str = "
+pub(crate) const ORIGINAL_OPEN: &str = "
 PRAGMA journal_mode=DELETE; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;
 CREATE TABLE IF NOT EXISTS sessions (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT '', worktree TEXT NOT NULL DEFAULT '',
@@ -79,13 +77,13 @@ INSERT OR IGNORE INTO meta (key, value) VALUES ('schema_version', '3');
 UPDATE meta SET value='3' WHERE key='schema_version';
 ";
 
-pub fn original_session(original: &Connection, worktree: &str) -> i64 {
+pub(crate) fn original_session(original: &Connection, worktree: &str) -> i64 {
     original.execute("INSERT INTO sessions (worktree) VALUES (?1)", [worktree]).unwrap();
     original.last_insert_rowid()
 }
 
 /// Appends as the original program does: the next number from the table, no counts.
-pub fn original_append(original: &Connection, session: i64, events: &[Event]) {
+pub(crate) fn original_append(original: &Connection, session: i64, events: &[Event]) {
     for event in events {
         let json = event.to_json();
         let data = azureal_store_zstd(json.as_bytes());
@@ -104,15 +102,15 @@ fn azureal_store_zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::stream::encode_all(bytes, 3).unwrap()
 }
 
-pub fn new_session(store: &SqliteStore) -> SessionId {
+pub(crate) fn new_session(store: &SqliteStore) -> SessionId {
     wait(store.create(NewSession { name: None, worktree: ".".into(), ..NewSession::default() })).unwrap()
 }
 
-pub fn append(store: &SqliteStore, id: SessionId, events: impl IntoIterator<Item = Event>) -> Seq {
+pub(crate) fn append(store: &SqliteStore, id: SessionId, events: impl IntoIterator<Item = Event>) -> Seq {
     wait(store.append(id, Turn::verbatim(events))).unwrap().last
 }
 
-pub fn read_all(store: &SqliteStore, id: SessionId) -> Vec<StoredEvent> {
+pub(crate) fn read_all(store: &SqliteStore, id: SessionId) -> Vec<StoredEvent> {
     let mut all: Vec<StoredEvent> = Vec::new();
     loop {
         let after = all.last().map_or(Seq::START, |last| last.seq);
@@ -126,12 +124,12 @@ pub fn read_all(store: &SqliteStore, id: SessionId) -> Vec<StoredEvent> {
 
 /// Runs one test of this very program in a process of its own, as a worker: `role` and `path` reach it by
 /// its environment.
-pub fn worker(test: &str, role: &str, path: &Path) -> Command {
+pub(crate) fn worker(test: &str, role: &str, path: &Path) -> Command {
     worker_of(&std::env::current_exe().unwrap(), test, role, path)
 }
 
 /// The same, with another copy of this program.
-pub fn worker_of(program: &Path, test: &str, role: &str, path: &Path) -> Command {
+pub(crate) fn worker_of(program: &Path, test: &str, role: &str, path: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -144,14 +142,14 @@ pub fn worker_of(program: &Path, test: &str, role: &str, path: &Path) -> Command
 }
 
 /// Returns the role and the path that a worker was given; nothing in the test itself.
-pub fn role() -> Option<(String, PathBuf)> {
+pub(crate) fn role() -> Option<(String, PathBuf)> {
     let role = std::env::var("AZUREAL_TEST_ROLE").ok()?;
     Some((role, PathBuf::from(std::env::var_os("AZUREAL_TEST_PATH")?)))
 }
 
 /// Says whether a program is there. Where it must be and is not, the test fails; otherwise it is skipped
 /// with a word that nobody can miss.
-pub fn have(program: &str) -> bool {
+pub(crate) fn have(program: &str) -> bool {
     let found = Command::new(program)
         .arg("-V")
         .stdin(Stdio::null())
@@ -169,6 +167,6 @@ pub fn have(program: &str) -> bool {
     found
 }
 
-pub fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
