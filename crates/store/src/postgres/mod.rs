@@ -29,7 +29,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-pub use address::{AddressError, PostgresAddress};
+pub use address::PostgresAddress;
 use connection::{Call, Connections};
 use error::Fault;
 use text::escaped;
@@ -38,31 +38,25 @@ use values::{
     with_turn,
 };
 
-use crate::outcomes::number_of;
+use crate::server::{OPEN_TIMEOUT, ServerStore, check_compactions, check_new, number_of, tally_through};
 
-/// The project of an address that names none.
-const DEFAULT_PROJECT: &str = "default";
 /// The most that one page holds, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: i64 = LARGEST_EVENT as i64;
 /// What a page may take the time of.
 const USUAL_PAGE: usize = 16 << 20;
-/// How long opening waits for a server that is not there. Somebody may have mistyped its name.
-const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
-/// How many events are read at once when a part of a session is counted.
-const COUNTED_AT_ONCE: usize = 1000;
 
 /// How a store uses its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// How many connections it has at most. Whoever watches a session has another one for that.
     pub connections: usize,
-    /// How long it tries to get on when the server is gone, before that is an error.
-    pub patience: Duration,
+    /// How long a call is retried while the server does not answer, before that is an error.
+    pub retry_budget: Duration,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { connections: 8, patience: Duration::from_secs(30) }
+        Self { connections: 8, retry_budget: Duration::from_secs(30) }
     }
 }
 
@@ -94,47 +88,14 @@ impl PostgresStore {
     /// Opens the store, and makes its tables where there are none.
     pub async fn open(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
-        let patience = options.patience.min(PATIENCE_TO_OPEN);
-        let name = address.project().unwrap_or(DEFAULT_PROJECT);
-        let former = address.former_project.as_deref();
-        let found = schema::prepare(&connections, address.schema(), name, former, patience).await?;
+        let retry_budget = options.retry_budget.min(OPEN_TIMEOUT);
+        let name = address.project.name_or_default();
+        let former = address.project.former.as_deref();
+        let found = schema::prepare(&connections, address.schema(), name, former, retry_budget).await?;
         // A name that has been settled, either way, is not asked about again.
         let former = former.filter(|_| found.has_former && found.kept_as.is_none()).map(str::to_owned);
         let project = found.kept_as.unwrap_or_else(|| name.to_owned());
         Ok(Self { connections, schema: address.schema().to_owned(), project, former })
-    }
-
-    /// Returns the name under which the project's sessions are kept.
-    pub fn project(&self) -> &str {
-        &self.project
-    }
-
-    /// Returns the [former name](PostgresAddress::set_former_project) of the project, if it is not settled whose the
-    /// sessions under it are.
-    pub fn former_project(&self) -> Option<&str> {
-        self.former.as_deref()
-    }
-
-    /// Settles whether the sessions under the former name are this project's, for everybody. Those stay where they are, and
-    /// are found by both names.
-    pub async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
-        let Some(former) = self.former.clone() else { return Ok(()) };
-        let kept_as = if is_ours { former } else { self.project.clone() };
-        let call = self
-            .call(
-                "WITH claimed AS (
-                   INSERT INTO @schema@.project_names (name, project) VALUES ($1, $2) ON CONFLICT DO NOTHING
-                   RETURNING project)
-                 SELECT project FROM claimed UNION ALL SELECT project FROM @schema@.project_names WHERE name = $1",
-            )
-            .with(Type::TEXT, kept_as);
-        let rows = self.rows(call).await?;
-        self.former = None;
-        // Another project may have claimed them meanwhile.
-        if let Some(row) = rows.first() {
-            self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
-        }
-        Ok(())
     }
 
     /// Begins a call. Its first value, `$1`, is the project.
@@ -185,6 +146,13 @@ impl PostgresStore {
         self.placed(found.first().map(|row| rows::session_id(row.try_get(0)?)).transpose())
     }
 
+    /// Returns the number that the next session has.
+    async fn next_number(&self) -> Result<SessionId, StoreError> {
+        let call =
+            self.call("SELECT coalesce(max(last_session), 0) + 1 FROM @schema@.projects WHERE project = $1");
+        self.one(call, |row| rows::session_id(row.try_get(0)?)).await
+    }
+
     /// An outcome that no version of the functions has.
     fn unknown(&self, outcome: &str) -> StoreError {
         Fault::Answer(format!("the database answered {outcome:?}"))
@@ -199,22 +167,7 @@ impl PostgresStore {
         let found = self.rows(look).await?;
         let row = found.first().ok_or(StoreError::NoSuchSession(id))?;
         let (generation, last): (i64, i64) = self.placed(two(row))?;
-        let last = rows::seq(last);
-        if at > last {
-            return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
-        }
-        let mut tally = Tally::default();
-        while tally.through < at {
-            let left = usize::try_from(at.0 - tally.through.0).unwrap_or(usize::MAX);
-            let page = self.read_page(id, Page::After(tally.through, left.min(COUNTED_AT_ONCE))).await?;
-            if page.is_empty() {
-                break; // cleared meanwhile, which the generation will show
-            }
-            for event in page {
-                tally.add(event.seq, event.event().ok().as_ref());
-            }
-        }
-        Ok((generation, tally))
+        Ok((generation, tally_through(self, id, at, rows::seq(last)).await?))
     }
 
     async fn read_page(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
@@ -258,10 +211,6 @@ where
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
-fn check_new(new: &NewSession) -> Result<(), StoreError> {
-    new.name.as_deref().map_or(Ok(()), check_name)
-}
-
 #[async_trait]
 impl SessionStore for PostgresStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
@@ -278,16 +227,7 @@ impl SessionStore for PostgresStore {
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
         let texts = texts_of(&turn, self.connections.place())?;
-        let last = Seq(turn.events.len() as u64);
-        if let Some(wrong) =
-            compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
-        {
-            // It would have had the next number.
-            let next = self
-                .call("SELECT coalesce(max(last_session), 0) + 1 FROM @schema@.projects WHERE project = $1");
-            let session = self.one(next, |row| rows::session_id(row.try_get(0)?)).await?;
-            return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
-        }
+        check_compactions(&turn, &compactions, || self.next_number()).await?;
         let call = self.operation(
             "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
                $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38,
@@ -626,5 +566,36 @@ impl SessionStore for PostgresStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         if self.connections.close() { Ok(()) } else { Err(StoreError::Closed) }
+    }
+}
+
+#[async_trait]
+impl ServerStore for PostgresStore {
+    fn project(&self) -> &str {
+        &self.project
+    }
+
+    fn former_project(&self) -> Option<&str> {
+        self.former.as_deref()
+    }
+
+    async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
+        let Some(former) = self.former.clone() else { return Ok(()) };
+        let kept_as = if is_ours { former } else { self.project.clone() };
+        let call = self
+            .call(
+                "WITH claimed AS (
+                   INSERT INTO @schema@.project_names (name, project) VALUES ($1, $2) ON CONFLICT DO NOTHING
+                   RETURNING project)
+                 SELECT project FROM claimed UNION ALL SELECT project FROM @schema@.project_names WHERE name = $1",
+            )
+            .with(Type::TEXT, kept_as);
+        let rows = self.rows(call).await?;
+        self.former = None;
+        // Another project may have claimed them meanwhile.
+        if let Some(row) = rows.first() {
+            self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
+        }
+        Ok(())
     }
 }

@@ -8,11 +8,8 @@ use tokio_postgres::types::Type;
 use super::connection::Call;
 use super::rows;
 use super::text::escaped;
-use crate::outcomes::{Outcomes, number_of};
+use crate::server::{Outcomes, check_turn_size, number_of, stored_cost};
 use crate::timestamp::{given_or_now, now};
-
-/// The most that one turn may hold. PostgreSQL takes no message of a gigabyte.
-const LARGEST_TURN: usize = 512 << 20;
 
 /// Returns the statement that reads a page: a row without values where a session has no such events, and none
 /// where there is no such session. The length of a text is known without reading it, so what does not fit on the
@@ -54,12 +51,7 @@ pub(super) const PROMPTS: &str =
 pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreError> {
     let texts: Vec<String> = turn.texts()?.into_iter().map(Cow::into_owned).collect();
     let bytes: usize = texts.iter().map(String::len).sum();
-    if bytes > LARGEST_TURN {
-        let most = LARGEST_TURN >> 20;
-        let why = format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have");
-        return Err(StoreError::Other { place: place.to_owned(), source: why.into() });
-    }
-    Ok(texts)
+    check_turn_size(bytes, place).map(|()| texts)
 }
 
 /// Adds what a turn is made of to a call, in the order in which the functions take it.
@@ -73,8 +65,6 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
     // Without events nothing has cost anything.
     let totals = if turn.events.is_empty() { TurnTotals::default() } else { turn.totals() };
     let kinds: Vec<String> = turn.events.iter().map(|new| escaped(new.event().kind()).into_owned()).collect();
-    // Sums of these stay numbers.
-    let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
     let (mark, note) = match &turn.mark {
         Some(mark) => (Some(escaped(&mark.name).into_owned()), escaped(&mark.note).into_owned()),
         None => (None, String::new()),
@@ -98,7 +88,7 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
         .with(Type::INT8, alone.context_tokens.map(rows::signed))
         .with(Type::BOOL, totals.completed)
         .with(Type::INT8, rows::signed(totals.duration_ms))
-        .with(Type::FLOAT8, cost);
+        .with(Type::FLOAT8, stored_cost(totals.cost_usd));
     with_tokens(call, turn.tokens)
         .with(Type::TEXT, turn.used_in.as_deref().map(|used_in| escaped(used_in).into_owned()))
         .with(Type::TEXT, mark)

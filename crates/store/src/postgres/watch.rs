@@ -27,6 +27,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection};
 use super::connection::{Call, Lines};
 use super::error::Fault;
 use super::{PostgresStore, rows};
+use crate::server::Transient;
 
 /// How long a session counts as watched, and how often that is renewed.
 const LASTS: Duration = Duration::from_secs(20);
@@ -122,7 +123,7 @@ async fn listen(lines: Lines, calls: Arc<Calls>, report: watch::Sender<Delivery>
             Err(fault) => Some(Ok(Err(fault))),
         };
         match ended {
-            Some(Ok(Err(fault))) if fault.is_passing() && !fault.is_read_only() => {
+            Some(Ok(Err(fault))) if fault.is_transient() && !fault.is_read_only() => {
                 report.send_replace(Delivery::Down);
                 sleep(RECONNECT_DELAY).await;
             }

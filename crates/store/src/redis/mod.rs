@@ -30,7 +30,7 @@ use azureal_core::{
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
 
-pub use address::{AddressError, RedisAddress};
+pub use address::RedisAddress;
 use connection::{Connections, Request};
 pub use durability::Durability;
 use error::Fault;
@@ -39,23 +39,15 @@ use replies::Answer;
 use scripts::Call;
 use turns::{with_events, with_tokens, with_turn};
 
-use crate::outcomes::number_of;
+use crate::server::{OPEN_TIMEOUT, check_compactions, check_new, check_turn_size, number_of, tally_through};
 use crate::timestamp::{given_or_now, now};
 
 /// The format that this build writes.
 const FORMAT: u32 = 2;
-/// The project of an address that names none.
-const DEFAULT_PROJECT: &str = "default";
 /// The most that one page holds, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = LARGEST_EVENT;
-/// The most that one turn may hold. A server takes no request of a gigabyte.
-const LARGEST_TURN: usize = 512 << 20;
-/// How long opening waits for a server that is not there or says nothing. Somebody may have mistyped its name.
-const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
 /// How long the server remembers that an operation is done, beyond the time for which it may be asked again.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// How many events are read at once when a part of a session is counted.
-const COUNTED_AT_ONCE: usize = 1000;
 /// How many prompts are read in one round trip.
 const PROMPTS_AT_ONCE: usize = 1000;
 /// How many sessions are looked at in one round trip.
@@ -66,13 +58,13 @@ const LISTED_AT_FIRST: usize = 50;
 /// How a store uses its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedisOptions {
-    /// How long it tries to get on when the server is gone, before that is an error.
-    pub patience: Duration,
+    /// How long a call is retried while the server does not answer, before that is an error.
+    pub retry_budget: Duration,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(30) }
+        Self { retry_budget: Duration::from_secs(30) }
     }
 }
 
@@ -118,19 +110,19 @@ impl RedisStore {
     /// loss is accepted.
     pub async fn open(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
-        let project = address.project().unwrap_or(DEFAULT_PROJECT).to_owned();
+        let project = address.project.name_or_default().to_owned();
         let mut store = Self {
             connections,
             keys: Keys::of(&project),
             project,
             former: None,
-            remembered: (options.patience + REMEMBERED).as_millis(),
+            remembered: (options.retry_budget + REMEMBERED).as_millis(),
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
             is_older: AtomicBool::new(false),
         };
         store.look_at_rights().await?;
-        store.look_for_project(address.former_project.as_deref()).await?;
+        store.look_for_project(address.project.former.as_deref()).await?;
         store.look_at_settings(address.accepts_loss).await?;
         Ok(store)
     }
@@ -144,7 +136,7 @@ impl RedisStore {
     /// changes in part.
     async fn look_at_rights(&self) -> Result<(), StoreError> {
         let call = Request::Script(Call::new(&scripts::RIGHTS, &[self.keys.project()]).prepare());
-        let answer = self.connections.ask_within(call, PATIENCE_TO_OPEN).await?;
+        let answer = self.connections.ask_within(call, OPEN_TIMEOUT).await?;
         let mut answer = self.read(Answer::of(answer))?;
         match answer.outcome.as_str() {
             "done" => Ok(()),
@@ -201,11 +193,7 @@ impl RedisStore {
 
     /// Runs a call also on a store that is not upgraded yet.
     async fn run_as_it_is(&self, call: Call) -> Result<Answer, StoreError> {
-        if call.size > LARGEST_TURN {
-            let (bytes, most) = (call.size, LARGEST_TURN >> 20);
-            return Err(self
-                .other(&format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have")));
-        }
+        check_turn_size(call.size, self.connections.place())?;
         let answer = self.connections.ask(Request::Script(call.prepare())).await?;
         let mut answer = self.read(Answer::of(answer))?;
         match answer.outcome.as_str() {
@@ -243,6 +231,13 @@ impl RedisStore {
             let next = self.read(answer.next_session())?;
             self.last_number.store(next.number() - 1, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the number that the next session has.
+    async fn next_number(&self) -> Result<SessionId, StoreError> {
+        self.look_at_project().await?;
+        let next = self.last_number.load(Ordering::Relaxed).saturating_add(1);
+        self.read(replies::session_id(&next.to_string()))
     }
 
     /// Reads the number of a session that was made, or found.
@@ -328,21 +323,7 @@ impl RedisStore {
         found.ok_or(StoreError::NoSuchSession(id))?;
         let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
         let (generation, last) = (number(generation)?, Seq(number(last)?));
-        if at > last {
-            return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
-        }
-        let mut tally = Tally::default();
-        while tally.through < at {
-            let left = usize::try_from(at.0 - tally.through.0).unwrap_or(usize::MAX);
-            let page = self.read_page(id, Page::After(tally.through, left.min(COUNTED_AT_ONCE))).await?;
-            if page.is_empty() {
-                break; // cleared meanwhile, which the generation will show
-            }
-            for event in page {
-                tally.add(event.seq, event.event().ok().as_ref());
-            }
-        }
-        Ok((generation, tally))
+        Ok((generation, tally_through(self, id, at, last).await?))
     }
 
     /// Reads a page, without a script: a script would copy every text twice, and the server does nothing else meanwhile.
@@ -415,10 +396,6 @@ fn countable(number: u64) -> u64 {
     number.min(1 << 53)
 }
 
-fn check_new(new: &NewSession) -> Result<(), StoreError> {
-    new.name.as_deref().map_or(Ok(()), check_name)
-}
-
 #[async_trait]
 impl SessionStore for RedisStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
@@ -437,16 +414,7 @@ impl SessionStore for RedisStore {
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
         let texts = turn.texts()?;
-        let last = Seq(turn.events.len() as u64);
-        if let Some(wrong) =
-            compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
-        {
-            // It would have had the next number.
-            self.look_at_project().await?;
-            let next = self.last_number.load(Ordering::Relaxed).saturating_add(1);
-            let session = self.read(replies::session_id(&next.to_string()))?;
-            return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
-        }
+        check_compactions(&turn, &compactions, || self.next_number()).await?;
         let call = |id: SessionId| {
             let operation = Uuid::now_v7();
             let keys = self.keys.of_script(Some(operation), Some(id));

@@ -50,3 +50,5 @@ mod redis_upgrade;
 mod all_stores;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod hostile;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod storm;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use azureal_core::{AutoCompactStore, ContextStore, SessionContext, StubTransport};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
-use azureal_store::MemoryStore;
+use azureal_store::{MemoryStore, ServerAddress};
 use azureal_testkit::servers::PostgresServer;
 use azureal_testkit::{Runs, context_store_contract, random_operations_agree, session_store_contract};
 

@@ -1,39 +1,20 @@
 //! PostgreSQL that goes away: connections cut at every byte of an append, and a server that is killed while
 //! thirty-two clients write. Nothing that was acknowledged is lost, nothing is there twice or in part.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::scratch::{self, wait, worker};
+use crate::scratch::wait;
+use crate::storm::{EVENTS, storm, turn_of, turns_in};
 use azureal_store::core::{
-    Compaction, Event, Holder, LeaseId, ListQuery, NewLease, NewMark, NewSession, Page, Seq, SessionId,
-    SessionStore, StoreError, Taken, Tokens, Turn,
+    Compaction, Holder, LeaseId, ListQuery, NewLease, NewMark, NewSession, Seq, SessionId, SessionStore,
+    StoreError, Taken, Tokens, Turn,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, PostgresServer};
 
-const EVENTS: usize = 3;
-const PROCESSES: usize = 4;
-const CLIENTS: usize = 8;
-const SESSIONS: u32 = 4;
-const KILLS: u32 = 10;
-
 fn open(url: &str, options: PostgresOptions) -> PostgresStore {
     let address: PostgresAddress = url.parse().unwrap();
     wait(PostgresStore::open(&address, options)).unwrap()
-}
-
-/// Opens the store as somebody does who starts the program until it starts.
-fn open_while_killed(url: &str) -> PostgresStore {
-    let address: PostgresAddress = url.parse().unwrap();
-    loop {
-        match wait(PostgresStore::open(&address, patient())) {
-            Ok(store) => return store,
-            Err(StoreError::Unreachable { .. }) => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
 }
 
 /// One connection, so that the one that is cut is the one that is used.
@@ -42,38 +23,7 @@ fn patient() -> PostgresOptions {
 }
 
 fn impatient() -> PostgresOptions {
-    PostgresOptions { connections: 1, patience: Duration::ZERO }
-}
-
-fn turn_of(name: &str) -> Turn {
-    Turn {
-        mark: Some(NewMark { name: name.to_owned(), note: String::new() }),
-        tokens: Tokens::new(1, 2),
-        ..Turn::verbatim((0..EVENTS).map(|event| Event::user(format!("{name}/{event}"))))
-    }
-}
-
-/// Returns the turns of a session, in order, having checked that each is whole and the numbers have no gap.
-fn turns_in(store: &PostgresStore, id: SessionId) -> Vec<String> {
-    let mut texts = Vec::new();
-    loop {
-        let page = wait(store.read(id, Page::After(Seq(texts.len() as u64), 1000))).unwrap();
-        if page.is_empty() {
-            break;
-        }
-        for event in page {
-            assert_eq!(event.seq.0 as usize, texts.len() + 1);
-            let Event::UserMessage(message) = event.event().unwrap() else { panic!("{event:?}") };
-            texts.push(message.content);
-        }
-    }
-    let whole = texts.chunks(EVENTS).map(|turn| {
-        let name = turn[0].strip_suffix("/0").unwrap_or_else(|| panic!("torn: {turn:?}"));
-        let expected: Vec<String> = (0..EVENTS).map(|event| format!("{name}/{event}")).collect();
-        assert_eq!(turn, expected, "torn");
-        name.to_owned()
-    });
-    whole.collect()
+    PostgresOptions { connections: 1, retry_budget: Duration::ZERO }
 }
 
 /// Whether a test may take its time. The short run samples the same places.
@@ -226,90 +176,9 @@ fn a_watch_hears_again_after_the_server_was_killed() {
 
 #[test]
 fn clients_go_on_by_themselves_while_the_server_is_killed_ten_times() {
-    if let Some((process, place)) = scratch::role() {
-        let (url, enough) = place.to_str().unwrap().rsplit_once(' ').unwrap();
-        return be_clients(&process, url, Path::new(enough));
-    }
-    // Syncing makes no difference to who is killed while the machine goes on, and without it the server is back
-    // within the time that the clients should have between two kills.
-    let Some(mut server) = PostgresServer::start_with(&[("fsync", "off")], &[]) else { return };
-    let seconds: u32 = std::env::var("AZUREAL_STORM_SECONDS").map_or(30, |seconds| seconds.parse().unwrap());
-    let store = open(&server.url(), PostgresOptions::default());
-    for _ in 0..SESSIONS {
-        wait(store.create(NewSession::default())).unwrap();
-    }
     let test = "postgres_faults::clients_go_on_by_themselves_while_the_server_is_killed_ten_times";
-    let folder = tempfile::tempdir().unwrap();
-    let enough = folder.path().join("enough");
-    let place = format!("{} {}", server.url(), enough.display());
-    let processes: Vec<_> = (0..PROCESSES)
-        .map(|process| worker(test, &process.to_string(), Path::new(&place)).spawn().unwrap())
-        .collect();
-    let outputs: Vec<_> = processes
-        .into_iter()
-        .map(|process| std::thread::spawn(move || process.wait_with_output().unwrap()))
-        .collect();
-    let began = Instant::now();
-    for kill in 1..=KILLS {
-        let due = Duration::from_secs(seconds.into()) * kill / (KILLS + 1);
-        // However slow the machine, clients have some time between two kills.
-        std::thread::sleep(due.saturating_sub(began.elapsed()).max(Duration::from_millis(300)));
-        server.kill();
-        server.start_again();
-    }
-    std::thread::sleep(Duration::from_secs(seconds.into()).saturating_sub(began.elapsed()));
-    std::fs::write(enough, "").unwrap();
-    let mut acknowledged = BTreeMap::new();
-    for output in outputs {
-        let output = output.join().unwrap();
-        assert!(output.status.success(), "{}", scratch::text(&output));
-        for line in String::from_utf8(output.stdout).unwrap().lines() {
-            if let Some((place, name)) = stored(line) {
-                assert_eq!(acknowledged.insert(name.to_owned(), place.to_owned()), None, "{name} twice");
-            }
-        }
-    }
-
-    let mut found = BTreeMap::new();
-    for session in (1..=SESSIONS).filter_map(SessionId::new) {
-        let turns = turns_in(&store, session);
-        assert_eq!(wait(store.get(session)).unwrap().counts.events as usize, turns.len() * EVENTS);
-        for (turn, index) in turns.into_iter().zip(0..) {
-            let place = format!("{session}:{}", index * EVENTS + 1);
-            assert_eq!(found.insert(turn.clone(), place), None, "{turn} is there twice");
-        }
-    }
-    let lost: Vec<_> = acknowledged.iter().filter(|(turn, place)| found.get(*turn) != Some(place)).collect();
-    assert!(lost.is_empty(), "acknowledged, and not where it was said: {lost:?}");
-    // Nobody gave up, so there is nothing that was not acknowledged.
-    assert_eq!(found.len(), acknowledged.len());
-    assert!(found.len() > PROCESSES * CLIENTS, "only {} turns in {seconds} s", found.len());
-    let (turns, clients, time) = (found.len(), PROCESSES * CLIENTS, began.elapsed().as_secs_f32());
-    println!("{turns} turns of {clients} clients in {time:.1} s, {KILLS} kills");
-}
-
-/// Reads the place and the name of a turn from a line of [`be_clients`]. The first one stands behind what the test
-/// harness says.
-fn stored(line: &str) -> Option<(&str, &str)> {
-    line.split_once("stored ")?.1.split_once(' ')
-}
-
-/// Appends until it is enough, with eight clients, and prints what was acknowledged.
-fn be_clients(process: &str, url: &str, enough: &Path) {
-    std::thread::scope(|scope| {
-        for client in 0..CLIENTS {
-            scope.spawn(move || {
-                let store = open_while_killed(url);
-                for number in 0_u32.. {
-                    if enough.exists() {
-                        return;
-                    }
-                    let session = SessionId::new((client as u32 + number) % SESSIONS + 1).unwrap();
-                    let name = format!("{process}.{client}.{number}");
-                    let appended = wait(store.append(session, turn_of(&name))).unwrap();
-                    println!("stored {session}:{} {name}", appended.first);
-                }
-            });
-        }
-    });
+    // Syncing makes no difference while the machine keeps running. Without it the server is back within the time that the
+    // clients should have between two kills.
+    let start = || PostgresServer::start_with(&[("fsync", "off")], &[]);
+    storm(test, start, |url| wait(PostgresStore::open(&url.parse::<PostgresAddress>().unwrap(), patient())));
 }

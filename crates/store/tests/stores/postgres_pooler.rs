@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use azureal_store::ServerAddress;
 use azureal_store::core::{Event, NewSession, Page, Seq, SessionId, SessionStore, Turn};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{CuttingProxy, PgBouncer, PoolMode, PostgresServer};

@@ -18,7 +18,7 @@ use tokio_postgres::{AsyncMessage, Client};
 
 fn open(url: &str) -> Result<PostgresStore, StoreError> {
     let address: PostgresAddress = url.parse().unwrap();
-    let options = PostgresOptions { connections: 2, patience: Duration::from_secs(2) };
+    let options = PostgresOptions { connections: 2, retry_budget: Duration::from_secs(2) };
     block_on(PostgresStore::open(&address, options))
 }
 

@@ -15,7 +15,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 fn open(url: &str) -> Result<RedisStore, StoreError> {
     let address: RedisAddress = url.parse().unwrap();
-    block_on(RedisStore::open(&address, RedisOptions { patience: Duration::from_secs(2) }))
+    block_on(RedisStore::open(&address, RedisOptions { retry_budget: Duration::from_secs(2) }))
 }
 
 fn of_project(server: &RedisServer, project: &str) -> String {

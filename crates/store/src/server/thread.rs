@@ -1,7 +1,7 @@
-//! A thread with a runtime of its own.
+//! A thread with a tokio runtime.
 //!
-//! Drivers of servers live on tokio; whoever calls a store may live on anything. So such a store has a thread, does
-//! its work there and hands over the answers.
+//! Drivers of servers need tokio; a caller of a store may use any executor, or none. So the store has a thread, does its
+//! work there and hands over the answers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,12 +27,18 @@ impl OwnThread {
         Ok(Self { runtime: handle, is_closed: AtomicBool::new(false), _alive: alive })
     }
 
-    /// Takes no more work from now on; says whether it did until now.
+    /// Accepts no more work from now on; returns whether it did until now.
     pub(crate) fn close(&self) -> bool {
         !self.is_closed.swap(true, Ordering::AcqRel)
     }
 
-    /// Does work on the thread; nothing if it takes none any more. The work is done also if nobody waits for it.
+    /// Returns the runtime of the thread.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn runtime(&self) -> Handle {
+        self.runtime.clone()
+    }
+
+    /// Does work on the thread. Returns `None` if the thread is closed. The work is done also if the caller stops waiting.
     pub(crate) async fn run<R: Send + 'static>(
         &self,
         work: impl Future<Output = R> + Send + 'static,
@@ -42,7 +48,7 @@ impl OwnThread {
         }
         let (answer, answered) = oneshot::channel();
         self.runtime.spawn(async move {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             drop(answer.send(work.await));
         });
         answered.await.ok()
