@@ -7,6 +7,7 @@
 //! takes its place. That is safe because every call may be repeated: it reads, or it changes something to what it
 //! would be anyway, or it carries the name of an operation that the server does once.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use azureal_core::StoreError;
@@ -32,9 +33,14 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How long the answer to a call may take that does as much work as a session is long, and may wait for others.
 const LONG_ANSWER: Duration = Duration::from_secs(600);
 
+/// What stands for the arguments in a statement that calls a function.
+pub(super) const ARGUMENTS: &str = "@arguments@";
+
 /// A statement with its values. It may be run more than once.
 pub(super) struct Call {
     sql: String,
+    /// The names of the arguments, if the statement calls a function.
+    names: Vec<&'static str>,
     types: Vec<Type>,
     values: Vec<Value>,
     /// How long the answer may take.
@@ -49,7 +55,7 @@ enum Value {
 
 impl Call {
     pub(super) fn new(sql: String) -> Self {
-        Self { sql, types: Vec::new(), values: Vec::new(), limit: ANSWER_TIMEOUT }
+        Self { sql, names: Vec::new(), types: Vec::new(), values: Vec::new(), limit: ANSWER_TIMEOUT }
     }
 
     /// Gives it the time that it takes to send so much.
@@ -72,8 +78,20 @@ impl Call {
         self
     }
 
-    /// Adds the value that says whether the call has been made before, in vain for all that is known.
-    pub(super) fn with_whether_repeated(mut self) -> Self {
+    /// Adds an argument of the function, by its name.
+    pub(super) fn named(
+        mut self,
+        name: &'static str,
+        kind: Type,
+        value: impl ToSql + Send + Sync + 'static,
+    ) -> Self {
+        self.names.push(name);
+        self.with(kind, value)
+    }
+
+    /// Adds the argument that says whether the call has been made before, in vain for all that is known.
+    pub(super) fn named_whether_repeated(mut self, name: &'static str) -> Self {
+        self.names.push(name);
         self.types.push(Type::BOOL);
         self.values.push(Value::IsRepeated);
         self
@@ -93,7 +111,16 @@ impl Call {
             Value::IsRepeated => &is_repeated,
         });
         let typed: Vec<(&(dyn ToSql + Sync), Type)> = values.zip(self.types.iter().cloned()).collect();
-        client.query_typed(&self.sql, &typed).await
+        client.query_typed(&self.statement(), &typed).await
+    }
+
+    /// Returns the text of the statement, with the arguments of its function: `in_session => $1, …`.
+    fn statement(&self) -> Cow<'_, str> {
+        if self.names.is_empty() {
+            return Cow::Borrowed(&self.sql);
+        }
+        let named = self.names.iter().zip(1..).map(|(name, number)| format!("{name} => ${number}"));
+        Cow::Owned(self.sql.replace(ARGUMENTS, &named.collect::<Vec<_>>().join(", ")))
     }
 }
 
@@ -265,5 +292,19 @@ async fn within<R, E: Into<Fault>>(
     match tokio::time::timeout(limit, work).await {
         Ok(answer) => answer.map_err(Into::into),
         Err(_) => Err(Fault::Silent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_called_by_the_names_of_its_arguments() {
+        let call = Call::new("SELECT rename(@arguments@)".to_owned())
+            .named("in_session", Type::INT4, 1)
+            .named_whether_repeated("in_repeated");
+        assert_eq!(call.statement(), "SELECT rename(in_session => $1, in_repeated => $2)");
+        assert_eq!(Call::new("SELECT $1".to_owned()).with(Type::INT4, 1).statement(), "SELECT $1");
     }
 }

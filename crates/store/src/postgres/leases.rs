@@ -15,12 +15,16 @@ use super::{PostgresStore, rows, two};
 impl PostgresStore {
     pub(super) async fn take(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
         let call = self
-            .call("SELECT outcome, holder FROM @schema@.take_lease($1, $2, $3, $4, $5, $6)")
-            .with(Type::INT4, rows::number(id))
-            .with(Type::TEXT, new.id.as_str().to_owned())
-            .with(Type::TEXT, new.holder.to_json())
-            .with(Type::FLOAT8, new.lasts.as_secs_f64())
-            .with(Type::TEXT, new.instead_of.as_ref().map(|lease| lease.as_str().to_owned()));
+            .function("take_lease")
+            .named("in_session", Type::INT4, rows::number(id))
+            .named("in_lease", Type::TEXT, new.id.as_str().to_owned())
+            .named("in_holder", Type::TEXT, new.holder.to_json())
+            .named("in_seconds", Type::FLOAT8, new.lasts.as_secs_f64())
+            .named(
+                "in_instead_of",
+                Type::TEXT,
+                new.instead_of.as_ref().map(|lease| lease.as_str().to_owned()),
+            );
         let (outcome, holder): (String, Option<String>) = self.one(call, |row| two(row)).await?;
         match outcome.as_str() {
             "ours" => Ok(Taken::Ours),

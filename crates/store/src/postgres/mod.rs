@@ -30,12 +30,12 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 pub use address::PostgresAddress;
-use connection::{Call, Connections};
+use connection::{ARGUMENTS, Call, Connections};
 use error::Fault;
 use text::escaped;
 use values::{
-    PROMPTS, page_sql, texts_of, with_compaction, with_compactions, with_fork, with_session, with_tokens,
-    with_turn,
+    LAST_ACTIVE, PROMPTS, page_sql, texts_of, with_compaction, with_compactions, with_fork, with_session,
+    with_tokens, with_turn,
 };
 
 use crate::server::{OPEN_TIMEOUT, ServerStore, check_compactions, check_new, number_of, tally_through};
@@ -103,10 +103,19 @@ impl PostgresStore {
         Call::new(schema::in_schema(sql, &self.schema)).with(Type::TEXT, self.project.clone())
     }
 
-    /// Begins a call that the server does once, however often it is asked: `$2` names the operation, and `$3` says
-    /// whether it has been asked before.
-    fn operation(&self, sql: &str) -> Call {
-        self.call(sql).with(Type::UUID, Uuid::now_v7()).with_whether_repeated()
+    /// Begins a call of a function. Its first argument is the project.
+    fn function(&self, name: &str) -> Call {
+        let sql = format!("SELECT * FROM @schema@.{name}({ARGUMENTS})");
+        let project = self.project.clone();
+        Call::new(schema::in_schema(&sql, &self.schema)).named("in_project", Type::TEXT, project)
+    }
+
+    /// Begins a call of a function that the server does once, however often it is asked: two arguments name the operation,
+    /// and say whether it has been asked before.
+    fn operation(&self, name: &str) -> Call {
+        self.function(name)
+            .named("in_operation", Type::UUID, Uuid::now_v7())
+            .named_whether_repeated("in_repeated")
     }
 
     async fn rows(&self, call: Call) -> Result<Vec<Row>, StoreError> {
@@ -215,8 +224,8 @@ where
 impl SessionStore for PostgresStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        let call = self.operation("SELECT @schema@.create_session($1, $2, $3, $4, $5, $6, $7, $8, $9)");
-        self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
+        let call = self.operation("create_session");
+        self.one(with_session(call, &new, LAST_ACTIVE), |row| rows::session_id(row.try_get(0)?)).await
     }
 
     async fn create_with(
@@ -228,12 +237,8 @@ impl SessionStore for PostgresStore {
         check_new(&new)?;
         let texts = texts_of(&turn, self.connections.place())?;
         check_compactions(&turn, &compactions, || self.next_number()).await?;
-        let call = self.operation(
-            "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-               $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38,
-               $39, $40, $41, $42)",
-        );
-        let call = with_turn(with_session(call, &new), &turn, texts);
+        let call = self.operation("create_with");
+        let call = with_turn(with_session(call, &new, "in_session_active"), &turn, texts);
         let call = with_compactions(call, &turn, &compactions);
         let (outcome, made) = self
             .one(call, |row| {
@@ -253,8 +258,8 @@ impl SessionStore for PostgresStore {
 
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_name(new.name.as_deref().unwrap_or(""))?;
-        let call = self.call("SELECT @schema@.find_or_create($1, $2, $3, $4, $5, $6, $7)");
-        self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
+        let call = self.function("find_or_create");
+        self.one(with_session(call, &new, LAST_ACTIVE), |row| rows::session_id(row.try_get(0)?)).await
     }
 
     async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
@@ -320,23 +325,17 @@ impl SessionStore for PostgresStore {
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        let call = self
-            .operation("SELECT @schema@.delete_session($1, $2, $3, $4)")
-            .long()
-            .with(Type::INT4, rows::number(id));
+        let call = self.operation("delete_session").long().named("in_session", Type::INT4, rows::number(id));
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
         let texts = texts_of(&turn, self.connections.place())?;
         let call = self
-            .operation(
-                "SELECT outcome, starts_at, ends_at FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                   $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)",
-            )
-            .with(Type::INT4, rows::number(id))
-            .with(Type::INT8, turn.after.map(rows::integer))
-            .with(Type::TEXT, turn.lease.as_ref().map(|lease| lease.as_str().to_owned()));
+            .operation("append_turn")
+            .named("in_session", Type::INT4, rows::number(id))
+            .named("in_after", Type::INT8, turn.after.map(rows::integer))
+            .named("in_lease", Type::TEXT, turn.lease.as_ref().map(|lease| lease.as_str().to_owned()));
         let (outcome, first, last) = self
             .one(with_turn(call, &turn, texts), |row| {
                 let first: Option<i64> = row.try_get(1)?;
@@ -368,10 +367,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
-        let call = self
-            .operation("SELECT @schema@.clear_session($1, $2, $3, $4)")
-            .long()
-            .with(Type::INT4, rows::number(id));
+        let call = self.operation("clear_session").long().named("in_session", Type::INT4, rows::number(id));
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
 
@@ -384,23 +380,20 @@ impl SessionStore for PostgresStore {
             let tally = counted.map(|(_, tally)| tally).unwrap_or_default();
             let text = |text: Option<String>| text.map(|text| escaped(&text).into_owned());
             let call = self
-                .operation(
-                    "SELECT outcome, number, last_seq FROM @schema@.fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                       $19, $20)",
-                )
+                .operation("fork_session")
                 .long()
-                .with(Type::INT4, rows::number(id))
-                .with(Type::INT8, rows::integer(at))
-                .with(Type::INT8, generation)
-                .with(Type::INT8, rows::signed(tally.counts.messages))
-                .with(Type::INT2, i16::from(number_of(tally.open)))
-                .with(Type::TEXT, text(tally.counts.preview))
-                .with(Type::TEXT, text(tally.counts.agent))
-                .with(Type::TEXT, text(tally.counts.model))
-                .with(Type::INT8, rows::signed(tally.counts.told))
-                .with(Type::TEXT, text(tally.counts.last_prompt))
-                .with(Type::BOOL, tally.counts.answered)
-                .with(Type::TEXT, text(tally.counts.requested_model));
+                .named("in_session", Type::INT4, rows::number(id))
+                .named("in_at", Type::INT8, rows::integer(at))
+                .named("in_generation", Type::INT8, generation)
+                .named("in_messages", Type::INT8, rows::signed(tally.counts.messages))
+                .named("in_open", Type::INT2, i16::from(number_of(tally.open)))
+                .named("in_preview", Type::TEXT, text(tally.counts.preview))
+                .named("in_agent", Type::TEXT, text(tally.counts.agent))
+                .named("in_model", Type::TEXT, text(tally.counts.model))
+                .named("in_told", Type::INT8, rows::signed(tally.counts.told))
+                .named("in_last_prompt", Type::TEXT, text(tally.counts.last_prompt))
+                .named("in_answered", Type::BOOL, tally.counts.answered)
+                .named("in_requested_model", Type::TEXT, text(tally.counts.requested_model));
             let (outcome, made, last) = self
                 .one(with_fork(call, &new), |row| {
                     let made: Option<i32> = row.try_get(1)?;
@@ -426,13 +419,13 @@ impl SessionStore for PostgresStore {
                  WHERE project = $1 AND session = $2 RETURNING session",
             )
             .with(Type::INT4, rows::number(id));
-        self.change(id, with_tokens(call, tokens)).await
+        let Tokens { input, output, cache_read, cache_write } = tokens;
+        let counts = [input, output, cache_read, cache_write].map(rows::signed);
+        self.change(id, counts.into_iter().fold(call, |call, count| call.with(Type::INT8, count))).await
     }
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        let call = self
-            .operation("SELECT @schema@.add_tokens($1, $2, $3, $4, $5, $6, $7, $8)")
-            .with(Type::INT4, rows::number(id));
+        let call = self.operation("add_tokens").named("in_session", Type::INT4, rows::number(id));
         if self.is_there(with_tokens(call, tokens)).await? {
             Ok(())
         } else {
@@ -459,9 +452,7 @@ impl SessionStore for PostgresStore {
         let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = read_told_through(self, id, after_seq).await?;
-        let call = self
-            .call("SELECT outcome, last_seq FROM @schema@.add_compaction($1, $2, $3, $4, $5, $6, $7, $8, $9)")
-            .with(Type::INT4, rows::number(id));
+        let call = self.function("add_compaction").named("in_session", Type::INT4, rows::number(id));
         let (outcome, last): (String, Option<i64>) = self
             .one(with_compaction(call, compaction, covers), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
             .await?;
@@ -479,9 +470,9 @@ impl SessionStore for PostgresStore {
 
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
         let call = self
-            .operation("SELECT @schema@.remove_compaction($1, $2, $3, $4, $5)")
-            .with(Type::INT4, rows::number(id))
-            .with(Type::INT8, rows::integer(after_seq));
+            .operation("remove_compaction")
+            .named("in_session", Type::INT4, rows::number(id))
+            .named("in_after_seq", Type::INT8, rows::integer(after_seq));
         let outcome: String = self.one(call, |row| Ok(row.try_get(0)?)).await?;
         match outcome.as_str() {
             "done" => Ok(true),
@@ -513,9 +504,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
-        let call = self
-            .operation("SELECT @schema@.remove_mark($1, $2, $3, $4)")
-            .with(Type::TEXT, escaped(name).into_owned());
+        let call = self.operation("remove_mark").named("in_name", Type::TEXT, escaped(name).into_owned());
         self.is_there(call).await
     }
 

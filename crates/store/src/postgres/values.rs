@@ -54,7 +54,10 @@ pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreErr
     check_turn_size(bytes, place).map(|()| texts)
 }
 
-/// Adds what a turn is made of to a call, in the order in which the functions take it.
+/// The argument for the time of a session's last activity.
+pub(super) const LAST_ACTIVE: &str = "in_last_active";
+
+/// Adds what a turn is made of to a call.
 pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
     let Outcomes { cases, alone, model } = Outcomes::of(turn);
     let text = |text: String| escaped(&text).into_owned();
@@ -70,55 +73,56 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
         None => (None, String::new()),
     };
     let call = call
-        .with(Type::TEXT_ARRAY, kinds)
-        .with(Type::TEXT_ARRAY, texts)
-        .with(Type::INT8_ARRAY, added)
-        .with(Type::INT2_ARRAY, opens)
-        .with(Type::TEXT_ARRAY, previews)
-        .with(Type::TEXT, alone.agent.map(text))
-        .with(Type::TEXT, model.first_agent.map(text))
-        .with(Type::BOOL, model.of_same.is_none())
-        .with(Type::TEXT, model.of_same.flatten().map(text))
-        .with(Type::TEXT, model.of_other.map(text))
-        .with(Type::TEXT, alone.requested_model.map(text))
-        .with(Type::TEXT, alone.last_prompt.map(text))
-        .with(Type::BOOL, alone.answered)
-        .with(Type::TEXT, now())
-        .with(Type::INT8, rows::signed(alone.told))
-        .with(Type::INT8, alone.context_tokens.map(rows::signed))
-        .with(Type::BOOL, totals.completed)
-        .with(Type::INT8, rows::signed(totals.duration_ms))
-        .with(Type::FLOAT8, stored_cost(totals.cost_usd));
+        .named("in_kinds", Type::TEXT_ARRAY, kinds)
+        .named("in_events", Type::TEXT_ARRAY, texts)
+        .named("in_added", Type::INT8_ARRAY, added)
+        .named("in_opens", Type::INT2_ARRAY, opens)
+        .named("in_previews", Type::TEXT_ARRAY, previews)
+        .named("in_agent", Type::TEXT, alone.agent.map(text))
+        .named("in_first_agent", Type::TEXT, model.first_agent.map(text))
+        .named("in_keeps_model", Type::BOOL, model.of_same.is_none())
+        .named("in_model", Type::TEXT, model.of_same.flatten().map(text))
+        .named("in_other_model", Type::TEXT, model.of_other.map(text))
+        .named("in_requested_model", Type::TEXT, alone.requested_model.map(text))
+        .named("in_last_prompt", Type::TEXT, alone.last_prompt.map(text))
+        .named("in_answered", Type::BOOL, alone.answered)
+        .named(LAST_ACTIVE, Type::TEXT, now())
+        .named("in_told", Type::INT8, rows::signed(alone.told))
+        .named("in_context_tokens", Type::INT8, alone.context_tokens.map(rows::signed))
+        .named("in_completed", Type::BOOL, totals.completed)
+        .named("in_duration_ms", Type::INT8, rows::signed(totals.duration_ms))
+        .named("in_cost_usd", Type::FLOAT8, stored_cost(totals.cost_usd));
     with_tokens(call, turn.tokens)
-        .with(Type::TEXT, turn.used_in.as_deref().map(|used_in| escaped(used_in).into_owned()))
-        .with(Type::TEXT, mark)
-        .with(Type::TEXT, note)
+        .named("in_used_in", Type::TEXT, turn.used_in.as_deref().map(|used_in| escaped(used_in).into_owned()))
+        .named("in_mark", Type::TEXT, mark)
+        .named("in_note", Type::TEXT, note)
 }
 
-/// Adds tokens to a call, in the order in which every function takes them.
+/// Adds tokens to a call.
 pub(super) fn with_tokens(call: Call, tokens: Tokens) -> Call {
-    let Tokens { input, output, cache_read, cache_write } = tokens;
-    let counts = [input, output, cache_read, cache_write].map(rows::signed);
-    counts.into_iter().fold(call, |call, count| call.with(Type::INT8, count))
+    call.named("in_tokens_in", Type::INT8, rows::signed(tokens.input))
+        .named("in_tokens_out", Type::INT8, rows::signed(tokens.output))
+        .named("in_cache_read", Type::INT8, rows::signed(tokens.cache_read))
+        .named("in_cache_write", Type::INT8, rows::signed(tokens.cache_write))
 }
 
-/// Adds what a session is made with to a call.
-pub(super) fn with_session(call: Call, new: &NewSession) -> Call {
-    call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
-        .with(Type::TEXT, escaped(&new.worktree).into_owned())
-        .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
-        .with(Type::UUID, new.uuid.unwrap_or_else(Uuid::new_v4))
-        .with(Type::UUID, new.forked_from)
-        .with(Type::TEXT, now())
+/// Adds what a session is created with to a call. `last_active` is the argument for the time of its creation.
+pub(super) fn with_session(call: Call, new: &NewSession, last_active: &'static str) -> Call {
+    call.named("in_name", Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
+        .named("in_worktree", Type::TEXT, escaped(&new.worktree).into_owned())
+        .named("in_created_at", Type::TEXT, new.created_at.clone().unwrap_or_else(now))
+        .named("in_uuid", Type::UUID, new.uuid.unwrap_or_else(Uuid::new_v4))
+        .named("in_forked_from", Type::UUID, new.forked_from)
+        .named(last_active, Type::TEXT, now())
 }
 
 /// Adds what a fork is created with to a call. It has an identity of its own; where it comes from the database knows.
 pub(super) fn with_fork(call: Call, new: &NewSession) -> Call {
-    call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
-        .with(Type::TEXT, escaped(&new.worktree).into_owned())
-        .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
-        .with(Type::UUID, Uuid::new_v4())
-        .with(Type::TEXT, now())
+    call.named("in_name", Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
+        .named("in_worktree", Type::TEXT, escaped(&new.worktree).into_owned())
+        .named("in_created_at", Type::TEXT, new.created_at.clone().unwrap_or_else(now))
+        .named("in_uuid", Type::UUID, Uuid::new_v4())
+        .named(LAST_ACTIVE, Type::TEXT, now())
 }
 
 /// Adds summaries to a call, each column as an array.
@@ -132,24 +136,24 @@ pub(super) fn with_compactions(call: Call, turn: &Turn, compactions: &[Compactio
     let measured: Vec<Option<i64>> =
         compactions.iter().map(|one| one.opening_chars.map(rows::signed)).collect();
     let openings: Vec<i64> = compactions.iter().map(|one| rows::signed(one.opening())).collect();
-    call.with(Type::INT8_ARRAY, places)
-        .with(Type::TEXT_ARRAY, summaries)
-        .with(Type::TEXT_ARRAY, times)
-        .with(Type::INT8_ARRAY, covers)
-        .with(Type::TEXT_ARRAY, writers)
-        .with(Type::INT8_ARRAY, measured)
-        .with(Type::INT8_ARRAY, openings)
+    call.named("in_after_seqs", Type::INT8_ARRAY, places)
+        .named("in_summaries", Type::TEXT_ARRAY, summaries)
+        .named("in_compacted_at", Type::TEXT_ARRAY, times)
+        .named("in_covers", Type::INT8_ARRAY, covers)
+        .named("in_writers", Type::TEXT_ARRAY, writers)
+        .named("in_opening_chars", Type::INT8_ARRAY, measured)
+        .named("in_openings", Type::INT8_ARRAY, openings)
 }
 
 /// Adds one summary to a call.
 pub(super) fn with_compaction(call: Call, compaction: &Compaction, covers: u64) -> Call {
-    call.with(Type::INT8, rows::integer(compaction.after_seq))
-        .with(Type::TEXT, escaped(&compaction.summary).into_owned())
-        .with(Type::TEXT, given_or_now(&compaction.created_at))
-        .with(Type::INT8, rows::signed(covers))
-        .with(Type::TEXT, writer_of(compaction))
-        .with(Type::INT8, compaction.opening_chars.map(rows::signed))
-        .with(Type::INT8, rows::signed(compaction.opening()))
+    call.named("in_after_seq", Type::INT8, rows::integer(compaction.after_seq))
+        .named("in_summary", Type::TEXT, escaped(&compaction.summary).into_owned())
+        .named("in_created_at", Type::TEXT, given_or_now(&compaction.created_at))
+        .named("in_covers", Type::INT8, rows::signed(covers))
+        .named("in_writer", Type::TEXT, writer_of(compaction))
+        .named("in_opening_chars", Type::INT8, compaction.opening_chars.map(rows::signed))
+        .named("in_opening", Type::INT8, rows::signed(compaction.opening()))
 }
 
 fn writer_of(compaction: &Compaction) -> Option<String> {
