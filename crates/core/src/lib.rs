@@ -72,8 +72,8 @@ pub use session_context::{
     read_told_through,
 };
 pub use session_store::{
-    Appended, Damage, LARGEST_EVENT, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError,
-    StoredEvent, Turn, WorktreeFilter, append_events, check_name,
+    Appended, Damage, LARGEST_EVENT, ListQuery, Mark, NameFilter, NewEvent, NewMark, Page, SessionStore,
+    StoreError, StoredEvent, Turn, WorktreeFilter, append_events, check_name,
 };
 pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};
 pub use tool::Tool;

@@ -58,9 +58,10 @@ pub trait SessionStore: Send + Sync {
     /// none is like an empty one. Finding a session changes nothing about it.
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError>;
 
-    /// Returns the sessions of exactly this name, the one that was active last first. A session that nobody
-    /// gave a name has its number for one.
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError>;
+    /// Returns the sessions of exactly this name, the one that was active last first.
+    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
+        Ok(self.list(&ListQuery::named(name)).await?.iter().map(|record| record.id).collect())
+    }
 
     /// Returns the session of this identity. Should several have it, the one that was active last.
     ///
@@ -73,8 +74,10 @@ pub trait SessionStore: Send + Sync {
     /// Returns all but the events of a session.
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError>;
 
-    /// Returns sessions, the one that was active last first. Its cost is that of the sessions that it
-    /// looks at, never that of their events.
+    /// Returns sessions, the one that was active last first.
+    ///
+    /// The cost is that of the sessions looked at, never that of their events. With a [`NameFilter`] these should be the
+    /// sessions that are returned: commands look sessions up by name.
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError>;
 
     /// Gives a session another name; to the order of the sessions that is nothing.
@@ -348,10 +351,60 @@ pub struct Appended {
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListQuery {
-    /// Only those of this worktree; all without.
+    /// Only those of this worktree; all if `None`.
     pub worktree: Option<WorktreeFilter>,
-    /// At most so many; all without.
+    /// Only those of this name; all if `None`.
+    pub name: Option<NameFilter>,
+    /// At most so many; all if `None`.
     pub limit: Option<usize>,
+}
+
+impl ListQuery {
+    /// Asks for the sessions of exactly this name.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: Some(NameFilter::Exact(name.into())), ..Self::default() }
+    }
+
+    /// Returns whether the query asks for this session, whatever its limit.
+    pub fn matches(&self, record: &SessionRecord) -> bool {
+        self.worktree.as_ref().is_none_or(|worktree| worktree.matches(&record.worktree))
+            && self.name.as_ref().is_none_or(|name| name.matches(record))
+    }
+}
+
+/// Selects sessions by name. Names are compared byte for byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameFilter {
+    /// This name. A session without a name of its own has its number for one.
+    Exact(String),
+    /// A name that begins with this text. Sessions without a name of their own are left out.
+    Prefix(String),
+}
+
+impl NameFilter {
+    /// Returns whether a session has such a name.
+    pub fn matches(&self, record: &SessionRecord) -> bool {
+        match self {
+            Self::Exact(name) => record.name == *name,
+            Self::Prefix(prefix) => record.has_own_name() && record.name.starts_with(prefix.as_str()),
+        }
+    }
+
+    /// Returns the least text that is greater than every text that begins with `prefix`, in the order of their bytes; `None`
+    /// if there is no such text. So a store can find names by a range of an index.
+    pub fn end_of_prefix(prefix: &str) -> Option<String> {
+        let mut end: Vec<char> = prefix.chars().collect();
+        while let Some(last) = end.pop() {
+            // Between the two parts of Unicode's range lie the surrogates, which are no characters.
+            let next =
+                if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+            if let Some(next) = next {
+                end.push(next);
+                return Some(end.into_iter().collect());
+            }
+        }
+        None
+    }
 }
 
 /// Recognises a worktree in every form in which one has been stored.
@@ -717,6 +770,20 @@ mod tests {
         }
         for name in ["S", "S3x", "3", "my session", "../etc", "Ünïcode\u{202e}", "a\0b", "--flag"] {
             assert!(check_name(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_ends_before_the_next_text() {
+        for (prefix, end) in [
+            ("log", Some("loh")),
+            ("é", Some("ê")),
+            ("a\u{d7ff}", Some("a\u{e000}")),
+            ("a\u{10ffff}\u{10ffff}", Some("b")),
+            ("\u{10ffff}", None),
+            ("", None),
+        ] {
+            assert_eq!(NameFilter::end_of_prefix(prefix).as_deref(), end, "{prefix:?}");
         }
     }
 

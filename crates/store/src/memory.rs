@@ -325,10 +325,6 @@ impl SessionStore for MemoryStore {
         }
     }
 
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        Ok(self.open()?.find(name))
-    }
-
     async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError> {
         Ok(self.open()?.last_used.get(used_in).copied())
     }
@@ -339,16 +335,9 @@ impl SessionStore for MemoryStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
         let state = self.open()?;
-        let wanted = |session: &Session| match &query.worktree {
-            Some(filter) => filter.matches(&session.worktree),
-            None => true,
-        };
-        Ok(state
-            .by_activity(|_, session| wanted(session))
-            .into_iter()
-            .take(query.limit.unwrap_or(usize::MAX))
-            .map(|(id, session)| session.record(id))
-            .collect())
+        let records = state.by_activity(|_, _| true).into_iter().map(|(id, session)| session.record(id));
+        let limit = query.limit.unwrap_or(usize::MAX);
+        Ok(records.filter(|record| query.matches(record)).take(limit).collect())
     }
 
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {

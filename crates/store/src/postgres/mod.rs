@@ -34,8 +34,8 @@ use connection::{ARGUMENTS, Call, Connections};
 use error::Fault;
 use text::escaped;
 use values::{
-    LAST_ACTIVE, PROMPTS, page_sql, texts_of, with_compaction, with_compactions, with_fork, with_session,
-    with_tokens, with_turn,
+    LAST_ACTIVE, PROMPTS, list_sql, page_sql, texts_of, with_compaction, with_compactions, with_filters,
+    with_fork, with_session, with_tokens, with_turn,
 };
 
 use crate::server::{OPEN_TIMEOUT, ServerStore, check_compactions, check_new, number_of, tally_through};
@@ -262,17 +262,6 @@ impl SessionStore for PostgresStore {
         self.one(with_session(call, &new, LAST_ACTIVE), |row| rows::session_id(row.try_get(0)?)).await
     }
 
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        let call = self
-            .call(
-                "SELECT session FROM @schema@.sessions WHERE project = $1 AND md5(name) = md5($2) AND name = $2
-                 ORDER BY active DESC",
-            )
-            .with(Type::TEXT, escaped(name).into_owned());
-        let found = self.rows(call).await?;
-        self.placed(found.iter().map(|row| rows::session_id(row.try_get(0)?)).collect())
-    }
-
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
         let call = self
             .call(
@@ -291,27 +280,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
-        // What `WorktreeFilter::matches` says, where the limit can stop the search.
-        let filter = match &query.worktree {
-            Some(_) => {
-                "AND (worktree = ANY ($3)
-                      OR (worktree LIKE '/%' AND regexp_replace(rtrim(worktree, '/'), '^.*/', '') = $4))"
-            }
-            None => "",
-        };
-        let sql = format!(
-            "SELECT {} FROM @schema@.sessions WHERE project = $1 {filter} ORDER BY active DESC LIMIT $2",
-            rows::SESSION
-        );
-        let limit = query.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut call = self.call(&sql).with(Type::INT8, limit);
-        if let Some(worktree) = &query.worktree {
-            let names: Vec<String> = worktree.names.iter().map(|name| escaped(name).into_owned()).collect();
-            call = call
-                .with(Type::TEXT_ARRAY, names)
-                .with(Type::TEXT, escaped(&worktree.last_part).into_owned());
-        }
-        let found = self.rows(call).await?;
+        let found = self.rows(with_filters(self.call(&list_sql(query)), query)).await?;
         self.placed(found.iter().map(rows::session).collect())
     }
 

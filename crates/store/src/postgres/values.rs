@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use azureal_core::{Compaction, NewSession, Page, StoreError, Tokens, Turn, TurnTotals, Uuid};
+use azureal_core::{
+    Compaction, ListQuery, NameFilter, NewSession, Page, StoreError, Tokens, Turn, TurnTotals, Uuid,
+};
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
@@ -46,6 +48,59 @@ pub(super) const PROMPTS: &str =
      ORDER BY seq DESC LIMIT $4
    ) AS sized WHERE before <= $5
  ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq DESC";
+
+/// Returns the statement that lists sessions. [`with_filters`] adds its values.
+pub(super) fn list_sql(query: &ListQuery) -> String {
+    let mut filters = String::new();
+    // What `WorktreeFilter::matches` and `NameFilter::matches` say, where the limit can stop the search.
+    if query.worktree.is_some() {
+        filters += " AND (worktree = ANY ($3)
+          OR (worktree LIKE '/%' AND regexp_replace(rtrim(worktree, '/'), '^.*/', '') = $4))";
+    }
+    // The numbers of its values follow those of the worktree.
+    let [first, second, third] = if query.worktree.is_some() { [5, 6, 7] } else { [3, 4, 5] };
+    match &query.name {
+        Some(NameFilter::Exact(_)) => {
+            filters += &format!(" AND md5(name) = md5(${first}) AND name = ${first}");
+        }
+        Some(NameFilter::Prefix(_)) => {
+            filters += &format!(
+                " AND {NAME_BEGINNING} >= ${second} AND (${third} IS NULL OR {NAME_BEGINNING} < ${third})
+                  AND left(name, length(${first})) = ${first} AND name <> 'S' || session"
+            );
+        }
+        None => {}
+    }
+    let columns = rows::SESSION;
+    format!(
+        "SELECT {columns} FROM @schema@.sessions WHERE project = $1{filters} ORDER BY active DESC LIMIT $2"
+    )
+}
+
+/// The beginning of a name as the index `sessions_by_prefix` has it: a name may be longer than an index can hold.
+const NAME_BEGINNING: &str = "(left(name, 100) COLLATE \"C\")";
+/// The number of characters in it.
+const BEGINNING_CHARS: usize = 100;
+
+/// Adds the values of [`list_sql`] to its call.
+pub(super) fn with_filters(call: Call, query: &ListQuery) -> Call {
+    let text = |text: &str| escaped(text).into_owned();
+    let mut call = call.with(Type::INT8, query.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)));
+    if let Some(worktree) = &query.worktree {
+        let names: Vec<String> = worktree.names.iter().map(|name| text(name)).collect();
+        call = call.with(Type::TEXT_ARRAY, names).with(Type::TEXT, text(&worktree.last_part));
+    }
+    match &query.name {
+        Some(NameFilter::Exact(name)) => call.with(Type::TEXT, text(name)),
+        Some(NameFilter::Prefix(prefix)) => {
+            let prefix = text(prefix);
+            let begin: String = prefix.chars().take(BEGINNING_CHARS).collect();
+            let end = NameFilter::end_of_prefix(&begin);
+            call.with(Type::TEXT, prefix).with(Type::TEXT, begin).with(Type::TEXT, end)
+        }
+        None => call,
+    }
+}
 
 /// Returns the texts of a turn's events, each written once; refuses what could not be stored, or not be sent.
 pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreError> {

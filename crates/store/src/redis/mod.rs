@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, Watch,
-    async_trait, check_name, read_told_through,
+    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NameFilter, NewLease, NewSession,
+    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn,
+    Watch, async_trait, check_name, read_told_through,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -316,6 +316,32 @@ impl RedisStore {
         self.read(numbers.map(|number| replies::session_id(&number)).collect())
     }
 
+    /// Returns the sessions of a query by name, in the order in which they were active.
+    async fn list_named(
+        &self,
+        name: &NameFilter,
+        query: &ListQuery,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>, StoreError> {
+        let call = match name {
+            NameFilter::Exact(name) => self.look(&scripts::FIND, None).with(name.as_str()),
+            NameFilter::Prefix(prefix) => self.look(&scripts::FIND_PREFIX, None).with(prefix.as_str()),
+        };
+        let numbers = self.run(call).await?.rest();
+        let ids = numbers.map(|number| replies::session_id(&replies::text(number)?));
+        let ids: Vec<SessionId> = self.read(ids.collect())?;
+        let mut listed = Vec::new();
+        for ids in ids.chunks(limit.clamp(1, LISTED_AT_ONCE)) {
+            let records = self.records(ids).await?.into_iter().flatten();
+            listed.extend(records.filter(|record| query.matches(record)));
+            if listed.len() >= limit {
+                break;
+            }
+        }
+        listed.truncate(limit);
+        Ok(listed)
+    }
+
     /// Counts the events up to `at` from the beginning; says in which generation of the session that was.
     async fn count(&self, id: SessionId, at: Seq) -> Result<(u64, Tally), StoreError> {
         let fields = ["name", "generation", "last_seq"];
@@ -445,12 +471,6 @@ impl SessionStore for RedisStore {
         self.made(&mut answer)
     }
 
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        let answer = self.run(self.look(&scripts::FIND, None).with(name)).await?;
-        let ids = answer.rest().map(|number| replies::session_id(&replies::text(number)?));
-        self.read(ids.collect())
-    }
-
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
         let answer = self.run(self.look(&scripts::FIND_UUID, None).with(uuid.to_string())).await?;
         let first = answer.rest().next();
@@ -468,9 +488,9 @@ impl SessionStore for RedisStore {
             // Asked all the same: a store that is closed says so.
             return self.by_activity(1).await.map(|_| Vec::new());
         }
-        let is_wanted = |record: &SessionRecord| {
-            query.worktree.as_ref().is_none_or(|filter| filter.matches(&record.worktree))
-        };
+        if let Some(name) = &query.name {
+            return self.list_named(name, query, limit).await;
+        }
         // How far one has to look for those of a worktree is not known.
         let mut depth = if query.worktree.is_some() { limit.max(LISTED_AT_FIRST) } else { limit };
         let mut known: HashMap<SessionId, Option<SessionRecord>> = HashMap::new();
@@ -481,7 +501,11 @@ impl SessionStore for RedisStore {
             for ids in ids.chunks(LISTED_AT_ONCE) {
                 let unknown: Vec<_> = ids.iter().copied().filter(|id| !known.contains_key(id)).collect();
                 let records = self.records(&unknown).await?.into_iter();
-                known.extend(unknown.into_iter().zip(records.map(|record| record.filter(is_wanted))));
+                known.extend(
+                    unknown
+                        .into_iter()
+                        .zip(records.map(|record| record.filter(|record| query.matches(record)))),
+                );
                 for id in ids {
                     listed.extend(known.get_mut(id).and_then(Option::take));
                     if listed.len() == limit {

@@ -178,19 +178,16 @@ impl SessionStore for SqliteStore {
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         let name = new.name.clone().unwrap_or_default();
         azureal_core::check_name(&name)?;
-        if let Some(found) = self.find(&name).await?.first() {
+        let sought = name.clone();
+        let find =
+            move |open: &mut Open, _: &mut Codec| sessions::find(&open.connection, &open.columns, &sought);
+        if let Some(found) = self.run(find, || Ok(Vec::new())).await?.first() {
             return Ok(*found);
         }
         self.make(new, move |open, codec, new| {
             sessions::find_or_create(&mut open.connection, &open.columns, codec, &name, new)
         })
         .await
-    }
-
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        let name = name.to_owned();
-        self.run(move |open, _| sessions::find(&open.connection, &open.columns, &name), || Ok(Vec::new()))
-            .await
     }
 
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {

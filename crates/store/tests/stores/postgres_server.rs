@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, Holder, LeaseId, ListQuery, NewEvent, NewLease, NewSession, Page, Seq, SessionId, SessionStore,
-    StoreError, Tokens, Turn, Watch, WorktreeFilter,
+    Event, Holder, LeaseId, ListQuery, NameFilter, NewEvent, NewLease, NewSession, Page, Seq, SessionId,
+    SessionStore, StoreError, Tokens, Turn, Watch, WorktreeFilter,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -45,7 +45,7 @@ fn however_many_start_at_once_the_tables_are_made_once() {
             });
         }
     });
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "3");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "4");
     assert_eq!(block_on(open(&url).unwrap().list(&ListQuery::default())).unwrap().len(), 16);
 }
 
@@ -144,13 +144,16 @@ fn no_statement_reads_a_whole_table() {
     for _ in 0..8 {
         block_on(async {
             for worktree in [None, Some(filter.clone())] {
-                store.list(&ListQuery { worktree, limit: Some(50) }).await.unwrap();
+                store.list(&ListQuery { worktree, limit: Some(50), ..ListQuery::default() }).await.unwrap();
             }
             store.read(id, Page::last(20)).await.unwrap();
             store.read(id, Page::After(Seq(3), 20)).await.unwrap();
             store.read_prompts(id, Seq::END, 20).await.unwrap();
             store.get(id).await.unwrap();
             store.find("name 3").await.unwrap();
+            let prefix = Some(NameFilter::Prefix("name 33".to_owned()));
+            let listed = store.list(&ListQuery { name: prefix, ..ListQuery::default() }).await.unwrap();
+            assert_eq!(listed.len(), 11);
             let used_in = Some("place 3".to_owned());
             store.append(id, Turn { used_in, ..Turn::verbatim([Event::assistant("x")]) }).await.unwrap();
             assert_eq!(store.last_used("place 3").await.unwrap(), Some(id));
@@ -183,6 +186,7 @@ fn no_statement_reads_a_whole_table() {
         "events_pkey",
         "sessions_by_activity",
         "sessions_by_name",
+        "sessions_by_prefix",
         "sessions_by_uuid",
         "marks_by_name",
         "last_used_by_place",

@@ -90,7 +90,7 @@ fn tables_of_the_first_release_are_upgraded_and_lose_nothing() {
         opening.into_iter().map(|store| store.join().unwrap()).collect::<Vec<_>>()
     });
     assert_eq!(server.sql(&everything), before);
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "3");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "4");
     let listed = list(&stores[0]);
     let [unanswered, two_agents] = listed.as_slice() else { panic!("{listed:?}") };
     assert_eq!(unanswered.counts.last_prompt.as_deref(), Some("nobody is there"));
@@ -185,7 +185,7 @@ fn tables_of_the_second_release_gain_what_their_turns_reported_of_the_cache() {
         }
     }
     let store = open(server, schema, "p");
-    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "3");
+    assert_eq!(server.sql(&format!("SELECT version FROM {schema}.format")), "4");
     let found: Vec<(u64, u64)> = list(&store)
         .iter()
         .rev()

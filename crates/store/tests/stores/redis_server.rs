@@ -349,7 +349,7 @@ fn a_session_that_is_damaged_is_left_out_of_the_list() {
         [(None, vec![4, 2, 1]), (Some(2), vec![4, 2]), (Some(3), vec![4, 2, 1]), (Some(9), vec![4, 2, 1])];
     for (limit, expected) in rows {
         for worktree in [None, Some(in_worktree("here"))] {
-            let query = ListQuery { limit, worktree };
+            let query = ListQuery { limit, worktree, ..ListQuery::default() };
             assert_eq!(numbers_of(&block_on(store.list(&query)).unwrap()), expected, "{query:?}");
         }
     }
@@ -365,7 +365,7 @@ fn the_last_session_of_a_worktree_is_found_without_reading_all() {
     }
     let looked_at = |worktree: &str, limit: Option<usize>| {
         server.command(&["CONFIG", "RESETSTAT"]);
-        let query = ListQuery { limit, worktree: Some(in_worktree(worktree)) };
+        let query = ListQuery { limit, worktree: Some(in_worktree(worktree)), ..ListQuery::default() };
         let listed = block_on(store.list(&query)).unwrap();
         let stats = server.command(&["INFO", "commandstats"]);
         let calls = stats.split_once("cmdstat_hmget:calls=").unwrap().1.split_once(',').unwrap().0;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use azureal_core::{
-    Counts, Event, Holder, LeaseId, ListQuery, NewLease, NewMark, Page, Seq, SessionId, SessionRecord,
-    Tokens, Turn, Uuid, WorktreeFilter, normal_timestamp,
+    Counts, Event, Holder, LeaseId, ListQuery, NameFilter, NewLease, NewMark, Page, Seq, SessionId,
+    SessionRecord, Tokens, Turn, Uuid, WorktreeFilter, normal_timestamp,
 };
 
 use super::*;
@@ -212,13 +212,75 @@ pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
         (Some(WorktreeFilter::default()), None, &[]),
     ];
     for (worktree, limit, expected) in rows {
-        let query = ListQuery { worktree, limit };
+        let query = ListQuery { worktree, limit, ..ListQuery::default() };
         let listed = store.list(&query).await.unwrap();
         assert_eq!(ids(&listed), expected, "{query:?}");
         for record in listed {
             assert_eq!(store.get(record.id).await.unwrap(), record);
         }
     }
+}
+
+pub(super) async fn sessions_are_listed_by_name_and_by_prefix(store: Store) {
+    // Longer than an index holds, and different only behind that.
+    let long = ["one", "two"].map(|end| format!("{}{end}", "ä".repeat(150)));
+    let mut made = Vec::new();
+    for name in
+        ["log", "login", "logout", "Login", "l%g", "l_g", "log\0in", "Sam", "\u{10ffff}x", &long[0], &long[1]]
+    {
+        let worktree = if name == "logout" { "../feat" } else { "." };
+        made.push(store.create(NewSession { worktree: worktree.to_owned(), ..named(name) }).await.unwrap());
+    }
+    let without_name = store.create(unnamed()).await.unwrap();
+    let [log, login, logout, upper, percent, underscore, nul, sam, last, long_one, long_two] = made[..]
+    else {
+        unreachable!()
+    };
+    // Active last, so that the order is not that of the names or of the numbers.
+    store.append(log, prompt("hello")).await.unwrap();
+    let exact = |name: &str| Some(NameFilter::Exact(name.to_owned()));
+    let prefix = |text: &str| Some(NameFilter::Prefix(text.to_owned()));
+    let all_named = [log, long_two, long_one, last, sam, nul, underscore, percent, upper, logout, login];
+    let rows: [(Option<NameFilter>, &[SessionId]); 15] = [
+        (exact("login"), &[login]),
+        (exact("lo"), &[]),
+        (exact(&without_name.to_string()), &[without_name]),
+        (prefix("lo"), &[log, nul, logout, login]),
+        (prefix("log"), &[log, nul, logout, login]),
+        (prefix("log\0"), &[nul]),
+        (prefix("logi"), &[login]),
+        (prefix("l%"), &[percent]),
+        (prefix("l_"), &[underscore]),
+        (prefix("*"), &[]),
+        // A session without a name of its own is not one that begins with S.
+        (prefix("S"), &[sam]),
+        (prefix("\u{10ffff}"), &[last]),
+        (prefix(&"ä".repeat(120)), &[long_two, long_one]),
+        (prefix(&long[0]), &[long_one]),
+        (prefix(""), &all_named),
+    ];
+    for (name, expected) in rows {
+        for limit in [None, Some(1), Some(100)] {
+            let query = ListQuery { name: name.clone(), limit, ..ListQuery::default() };
+            let listed = store.list(&query).await.unwrap();
+            let expected = expected.get(..limit.unwrap_or(usize::MAX).min(expected.len())).unwrap();
+            assert_eq!(ids(&listed), expected, "{query:?}");
+            for record in listed {
+                assert_eq!(store.get(record.id).await.unwrap(), record);
+            }
+        }
+    }
+    let feat = WorktreeFilter { names: vec!["../feat".to_owned()], last_part: "feat".to_owned() };
+    for name in [prefix("log"), exact("logout")] {
+        let query = ListQuery { worktree: Some(feat.clone()), name, limit: Some(1) };
+        assert_eq!(ids(&store.list(&query).await.unwrap()), [logout], "{query:?}");
+    }
+    let gone = ListQuery { worktree: Some(feat), name: exact("login"), limit: None };
+    assert_eq!(store.list(&gone).await.unwrap(), []);
+    store.rename(login, "sign in").await.unwrap();
+    store.delete(log).await.unwrap();
+    let query = ListQuery { name: prefix("log"), ..ListQuery::default() };
+    assert_eq!(ids(&store.list(&query).await.unwrap()), [nul, logout], "a renamed and a deleted one");
 }
 
 pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: Store) {
