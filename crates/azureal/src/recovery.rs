@@ -228,6 +228,6 @@ pub(crate) async fn running(place: &Place, found: &[Recovered]) -> Result<Vec<Se
         Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => turn.session_id(),
         _ => None,
     });
-    let leased = place.store.leases().await?.into_iter().map(|(session, _)| session);
+    let leased = place.store.held_leases().await?.into_iter().map(|(session, _)| session);
     Ok(turns.chain(leased).collect())
 }

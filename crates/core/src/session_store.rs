@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -12,8 +11,8 @@ use crate::PROMPT_KINDS;
 use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
-    Compaction, Event, Holder, LeaseId, NewLease, NewSession, Seq, SessionId, SessionRecord, Taken, Tally,
-    Tokens, TurnTotals, Watch, compact_event, told_chars,
+    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Seq, SessionId,
+    SessionRecord, Tally, Tokens, TurnTotals, Watch, compact_event, told_chars,
 };
 
 /// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
@@ -150,56 +149,14 @@ pub trait SessionStore: Send + Sync {
     /// Returns the session of the last turn with this [`Turn::used_in`].
     async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError>;
 
-    /// Returns the mark of this name, if a turn has set it.
-    async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
-
-    /// Removes a mark; says whether there was one.
-    async fn remove_mark(&self, name: &str) -> Result<bool, StoreError>;
-
-    /// Notes the agent's own name of a run whose events are not in the store yet, so that they can be looked
-    /// for after a crash; nothing, or an empty name, takes the note off. It goes with its session.
-    async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError>;
-
-    /// Returns the sessions that have such a note, with it, by their number.
-    async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError>;
-
-    /// Removes the note of the original AZUREAL program's run, if it is still this one; says whether it was.
-    ///
-    /// By default there is none: only a file can be shared with that program.
-    async fn clear_original_run(&self, id: SessionId, _run: &str) -> Result<bool, StoreError> {
-        self.get(id).await.map(|_| false)
+    /// Returns the [crash notes](CrashNotes) of the store, if it keeps any.
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        None
     }
 
-    /// Asks for the right to run a turn in a session, which one has at a time. Does not wait.
-    ///
-    /// It is had until it is given back, or not renewed in time. Whoever had it before then finds out when a
-    /// turn is appended: [`Turn::lease`].
-    ///
-    /// By default it is not needed: all who use the store are on one machine, and have a lock there. These four methods
-    /// go together.
-    async fn take_lease(&self, id: SessionId, _new: &NewLease) -> Result<Taken, StoreError> {
-        self.get(id).await.map(|_| Taken::NotNeeded)
-    }
-
-    /// Makes a lease last so long from now; says whether it is still ours. One that has ended goes on, as long
-    /// as nobody else has been given one.
-    async fn renew_lease(
-        &self,
-        id: SessionId,
-        _lease: &LeaseId,
-        _lasts: Duration,
-    ) -> Result<bool, StoreError> {
-        self.get(id).await.map(|_| true)
-    }
-
-    /// Gives a lease back. One that is not ours any more is let be.
-    async fn release_lease(&self, id: SessionId, _lease: &LeaseId) -> Result<(), StoreError> {
-        self.get(id).await.map(drop)
-    }
-
-    /// Returns the sessions that somebody has a lease for, and who, by their number.
-    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
-        Ok(Vec::new())
+    /// Returns the [leases](Leases) of the store, if it gives out any. A store that only one machine uses needs none.
+    fn leases(&self) -> Option<&dyn Leases> {
+        None
     }
 
     /// Begins to hear of what others do to a session. What was done before that is not heard of.
@@ -213,6 +170,57 @@ pub trait SessionStore: Send + Sync {
     async fn close(&self) -> Result<(), StoreError>;
 }
 
+/// The capabilities of any store. What a store does not keep, it has none of.
+impl dyn SessionStore + '_ {
+    /// Returns the mark of this name, if a turn has set it.
+    pub async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.mark(name).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Removes a mark; returns whether there was one.
+    pub async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.remove_mark(name).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Notes a run of a session, or removes the note: [`CrashNotes::note_run`].
+    pub async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.note_run(id, run).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the sessions that have a note of a run, with it, by their number.
+    pub async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.noted_runs().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Removes the note of the original AZUREAL program's run: [`CrashNotes::clear_original_run`].
+    pub async fn clear_original_run(&self, id: SessionId, run: &str) -> Result<bool, StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.clear_original_run(id, run).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the sessions that are leased, with the holders, by their number.
+    pub async fn held_leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
+        match self.leases() {
+            Some(leases) => leases.held().await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
 /// What one turn adds to a session.
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
@@ -220,12 +228,13 @@ pub struct Turn {
     pub events: Vec<NewEvent>,
     /// Tokens to be added to the session's totals.
     pub tokens: Tokens,
-    /// A mark to be set with it, so that a thing that is done once is never done twice.
+    /// A mark to be set with it, so that a thing that is done once is never done twice. Ignored by a store without
+    /// [crash notes](CrashNotes).
     pub mark: Option<NewMark>,
     /// The last event that the session must have, or the turn is not appended: [`StoreError::Moved`].
     pub after: Option<Seq>,
     /// The lease under which it was made. If another has been given out since, the turn is not appended:
-    /// [`StoreError::Fenced`]. To a store that gives out none this is nothing.
+    /// [`StoreError::Fenced`]. Ignored by a store that gives out none.
     pub lease: Option<LeaseId>,
     /// What it does to the session's totals, where its events do not say it.
     pub totals: Option<TurnTotals>,
@@ -319,24 +328,6 @@ impl From<Event> for NewEvent {
     fn from(event: Event) -> Self {
         Self { event, json: None }
     }
-}
-
-/// A small fact that is set in the same transaction as a turn, and goes when its session is deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
-    /// The session that the turn went to.
-    pub session: SessionId,
-    /// What the setter wanted to remember.
-    pub note: String,
-}
-
-/// A mark to be set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewMark {
-    /// Its name; setting it again replaces it.
-    pub name: String,
-    /// What to remember.
-    pub note: String,
 }
 
 /// Where an appended turn stands.

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
-    Appended, Compaction, Event, ListQuery, Mark, NewMark, NewSession, PROMPT_KINDS, Page, Seq, SessionId,
-    SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Uuid, async_trait, check_name,
+    Appended, Compaction, CrashNotes, Event, ListQuery, Mark, NewMark, NewSession, PROMPT_KINDS, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Uuid, async_trait,
+    check_name,
 };
 
 /// Keeps sessions in memory, gone with the process.
@@ -455,6 +456,18 @@ impl SessionStore for MemoryStore {
         Ok(removed)
     }
 
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        Some(self)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.open()?.closed = true;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl CrashNotes for MemoryStore {
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         Ok(self.open()?.marks.get(name).cloned())
     }
@@ -472,10 +485,5 @@ impl SessionStore for MemoryStore {
         let state = self.open()?;
         let noted = state.sessions.iter().filter_map(|(id, session)| Some((*id, session.noted_run.clone()?)));
         Ok(noted.collect())
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.open()?.closed = true;
-        Ok(())
     }
 }

@@ -21,9 +21,9 @@ mod watch;
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, Watch,
-    async_trait, check_name, read_told_through,
+    Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Watch, async_trait,
+    check_name, read_told_through,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -461,6 +461,56 @@ impl SessionStore for PostgresStore {
         self.first_session(call).await
     }
 
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.watched(id).await
+    }
+
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        Some(self)
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        if self.connections.close() { Ok(()) } else { Err(StoreError::Closed) }
+    }
+}
+
+#[async_trait]
+impl ServerStore for PostgresStore {
+    fn project(&self) -> &str {
+        &self.project
+    }
+
+    fn former_project(&self) -> Option<&str> {
+        self.former.as_deref()
+    }
+
+    async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
+        let Some(former) = self.former.clone() else { return Ok(()) };
+        let kept_as = if is_ours { former } else { self.project.clone() };
+        let call = self
+            .call(
+                "WITH claimed AS (
+                   INSERT INTO @schema@.project_names (name, project) VALUES ($1, $2) ON CONFLICT DO NOTHING
+                   RETURNING project)
+                 SELECT project FROM claimed UNION ALL SELECT project FROM @schema@.project_names WHERE name = $1",
+            )
+            .with(Type::TEXT, kept_as);
+        let rows = self.rows(call).await?;
+        self.former = None;
+        // Another project may have claimed them meanwhile.
+        if let Some(row) = rows.first() {
+            self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl CrashNotes for PostgresStore {
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         let call = self
             .call(
@@ -500,60 +550,5 @@ impl SessionStore for PostgresStore {
             Ok((rows::session_id(session)?, text::unescaped(run)))
         });
         self.placed(noted.collect())
-    }
-
-    async fn take_lease(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
-        self.take(id, new).await
-    }
-
-    async fn renew_lease(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
-        self.renew(id, lease, lasts).await
-    }
-
-    async fn release_lease(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
-        self.release(id, lease).await
-    }
-
-    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
-        self.leased().await
-    }
-
-    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        self.watched(id).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        if self.connections.close() { Ok(()) } else { Err(StoreError::Closed) }
-    }
-}
-
-#[async_trait]
-impl ServerStore for PostgresStore {
-    fn project(&self) -> &str {
-        &self.project
-    }
-
-    fn former_project(&self) -> Option<&str> {
-        self.former.as_deref()
-    }
-
-    async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
-        let Some(former) = self.former.clone() else { return Ok(()) };
-        let kept_as = if is_ours { former } else { self.project.clone() };
-        let call = self
-            .call(
-                "WITH claimed AS (
-                   INSERT INTO @schema@.project_names (name, project) VALUES ($1, $2) ON CONFLICT DO NOTHING
-                   RETURNING project)
-                 SELECT project FROM claimed UNION ALL SELECT project FROM @schema@.project_names WHERE name = $1",
-            )
-            .with(Type::TEXT, kept_as);
-        let rows = self.rows(call).await?;
-        self.former = None;
-        // Another project may have claimed them meanwhile.
-        if let Some(row) = rows.first() {
-            self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
-        }
-        Ok(())
     }
 }

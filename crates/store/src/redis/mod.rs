@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NameFilter, NewLease, NewSession,
-    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn,
-    Watch, async_trait, check_name, read_told_through,
+    Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListQuery, Mark, NameFilter,
+    NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens,
+    Turn, Watch, async_trait, check_name, read_told_through,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -675,6 +675,25 @@ impl SessionStore for RedisStore {
         self.read(number.map(|number| replies::session_id(&number)).transpose())
     }
 
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.watched(id).await
+    }
+
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        Some(self)
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        if self.connections.close().await { Ok(()) } else { Err(StoreError::Closed) }
+    }
+}
+
+#[async_trait]
+impl CrashNotes for RedisStore {
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         let mut answer = self.run(self.look(&scripts::MARK, None).with(name)).await?;
         match answer.outcome.as_str() {
@@ -708,30 +727,6 @@ impl SessionStore for RedisStore {
         }
         noted.sort();
         Ok(noted)
-    }
-
-    async fn take_lease(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
-        self.take(id, new).await
-    }
-
-    async fn renew_lease(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
-        self.renew(id, lease, lasts).await
-    }
-
-    async fn release_lease(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
-        self.release(id, lease).await
-    }
-
-    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
-        self.leased().await
-    }
-
-    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        self.watched(id).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        if self.connections.close().await { Ok(()) } else { Err(StoreError::Closed) }
     }
 }
 

@@ -76,14 +76,23 @@ pub(crate) fn receive(client: &mut TcpStream) -> std::io::Result<usize> {
     client.read(&mut [0; 1 << 16])
 }
 
+/// How often a test is tried on a machine that is too slow to receive so much before the client gives up.
+const TRIES: usize = 4;
+
 /// Runs a test in a process of its own, since [`HostileServer::check`] looks at the memory of the whole process. Returns
 /// `false` in that process.
 pub(crate) fn passes_alone(test: &str) -> bool {
     if role().is_some() {
         return false;
     }
-    let output = worker(test, "alone", Path::new("")).output().unwrap();
-    let printed = text(&output);
-    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+    for attempt in 1..=TRIES {
+        let output = worker(test, "alone", Path::new("")).output().unwrap();
+        let printed = text(&output);
+        if output.status.success() && printed.contains("1 passed") {
+            return true;
+        }
+        // The subject is memory, not time.
+        assert!(attempt < TRIES && printed.contains("Unreachable"), "{printed}");
+    }
     true
 }

@@ -7,6 +7,7 @@
 )]
 
 mod memory;
+mod minimal;
 mod scratch;
 
 #[cfg(feature = "sqlite")]

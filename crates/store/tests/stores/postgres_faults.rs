@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::scratch::wait;
 use crate::storm::{EVENTS, storm, turn_of, turns_in};
 use azureal_store::core::{
-    Compaction, Holder, LeaseId, ListQuery, NewLease, NewMark, NewSession, Seq, SessionId, SessionStore,
-    StoreError, Taken, Tokens, Turn,
+    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, Seq,
+    SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, PostgresServer};
@@ -54,7 +54,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
         lasts: Duration::from_secs(3600),
         instead_of: None,
     };
-    assert_eq!(wait(direct.take_lease(id, &lease)).unwrap(), Taken::Ours);
+    assert_eq!(wait(direct.take(id, &lease)).unwrap(), Taken::Ours);
     let mut expected: Vec<String> = Vec::new();
     let mut append = || {
         let name = format!("{:08}", expected.len());
@@ -92,7 +92,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
 
     // Who does not try again is told, and then it is there whole or not at all.
     let other = wait(direct.create(NewSession::default())).unwrap();
-    assert_eq!(wait(direct.take_lease(other, &lease)).unwrap(), Taken::Ours);
+    assert_eq!(wait(direct.take(other, &lease)).unwrap(), Taken::Ours);
     let (mut there, mut not_there) = (0, 0);
     for cut in &cuts {
         let store = open(&url, impatient());

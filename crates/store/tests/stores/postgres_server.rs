@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, Holder, LeaseId, ListQuery, NameFilter, NewEvent, NewLease, NewSession, Page, Seq, SessionId,
-    SessionStore, StoreError, Tokens, Turn, Watch, WorktreeFilter,
+    CrashNotes, Event, Holder, LeaseId, Leases, ListQuery, NameFilter, NewEvent, NewLease, NewSession, Page,
+    Seq, SessionId, SessionStore, StoreError, Tokens, Turn, Watch, WorktreeFilter,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -168,10 +168,10 @@ fn no_statement_reads_a_whole_table() {
             let holder = Holder { user, host, pid: 1, agent, since };
             let lasts = Duration::from_secs(60);
             let lease = NewLease { id: LeaseId::random(), holder, lasts, instead_of: None };
-            store.take_lease(id, &lease).await.unwrap();
-            store.renew_lease(id, &lease.id, lasts).await.unwrap();
-            store.leases().await.unwrap();
-            store.release_lease(id, &lease.id).await.unwrap();
+            store.take(id, &lease).await.unwrap();
+            store.renew(id, &lease.id, lasts).await.unwrap();
+            store.held().await.unwrap();
+            store.release(id, &lease.id).await.unwrap();
             let mut watch = store.watch(id).await.unwrap().unwrap();
             while watch.changed(Duration::from_millis(100)).await.unwrap() {}
             let new = || NewSession { name: Some("name 4".to_owned()), ..NewSession::default() };

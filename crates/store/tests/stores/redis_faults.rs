@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::scratch::wait;
 use crate::storm::{EVENTS, storm, turn_of, turns_in};
 use azureal_store::core::{
-    Compaction, Holder, LeaseId, ListQuery, NewLease, NewMark, NewSession, Seq, SessionId, SessionStore,
-    StoreError, Taken, Tokens, Turn,
+    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, Seq,
+    SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, RedisServer};
@@ -51,7 +51,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     // As the program appends: under a lease, after the event that it has seen last. Who is asked again after it was done is
     // not told that somebody came in between.
     let held = lease();
-    assert_eq!(wait(direct.take_lease(id, &held)).unwrap(), Taken::Ours);
+    assert_eq!(wait(direct.take(id, &held)).unwrap(), Taken::Ours);
 
     // How long the conversation of one append is, both ways, once the server has the script. All names are of one
     // length, and so are these conversations, but for a digit more in a place.
@@ -96,7 +96,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
         let store = open(&url, impatient());
         let other = wait(direct.create(NewSession::default())).unwrap();
         let held = lease();
-        assert_eq!(wait(direct.take_lease(other, &held)).unwrap(), Taken::Ours);
+        assert_eq!(wait(direct.take(other, &held)).unwrap(), Taken::Ours);
         let turn = |name: &str, after: usize| Turn {
             lease: Some(held.id.clone()),
             after: Some(Seq(after as u64)),
@@ -143,7 +143,7 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
     twice(&|id| assert!(wait(store.find_or_create(named(&format!("of {id}")))).is_ok()));
     assert_eq!(sessions(), 8);
     let held = lease();
-    twice(&|id| assert_eq!(wait(store.take_lease(id, &held)).unwrap(), Taken::Ours));
+    twice(&|id| assert_eq!(wait(store.take(id, &held)).unwrap(), Taken::Ours));
     twice(&|id| {
         let turn = Turn {
             lease: Some(held.id.clone()),
@@ -152,8 +152,8 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
         };
         assert_eq!(wait(store.append(id, turn)).unwrap().last, Seq(EVENTS as u64));
     });
-    twice(&|id| assert!(wait(store.renew_lease(id, &held.id, held.lasts)).unwrap()));
-    twice(&|id| wait(store.release_lease(id, &held.id)).unwrap());
+    twice(&|id| assert!(wait(store.renew(id, &held.id, held.lasts)).unwrap()));
+    twice(&|id| wait(store.release(id, &held.id)).unwrap());
     twice(&|id| assert!(wait(store.fork(id, Seq::END, named("three"))).is_ok()));
     assert_eq!(sessions(), 10);
     twice(&|id| wait(store.add_tokens(id, Tokens::new(10, 0))).unwrap());

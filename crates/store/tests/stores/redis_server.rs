@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Compaction, Event, Holder, LARGEST_EVENT, LeaseId, ListQuery, NewEvent, NewLease, NewMark, NewSession,
-    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken, Tokens, Turn, WorktreeFilter,
+    Compaction, CrashNotes, Event, Holder, LARGEST_EVENT, LeaseId, Leases, ListQuery, NewEvent, NewLease,
+    NewMark, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken, Tokens, Turn,
+    WorktreeFilter,
 };
 use azureal_store::redis::{Durability, RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -45,7 +46,7 @@ fn use_all_keys(store: &RedisStore) {
         store.append(id, Turn { mark, ..Turn::verbatim([Event::user("Hello")]) }).await.unwrap();
         store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await.unwrap();
         store.note_run(id, Some("run")).await.unwrap();
-        assert_eq!(store.take_lease(id, &lease()).await.unwrap(), Taken::Ours);
+        assert_eq!(store.take(id, &lease()).await.unwrap(), Taken::Ours);
         store.fork(id, Seq(1), NewSession::default()).await.unwrap();
     });
 }
@@ -85,7 +86,7 @@ fn opening_writes_nothing_and_what_is_newer_is_left_alone() {
         append(&store, id, "after").unwrap_err(),
         block_on(store.create(NewSession::default())).unwrap_err(),
         block_on(store.delete(id)).unwrap_err(),
-        block_on(store.take_lease(id, &lease())).unwrap_err(),
+        block_on(store.take(id, &lease())).unwrap_err(),
     ];
     for error in refused {
         assert!(matches!(&error, StoreError::Newer { found, known: 2, .. } if found == "99"), "{error}");
@@ -273,15 +274,15 @@ fn a_lease_that_the_server_forgot_is_nobodys_and_its_turn_is_refused() {
         ..Turn::verbatim([Event::user("under a lease")])
     };
     block_on(async {
-        assert_eq!(store.take_lease(id, &forgotten).await.unwrap(), Taken::Ours);
+        assert_eq!(store.take(id, &forgotten).await.unwrap(), Taken::Ours);
         server.kill();
         server.start_again();
-        assert_eq!(store.leases().await.unwrap(), []);
-        assert!(!store.renew_lease(id, &forgotten.id, forgotten.lasts).await.unwrap());
+        assert_eq!(store.held().await.unwrap(), []);
+        assert!(!store.renew(id, &forgotten.id, forgotten.lasts).await.unwrap());
         // The server cannot know that nobody came in between, and neither can anybody else.
         let refused = store.append(id, under(&forgotten)).await;
         assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
-        assert_eq!(store.take_lease(id, &next).await.unwrap(), Taken::Ours);
+        assert_eq!(store.take(id, &next).await.unwrap(), Taken::Ours);
         assert_eq!(store.append(id, under(&next)).await.unwrap().last, Seq(1));
     });
 }

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use azureal_store::core::{
-    Compaction, Event, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoredEvent,
-    Tokens, Turn,
+    Compaction, CrashNotes, Event, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore,
+    StoredEvent, Tokens, Turn,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;

@@ -304,10 +304,15 @@ pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: St
         assert_no_such_session(&store.compactions(id).await, id);
         assert_no_such_session(&store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await, id);
         assert_no_such_session(&store.remove_compaction(id, Seq(1)).await, id);
-        assert_no_such_session(&store.clear_original_run(id, "run").await, id);
-        assert_no_such_session(&store.take_lease(id, &lease()).await, id);
-        assert_no_such_session(&store.renew_lease(id, &lease().id, Duration::ZERO).await, id);
-        assert_no_such_session(&store.release_lease(id, &lease().id).await, id);
+        if let Some(notes) = store.crash_notes() {
+            assert_no_such_session(&notes.note_run(id, Some("run")).await, id);
+            assert_no_such_session(&notes.clear_original_run(id, "run").await, id);
+        }
+        if let Some(leases) = store.leases() {
+            assert_no_such_session(&leases.take(id, &lease()).await, id);
+            assert_no_such_session(&leases.renew(id, &lease().id, Duration::ZERO).await, id);
+            assert_no_such_session(&leases.release(id, &lease().id).await, id);
+        }
         assert_no_such_session(&store.watch(id).await.map(|_| ()), id);
     }
     assert_eq!(list_ids(&store).await, [], "an error made a session");
@@ -415,6 +420,9 @@ pub(super) async fn the_session_that_was_used_last_is_known_by_worktree(store: S
 }
 
 pub(super) async fn a_run_that_is_not_stored_yet_is_noted(store: Store) {
+    if store.crash_notes().is_none() {
+        return;
+    }
     let [a, b] = [session_of_prompts(&store, 1).await, session_of_prompts(&store, 1).await];
     let before = store.list(&ListQuery::default()).await.unwrap();
     store.note_run(a, Some("run-a")).await.unwrap();
@@ -441,7 +449,6 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.find("name").await);
     assert_closed(&store.find_uuid(Uuid::nil()).await);
     assert_closed(&store.last_used(".").await);
-    assert_closed(&store.clear_original_run(id, "run").await);
     assert_closed(&store.get(id).await);
     assert_closed(&store.list(&ListQuery::default()).await);
     assert_closed(&store.rename(id, "name").await);
@@ -456,14 +463,20 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.compactions(id).await);
     assert_closed(&store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await);
     assert_closed(&store.remove_compaction(id, Seq(1)).await);
-    assert_closed(&store.mark("mark").await);
-    assert_closed(&store.remove_mark("mark").await);
     assert_closed(&store.create_with(unnamed(), Turn::default(), vec![]).await);
-    assert_closed(&store.note_run(id, None).await);
-    assert_closed(&store.noted_runs().await);
-    assert_closed(&store.take_lease(id, &lease()).await);
-    assert_closed(&store.renew_lease(id, &lease().id, Duration::ZERO).await);
-    assert_closed(&store.release_lease(id, &lease().id).await);
+    if let Some(notes) = store.crash_notes() {
+        assert_closed(&notes.mark("mark").await);
+        assert_closed(&notes.remove_mark("mark").await);
+        assert_closed(&notes.note_run(id, None).await);
+        assert_closed(&notes.noted_runs().await);
+        assert_closed(&notes.clear_original_run(id, "run").await);
+    }
+    if let Some(leases) = store.leases() {
+        assert_closed(&leases.take(id, &lease()).await);
+        assert_closed(&leases.renew(id, &lease().id, Duration::ZERO).await);
+        assert_closed(&leases.release(id, &lease().id).await);
+        assert_closed(&leases.held().await);
+    }
     assert_closed(&store.watch(id).await.map(|_| ()));
     if let Some(mut watch) = watch {
         assert_closed(&watch.changed(Duration::ZERO).await);
