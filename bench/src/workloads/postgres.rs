@@ -1,6 +1,7 @@
 //! PostgreSQL, on the server that `BENCH_PG` names.
 
 use anyhow::{Context, Result};
+use azureal_store::ServerAddress;
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use futures_executor::block_on;
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! Redis, on the server that `BENCH_REDIS` names.
 
 use anyhow::{Context, Result};
+use azureal_store::ServerAddress;
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use futures_executor::block_on;
 use serde_json::Value;

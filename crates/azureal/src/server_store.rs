@@ -1,6 +1,5 @@
 //! Stores on a server: which project of it is meant, with which password, and what this machine keeps for it.
 
-use std::fmt::Display;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use azureal_store::postgres::PostgresAddress;
 use azureal_store::redis::RedisAddress;
 use azureal_store::sqlite::make_folder_of;
-use azureal_store::{PostgresStore, RedisStore};
+use azureal_store::{AddressError, ServerAddress, ServerStore};
 use futures_executor::block_on;
 
 use crate::environment::Environment;
@@ -17,25 +16,10 @@ use crate::error::{Error, quoted};
 use crate::project::{Project, SharedName};
 use crate::workspace::Notice;
 
-/// The address of a store on a server, whichever server that is.
-pub(crate) trait Address: Display {
+/// What this crate adds to the address of a store on a server.
+pub(crate) trait Address: ServerAddress {
     /// What its kind is called in the name of a folder.
     const KIND: &str;
-
-    /// Returns the project that the sessions belong to, if it has been said.
-    fn project(&self) -> Option<&str>;
-
-    /// Says which project that is.
-    fn set_project(&mut self, project: &str) -> Result<(), Error>;
-
-    /// Says what the first release called that project.
-    fn set_former_project(&mut self, former: &str);
-
-    /// Says whether it holds a password.
-    fn has_password(&self) -> bool;
-
-    /// Gives it the password.
-    fn set_password(&mut self, password: &str);
 
     /// Finds the password where it lies for programs that have none: in the environment, or in a file.
     fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String>;
@@ -48,26 +32,6 @@ pub(crate) trait Address: Display {
 
 impl Address for PostgresAddress {
     const KIND: &str = "postgres";
-
-    fn project(&self) -> Option<&str> {
-        self.project()
-    }
-
-    fn set_project(&mut self, project: &str) -> Result<(), Error> {
-        self.set_project(project).map_err(|error| misread(&error, error.hint()))
-    }
-
-    fn set_former_project(&mut self, former: &str) {
-        self.set_former_project(former);
-    }
-
-    fn has_password(&self) -> bool {
-        self.has_password()
-    }
-
-    fn set_password(&mut self, password: &str) {
-        self.set_password(password);
-    }
 
     /// As PostgreSQL's own programs find it.
     fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String> {
@@ -90,26 +54,6 @@ impl Address for PostgresAddress {
 impl Address for RedisAddress {
     const KIND: &str = "redis";
 
-    fn project(&self) -> Option<&str> {
-        self.project()
-    }
-
-    fn set_project(&mut self, project: &str) -> Result<(), Error> {
-        self.set_project(project).map_err(|error| misread(&error, error.hint()))
-    }
-
-    fn set_former_project(&mut self, former: &str) {
-        self.set_former_project(former);
-    }
-
-    fn has_password(&self) -> bool {
-        self.has_password()
-    }
-
-    fn set_password(&mut self, password: &str) {
-        self.set_password(password);
-    }
-
     /// There is no file that all programs for Redis know, so ours is named.
     fn find_password(&self, environment: &Environment, notices: &mut Vec<Notice>) -> Option<String> {
         let password = environment.variable("AZUREAL_REDIS_PASSWORD").filter(|value| !value.is_empty());
@@ -122,20 +66,20 @@ impl Address for RedisAddress {
 }
 
 /// Says what is wrong with an address, without repeating any of it.
-pub(crate) fn misread(error: &impl Display, hint: String) -> Error {
-    Error::usage(error.to_string()).with_hint(hint)
+pub(crate) fn misread<A: ServerAddress>(error: &AddressError) -> Error {
+    Error::usage(error.to_string()).with_hint(A::hint(error))
 }
 
 /// Adds to an address what its URL does not say: the project and the password.
-pub(crate) fn complete(
-    address: &mut impl Address,
+pub(crate) fn complete<A: Address>(
+    address: &mut A,
     project: &Project,
     environment: &Environment,
     notices: &mut Vec<Notice>,
 ) -> Result<(), Error> {
     if address.project().is_none() {
         let SharedName { name, former } = project.shared_name();
-        address.set_project(&name)?;
+        address.set_project(&name).map_err(|error| misread::<A>(&error))?;
         if let Some(former) = former {
             address.set_former_project(&former);
         }
@@ -167,46 +111,6 @@ fn read_private(path: &Path, notices: &mut Vec<Notice>) -> Option<String> {
     }
 }
 
-/// A store on a server, whichever server that is.
-pub(crate) trait ServerStore {
-    /// Returns the name under which the project's sessions are kept.
-    fn project(&self) -> &str;
-
-    /// Returns the former name of the project, if it is not settled whose the sessions under it are.
-    fn former_project(&self) -> Option<&str>;
-
-    /// Settles that.
-    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Error>;
-}
-
-impl ServerStore for PostgresStore {
-    fn project(&self) -> &str {
-        self.project()
-    }
-
-    fn former_project(&self) -> Option<&str> {
-        self.former_project()
-    }
-
-    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Error> {
-        Ok(block_on(self.settle_former_project(is_ours))?)
-    }
-}
-
-impl ServerStore for RedisStore {
-    fn project(&self) -> &str {
-        self.project()
-    }
-
-    fn former_project(&self) -> Option<&str> {
-        self.former_project()
-    }
-
-    fn settle_former_project(&mut self, is_ours: bool) -> Result<(), Error> {
-        Ok(block_on(self.settle_former_project(is_ours))?)
-    }
-}
-
 /// A decision that only the user can make: whose the sessions are that the server has under the name that the first release
 /// gave this project, without the host of its repository. They may be those of a repository elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -230,7 +134,7 @@ pub(crate) fn settle_name(
 ) -> Result<(), Error> {
     let Some(former) = store.former_project() else { return Ok(()) };
     if let Some(is_ours) = is_ours {
-        return store.settle_former_project(is_ours);
+        return Ok(block_on(store.settle_former_project(is_ours))?);
     }
     let (former, project) = (former.to_owned(), store.project().to_owned());
     // What would end the value in a URL.

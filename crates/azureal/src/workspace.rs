@@ -12,7 +12,7 @@ use azureal_engine::{Homes, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{SqliteOptions, Work};
-use azureal_store::{MemoryStore, PostgresStore, RedisStore, SqliteStore};
+use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
 use crate::environment::Environment;
@@ -311,11 +311,11 @@ impl StoreChoice {
         match text.split_once("://") {
             Some(("postgres" | "postgresql", _)) => match text.parse() {
                 Ok(address) => Ok(Self::Postgres(Box::new(address))),
-                Err(error) => Err(server_store::misread(&error, error.hint())),
+                Err(error) => Err(server_store::misread::<PostgresAddress>(&error)),
             },
             Some(("redis" | "rediss", _)) => match text.parse() {
                 Ok(address) => Ok(Self::Redis(Box::new(address))),
-                Err(error) => Err(server_store::misread(&error, error.hint())),
+                Err(error) => Err(server_store::misread::<RedisAddress>(&error)),
             },
             Some((scheme, _)) if !scheme.contains('/') => {
                 Err(Error::usage(format!("{} is not a kind of store", quoted(format_args!("{scheme}://"))))

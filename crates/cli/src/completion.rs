@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use azureal_agents::registry;
-use azureal_core::{ListQuery, SessionRecord, visible_line};
+use azureal_core::{ListQuery, NameFilter, SessionRecord, visible_line};
 use clap::{Arg, CommandFactory};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{EnvCompleter, Shells};
@@ -29,7 +29,7 @@ use azureal::{Options, StoreChoice, Workspace};
 pub(crate) const VARIABLE: &str = "AZUREAL_COMPLETE";
 /// How long the store may take. A person waits for the answer with a finger on the key.
 const DEADLINE: Duration = Duration::from_millis(500);
-/// How many sessions are looked at: the newest, and more once a beginning was typed.
+/// How many sessions are offered before a beginning is typed, and how many are looked at once one is.
 const NEWEST: usize = 50;
 const NEWEST_THAT_BEGIN_SO: usize = 1000;
 /// How much of a session's first prompt describes it.
@@ -104,7 +104,8 @@ fn describe(arg: Arg, store: Option<&Path>, is_empty: bool) -> Arg {
 /// Returns sessions by number and by name, the newest first.
 fn sessions(store: Option<&Path>, word: &OsStr) -> Vec<CompletionCandidate> {
     let mut candidates = Vec::new();
-    for record in newest_sessions(store, word) {
+    let limit = if word.is_empty() { NEWEST } else { NEWEST_THAT_BEGIN_SO };
+    for record in read_sessions(store, queries_for(word, limit)) {
         let preview = fit(&visible_line(record.counts.preview_text()), DESCRIPTION_COLUMNS);
         let name = if has_name(&record) { visible_line(&record.name) } else { "".into() };
         let description = [&*name, &preview].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
@@ -143,7 +144,8 @@ fn models(store: Option<&Path>, word: &OsStr) -> Vec<CompletionCandidate> {
     for agent in registry::all() {
         agent.models().iter().for_each(|model| add(model, agent.name()));
     }
-    for record in newest_sessions(store, word) {
+    let limit = if word.is_empty() { NEWEST } else { NEWEST_THAT_BEGIN_SO };
+    for record in read_sessions(store, vec![newest(limit)]) {
         // A name that no agent answers for would have to be given with its agent.
         if let Some(model) = &record.counts.model
             && let Ok(choice) = registry::for_model(model)
@@ -170,11 +172,25 @@ fn is_plain_word(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain)
 }
 
-/// Reads the newest sessions of a store in a file. One on a server is not asked: opening it may create its tables, and
+fn newest(limit: usize) -> ListQuery {
+    ListQuery { limit: Some(limit), ..ListQuery::default() }
+}
+
+/// Returns what finds the sessions whose number or name begins with a word.
+fn queries_for(word: &OsStr, limit: usize) -> Vec<ListQuery> {
+    let Some(word) = word.to_str().filter(|word| !word.is_empty()) else { return vec![newest(limit)] };
+    let by_name = ListQuery { name: Some(NameFilter::Prefix(word.to_owned())), ..newest(limit) };
+    let digits = word.strip_prefix('S');
+    match digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
+        true => vec![newest(limit), by_name],
+        false => vec![by_name],
+    }
+}
+
+/// Reads sessions of a store in a file, each once. One on a server is not asked: opening it may create its tables, and
 /// the network has no deadline that a person would accept here.
-fn newest_sessions(store: Option<&Path>, word: &OsStr) -> Vec<SessionRecord> {
+fn read_sessions(store: Option<&Path>, queries: Vec<ListQuery>) -> Vec<SessionRecord> {
     let store = store.map(Path::to_owned);
-    let limit = if word.is_empty() { NEWEST } else { NEWEST_THAT_BEGIN_SO };
     let (sender, receiver) = mpsc::channel();
     // The thread ends with the program: another process may hold the file for longer than we wait.
     thread::spawn(move || {
@@ -183,11 +199,17 @@ fn newest_sessions(store: Option<&Path>, word: &OsStr) -> Vec<SessionRecord> {
             && let Ok(place) =
                 Workspace::open(Path::new("."), &environment(), &Options { store, ..Options::default() })
         {
-            let query = ListQuery { limit: Some(limit), ..ListQuery::default() };
-            drop(sender.send(block_on(place.store.list(&query))));
+            let mut records: Vec<SessionRecord> = Vec::new();
+            for query in queries {
+                let Ok(listed) = block_on(place.store.list(&query)) else { return };
+                let is_new = |record: &SessionRecord| !records.iter().any(|known| known.id == record.id);
+                let new: Vec<SessionRecord> = listed.into_iter().filter(is_new).collect();
+                records.extend(new);
+            }
+            drop(sender.send(records));
         }
     });
-    receiver.recv_timeout(DEADLINE).ok().and_then(Result::ok).unwrap_or_default()
+    receiver.recv_timeout(DEADLINE).unwrap_or_default()
 }
 
 #[cfg(test)]

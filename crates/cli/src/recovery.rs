@@ -225,6 +225,6 @@ pub(crate) async fn running(place: &Workspace, found: &[Recovered]) -> Result<Ve
         Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => turn.session_id(),
         _ => None,
     });
-    let leased = place.store.leases().await?.into_iter().map(|(session, _)| session);
+    let leased = place.store.held_leases().await?.into_iter().map(|(session, _)| session);
     Ok(turns.chain(leased).collect())
 }

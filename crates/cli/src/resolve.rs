@@ -3,13 +3,17 @@
 //! Commands that change or delete something take exact names only: `rm w` must not delete `w11`. Commands that read also
 //! take a unique prefix, and without a session mean the last one of this worktree.
 
-use azureal_core::{ListQuery, SessionId, SessionRecord, SessionStore, Uuid, check_name, visible_line};
+use azureal_core::{
+    ListQuery, NameFilter, SessionId, SessionRecord, SessionStore, Uuid, check_name, visible_line,
+};
 
 use crate::failure::{Failure, quoted};
 use azureal::Workspace;
 
 /// How many sessions an error names.
 const NAMED: usize = 10;
+/// How many sessions are compared with a name that may be a typing error.
+const COMPARED: usize = 1000;
 
 /// Finds the session of exactly this number, UUID or name.
 pub(crate) async fn resolve(store: &dyn SessionStore, text: &str) -> Result<SessionRecord, Failure> {
@@ -29,11 +33,7 @@ pub(crate) async fn find(store: &dyn SessionStore, text: &str) -> Result<Option<
     {
         return Ok(Some(store.get(id).await?));
     }
-    let mut candidates = Vec::new();
-    for id in store.find(text).await? {
-        candidates.push(store.get(id).await?);
-    }
-    one_of(text, candidates)
+    one_of(text, store.list(&ListQuery::named(text)).await?)
 }
 
 /// Finds the session to read: by number, UUID, name or unique prefix of a name; without any, the last one of this worktree.
@@ -41,7 +41,11 @@ pub(crate) async fn resolve_to_read(place: &Workspace, text: Option<&str>) -> Re
     let store = &*place.store;
     let Some(text) = text else {
         // There may be nothing but turns that failed: those can be read, though nobody means to continue them.
-        let newest = ListQuery { worktree: Some(place.project.worktree_filter()), limit: Some(1) };
+        let newest = ListQuery {
+            worktree: Some(place.project.worktree_filter()),
+            limit: Some(1),
+            ..ListQuery::default()
+        };
         let last = match last_session(place).await? {
             None => store.list(&newest).await?.pop(),
             last => last,
@@ -54,8 +58,9 @@ pub(crate) async fn resolve_to_read(place: &Workspace, text: Option<&str>) -> Re
     if let Some(record) = find(store, text).await? {
         return Ok(record);
     }
-    let mut candidates = if text.is_empty() { Vec::new() } else { store.list(&ListQuery::default()).await? };
-    candidates.retain(|record| has_name(record) && record.name.starts_with(text));
+    let prefix = Some(NameFilter::Prefix(text.to_owned()));
+    let query = ListQuery { name: prefix, ..ListQuery::default() };
+    let candidates = if text.is_empty() { Vec::new() } else { store.list(&query).await? };
     match one_of(text, candidates)? {
         Some(record) => Ok(record),
         None => Err(not_found(store, text).await?),
@@ -68,7 +73,7 @@ pub(crate) async fn last_session(place: &Workspace) -> Result<Option<SessionReco
     if let Some(id) = place.store.last_used(&place.used_in()).await? {
         return Ok(Some(place.store.get(id).await?));
     }
-    let query = ListQuery { worktree: Some(place.project.worktree_filter()), limit: None };
+    let query = ListQuery { worktree: Some(place.project.worktree_filter()), ..ListQuery::default() };
     Ok(place.store.list(&query).await?.into_iter().find(|record| record.counts.answered))
 }
 
@@ -101,11 +106,11 @@ fn name_taken(name: &str, id: SessionId) -> Failure {
         .with_hint(format!("choose another name, or continue it with `azureal run -s {id}`"))
 }
 
-/// Finds a session whose name is one typing error away. Names that differ in digits alone are a series (`w1`, `w10`), not
-/// an error.
+/// Finds a session whose name is one typing error away, among the last sessions. Names that differ in digits alone are a
+/// series (`w1`, `w10`), not an error.
 pub(crate) async fn similar(store: &dyn SessionStore, name: &str) -> Result<Option<SessionRecord>, Failure> {
-    let all = store.list(&ListQuery::default()).await?;
-    Ok(all.into_iter().find(|record| has_name(record) && is_one_error_away(&record.name, name)))
+    let last = store.list(&ListQuery { limit: Some(COMPARED), ..ListQuery::default() }).await?;
+    Ok(last.into_iter().find(|record| record.has_own_name() && is_one_error_away(&record.name, name)))
 }
 
 fn is_one_error_away(known: &str, typed: &str) -> bool {
@@ -115,12 +120,12 @@ fn is_one_error_away(known: &str, typed: &str) -> bool {
 
 /// Says whether somebody gave the session a name.
 pub(crate) fn has_name(record: &SessionRecord) -> bool {
-    record.name != record.id.to_string()
+    record.has_own_name()
 }
 
 /// Returns the number of a session, and its name if it has one.
 pub(crate) fn called(record: &SessionRecord) -> String {
-    if has_name(record) {
+    if record.has_own_name() {
         format!("{} {}", record.id, visible_line(&record.name))
     } else {
         record.id.to_string()

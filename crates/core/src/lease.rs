@@ -7,7 +7,12 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+
+use crate::{SessionId, StoreError};
+#[cfg(doc)]
+use crate::{SessionStore, Turn};
 
 /// The name of a lease. No other lease has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +82,24 @@ pub enum Taken {
     Ours,
     /// Somebody else has one.
     Theirs(Holder),
-    /// The store is one machine's, where a lock does it.
-    NotNeeded,
+}
+
+/// Leases of sessions: a capability of a [`SessionStore`] that several machines share.
+///
+/// A lease lasts until it is released or expires. A holder whose lease has expired finds out when it appends a turn:
+/// [`Turn::lease`].
+#[async_trait]
+pub trait Leases: Send + Sync {
+    /// Tries to acquire the lease of a session. One holder at a time; never blocks.
+    async fn take(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError>;
+
+    /// Makes a lease last so long from now; returns whether the caller still holds it. One that has expired continues, as
+    /// long as no other was given out.
+    async fn renew(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError>;
+
+    /// Releases a lease. One that the caller does not hold any more is left alone.
+    async fn release(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError>;
+
+    /// Returns the sessions that are leased, with the holders, by their number.
+    async fn held(&self) -> Result<Vec<(SessionId, Holder)>, StoreError>;
 }

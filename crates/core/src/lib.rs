@@ -14,8 +14,8 @@
 //!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of one's own.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
 //! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
-//!   session of any database a conversation. [`NewLease`] asks one for the right to run a turn, [`Watch`] hears of
-//!   what others do.
+//!   session of any database a conversation. A database may offer more: [`Leases`], so that one machine at a time runs a
+//!   turn in a session, [`CrashNotes`] for recovery, and a [`Watch`] for changes by others.
 
 pub mod agent;
 mod auto_compact;
@@ -26,6 +26,7 @@ mod compact_event;
 mod context;
 mod context_command;
 mod context_store;
+mod crash_notes;
 mod defuse;
 mod digest;
 pub mod event;
@@ -57,11 +58,12 @@ pub use context::{
 };
 pub use context_command::{ContextCommand, OnFailure};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
+pub use crash_notes::{CrashNotes, Mark, NewMark};
 pub use digest::Digest;
 pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
-pub use lease::{Holder, LeaseId, NewLease, Taken};
+pub use lease::{Holder, LeaseId, Leases, NewLease, Taken};
 pub use message::{Message, Role, UnknownRole};
 pub use pages::{EventRange, PAGE_EVENTS, each_page};
 pub use prompts::{Carried, PROMPT_KINDS};
@@ -74,7 +76,7 @@ pub use session_context::{
     read_told_through,
 };
 pub use session_store::{
-    Appended, Damage, LARGEST_EVENT, ListQuery, Mark, NewEvent, NewMark, Page, SessionStore, StoreError,
+    Appended, Damage, LARGEST_EVENT, ListQuery, NameFilter, NewEvent, Page, SessionStore, StoreError,
     StoredEvent, Turn, WorktreeFilter, append_events, check_name,
 };
 pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};

@@ -217,6 +217,11 @@ impl SessionRecord {
         }
     }
 
+    /// Returns whether the session has a name other than its number.
+    pub fn has_own_name(&self) -> bool {
+        self.name != self.id.to_string()
+    }
+
     /// Returns the size of the events since the last compaction in the context, in characters, a system message among them
     /// included.
     pub fn told_since_compaction(&self) -> u64 {

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -12,8 +11,8 @@ use crate::PROMPT_KINDS;
 use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
-    Compaction, Event, Holder, LeaseId, NewLease, NewSession, Seq, SessionId, SessionRecord, Taken, Tally,
-    Tokens, TurnTotals, Watch, compact_event, told_chars,
+    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Seq, SessionId,
+    SessionRecord, Tally, Tokens, TurnTotals, Watch, compact_event, told_chars,
 };
 
 /// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
@@ -58,9 +57,10 @@ pub trait SessionStore: Send + Sync {
     /// none is like an empty one. Finding a session changes nothing about it.
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError>;
 
-    /// Returns the sessions of exactly this name, the one that was active last first. A session that nobody
-    /// gave a name has its number for one.
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError>;
+    /// Returns the sessions of exactly this name, the one that was active last first.
+    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
+        Ok(self.list(&ListQuery::named(name)).await?.iter().map(|record| record.id).collect())
+    }
 
     /// Returns the session of this identity. Should several have it, the one that was active last.
     ///
@@ -73,8 +73,10 @@ pub trait SessionStore: Send + Sync {
     /// Returns all but the events of a session.
     async fn get(&self, id: SessionId) -> Result<SessionRecord, StoreError>;
 
-    /// Returns sessions, the one that was active last first. Its cost is that of the sessions that it
-    /// looks at, never that of their events.
+    /// Returns sessions, the one that was active last first.
+    ///
+    /// The cost is that of the sessions looked at, never that of their events. With a [`NameFilter`] these should be the
+    /// sessions that are returned: commands look sessions up by name.
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError>;
 
     /// Gives a session another name; to the order of the sessions that is nothing.
@@ -147,56 +149,14 @@ pub trait SessionStore: Send + Sync {
     /// Returns the session of the last turn with this [`Turn::used_in`].
     async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError>;
 
-    /// Returns the mark of this name, if a turn has set it.
-    async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
-
-    /// Removes a mark; says whether there was one.
-    async fn remove_mark(&self, name: &str) -> Result<bool, StoreError>;
-
-    /// Notes the agent's own name of a run whose events are not in the store yet, so that they can be looked
-    /// for after a crash; nothing, or an empty name, takes the note off. It goes with its session.
-    async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError>;
-
-    /// Returns the sessions that have such a note, with it, by their number.
-    async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError>;
-
-    /// Removes the note of the original AZUREAL program's run, if it is still this one; says whether it was.
-    ///
-    /// By default there is none: only a file can be shared with that program.
-    async fn clear_original_run(&self, id: SessionId, _run: &str) -> Result<bool, StoreError> {
-        self.get(id).await.map(|_| false)
+    /// Returns the [crash notes](CrashNotes) of the store, if it keeps any.
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        None
     }
 
-    /// Asks for the right to run a turn in a session, which one has at a time. Does not wait.
-    ///
-    /// It is had until it is given back, or not renewed in time. Whoever had it before then finds out when a
-    /// turn is appended: [`Turn::lease`].
-    ///
-    /// By default it is not needed: all who use the store are on one machine, and have a lock there. These four methods
-    /// go together.
-    async fn take_lease(&self, id: SessionId, _new: &NewLease) -> Result<Taken, StoreError> {
-        self.get(id).await.map(|_| Taken::NotNeeded)
-    }
-
-    /// Makes a lease last so long from now; says whether it is still ours. One that has ended goes on, as long
-    /// as nobody else has been given one.
-    async fn renew_lease(
-        &self,
-        id: SessionId,
-        _lease: &LeaseId,
-        _lasts: Duration,
-    ) -> Result<bool, StoreError> {
-        self.get(id).await.map(|_| true)
-    }
-
-    /// Gives a lease back. One that is not ours any more is let be.
-    async fn release_lease(&self, id: SessionId, _lease: &LeaseId) -> Result<(), StoreError> {
-        self.get(id).await.map(drop)
-    }
-
-    /// Returns the sessions that somebody has a lease for, and who, by their number.
-    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
-        Ok(Vec::new())
+    /// Returns the [leases](Leases) of the store, if it gives out any. A store that only one machine uses needs none.
+    fn leases(&self) -> Option<&dyn Leases> {
+        None
     }
 
     /// Begins to hear of what others do to a session. What was done before that is not heard of.
@@ -210,6 +170,57 @@ pub trait SessionStore: Send + Sync {
     async fn close(&self) -> Result<(), StoreError>;
 }
 
+/// The capabilities of any store. What a store does not keep, it has none of.
+impl dyn SessionStore + '_ {
+    /// Returns the mark of this name, if a turn has set it.
+    pub async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.mark(name).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Removes a mark; returns whether there was one.
+    pub async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.remove_mark(name).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Notes a run of a session, or removes the note: [`CrashNotes::note_run`].
+    pub async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.note_run(id, run).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the sessions that have a note of a run, with it, by their number.
+    pub async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.noted_runs().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Removes the note of the original AZUREAL program's run: [`CrashNotes::clear_original_run`].
+    pub async fn clear_original_run(&self, id: SessionId, run: &str) -> Result<bool, StoreError> {
+        match self.crash_notes() {
+            Some(notes) => notes.clear_original_run(id, run).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the sessions that are leased, with the holders, by their number.
+    pub async fn held_leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
+        match self.leases() {
+            Some(leases) => leases.held().await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
 /// What one turn adds to a session.
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
@@ -217,12 +228,13 @@ pub struct Turn {
     pub events: Vec<NewEvent>,
     /// Tokens to be added to the session's totals.
     pub tokens: Tokens,
-    /// A mark to be set with it, so that a thing that is done once is never done twice.
+    /// A mark to be set with it, so that a thing that is done once is never done twice. Ignored by a store without
+    /// [crash notes](CrashNotes).
     pub mark: Option<NewMark>,
     /// The last event that the session must have, or the turn is not appended: [`StoreError::Moved`].
     pub after: Option<Seq>,
     /// The lease under which it was made. If another has been given out since, the turn is not appended:
-    /// [`StoreError::Fenced`]. To a store that gives out none this is nothing.
+    /// [`StoreError::Fenced`]. Ignored by a store that gives out none.
     pub lease: Option<LeaseId>,
     /// What it does to the session's totals, where its events do not say it.
     pub totals: Option<TurnTotals>,
@@ -318,24 +330,6 @@ impl From<Event> for NewEvent {
     }
 }
 
-/// A small fact that is set in the same transaction as a turn, and goes when its session is deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
-    /// The session that the turn went to.
-    pub session: SessionId,
-    /// What the setter wanted to remember.
-    pub note: String,
-}
-
-/// A mark to be set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewMark {
-    /// Its name; setting it again replaces it.
-    pub name: String,
-    /// What to remember.
-    pub note: String,
-}
-
 /// Where an appended turn stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
@@ -348,10 +342,60 @@ pub struct Appended {
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListQuery {
-    /// Only those of this worktree; all without.
+    /// Only those of this worktree; all if `None`.
     pub worktree: Option<WorktreeFilter>,
-    /// At most so many; all without.
+    /// Only those of this name; all if `None`.
+    pub name: Option<NameFilter>,
+    /// At most so many; all if `None`.
     pub limit: Option<usize>,
+}
+
+impl ListQuery {
+    /// Asks for the sessions of exactly this name.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: Some(NameFilter::Exact(name.into())), ..Self::default() }
+    }
+
+    /// Returns whether the query asks for this session, whatever its limit.
+    pub fn matches(&self, record: &SessionRecord) -> bool {
+        self.worktree.as_ref().is_none_or(|worktree| worktree.matches(&record.worktree))
+            && self.name.as_ref().is_none_or(|name| name.matches(record))
+    }
+}
+
+/// Selects sessions by name. Names are compared byte for byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameFilter {
+    /// This name. A session without a name of its own has its number for one.
+    Exact(String),
+    /// A name that begins with this text. Sessions without a name of their own are left out.
+    Prefix(String),
+}
+
+impl NameFilter {
+    /// Returns whether a session has such a name.
+    pub fn matches(&self, record: &SessionRecord) -> bool {
+        match self {
+            Self::Exact(name) => record.name == *name,
+            Self::Prefix(prefix) => record.has_own_name() && record.name.starts_with(prefix.as_str()),
+        }
+    }
+
+    /// Returns the least text that is greater than every text that begins with `prefix`, in the order of their bytes; `None`
+    /// if there is no such text. So a store can find names by a range of an index.
+    pub fn end_of_prefix(prefix: &str) -> Option<String> {
+        let mut end: Vec<char> = prefix.chars().collect();
+        while let Some(last) = end.pop() {
+            // Between the two parts of Unicode's range lie the surrogates, which are no characters.
+            let next =
+                if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+            if let Some(next) = next {
+                end.push(next);
+                return Some(end.into_iter().collect());
+            }
+        }
+        None
+    }
 }
 
 /// Recognises a worktree in every form in which one has been stored.
@@ -717,6 +761,20 @@ mod tests {
         }
         for name in ["S", "S3x", "3", "my session", "../etc", "Ünïcode\u{202e}", "a\0b", "--flag"] {
             assert!(check_name(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_ends_before_the_next_text() {
+        for (prefix, end) in [
+            ("log", Some("loh")),
+            ("é", Some("ê")),
+            ("a\u{d7ff}", Some("a\u{e000}")),
+            ("a\u{10ffff}\u{10ffff}", Some("b")),
+            ("\u{10ffff}", None),
+            ("", None),
+        ] {
+            assert_eq!(NameFilter::end_of_prefix(prefix).as_deref(), end, "{prefix:?}");
         }
     }
 

@@ -114,9 +114,9 @@ pub(crate) async fn recover_noted(
         InStore::Theirs(_) => return Ok(Noted::Busy),
     };
     let noted = store_record(store, session, run, &record, &path, lease.clone()).await;
-    if let Some(lease) = lease {
+    if let (Some(lease), Some(leases)) = (lease, store.leases()) {
         // It ends by itself if this fails.
-        drop(store.release_lease(session, &lease).await);
+        drop(leases.release(session, &lease).await);
     }
     noted
 }

@@ -100,13 +100,13 @@ pub(crate) async fn take(
         lasts: LASTS,
         instead_of: lock.store_lease().cloned(),
     };
-    Ok(match store.take_lease(session, &new).await? {
+    let Some(leases) = store.leases() else { return Ok(InStore::NotNeeded) };
+    Ok(match leases.take(session, &new).await? {
         Taken::Ours => {
             lock.note_store_lease(id.clone())?;
             InStore::Ours(id)
         }
         Taken::Theirs(holder) => InStore::Theirs(holder),
-        Taken::NotNeeded => InStore::NotNeeded,
     })
 }
 
@@ -127,15 +127,16 @@ impl Renewal {
         let renewed = id.clone();
         thread::spawn(move || {
             let _running = running;
+            let Some(leases) = store.leases() else { return };
             while stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
                 // One that is lost is found out when the turn is appended, and one that could not be renewed now is
                 // renewed next time, if it is still ours then.
-                if let Ok(false) = block_on(store.renew_lease(session, &renewed, LASTS)) {
+                if let Ok(false) = block_on(leases.renew(session, &renewed, LASTS)) {
                     return;
                 }
             }
             // It ends by itself if this fails.
-            drop(block_on(store.release_lease(session, &renewed)));
+            drop(block_on(leases.release(session, &renewed)));
         });
         Self { id, stop: Some(stop), ended }
     }

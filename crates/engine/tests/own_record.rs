@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use azureal_agents::registry;
 use azureal_core::event::{Complete, Init, Outcome};
 use azureal_core::{
-    Event, NewSession, Page, Seq, SessionId, SessionStore, Tokens, Turn, build_context_prompt,
+    CrashNotes, Event, NewSession, Page, Seq, SessionId, SessionStore, Tokens, Turn, build_context_prompt,
 };
 use azureal_engine::{
     Homes, Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process,

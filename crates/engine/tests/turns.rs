@@ -18,7 +18,8 @@ use azureal_core::agent::{
 };
 use azureal_core::event::Outcome;
 use azureal_core::{
-    Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, Tokens, read_history,
+    CrashNotes, Event, Message, NewSession, Page, Role, SessionId, SessionStore, StoreError, Tokens,
+    read_history,
 };
 use azureal_engine::{
     Briefing, Controls, Driver, Found, Homes, Ingested, Notice, OutputLimit, RUN_MARKER, Recovered, Setup,

@@ -5,21 +5,13 @@
 
 pub use azureal_core as core;
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod bounded;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod certificates;
 mod memory;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod outcomes;
-#[cfg(feature = "redis")]
-mod own_thread;
-#[cfg(feature = "redis")]
-mod patience;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod server;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
@@ -30,5 +22,7 @@ pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
 #[cfg(feature = "redis")]
 pub use redis::RedisStore;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub use server::{AddressError, ServerAddress, ServerStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
-    Appended, Compaction, Event, ListQuery, Mark, NewMark, NewSession, PROMPT_KINDS, Page, Seq, SessionId,
-    SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Uuid, async_trait, check_name,
+    Appended, Compaction, CrashNotes, Event, ListQuery, Mark, NewMark, NewSession, PROMPT_KINDS, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Uuid, async_trait,
+    check_name,
 };
 
 /// Keeps sessions in memory, gone with the process.
@@ -325,10 +326,6 @@ impl SessionStore for MemoryStore {
         }
     }
 
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        Ok(self.open()?.find(name))
-    }
-
     async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError> {
         Ok(self.open()?.last_used.get(used_in).copied())
     }
@@ -339,16 +336,9 @@ impl SessionStore for MemoryStore {
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
         let state = self.open()?;
-        let wanted = |session: &Session| match &query.worktree {
-            Some(filter) => filter.matches(&session.worktree),
-            None => true,
-        };
-        Ok(state
-            .by_activity(|_, session| wanted(session))
-            .into_iter()
-            .take(query.limit.unwrap_or(usize::MAX))
-            .map(|(id, session)| session.record(id))
-            .collect())
+        let records = state.by_activity(|_, _| true).into_iter().map(|(id, session)| session.record(id));
+        let limit = query.limit.unwrap_or(usize::MAX);
+        Ok(records.filter(|record| query.matches(record)).take(limit).collect())
     }
 
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
@@ -466,6 +456,18 @@ impl SessionStore for MemoryStore {
         Ok(removed)
     }
 
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        Some(self)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.open()?.closed = true;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl CrashNotes for MemoryStore {
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         Ok(self.open()?.marks.get(name).cloned())
     }
@@ -483,10 +485,5 @@ impl SessionStore for MemoryStore {
         let state = self.open()?;
         let noted = state.sessions.iter().filter_map(|(id, session)| Some((*id, session.noted_run.clone()?)));
         Ok(noted.collect())
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.open()?.closed = true;
-        Ok(())
     }
 }

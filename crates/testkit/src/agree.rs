@@ -12,8 +12,8 @@ use azureal_core::event::{
     AssistantText, Complete, Init, MessageEvent, ModelSwitch, ToolResult, Usage, UserMessage,
 };
 use azureal_core::{
-    Block, Compaction, Event, ListQuery, NewEvent, NewMark, NewSession, Page, Role, Seq, SessionId,
-    SessionRecord, SessionStore, StoreError, Tokens, Turn, Uuid, WorktreeFilter,
+    Block, Compaction, Event, ListQuery, NameFilter, NewEvent, NewMark, NewSession, Page, Role, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, Tokens, Turn, Uuid, WorktreeFilter,
 };
 use futures_executor::block_on;
 use futures_util::future::join_all;
@@ -235,8 +235,19 @@ fn operation() -> impl Strategy<Value = Operation> {
         if forward { Page::After(seq, limit) } else { Page::Before(seq, limit) }
     });
     let filter = || Just(WorktreeFilter { names: vec!["../feat".to_owned()], last_part: "feat".to_owned() });
-    let query = (proptest::option::of(filter()), proptest::option::of(limit()))
-        .prop_map(|(worktree, limit)| ListQuery { worktree, limit });
+    let by_name = || {
+        // Whole names, and their beginnings.
+        (select(&NAMES[..]), 0..4_usize).prop_map(|(name, cut)| match cut {
+            0 => NameFilter::Exact(name.to_owned()),
+            cut => NameFilter::Prefix(name.chars().take(name.chars().count() / cut).collect()),
+        })
+    };
+    let query = (
+        proptest::option::of(filter()),
+        proptest::option::weighted(0.3, by_name()),
+        proptest::option::of(limit()),
+    )
+        .prop_map(|(worktree, name, limit)| ListQuery { worktree, name, limit });
     prop_oneof![
         4 => new().prop_map(Op::Create),
         2 => new().prop_map(Op::FindOrCreate),

@@ -44,7 +44,7 @@ pub(crate) async fn run(
         _ => None,
     });
     let Some((turn, process, is_orphan)) = running else {
-        let leases = place.store.leases().await?;
+        let leases = place.store.held_leases().await?;
         if let Some((_, holder)) = leases.iter().find(|(session, _)| *session == record.id) {
             let who = elsewhere(holder);
             return Err(Failure::new(

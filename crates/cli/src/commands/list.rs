@@ -52,7 +52,11 @@ pub(crate) async fn run(
         None if out.is_terminal() && !out.is_json() => Some(ON_A_TERMINAL),
         limit => limit,
     };
-    let query = ListQuery { worktree: (!args.all).then(|| place.project.worktree_filter()), limit };
+    let query = ListQuery {
+        worktree: (!args.all).then(|| place.project.worktree_filter()),
+        limit,
+        ..ListQuery::default()
+    };
     let records = place.store.list(&query).await?;
     warn_of_damage(&records);
     let threshold = threshold(&place.project);
@@ -73,7 +77,7 @@ pub(crate) async fn run(
 
 /// Says what can be done about an empty list.
 async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
-    let any = ListQuery { worktree: None, limit: Some(1) };
+    let any = ListQuery { limit: Some(1), ..ListQuery::default() };
     tell(if place.store.list(&any).await?.is_empty() {
         "no sessions yet; `azureal import` takes over those of other programs"
     } else {

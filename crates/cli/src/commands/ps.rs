@@ -34,7 +34,7 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let running: Vec<Running<'_>> = found.iter().filter_map(Running::of).collect();
     let is_here = |session: SessionId| running.iter().any(|here| here.turn.session_id() == Some(session));
-    let mut others = place.store.leases().await?;
+    let mut others = place.store.held_leases().await?;
     others.retain(|(session, _)| !is_here(*session));
     if out.is_json() {
         let others = others.iter().map(|(session, holder)| json_elsewhere(*session, holder));

@@ -40,7 +40,7 @@ pub(crate) async fn run(
         if running.contains(&record.id) {
             // Its agent would work on for nobody, and what it says could not be stored.
             let id = record.id;
-            let holder = place.store.leases().await?.into_iter().find(|(leased, _)| *leased == id);
+            let holder = place.store.held_leases().await?.into_iter().find(|(leased, _)| *leased == id);
             let (who, there) = match &holder {
                 Some((_, holder)) => (format!(": {}", elsewhere(holder)), " where it runs"),
                 None => (String::new(), ""),

@@ -6,15 +6,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio_postgres::config::{Host, SslMode};
 
 use super::passfile;
+use crate::server::{AddressError, ProjectName, ServerAddress, options, project_hint};
 
 /// The schema that the tables lie in where the URL names none.
 const DEFAULT_SCHEMA: &str = "azureal";
-/// How long the name of a project may be, in bytes. It stands in every key.
-const LONGEST_PROJECT: usize = 200;
 /// The options of a URL that are passed on to the driver as they are.
 const DRIVER_OPTIONS: [&str; 9] = [
     "application_name",
@@ -31,13 +30,14 @@ const DRIVER_OPTIONS: [&str; 9] = [
 /// Where a PostgreSQL store is.
 ///
 /// ```
+/// use azureal_store::ServerAddress;
 /// use azureal_store::postgres::PostgresAddress;
 ///
 /// let address: PostgresAddress = "postgres://ada:secret@db.example/team?project=engine".parse()?;
 /// assert_eq!(address.project(), Some("engine"));
 /// assert_eq!(address.to_string(), "postgres://db.example:5432/team");
 /// assert!(!format!("{address:?}").contains("secret"));
-/// # Ok::<(), azureal_store::postgres::AddressError>(())
+/// # Ok::<(), azureal_store::AddressError>(())
 /// ```
 #[derive(Clone)]
 pub struct PostgresAddress {
@@ -46,8 +46,7 @@ pub struct PostgresAddress {
     /// The certificates to trust: a file, or `system`.
     pub(super) root_certificates: Option<String>,
     pub(super) schema: String,
-    pub(super) project: Option<String>,
-    pub(super) former_project: Option<String>,
+    pub(super) project: ProjectName,
 }
 
 /// How a connection is encrypted, in the words of PostgreSQL's own `sslmode`.
@@ -64,90 +63,10 @@ pub(super) enum TlsMode {
     VerifyFull,
 }
 
-/// Why a URL is not the address of a PostgreSQL store. It repeats nothing of the URL.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// It is not of the form that it should have.
-    #[error("the store's URL cannot be read")]
-    Unreadable,
-    /// It names no host.
-    #[error("the store's URL names no host")]
-    NoHost,
-    /// One of its options is none that is known.
-    #[error("the store's URL has an option that is not known")]
-    UnknownOption,
-    /// The value of an option cannot be one.
-    #[error("the store's URL has a value for `{0}` that cannot be one")]
-    UnusableValue(&'static str),
-}
-
-impl AddressError {
-    /// Returns what a person can do about it.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Unreadable | Self::NoHost => {
-                "it looks like postgres://user@host:5432/database?project=name; in a password, write characters such \
-                 as @ : / ? # as %40 %3A %2F %3F %23"
-                    .to_owned()
-            }
-            Self::UnknownOption => {
-                let known = ["project", "schema", "sslmode", "sslrootcert"].into_iter().chain(DRIVER_OPTIONS);
-                format!("known are {}", known.collect::<Vec<_>>().join(", "))
-            }
-            Self::UnusableValue("schema") => {
-                "a schema is lower-case letters, digits and _, not beginning with a digit".to_owned()
-            }
-            Self::UnusableValue("project") => {
-                format!("a project is a name of at most {LONGEST_PROJECT} bytes without control characters")
-            }
-            Self::UnusableValue("sslmode") => {
-                "it is one of disable, prefer, require, verify-ca and verify-full".to_owned()
-            }
-            Self::UnusableValue("sslrootcert") => {
-                "`sslrootcert=system` needs `sslmode=verify-full`; else name a file of certificates".to_owned()
-            }
-            Self::UnusableValue(_) => "see docs/postgres.md".to_owned(),
-        }
-    }
-}
-
 impl PostgresAddress {
-    /// Returns the project that the sessions belong to, if it has been said.
-    pub fn project(&self) -> Option<&str> {
-        self.project.as_deref()
-    }
-
-    /// Returns the schema that the tables lie in.
+    /// Returns the schema of the tables.
     pub fn schema(&self) -> &str {
         &self.schema
-    }
-
-    /// Says which project the sessions belong to.
-    pub fn set_project(&mut self, project: &str) -> Result<(), AddressError> {
-        if project.trim().is_empty()
-            || project.len() > LONGEST_PROJECT
-            || project.contains(|c: char| c.is_control())
-        {
-            return Err(AddressError::UnusableValue("project"));
-        }
-        self.project = Some(project.to_owned());
-        Ok(())
-    }
-
-    /// Names what the project was called by the first release. If the store has sessions under that name and none under the
-    /// other, the caller is to ask whose they are.
-    pub fn set_former_project(&mut self, former: &str) {
-        self.former_project = Some(former.to_owned());
-    }
-
-    /// Says whether the URL holds a password.
-    pub fn has_password(&self) -> bool {
-        self.config.get_password().is_some()
-    }
-
-    /// Gives the password, where it comes from elsewhere.
-    pub fn set_password(&mut self, password: &str) {
-        self.config.password(password);
     }
 
     /// Looks the password up in the text of a password file, as PostgreSQL's own programs do with `~/.pgpass`. `login` is
@@ -169,6 +88,53 @@ impl PostgresAddress {
     }
 }
 
+impl ServerAddress for PostgresAddress {
+    fn project(&self) -> Option<&str> {
+        self.project.name.as_deref()
+    }
+
+    fn set_project(&mut self, project: &str) -> Result<(), AddressError> {
+        self.project.set(project)
+    }
+
+    fn set_former_project(&mut self, former: &str) {
+        self.project.former = Some(former.to_owned());
+    }
+
+    fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+
+    fn set_password(&mut self, password: &str) {
+        self.config.password(password);
+    }
+
+    fn hint(error: &AddressError) -> String {
+        match error {
+            AddressError::Unreadable | AddressError::NoHost => {
+                "it looks like postgres://user@host:5432/database?project=name; in a password, write characters such \
+                 as @ : / ? # as %40 %3A %2F %3F %23"
+                    .to_owned()
+            }
+            AddressError::UnknownOption => {
+                let known = ["project", "schema", "sslmode", "sslrootcert"].into_iter().chain(DRIVER_OPTIONS);
+                format!("known are {}", known.collect::<Vec<_>>().join(", "))
+            }
+            AddressError::UnusableValue("schema") => {
+                "a schema is lower-case letters, digits and _, not beginning with a digit".to_owned()
+            }
+            AddressError::UnusableValue("project") => project_hint(),
+            AddressError::UnusableValue("sslmode") => {
+                "it is one of disable, prefer, require, verify-ca and verify-full".to_owned()
+            }
+            AddressError::UnusableValue("sslrootcert") => {
+                "`sslrootcert=system` needs `sslmode=verify-full`; else name a file of certificates".to_owned()
+            }
+            AddressError::UnusableValue(_) => "see docs/postgres.md".to_owned(),
+        }
+    }
+}
+
 impl FromStr for PostgresAddress {
     type Err = AddressError;
 
@@ -181,16 +147,16 @@ impl FromStr for PostgresAddress {
             return Err(AddressError::Unreadable);
         }
         let mut tls = TlsMode::Prefer;
-        let (mut root_certificates, mut schema, mut project) = (None, DEFAULT_SCHEMA.to_owned(), None);
+        let (mut root_certificates, mut schema) = (None, DEFAULT_SCHEMA.to_owned());
+        let mut project = ProjectName::default();
         let mut passed_on = Vec::new();
-        for option in query.split('&').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').ok_or(AddressError::UnknownOption)?;
-            let value = percent_decode_str(value).decode_utf8().map_err(|_| AddressError::Unreadable)?;
+        for option in options(query) {
+            let (name, value) = option?;
             match name {
-                "project" => project = Some(value.into_owned()),
+                "project" => project.set(&value)?,
                 "schema" => schema = checked_schema(&value)?,
                 "sslmode" => tls = TlsMode::named(&value).ok_or(AddressError::UnusableValue("sslmode"))?,
-                "sslrootcert" => root_certificates = Some(value.into_owned()),
+                "sslrootcert" => root_certificates = Some(value),
                 known if DRIVER_OPTIONS.contains(&known) => {
                     passed_on.push(format!("{known}={}", utf8_percent_encode(&value, NON_ALPHANUMERIC)));
                 }
@@ -211,12 +177,7 @@ impl FromStr for PostgresAddress {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
-        let mut address =
-            Self { config, tls, root_certificates, schema, project: None, former_project: None };
-        if let Some(project) = project {
-            address.set_project(&project)?;
-        }
-        Ok(address)
+        Ok(Self { config, tls, root_certificates, schema, project })
     }
 }
 
@@ -266,7 +227,7 @@ impl fmt::Debug for PostgresAddress {
         f.debug_struct("PostgresAddress")
             .field("server", &self.to_string())
             .field("schema", &self.schema)
-            .field("project", &self.project)
+            .field("project", &self.project.name)
             .finish_non_exhaustive()
     }
 }
@@ -274,6 +235,7 @@ impl fmt::Debug for PostgresAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::address_tests::{check_no_password_is_shown, check_refused};
 
     fn parsed(url: &str) -> Result<PostgresAddress, AddressError> {
         url.parse()
@@ -316,29 +278,23 @@ mod tests {
             ("postgres://h/d?schema=Azureal", Error::UnusableValue("schema")),
             ("postgres://h/d?schema=a%22;drop", Error::UnusableValue("schema")),
         ];
-        for (url, error) in rows {
-            assert_eq!(parsed(url).unwrap_err(), error, "{url}");
-            assert!(!error.hint().is_empty());
-        }
+        check_refused::<PostgresAddress>(&rows);
     }
 
     #[test]
     fn no_part_of_a_password_is_ever_shown() {
-        // However a password breaks a URL, and whatever is left of it.
-        for password in ["hunter2", "hun@ter2", "hun/ter2", "hun?ter2", "hun:ter2", "hun#ter2", "hun%ter2"] {
-            for url in [
+        check_no_password_is_shown::<PostgresAddress>(|password| {
+            vec![
                 format!("postgres://u:{password}@h/d"),
                 format!("postgres://u:{password}@h/d?project=p"),
                 format!("postgres://h/d?password={password}"),
-                format!("postgres://{password}"),
-            ] {
-                let told = match parsed(&url) {
-                    Ok(address) if !url.contains("//hun") => format!("{address} {address:?}"),
-                    // That one is a host, for all that anybody can tell.
-                    Ok(_) => continue,
-                    Err(error) => format!("{error} {error:?} {}", error.hint()),
-                };
-                assert!(!told.contains("ter2"), "{url}: {told}");
+            ]
+        });
+        // One that is not a host either.
+        for password in ["hun@ter2", "hun/ter2", "hun?ter2", "hun:ter2", "hun#ter2", "hun%ter2"] {
+            if let Err(error) = parsed(&format!("postgres://{password}")) {
+                let shown = format!("{error} {error:?} {}", PostgresAddress::hint(&error));
+                assert!(!shown.contains("ter2"), "{password}: {shown}");
             }
         }
     }

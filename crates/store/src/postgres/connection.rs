@@ -7,14 +7,12 @@
 //! takes its place. That is safe because every call may be repeated: it reads, or it changes something to what it
 //! would be anyway, or it carries the name of an operation that the server does once.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::borrow::Cow;
+use std::time::Duration;
 
 use azureal_core::StoreError;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Connection, Row, Socket};
 
@@ -22,27 +20,27 @@ use super::PostgresOptions;
 use super::address::PostgresAddress;
 use super::error::Fault;
 use super::tls::{Connector, Stream};
-use crate::bounded::{Overflow, too_large};
+use crate::server::{
+    ANSWER_TIMEOUT, CONNECT_TIMEOUT, Overflow, OwnThread, TIMEOUT_PER_MIB, Transient, retry_with_backoff,
+    too_large,
+};
 
-/// How long one attempt to connect to one host may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The least time for an attempt to connect, however small the retry budget.
 const SHORTEST_CONNECT: Duration = Duration::from_secs(2);
-/// After how long a peer that says nothing and acknowledges nothing is given up. Well below the patience of a store, so
+/// After how long a peer that says nothing and acknowledges nothing is given up. Well below the retry budget of a store, so
 /// that there is time for another connection.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long an answer may take, and how much longer for each MiB that is sent. Then another connection is tried: the server
-/// may never have heard of it.
-const ANSWER: Duration = Duration::from_secs(10);
-const ANSWER_PER_MIB: Duration = Duration::from_secs(1);
-/// The same for what is as much work as a session is long, and may wait for others.
+/// How long the answer to a call may take that does as much work as a session is long, and may wait for others.
 const LONG_ANSWER: Duration = Duration::from_secs(600);
-/// The waits between attempts, from the first to those that follow each other until patience ends.
-const SHORTEST_WAIT: Duration = Duration::from_millis(20);
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// What stands for the arguments in a statement that calls a function.
+pub(super) const ARGUMENTS: &str = "@arguments@";
 
 /// A statement with its values. It may be run more than once.
 pub(super) struct Call {
     sql: String,
+    /// The names of the arguments, if the statement calls a function.
+    names: Vec<&'static str>,
     types: Vec<Type>,
     values: Vec<Value>,
     /// How long the answer may take.
@@ -57,13 +55,13 @@ enum Value {
 
 impl Call {
     pub(super) fn new(sql: String) -> Self {
-        Self { sql, types: Vec::new(), values: Vec::new(), limit: ANSWER }
+        Self { sql, names: Vec::new(), types: Vec::new(), values: Vec::new(), limit: ANSWER_TIMEOUT }
     }
 
     /// Gives it the time that it takes to send so much.
     pub(super) fn sending(mut self, bytes: usize) -> Self {
         let mib = u32::try_from(bytes >> 20).unwrap_or(u32::MAX);
-        self.limit = self.limit.saturating_add(ANSWER_PER_MIB.saturating_mul(mib));
+        self.limit = self.limit.saturating_add(TIMEOUT_PER_MIB.saturating_mul(mib));
         self
     }
 
@@ -80,8 +78,20 @@ impl Call {
         self
     }
 
-    /// Adds the value that says whether the call has been made before, in vain for all that is known.
-    pub(super) fn with_whether_repeated(mut self) -> Self {
+    /// Adds an argument of the function, by its name.
+    pub(super) fn named(
+        mut self,
+        name: &'static str,
+        kind: Type,
+        value: impl ToSql + Send + Sync + 'static,
+    ) -> Self {
+        self.names.push(name);
+        self.with(kind, value)
+    }
+
+    /// Adds the argument that says whether the call has been made before, in vain for all that is known.
+    pub(super) fn named_whether_repeated(mut self, name: &'static str) -> Self {
+        self.names.push(name);
         self.types.push(Type::BOOL);
         self.values.push(Value::IsRepeated);
         self
@@ -101,7 +111,16 @@ impl Call {
             Value::IsRepeated => &is_repeated,
         });
         let typed: Vec<(&(dyn ToSql + Sync), Type)> = values.zip(self.types.iter().cloned()).collect();
-        client.query_typed(&self.sql, &typed).await
+        client.query_typed(&self.statement(), &typed).await
+    }
+
+    /// Returns the text of the statement, with the arguments of its function: `in_session => $1, …`.
+    fn statement(&self) -> Cow<'_, str> {
+        if self.names.is_empty() {
+            return Cow::Borrowed(&self.sql);
+        }
+        let named = self.names.iter().zip(1..).map(|(name, number)| format!("{name} => ${number}"));
+        Cow::Owned(self.sql.replace(ARGUMENTS, &named.collect::<Vec<_>>().join(", ")))
     }
 }
 
@@ -132,7 +151,7 @@ impl Lines {
             Ok(rows) => Ok(rows),
             Err(fault) => {
                 let fault = self.judged(fault);
-                if fault.is_passing() {
+                if fault.is_transient() {
                     // Whatever is wrong with it, another one may be better.
                     drop(Object::take(connection));
                 }
@@ -156,11 +175,8 @@ impl Lines {
 pub(super) struct Connections {
     place: String,
     lines: Lines,
-    runtime: Handle,
-    patience: Duration,
-    is_closed: AtomicBool,
-    /// Dropped with the store, which ends the thread.
-    _alive: oneshot::Sender<()>,
+    retry_budget: Duration,
+    thread: OwnThread,
 }
 
 impl Connections {
@@ -190,22 +206,9 @@ impl Connections {
             .build()
             .map_err(|error| other(error.into()))?;
 
-        let runtime =
-            Builder::new_current_thread().enable_all().build().map_err(|error| other(error.into()))?;
-        let handle = runtime.handle().clone();
-        let (alive, ended) = oneshot::channel::<()>();
-        let on_thread = pool.clone();
-        std::thread::Builder::new()
-            .name("azureal-postgres".to_owned())
-            .spawn(move || {
-                // Ends when the other side is dropped, and takes connections and calls along.
-                drop(runtime.block_on(ended));
-                on_thread.close();
-            })
-            .map_err(|error| other(error.into()))?;
-        let patience = options.patience;
+        let thread = OwnThread::start("azureal-postgres").map_err(|error| other(error.into()))?;
         let lines = Lines { pool, config, connector, overflow };
-        Ok(Self { place, lines, runtime: handle, patience, is_closed: AtomicBool::new(false), _alive: alive })
+        Ok(Self { place, lines, retry_budget: options.retry_budget, thread })
     }
 
     pub(super) fn place(&self) -> &str {
@@ -219,35 +222,34 @@ impl Connections {
 
     /// Returns what runs on the store's thread.
     pub(super) fn runtime(&self) -> Handle {
-        self.runtime.clone()
+        self.thread.runtime()
     }
 
     /// Closes the connections; says whether they were open.
     pub(super) fn close(&self) -> bool {
         self.lines.pool.close();
-        !self.is_closed.swap(true, Ordering::AcqRel)
+        self.thread.close()
     }
 
-    /// Runs a call, again and again while that may help.
+    /// Runs a call; retries while that may help.
     pub(super) async fn call(&self, call: Call) -> Result<Vec<Row>, StoreError> {
-        self.call_for(call, self.patience).await.map_err(|(fault, waited)| fault.at(&self.place, waited))
+        self.call_for(call, self.retry_budget).await.map_err(|(fault, waited)| fault.at(&self.place, waited))
     }
 
-    /// The same for a time that is given; a fault comes with how long it was tried.
+    /// The same with this retry budget; a fault comes with the time that was spent.
     pub(super) async fn call_for(
         &self,
         call: Call,
-        patience: Duration,
+        retry_budget: Duration,
     ) -> Result<Vec<Row>, (Fault, Duration)> {
         let lines = self.lines.clone();
-        self.on_thread(async move {
-            // Whoever does not try again wants to connect all the same.
-            let to_connect = patience.clamp(SHORTEST_CONNECT, CONNECT_TIMEOUT);
-            let attempt = |is_repeated| lines.attempt(&call, to_connect, is_repeated);
-            again_and_again(&lines.pool, patience, attempt).await
-        })
-        .await
-        .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
+        self.thread
+            .run(async move {
+                let to_connect = retry_budget.clamp(SHORTEST_CONNECT, CONNECT_TIMEOUT);
+                retry_with_backoff(retry_budget, |is_retry| lines.attempt(&call, to_connect, is_retry)).await
+            })
+            .await
+            .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
     }
 
     /// Runs work that wants a connection of its own; it is not repeated.
@@ -259,72 +261,27 @@ impl Connections {
         W: Future<Output = Result<R, StoreError>> + Send,
     {
         let (lines, place) = (self.lines.clone(), self.place.clone());
-        self.on_thread(async move {
-            let connection = within(CONNECT_TIMEOUT, lines.pool.get())
-                .await
-                .map_err(|fault| lines.judged(fault).at(&place, CONNECT_TIMEOUT))?;
-            let done = work(connection).await;
-            if done.is_err() && lines.overflow.take() {
-                return Err(Fault::Answer(too_large()).at(&place, Duration::ZERO));
-            }
-            done
-        })
-        .await
-        .unwrap_or(Err(StoreError::Closed))
-    }
-
-    /// Does work on the store's thread. Nothing if the thread is gone.
-    async fn on_thread<R: Send + 'static>(
-        &self,
-        work: impl Future<Output = R> + Send + 'static,
-    ) -> Option<R> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return None;
-        }
-        let (answer, answered) = oneshot::channel();
-        self.runtime.spawn(async move {
-            // Whoever asked may have gone. The work is done either way.
-            drop(answer.send(work.await));
-        });
-        answered.await.ok()
+        self.thread
+            .run(async move {
+                let connection = within(CONNECT_TIMEOUT, lines.pool.get())
+                    .await
+                    .map_err(|fault| lines.judged(fault).at(&place, CONNECT_TIMEOUT))?;
+                let done = work(connection).await;
+                if done.is_err() && lines.overflow.take() {
+                    return Err(Fault::Answer(too_large()).at(&place, Duration::ZERO));
+                }
+                done
+            })
+            .await
+            .unwrap_or(Err(StoreError::Closed))
     }
 }
 
-/// Repeats an attempt while its fault may pass and patience lasts.
-async fn again_and_again<R, A>(
-    pool: &Pool,
-    patience: Duration,
-    attempt: impl Fn(bool) -> A,
-) -> Result<R, (Fault, Duration)>
-where
-    A: Future<Output = Result<R, Fault>>,
-{
-    let started = Instant::now();
-    let (mut wait, mut is_repeated) = (SHORTEST_WAIT, false);
-    loop {
-        let fault = match attempt(is_repeated).await {
-            Ok(answer) => return Ok(answer),
-            Err(fault) => fault,
-        };
-        if fault.is_about_values() && !is_repeated {
-            // They are looked at with more care when they come again.
-            is_repeated = true;
-            continue;
-        }
-        let waited = started.elapsed();
-        if !fault.is_passing() || waited + wait > patience || pool.is_closed() {
-            return Err((fault, waited));
-        }
-        // Uneven, so that clients that were thrown out together do not come back together.
-        tokio::time::sleep(wait.mul_f64(0.5 + chance())).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
-        is_repeated = true;
+impl Drop for Connections {
+    /// A watch may outlive the store, and has a part of the pool.
+    fn drop(&mut self) {
+        self.lines.pool.close();
     }
-}
-
-/// Returns something between 0 and 1.
-fn chance() -> f64 {
-    f64::from(RandomState::new().build_hasher().finish() as u32) / f64::from(u32::MAX)
 }
 
 /// Waits so long for the server.
@@ -335,5 +292,19 @@ async fn within<R, E: Into<Fault>>(
     match tokio::time::timeout(limit, work).await {
         Ok(answer) => answer.map_err(Into::into),
         Err(_) => Err(Fault::Silent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_called_by_the_names_of_its_arguments() {
+        let call = Call::new("SELECT rename(@arguments@)".to_owned())
+            .named("in_session", Type::INT4, 1)
+            .named_whether_repeated("in_repeated");
+        assert_eq!(call.statement(), "SELECT rename(in_session => $1, in_repeated => $2)");
+        assert_eq!(Call::new("SELECT $1".to_owned()).with(Type::INT4, 1).statement(), "SELECT $1");
     }
 }

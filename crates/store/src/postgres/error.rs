@@ -7,6 +7,8 @@ use azureal_core::StoreError;
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::{DbError, SqlState};
 
+use crate::server::{Retry, Transient};
+
 /// What can go wrong with one attempt.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -39,23 +41,33 @@ impl From<PoolError> for Fault {
     }
 }
 
-impl Fault {
-    /// Says whether it may go away by itself: the server restarts, somebody else was in the way.
-    pub(super) fn is_passing(&self) -> bool {
+impl Transient for Fault {
+    fn is_transient(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,
             Self::Silent => return true,
             Self::Closed | Self::Undelivered | Self::Pool(_) | Self::Answer(_) => return false,
         };
         match error.as_db_error() {
-            Some(said) => is_passing_state(said),
+            Some(said) => is_transient_state(said),
             // The connection broke, or none could be made. What the driver itself objects to stays so.
             None => error.is_closed() || io_error(error).is_some(),
         }
     }
 
-    /// Says whether the server does not take a value: an event is JSON, and yet nothing that a `jsonb` can hold.
-    pub(super) fn is_about_values(&self) -> bool {
+    /// The server looks at values with more care when they come again.
+    fn retry(&self, is_retry: bool) -> Retry {
+        match self {
+            _ if self.is_about_values() && !is_retry => Retry::AtOnce,
+            _ if self.is_transient() => Retry::AfterDelay,
+            _ => Retry::No,
+        }
+    }
+}
+
+impl Fault {
+    /// Returns whether the server refuses a value: an event is JSON, and yet nothing that a `jsonb` can hold.
+    fn is_about_values(&self) -> bool {
         let Self::Driver(error) = self else { return false };
         // What is wrong with the data, a limit of the server, and what it does not do.
         error.code().is_some_and(|code| ["22", "54", "0A"].iter().any(|class| code.code().starts_with(class)))
@@ -81,7 +93,7 @@ impl Fault {
         if self.is_read_only() {
             return StoreError::ReadOnly { place };
         }
-        let is_passing = self.is_passing();
+        let is_transient = self.is_transient();
         let error = match self {
             Self::Driver(error) => error,
             Self::Silent => {
@@ -104,7 +116,7 @@ impl Fault {
                 return StoreError::Denied { place, why };
             }
             let why = io_error(&error).map_or_else(|| innermost(&error), plain);
-            return match is_passing {
+            return match is_transient {
                 true => StoreError::Unreachable { place, why, seconds: waited.as_secs() },
                 false => StoreError::Other { place, source: why.into() },
             };
@@ -117,13 +129,13 @@ impl Fault {
             }
             &SqlState::DISK_FULL => StoreError::Full { place },
             &SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED => StoreError::Corrupt { place, why },
-            _ if is_passing => StoreError::Unreachable { place, why, seconds: waited.as_secs() },
+            _ if is_transient => StoreError::Unreachable { place, why, seconds: waited.as_secs() },
             code => StoreError::Other { place, source: format!("{why} ({})", code.code()).into() },
         }
     }
 }
 
-fn is_passing_state(said: &DbError) -> bool {
+fn is_transient_state(said: &DbError) -> bool {
     let code = said.code();
     // A connection that broke, and a server that starts, stops or has too many clients.
     let is_about_connection = ["08", "57P"].iter().any(|class| code.code().starts_with(class));

@@ -1,6 +1,6 @@
 //! The messages in the stream of a PostgreSQL server: a letter, a length, and a body.
 
-use crate::bounded::{Framing, PER_PART};
+use crate::server::{Framing, PER_PART};
 
 /// The letter and the length.
 const HEADER: usize = 5;

@@ -6,21 +6,26 @@
 
 use std::time::Duration;
 
-use azureal_core::{Holder, LeaseId, NewLease, SessionId, StoreError, Taken};
+use azureal_core::{Holder, LeaseId, Leases, NewLease, SessionId, StoreError, Taken, async_trait};
 use tokio_postgres::types::Type;
 
 use super::error::Fault;
 use super::{PostgresStore, rows, two};
 
-impl PostgresStore {
-    pub(super) async fn take(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
+#[async_trait]
+impl Leases for PostgresStore {
+    async fn take(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
         let call = self
-            .call("SELECT outcome, holder FROM @schema@.take_lease($1, $2, $3, $4, $5, $6)")
-            .with(Type::INT4, rows::number(id))
-            .with(Type::TEXT, new.id.as_str().to_owned())
-            .with(Type::TEXT, new.holder.to_json())
-            .with(Type::FLOAT8, new.lasts.as_secs_f64())
-            .with(Type::TEXT, new.instead_of.as_ref().map(|lease| lease.as_str().to_owned()));
+            .function("take_lease")
+            .named("in_session", Type::INT4, rows::number(id))
+            .named("in_lease", Type::TEXT, new.id.as_str().to_owned())
+            .named("in_holder", Type::TEXT, new.holder.to_json())
+            .named("in_seconds", Type::FLOAT8, new.lasts.as_secs_f64())
+            .named(
+                "in_instead_of",
+                Type::TEXT,
+                new.instead_of.as_ref().map(|lease| lease.as_str().to_owned()),
+            );
         let (outcome, holder): (String, Option<String>) = self.one(call, |row| two(row)).await?;
         match outcome.as_str() {
             "ours" => Ok(Taken::Ours),
@@ -30,12 +35,7 @@ impl PostgresStore {
         }
     }
 
-    pub(super) async fn renew(
-        &self,
-        id: SessionId,
-        lease: &LeaseId,
-        lasts: Duration,
-    ) -> Result<bool, StoreError> {
+    async fn renew(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
         let call = self
             .call(
                 "WITH renewed AS (
@@ -51,7 +51,7 @@ impl PostgresStore {
         self.placed(row.try_get(0).map_err(Fault::from))
     }
 
-    pub(super) async fn release(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
+    async fn release(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
         let call = self
             .call(
                 "WITH released AS (
@@ -64,7 +64,7 @@ impl PostgresStore {
         self.change(id, call).await
     }
 
-    pub(super) async fn leased(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
+    async fn held(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
         let call = self.call(
             "SELECT session, lease_holder FROM @schema@.sessions
              WHERE project = $1 AND lease_holder IS NOT NULL AND lease_until >= clock_timestamp() ORDER BY session",

@@ -21,48 +21,42 @@ mod watch;
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, Watch,
-    async_trait, check_name, read_told_through,
+    Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Watch, async_trait,
+    check_name, read_told_through,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-pub use address::{AddressError, PostgresAddress};
-use connection::{Call, Connections};
+pub use address::PostgresAddress;
+use connection::{ARGUMENTS, Call, Connections};
 use error::Fault;
 use text::escaped;
 use values::{
-    PROMPTS, page_sql, texts_of, with_compaction, with_compactions, with_fork, with_session, with_tokens,
-    with_turn,
+    LAST_ACTIVE, PROMPTS, list_sql, page_sql, texts_of, with_compaction, with_compactions, with_filters,
+    with_fork, with_session, with_tokens, with_turn,
 };
 
-use crate::outcomes::number_of;
+use crate::server::{OPEN_TIMEOUT, ServerStore, check_compactions, check_new, number_of, tally_through};
 
-/// The project of an address that names none.
-const DEFAULT_PROJECT: &str = "default";
 /// The most that one page holds, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: i64 = LARGEST_EVENT as i64;
 /// What a page may take the time of.
 const USUAL_PAGE: usize = 16 << 20;
-/// How long opening waits for a server that is not there. Somebody may have mistyped its name.
-const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
-/// How many events are read at once when a part of a session is counted.
-const COUNTED_AT_ONCE: usize = 1000;
 
 /// How a store uses its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// How many connections it has at most. Whoever watches a session has another one for that.
     pub connections: usize,
-    /// How long it tries to get on when the server is gone, before that is an error.
-    pub patience: Duration,
+    /// How long a call is retried while the server does not answer, before that is an error.
+    pub retry_budget: Duration,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { connections: 8, patience: Duration::from_secs(30) }
+        Self { connections: 8, retry_budget: Duration::from_secs(30) }
     }
 }
 
@@ -94,47 +88,14 @@ impl PostgresStore {
     /// Opens the store, and makes its tables where there are none.
     pub async fn open(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
-        let patience = options.patience.min(PATIENCE_TO_OPEN);
-        let name = address.project().unwrap_or(DEFAULT_PROJECT);
-        let former = address.former_project.as_deref();
-        let found = schema::prepare(&connections, address.schema(), name, former, patience).await?;
+        let retry_budget = options.retry_budget.min(OPEN_TIMEOUT);
+        let name = address.project.name_or_default();
+        let former = address.project.former.as_deref();
+        let found = schema::prepare(&connections, address.schema(), name, former, retry_budget).await?;
         // A name that has been settled, either way, is not asked about again.
         let former = former.filter(|_| found.has_former && found.kept_as.is_none()).map(str::to_owned);
         let project = found.kept_as.unwrap_or_else(|| name.to_owned());
         Ok(Self { connections, schema: address.schema().to_owned(), project, former })
-    }
-
-    /// Returns the name under which the project's sessions are kept.
-    pub fn project(&self) -> &str {
-        &self.project
-    }
-
-    /// Returns the [former name](PostgresAddress::set_former_project) of the project, if it is not settled whose the
-    /// sessions under it are.
-    pub fn former_project(&self) -> Option<&str> {
-        self.former.as_deref()
-    }
-
-    /// Settles whether the sessions under the former name are this project's, for everybody. Those stay where they are, and
-    /// are found by both names.
-    pub async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
-        let Some(former) = self.former.clone() else { return Ok(()) };
-        let kept_as = if is_ours { former } else { self.project.clone() };
-        let call = self
-            .call(
-                "WITH claimed AS (
-                   INSERT INTO @schema@.project_names (name, project) VALUES ($1, $2) ON CONFLICT DO NOTHING
-                   RETURNING project)
-                 SELECT project FROM claimed UNION ALL SELECT project FROM @schema@.project_names WHERE name = $1",
-            )
-            .with(Type::TEXT, kept_as);
-        let rows = self.rows(call).await?;
-        self.former = None;
-        // Another project may have claimed them meanwhile.
-        if let Some(row) = rows.first() {
-            self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
-        }
-        Ok(())
     }
 
     /// Begins a call. Its first value, `$1`, is the project.
@@ -142,10 +103,19 @@ impl PostgresStore {
         Call::new(schema::in_schema(sql, &self.schema)).with(Type::TEXT, self.project.clone())
     }
 
-    /// Begins a call that the server does once, however often it is asked: `$2` names the operation, and `$3` says
-    /// whether it has been asked before.
-    fn operation(&self, sql: &str) -> Call {
-        self.call(sql).with(Type::UUID, Uuid::now_v7()).with_whether_repeated()
+    /// Begins a call of a function. Its first argument is the project.
+    fn function(&self, name: &str) -> Call {
+        let sql = format!("SELECT * FROM @schema@.{name}({ARGUMENTS})");
+        let project = self.project.clone();
+        Call::new(schema::in_schema(&sql, &self.schema)).named("in_project", Type::TEXT, project)
+    }
+
+    /// Begins a call of a function that the server does once, however often it is asked: two arguments name the operation,
+    /// and say whether it has been asked before.
+    fn operation(&self, name: &str) -> Call {
+        self.function(name)
+            .named("in_operation", Type::UUID, Uuid::now_v7())
+            .named_whether_repeated("in_repeated")
     }
 
     async fn rows(&self, call: Call) -> Result<Vec<Row>, StoreError> {
@@ -185,6 +155,13 @@ impl PostgresStore {
         self.placed(found.first().map(|row| rows::session_id(row.try_get(0)?)).transpose())
     }
 
+    /// Returns the number that the next session has.
+    async fn next_number(&self) -> Result<SessionId, StoreError> {
+        let call =
+            self.call("SELECT coalesce(max(last_session), 0) + 1 FROM @schema@.projects WHERE project = $1");
+        self.one(call, |row| rows::session_id(row.try_get(0)?)).await
+    }
+
     /// An outcome that no version of the functions has.
     fn unknown(&self, outcome: &str) -> StoreError {
         Fault::Answer(format!("the database answered {outcome:?}"))
@@ -199,22 +176,7 @@ impl PostgresStore {
         let found = self.rows(look).await?;
         let row = found.first().ok_or(StoreError::NoSuchSession(id))?;
         let (generation, last): (i64, i64) = self.placed(two(row))?;
-        let last = rows::seq(last);
-        if at > last {
-            return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
-        }
-        let mut tally = Tally::default();
-        while tally.through < at {
-            let left = usize::try_from(at.0 - tally.through.0).unwrap_or(usize::MAX);
-            let page = self.read_page(id, Page::After(tally.through, left.min(COUNTED_AT_ONCE))).await?;
-            if page.is_empty() {
-                break; // cleared meanwhile, which the generation will show
-            }
-            for event in page {
-                tally.add(event.seq, event.event().ok().as_ref());
-            }
-        }
-        Ok((generation, tally))
+        Ok((generation, tally_through(self, id, at, rows::seq(last)).await?))
     }
 
     async fn read_page(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
@@ -258,16 +220,12 @@ where
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
-fn check_new(new: &NewSession) -> Result<(), StoreError> {
-    new.name.as_deref().map_or(Ok(()), check_name)
-}
-
 #[async_trait]
 impl SessionStore for PostgresStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_new(&new)?;
-        let call = self.operation("SELECT @schema@.create_session($1, $2, $3, $4, $5, $6, $7, $8, $9)");
-        self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
+        let call = self.operation("create_session");
+        self.one(with_session(call, &new, LAST_ACTIVE), |row| rows::session_id(row.try_get(0)?)).await
     }
 
     async fn create_with(
@@ -278,22 +236,9 @@ impl SessionStore for PostgresStore {
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
         let texts = texts_of(&turn, self.connections.place())?;
-        let last = Seq(turn.events.len() as u64);
-        if let Some(wrong) =
-            compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
-        {
-            // It would have had the next number.
-            let next = self
-                .call("SELECT coalesce(max(last_session), 0) + 1 FROM @schema@.projects WHERE project = $1");
-            let session = self.one(next, |row| rows::session_id(row.try_get(0)?)).await?;
-            return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
-        }
-        let call = self.operation(
-            "SELECT outcome, number, note FROM @schema@.create_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-               $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38,
-               $39, $40, $41, $42)",
-        );
-        let call = with_turn(with_session(call, &new), &turn, texts);
+        check_compactions(&turn, &compactions, || self.next_number()).await?;
+        let call = self.operation("create_with");
+        let call = with_turn(with_session(call, &new, "in_session_active"), &turn, texts);
         let call = with_compactions(call, &turn, &compactions);
         let (outcome, made) = self
             .one(call, |row| {
@@ -313,19 +258,8 @@ impl SessionStore for PostgresStore {
 
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         check_name(new.name.as_deref().unwrap_or(""))?;
-        let call = self.call("SELECT @schema@.find_or_create($1, $2, $3, $4, $5, $6, $7)");
-        self.one(with_session(call, &new), |row| rows::session_id(row.try_get(0)?)).await
-    }
-
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        let call = self
-            .call(
-                "SELECT session FROM @schema@.sessions WHERE project = $1 AND md5(name) = md5($2) AND name = $2
-                 ORDER BY active DESC",
-            )
-            .with(Type::TEXT, escaped(name).into_owned());
-        let found = self.rows(call).await?;
-        self.placed(found.iter().map(|row| rows::session_id(row.try_get(0)?)).collect())
+        let call = self.function("find_or_create");
+        self.one(with_session(call, &new, LAST_ACTIVE), |row| rows::session_id(row.try_get(0)?)).await
     }
 
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
@@ -346,27 +280,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
-        // What `WorktreeFilter::matches` says, where the limit can stop the search.
-        let filter = match &query.worktree {
-            Some(_) => {
-                "AND (worktree = ANY ($3)
-                      OR (worktree LIKE '/%' AND regexp_replace(rtrim(worktree, '/'), '^.*/', '') = $4))"
-            }
-            None => "",
-        };
-        let sql = format!(
-            "SELECT {} FROM @schema@.sessions WHERE project = $1 {filter} ORDER BY active DESC LIMIT $2",
-            rows::SESSION
-        );
-        let limit = query.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut call = self.call(&sql).with(Type::INT8, limit);
-        if let Some(worktree) = &query.worktree {
-            let names: Vec<String> = worktree.names.iter().map(|name| escaped(name).into_owned()).collect();
-            call = call
-                .with(Type::TEXT_ARRAY, names)
-                .with(Type::TEXT, escaped(&worktree.last_part).into_owned());
-        }
-        let found = self.rows(call).await?;
+        let found = self.rows(with_filters(self.call(&list_sql(query)), query)).await?;
         self.placed(found.iter().map(rows::session).collect())
     }
 
@@ -380,23 +294,17 @@ impl SessionStore for PostgresStore {
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        let call = self
-            .operation("SELECT @schema@.delete_session($1, $2, $3, $4)")
-            .long()
-            .with(Type::INT4, rows::number(id));
+        let call = self.operation("delete_session").long().named("in_session", Type::INT4, rows::number(id));
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
 
     async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
         let texts = texts_of(&turn, self.connections.place())?;
         let call = self
-            .operation(
-                "SELECT outcome, starts_at, ends_at FROM @schema@.append_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                   $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)",
-            )
-            .with(Type::INT4, rows::number(id))
-            .with(Type::INT8, turn.after.map(rows::integer))
-            .with(Type::TEXT, turn.lease.as_ref().map(|lease| lease.as_str().to_owned()));
+            .operation("append_turn")
+            .named("in_session", Type::INT4, rows::number(id))
+            .named("in_after", Type::INT8, turn.after.map(rows::integer))
+            .named("in_lease", Type::TEXT, turn.lease.as_ref().map(|lease| lease.as_str().to_owned()));
         let (outcome, first, last) = self
             .one(with_turn(call, &turn, texts), |row| {
                 let first: Option<i64> = row.try_get(1)?;
@@ -428,10 +336,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
-        let call = self
-            .operation("SELECT @schema@.clear_session($1, $2, $3, $4)")
-            .long()
-            .with(Type::INT4, rows::number(id));
+        let call = self.operation("clear_session").long().named("in_session", Type::INT4, rows::number(id));
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
 
@@ -444,23 +349,20 @@ impl SessionStore for PostgresStore {
             let tally = counted.map(|(_, tally)| tally).unwrap_or_default();
             let text = |text: Option<String>| text.map(|text| escaped(&text).into_owned());
             let call = self
-                .operation(
-                    "SELECT outcome, number, last_seq FROM @schema@.fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                       $19, $20)",
-                )
+                .operation("fork_session")
                 .long()
-                .with(Type::INT4, rows::number(id))
-                .with(Type::INT8, rows::integer(at))
-                .with(Type::INT8, generation)
-                .with(Type::INT8, rows::signed(tally.counts.messages))
-                .with(Type::INT2, i16::from(number_of(tally.open)))
-                .with(Type::TEXT, text(tally.counts.preview))
-                .with(Type::TEXT, text(tally.counts.agent))
-                .with(Type::TEXT, text(tally.counts.model))
-                .with(Type::INT8, rows::signed(tally.counts.told))
-                .with(Type::TEXT, text(tally.counts.last_prompt))
-                .with(Type::BOOL, tally.counts.answered)
-                .with(Type::TEXT, text(tally.counts.requested_model));
+                .named("in_session", Type::INT4, rows::number(id))
+                .named("in_at", Type::INT8, rows::integer(at))
+                .named("in_generation", Type::INT8, generation)
+                .named("in_messages", Type::INT8, rows::signed(tally.counts.messages))
+                .named("in_open", Type::INT2, i16::from(number_of(tally.open)))
+                .named("in_preview", Type::TEXT, text(tally.counts.preview))
+                .named("in_agent", Type::TEXT, text(tally.counts.agent))
+                .named("in_model", Type::TEXT, text(tally.counts.model))
+                .named("in_told", Type::INT8, rows::signed(tally.counts.told))
+                .named("in_last_prompt", Type::TEXT, text(tally.counts.last_prompt))
+                .named("in_answered", Type::BOOL, tally.counts.answered)
+                .named("in_requested_model", Type::TEXT, text(tally.counts.requested_model));
             let (outcome, made, last) = self
                 .one(with_fork(call, &new), |row| {
                     let made: Option<i32> = row.try_get(1)?;
@@ -486,13 +388,13 @@ impl SessionStore for PostgresStore {
                  WHERE project = $1 AND session = $2 RETURNING session",
             )
             .with(Type::INT4, rows::number(id));
-        self.change(id, with_tokens(call, tokens)).await
+        let Tokens { input, output, cache_read, cache_write } = tokens;
+        let counts = [input, output, cache_read, cache_write].map(rows::signed);
+        self.change(id, counts.into_iter().fold(call, |call, count| call.with(Type::INT8, count))).await
     }
 
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        let call = self
-            .operation("SELECT @schema@.add_tokens($1, $2, $3, $4, $5, $6, $7, $8)")
-            .with(Type::INT4, rows::number(id));
+        let call = self.operation("add_tokens").named("in_session", Type::INT4, rows::number(id));
         if self.is_there(with_tokens(call, tokens)).await? {
             Ok(())
         } else {
@@ -519,9 +421,7 @@ impl SessionStore for PostgresStore {
         let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
         let covers = read_told_through(self, id, after_seq).await?;
-        let call = self
-            .call("SELECT outcome, last_seq FROM @schema@.add_compaction($1, $2, $3, $4, $5, $6, $7, $8, $9)")
-            .with(Type::INT4, rows::number(id));
+        let call = self.function("add_compaction").named("in_session", Type::INT4, rows::number(id));
         let (outcome, last): (String, Option<i64>) = self
             .one(with_compaction(call, compaction, covers), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
             .await?;
@@ -539,9 +439,9 @@ impl SessionStore for PostgresStore {
 
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError> {
         let call = self
-            .operation("SELECT @schema@.remove_compaction($1, $2, $3, $4, $5)")
-            .with(Type::INT4, rows::number(id))
-            .with(Type::INT8, rows::integer(after_seq));
+            .operation("remove_compaction")
+            .named("in_session", Type::INT4, rows::number(id))
+            .named("in_after_seq", Type::INT8, rows::integer(after_seq));
         let outcome: String = self.one(call, |row| Ok(row.try_get(0)?)).await?;
         match outcome.as_str() {
             "done" => Ok(true),
@@ -561,6 +461,56 @@ impl SessionStore for PostgresStore {
         self.first_session(call).await
     }
 
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.watched(id).await
+    }
+
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        Some(self)
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        if self.connections.close() { Ok(()) } else { Err(StoreError::Closed) }
+    }
+}
+
+#[async_trait]
+impl ServerStore for PostgresStore {
+    fn project(&self) -> &str {
+        &self.project
+    }
+
+    fn former_project(&self) -> Option<&str> {
+        self.former.as_deref()
+    }
+
+    async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
+        let Some(former) = self.former.clone() else { return Ok(()) };
+        let kept_as = if is_ours { former } else { self.project.clone() };
+        let call = self
+            .call(
+                "WITH claimed AS (
+                   INSERT INTO @schema@.project_names (name, project) VALUES ($1, $2) ON CONFLICT DO NOTHING
+                   RETURNING project)
+                 SELECT project FROM claimed UNION ALL SELECT project FROM @schema@.project_names WHERE name = $1",
+            )
+            .with(Type::TEXT, kept_as);
+        let rows = self.rows(call).await?;
+        self.former = None;
+        // Another project may have claimed them meanwhile.
+        if let Some(row) = rows.first() {
+            self.project = self.placed(row.try_get(0).map_err(Fault::from))?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl CrashNotes for PostgresStore {
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         let call = self
             .call(
@@ -573,9 +523,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn remove_mark(&self, name: &str) -> Result<bool, StoreError> {
-        let call = self
-            .operation("SELECT @schema@.remove_mark($1, $2, $3, $4)")
-            .with(Type::TEXT, escaped(name).into_owned());
+        let call = self.operation("remove_mark").named("in_name", Type::TEXT, escaped(name).into_owned());
         self.is_there(call).await
     }
 
@@ -602,29 +550,5 @@ impl SessionStore for PostgresStore {
             Ok((rows::session_id(session)?, text::unescaped(run)))
         });
         self.placed(noted.collect())
-    }
-
-    async fn take_lease(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
-        self.take(id, new).await
-    }
-
-    async fn renew_lease(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
-        self.renew(id, lease, lasts).await
-    }
-
-    async fn release_lease(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
-        self.release(id, lease).await
-    }
-
-    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
-        self.leased().await
-    }
-
-    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        self.watched(id).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        if self.connections.close() { Ok(()) } else { Err(StoreError::Closed) }
     }
 }

@@ -16,8 +16,12 @@ use super::error::Fault;
 use super::recount;
 
 /// What brings a store from each version to the next, beginning with nothing.
-const VERSIONS: [&str; 3] =
-    [include_str!("schema/0001.sql"), include_str!("schema/0002.sql"), include_str!("schema/0003.sql")];
+const VERSIONS: [&str; 4] = [
+    include_str!("schema/0001.sql"),
+    include_str!("schema/0002.sql"),
+    include_str!("schema/0003.sql"),
+    include_str!("schema/0004.sql"),
+];
 /// The version that this build writes.
 const KNOWN: u32 = VERSIONS.len() as u32;
 /// The key of the lock: the name of the project as a number.

@@ -18,8 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address::{PostgresAddress, TlsMode};
 use super::frames::Messages;
-use crate::bounded::{Bounded, Overflow};
-use crate::certificates;
+use crate::server::{self, Bounded, Overflow};
 
 /// The request for encryption, before the first message: its length, and a number that stands for it.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
@@ -189,7 +188,7 @@ fn verifier(
     address: &PostgresAddress,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, Failure> {
-    let roots = certificates::roots(address.root_certificates.as_deref().filter(|file| *file != "system"))?;
+    let roots = server::roots(address.root_certificates.as_deref().filter(|file| *file != "system"))?;
     Ok(WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?)
 }
 

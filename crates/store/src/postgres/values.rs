@@ -2,17 +2,16 @@
 
 use std::borrow::Cow;
 
-use azureal_core::{Compaction, NewSession, Page, StoreError, Tokens, Turn, TurnTotals, Uuid};
+use azureal_core::{
+    Compaction, ListQuery, NameFilter, NewSession, Page, StoreError, Tokens, Turn, TurnTotals, Uuid,
+};
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
 use super::rows;
 use super::text::escaped;
-use crate::outcomes::{Outcomes, number_of};
+use crate::server::{Outcomes, check_turn_size, number_of, stored_cost};
 use crate::timestamp::{given_or_now, now};
-
-/// The most that one turn may hold. PostgreSQL takes no message of a gigabyte.
-const LARGEST_TURN: usize = 512 << 20;
 
 /// Returns the statement that reads a page: a row without values where a session has no such events, and none
 /// where there is no such session. The length of a text is known without reading it, so what does not fit on the
@@ -50,19 +49,70 @@ pub(super) const PROMPTS: &str =
    ) AS sized WHERE before <= $5
  ) AS page ON true WHERE sessions.project = $1 AND sessions.session = $2 ORDER BY page.seq DESC";
 
+/// Returns the statement that lists sessions. [`with_filters`] adds its values.
+pub(super) fn list_sql(query: &ListQuery) -> String {
+    let mut filters = String::new();
+    // What `WorktreeFilter::matches` and `NameFilter::matches` say, where the limit can stop the search.
+    if query.worktree.is_some() {
+        filters += " AND (worktree = ANY ($3)
+          OR (worktree LIKE '/%' AND regexp_replace(rtrim(worktree, '/'), '^.*/', '') = $4))";
+    }
+    // The numbers of its values follow those of the worktree.
+    let [first, second, third] = if query.worktree.is_some() { [5, 6, 7] } else { [3, 4, 5] };
+    match &query.name {
+        Some(NameFilter::Exact(_)) => {
+            filters += &format!(" AND md5(name) = md5(${first}) AND name = ${first}");
+        }
+        Some(NameFilter::Prefix(_)) => {
+            filters += &format!(
+                " AND {NAME_BEGINNING} >= ${second} AND (${third} IS NULL OR {NAME_BEGINNING} < ${third})
+                  AND left(name, length(${first})) = ${first} AND name <> 'S' || session"
+            );
+        }
+        None => {}
+    }
+    let columns = rows::SESSION;
+    format!(
+        "SELECT {columns} FROM @schema@.sessions WHERE project = $1{filters} ORDER BY active DESC LIMIT $2"
+    )
+}
+
+/// The beginning of a name as the index `sessions_by_prefix` has it: a name may be longer than an index can hold.
+const NAME_BEGINNING: &str = "(left(name, 100) COLLATE \"C\")";
+/// The number of characters in it.
+const BEGINNING_CHARS: usize = 100;
+
+/// Adds the values of [`list_sql`] to its call.
+pub(super) fn with_filters(call: Call, query: &ListQuery) -> Call {
+    let text = |text: &str| escaped(text).into_owned();
+    let mut call = call.with(Type::INT8, query.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)));
+    if let Some(worktree) = &query.worktree {
+        let names: Vec<String> = worktree.names.iter().map(|name| text(name)).collect();
+        call = call.with(Type::TEXT_ARRAY, names).with(Type::TEXT, text(&worktree.last_part));
+    }
+    match &query.name {
+        Some(NameFilter::Exact(name)) => call.with(Type::TEXT, text(name)),
+        Some(NameFilter::Prefix(prefix)) => {
+            let prefix = text(prefix);
+            let begin: String = prefix.chars().take(BEGINNING_CHARS).collect();
+            let end = NameFilter::end_of_prefix(&begin);
+            call.with(Type::TEXT, prefix).with(Type::TEXT, begin).with(Type::TEXT, end)
+        }
+        None => call,
+    }
+}
+
 /// Returns the texts of a turn's events, each written once; refuses what could not be stored, or not be sent.
 pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreError> {
     let texts: Vec<String> = turn.texts()?.into_iter().map(Cow::into_owned).collect();
     let bytes: usize = texts.iter().map(String::len).sum();
-    if bytes > LARGEST_TURN {
-        let most = LARGEST_TURN >> 20;
-        let why = format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have");
-        return Err(StoreError::Other { place: place.to_owned(), source: why.into() });
-    }
-    Ok(texts)
+    check_turn_size(bytes, place).map(|()| texts)
 }
 
-/// Adds what a turn is made of to a call, in the order in which the functions take it.
+/// The argument for the time of a session's last activity.
+pub(super) const LAST_ACTIVE: &str = "in_last_active";
+
+/// Adds what a turn is made of to a call.
 pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
     let Outcomes { cases, alone, model } = Outcomes::of(turn);
     let text = |text: String| escaped(&text).into_owned();
@@ -73,62 +123,61 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
     // Without events nothing has cost anything.
     let totals = if turn.events.is_empty() { TurnTotals::default() } else { turn.totals() };
     let kinds: Vec<String> = turn.events.iter().map(|new| escaped(new.event().kind()).into_owned()).collect();
-    // Sums of these stay numbers.
-    let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
     let (mark, note) = match &turn.mark {
         Some(mark) => (Some(escaped(&mark.name).into_owned()), escaped(&mark.note).into_owned()),
         None => (None, String::new()),
     };
     let call = call
-        .with(Type::TEXT_ARRAY, kinds)
-        .with(Type::TEXT_ARRAY, texts)
-        .with(Type::INT8_ARRAY, added)
-        .with(Type::INT2_ARRAY, opens)
-        .with(Type::TEXT_ARRAY, previews)
-        .with(Type::TEXT, alone.agent.map(text))
-        .with(Type::TEXT, model.first_agent.map(text))
-        .with(Type::BOOL, model.of_same.is_none())
-        .with(Type::TEXT, model.of_same.flatten().map(text))
-        .with(Type::TEXT, model.of_other.map(text))
-        .with(Type::TEXT, alone.requested_model.map(text))
-        .with(Type::TEXT, alone.last_prompt.map(text))
-        .with(Type::BOOL, alone.answered)
-        .with(Type::TEXT, now())
-        .with(Type::INT8, rows::signed(alone.told))
-        .with(Type::INT8, alone.context_tokens.map(rows::signed))
-        .with(Type::BOOL, totals.completed)
-        .with(Type::INT8, rows::signed(totals.duration_ms))
-        .with(Type::FLOAT8, cost);
+        .named("in_kinds", Type::TEXT_ARRAY, kinds)
+        .named("in_events", Type::TEXT_ARRAY, texts)
+        .named("in_added", Type::INT8_ARRAY, added)
+        .named("in_opens", Type::INT2_ARRAY, opens)
+        .named("in_previews", Type::TEXT_ARRAY, previews)
+        .named("in_agent", Type::TEXT, alone.agent.map(text))
+        .named("in_first_agent", Type::TEXT, model.first_agent.map(text))
+        .named("in_keeps_model", Type::BOOL, model.of_same.is_none())
+        .named("in_model", Type::TEXT, model.of_same.flatten().map(text))
+        .named("in_other_model", Type::TEXT, model.of_other.map(text))
+        .named("in_requested_model", Type::TEXT, alone.requested_model.map(text))
+        .named("in_last_prompt", Type::TEXT, alone.last_prompt.map(text))
+        .named("in_answered", Type::BOOL, alone.answered)
+        .named(LAST_ACTIVE, Type::TEXT, now())
+        .named("in_told", Type::INT8, rows::signed(alone.told))
+        .named("in_context_tokens", Type::INT8, alone.context_tokens.map(rows::signed))
+        .named("in_completed", Type::BOOL, totals.completed)
+        .named("in_duration_ms", Type::INT8, rows::signed(totals.duration_ms))
+        .named("in_cost_usd", Type::FLOAT8, stored_cost(totals.cost_usd));
     with_tokens(call, turn.tokens)
-        .with(Type::TEXT, turn.used_in.as_deref().map(|used_in| escaped(used_in).into_owned()))
-        .with(Type::TEXT, mark)
-        .with(Type::TEXT, note)
+        .named("in_used_in", Type::TEXT, turn.used_in.as_deref().map(|used_in| escaped(used_in).into_owned()))
+        .named("in_mark", Type::TEXT, mark)
+        .named("in_note", Type::TEXT, note)
 }
 
-/// Adds tokens to a call, in the order in which every function takes them.
+/// Adds tokens to a call.
 pub(super) fn with_tokens(call: Call, tokens: Tokens) -> Call {
-    let Tokens { input, output, cache_read, cache_write } = tokens;
-    let counts = [input, output, cache_read, cache_write].map(rows::signed);
-    counts.into_iter().fold(call, |call, count| call.with(Type::INT8, count))
+    call.named("in_tokens_in", Type::INT8, rows::signed(tokens.input))
+        .named("in_tokens_out", Type::INT8, rows::signed(tokens.output))
+        .named("in_cache_read", Type::INT8, rows::signed(tokens.cache_read))
+        .named("in_cache_write", Type::INT8, rows::signed(tokens.cache_write))
 }
 
-/// Adds what a session is made with to a call.
-pub(super) fn with_session(call: Call, new: &NewSession) -> Call {
-    call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
-        .with(Type::TEXT, escaped(&new.worktree).into_owned())
-        .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
-        .with(Type::UUID, new.uuid.unwrap_or_else(Uuid::new_v4))
-        .with(Type::UUID, new.forked_from)
-        .with(Type::TEXT, now())
+/// Adds what a session is created with to a call. `last_active` is the argument for the time of its creation.
+pub(super) fn with_session(call: Call, new: &NewSession, last_active: &'static str) -> Call {
+    call.named("in_name", Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
+        .named("in_worktree", Type::TEXT, escaped(&new.worktree).into_owned())
+        .named("in_created_at", Type::TEXT, new.created_at.clone().unwrap_or_else(now))
+        .named("in_uuid", Type::UUID, new.uuid.unwrap_or_else(Uuid::new_v4))
+        .named("in_forked_from", Type::UUID, new.forked_from)
+        .named(last_active, Type::TEXT, now())
 }
 
 /// Adds what a fork is created with to a call. It has an identity of its own; where it comes from the database knows.
 pub(super) fn with_fork(call: Call, new: &NewSession) -> Call {
-    call.with(Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
-        .with(Type::TEXT, escaped(&new.worktree).into_owned())
-        .with(Type::TEXT, new.created_at.clone().unwrap_or_else(now))
-        .with(Type::UUID, Uuid::new_v4())
-        .with(Type::TEXT, now())
+    call.named("in_name", Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
+        .named("in_worktree", Type::TEXT, escaped(&new.worktree).into_owned())
+        .named("in_created_at", Type::TEXT, new.created_at.clone().unwrap_or_else(now))
+        .named("in_uuid", Type::UUID, Uuid::new_v4())
+        .named(LAST_ACTIVE, Type::TEXT, now())
 }
 
 /// Adds summaries to a call, each column as an array.
@@ -142,24 +191,24 @@ pub(super) fn with_compactions(call: Call, turn: &Turn, compactions: &[Compactio
     let measured: Vec<Option<i64>> =
         compactions.iter().map(|one| one.opening_chars.map(rows::signed)).collect();
     let openings: Vec<i64> = compactions.iter().map(|one| rows::signed(one.opening())).collect();
-    call.with(Type::INT8_ARRAY, places)
-        .with(Type::TEXT_ARRAY, summaries)
-        .with(Type::TEXT_ARRAY, times)
-        .with(Type::INT8_ARRAY, covers)
-        .with(Type::TEXT_ARRAY, writers)
-        .with(Type::INT8_ARRAY, measured)
-        .with(Type::INT8_ARRAY, openings)
+    call.named("in_after_seqs", Type::INT8_ARRAY, places)
+        .named("in_summaries", Type::TEXT_ARRAY, summaries)
+        .named("in_compacted_at", Type::TEXT_ARRAY, times)
+        .named("in_covers", Type::INT8_ARRAY, covers)
+        .named("in_writers", Type::TEXT_ARRAY, writers)
+        .named("in_opening_chars", Type::INT8_ARRAY, measured)
+        .named("in_openings", Type::INT8_ARRAY, openings)
 }
 
 /// Adds one summary to a call.
 pub(super) fn with_compaction(call: Call, compaction: &Compaction, covers: u64) -> Call {
-    call.with(Type::INT8, rows::integer(compaction.after_seq))
-        .with(Type::TEXT, escaped(&compaction.summary).into_owned())
-        .with(Type::TEXT, given_or_now(&compaction.created_at))
-        .with(Type::INT8, rows::signed(covers))
-        .with(Type::TEXT, writer_of(compaction))
-        .with(Type::INT8, compaction.opening_chars.map(rows::signed))
-        .with(Type::INT8, rows::signed(compaction.opening()))
+    call.named("in_after_seq", Type::INT8, rows::integer(compaction.after_seq))
+        .named("in_summary", Type::TEXT, escaped(&compaction.summary).into_owned())
+        .named("in_created_at", Type::TEXT, given_or_now(&compaction.created_at))
+        .named("in_covers", Type::INT8, rows::signed(covers))
+        .named("in_writer", Type::TEXT, writer_of(compaction))
+        .named("in_opening_chars", Type::INT8, compaction.opening_chars.map(rows::signed))
+        .named("in_opening", Type::INT8, rows::signed(compaction.opening()))
 }
 
 fn writer_of(compaction: &Compaction) -> Option<String> {

@@ -27,6 +27,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection};
 use super::connection::{Call, Lines};
 use super::error::Fault;
 use super::{PostgresStore, rows};
+use crate::server::Transient;
 
 /// How long a session counts as watched, and how often that is renewed.
 const LASTS: Duration = Duration::from_secs(20);
@@ -66,16 +67,17 @@ struct Calls {
 impl PostgresStore {
     pub(super) async fn watched(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
         self.get(id).await?;
+        let function = |name| self.function(name).named("in_session", Type::INT4, rows::number(id));
         let about = |sql: &str| self.call(sql).with(Type::INT4, rows::number(id));
         let calls = Calls {
             process: Call::new("SELECT pg_backend_pid()".to_owned()),
-            listen: about("SELECT @schema@.listen_to($1, $2)"),
+            listen: function("listen_to"),
             renew: about(
                 "UPDATE @schema@.sessions SET watched_until = clock_timestamp() + make_interval(secs => $3)
                  WHERE project = $1 AND session = $2",
             )
             .with(Type::FLOAT8, LASTS.as_secs_f64()),
-            notify: about("SELECT @schema@.ring($1, $2)"),
+            notify: function("ring"),
         };
         let (report, mut delivery) = watch::channel(Delivery::Down);
         let (lines, runtime) = (self.connections.lines(), self.connections.runtime());
@@ -122,7 +124,7 @@ async fn listen(lines: Lines, calls: Arc<Calls>, report: watch::Sender<Delivery>
             Err(fault) => Some(Ok(Err(fault))),
         };
         match ended {
-            Some(Ok(Err(fault))) if fault.is_passing() && !fault.is_read_only() => {
+            Some(Ok(Err(fault))) if fault.is_transient() && !fault.is_read_only() => {
                 report.send_replace(Delivery::Down);
                 sleep(RECONNECT_DELAY).await;
             }

@@ -7,23 +7,22 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use percent_encoding::percent_decode_str;
+use crate::server::{AddressError, ProjectName, ServerAddress, decoded, options, project_hint};
 
-/// How long the name of a project may be, in bytes. It stands in every key.
-const LONGEST_PROJECT: usize = 200;
 /// The port of a URL that names none.
 const DEFAULT_PORT: u16 = 6379;
 
 /// Where a Redis store is.
 ///
 /// ```
+/// use azureal_store::ServerAddress;
 /// use azureal_store::redis::RedisAddress;
 ///
 /// let address: RedisAddress = "rediss://ada:secret@cache.example/2?project=engine".parse()?;
 /// assert_eq!(address.project(), Some("engine"));
 /// assert_eq!(address.to_string(), "rediss://cache.example:6379/2");
 /// assert!(!format!("{address:?}").contains("secret"));
-/// # Ok::<(), azureal_store::redis::AddressError>(())
+/// # Ok::<(), azureal_store::AddressError>(())
 /// ```
 #[derive(Clone)]
 pub struct RedisAddress {
@@ -35,8 +34,7 @@ pub struct RedisAddress {
     /// How the connection is encrypted; not at all without.
     pub(super) tls: Option<TlsFiles>,
     pub(super) accepts_loss: bool,
-    project: Option<String>,
-    pub(super) former_project: Option<String>,
+    pub(super) project: ProjectName,
 }
 
 /// The files that an encrypted connection needs; without them the system's authorities vouch for the server.
@@ -49,83 +47,50 @@ pub(super) struct TlsFiles {
     pub(super) key: Option<PathBuf>,
 }
 
-/// Why a URL is not the address of a Redis store. It repeats nothing of the URL.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// It is not of the form that it should have.
-    #[error("the store's URL cannot be read")]
-    Unreadable,
-    /// It names no host.
-    #[error("the store's URL names no host")]
-    NoHost,
-    /// One of its options is none that is known.
-    #[error("the store's URL has an option that is not known")]
-    UnknownOption,
-    /// The value of an option cannot be one.
-    #[error("the store's URL has a value for `{0}` that cannot be one")]
-    UnusableValue(&'static str),
+impl RedisAddress {
+    /// Returns whether the user accepts that the server may lose what it stored.
+    pub fn accepts_loss(&self) -> bool {
+        self.accepts_loss
+    }
 }
 
-impl AddressError {
-    /// Returns what a person can do about it.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Unreadable | Self::NoHost => {
+impl ServerAddress for RedisAddress {
+    fn project(&self) -> Option<&str> {
+        self.project.name.as_deref()
+    }
+
+    fn set_project(&mut self, project: &str) -> Result<(), AddressError> {
+        self.project.set(project)
+    }
+
+    fn set_former_project(&mut self, former: &str) {
+        self.project.former = Some(former.to_owned());
+    }
+
+    fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    fn set_password(&mut self, password: &str) {
+        self.password = Some(password.to_owned());
+    }
+
+    fn hint(error: &AddressError) -> String {
+        match error {
+            AddressError::Unreadable | AddressError::NoHost => {
                 "it looks like redis://user@host:6379/0?project=name, with rediss:// where it is encrypted; in a \
                  password, write characters such as @ : / ? # as %40 %3A %2F %3F %23"
                     .to_owned()
             }
-            Self::UnknownOption => "known are project and loss, and for rediss:// also sslrootcert, sslcert and \
-                                    sslkey"
-                .to_owned(),
-            Self::UnusableValue("project") => {
-                format!("a project is a name of at most {LONGEST_PROJECT} bytes without control characters")
+            AddressError::UnknownOption => {
+                "known are project and loss, and for rediss:// also sslrootcert, sslcert and sslkey".to_owned()
             }
-            Self::UnusableValue("loss") => {
+            AddressError::UnusableValue("project") => project_hint(),
+            AddressError::UnusableValue("loss") => {
                 "`loss=accepted` says that the server may lose what it was given".to_owned()
             }
-            Self::UnusableValue(_) => "see docs/redis.md".to_owned(),
+            AddressError::UnusableValue(_) => "see docs/redis.md".to_owned(),
         }
-    }
-}
-
-impl RedisAddress {
-    /// Returns the project that the sessions belong to, if it has been said.
-    pub fn project(&self) -> Option<&str> {
-        self.project.as_deref()
-    }
-
-    /// Says which project the sessions belong to.
-    pub fn set_project(&mut self, project: &str) -> Result<(), AddressError> {
-        if project.trim().is_empty()
-            || project.len() > LONGEST_PROJECT
-            || project.contains(|c: char| c.is_control())
-        {
-            return Err(AddressError::UnusableValue("project"));
-        }
-        self.project = Some(project.to_owned());
-        Ok(())
-    }
-
-    /// Says whether it is known and accepted that the server may lose what it was given.
-    pub fn accepts_loss(&self) -> bool {
-        self.accepts_loss
-    }
-
-    /// Names what the project was called by the first release. If the store has sessions under that name and none under the
-    /// other, the caller is to ask whose they are.
-    pub fn set_former_project(&mut self, former: &str) {
-        self.former_project = Some(former.to_owned());
-    }
-
-    /// Says whether the URL holds a password.
-    pub fn has_password(&self) -> bool {
-        self.password.is_some()
-    }
-
-    /// Gives the password, where it comes from elsewhere.
-    pub fn set_password(&mut self, password: &str) {
-        self.password = Some(password.to_owned());
     }
 }
 
@@ -166,12 +131,11 @@ impl FromStr for RedisAddress {
             password: given(password),
             tls,
             accepts_loss: false,
-            project: None,
-            former_project: None,
+            project: ProjectName::default(),
         };
-        for option in query.split('&').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').ok_or(AddressError::UnknownOption)?;
-            address.set(name, decoded(value)?)?;
+        for option in options(query) {
+            let (name, value) = option?;
+            address.set(name, value)?;
         }
         Ok(address)
     }
@@ -180,7 +144,7 @@ impl FromStr for RedisAddress {
 impl RedisAddress {
     fn set(&mut self, option: &str, value: String) -> Result<(), AddressError> {
         match (option, &mut self.tls) {
-            ("project", _) => self.set_project(&value)?,
+            ("project", _) => self.project.set(&value)?,
             ("loss", _) if value == "accepted" => self.accepts_loss = true,
             ("loss", _) => return Err(AddressError::UnusableValue("loss")),
             ("sslrootcert", Some(tls)) => tls.root_certificates = Some(value.into()),
@@ -209,11 +173,6 @@ fn host_and_port(server: &str) -> Result<(String, u16), AddressError> {
     }
 }
 
-fn decoded(text: &str) -> Result<String, AddressError> {
-    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| AddressError::Unreadable)?;
-    Ok(decoded.into_owned())
-}
-
 /// Shows the server and the database: enough to know which one it is, and nothing that is secret.
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,7 +186,7 @@ impl fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisAddress")
             .field("server", &self.to_string())
-            .field("project", &self.project)
+            .field("project", &self.project.name)
             .finish_non_exhaustive()
     }
 }
@@ -235,6 +194,7 @@ impl fmt::Debug for RedisAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::address_tests::{check_no_password_is_shown, check_refused};
 
     fn parsed(url: &str) -> Result<RedisAddress, AddressError> {
         url.parse()
@@ -282,28 +242,17 @@ mod tests {
             ("redis://h?project=a%00b", Error::UnusableValue("project")),
             ("redis://h?loss=maybe", Error::UnusableValue("loss")),
         ];
-        for (url, error) in rows {
-            assert_eq!(parsed(url).unwrap_err(), error, "{url}");
-            assert!(!error.hint().is_empty());
-        }
+        check_refused::<RedisAddress>(&rows);
     }
 
     #[test]
     fn no_part_of_a_password_is_ever_shown() {
-        // However a password breaks a URL, and whatever is left of it.
-        for password in ["hunter2", "hun@ter2", "hun/ter2", "hun?ter2", "hun:ter2", "hun#ter2", "hun%ter2"] {
-            for url in [
+        check_no_password_is_shown::<RedisAddress>(|password| {
+            vec![
                 format!("redis://u:{password}@h/1"),
                 format!("rediss://:{password}@h?project=p"),
                 format!("redis://u:{password}@[::1]:7"),
-            ] {
-                let told = match parsed(&url) {
-                    Ok(address) => format!("{address} {address:?}"),
-                    Err(error) => format!("{error} {error:?} {}", error.hint()),
-                };
-                assert!(!told.contains("ter2"), "{url}: {told}");
-                assert!(!told.contains("hun"), "{url}: {told}");
-            }
-        }
+            ]
+        });
     }
 }

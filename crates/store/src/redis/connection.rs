@@ -4,7 +4,7 @@
 //! one thing at a time anyway. The driver's own manager of connections is not used, because it goes back to the address
 //! that it was given: in a cluster another server may have the project, and says which.
 //!
-//! A call is tried again while the reason why it did not work may pass. That is safe because every call reads, or
+//! A call is retried while its error is transient. That is safe because every call reads, or
 //! carries the name of an operation that the server does once.
 
 use std::path::Path;
@@ -30,17 +30,11 @@ use super::address::{RedisAddress, TlsFiles};
 use super::error::Fault;
 use super::frames::Values;
 use super::scripts::Prepared;
-use crate::bounded::{Bounded, Overflow, too_large};
-use crate::certificates::{self, LARGEST_CERTIFICATES};
-use crate::own_thread::OwnThread;
-use crate::patience::{MayPass, again_and_again};
+use crate::server::{
+    self, ANSWER_TIMEOUT, Bounded, CONNECT_TIMEOUT, LARGEST_CERTIFICATES, Overflow, OwnThread,
+    TIMEOUT_PER_MIB, Transient, retry_with_backoff, too_large,
+};
 
-/// How long one attempt to connect may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server may take to answer, and how much longer for each MiB that is sent. Well below the patience of a
-/// store: where a connection has gone dead without a word, a new one is tried.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-const TIMEOUT_PER_MIB: Duration = Duration::from_secs(1);
 /// How long a page may take, which can hold 64 MiB. Something small is asked before each, so that a connection that is dead
 /// shows there.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(25);
@@ -60,7 +54,7 @@ pub(super) enum Request {
 /// The connection of a store.
 pub(super) struct Connections {
     place: String,
-    patience: Duration,
+    retry_budget: Duration,
     line: Arc<Line>,
     thread: Arc<OwnThread>,
 }
@@ -74,7 +68,7 @@ impl Connections {
         let line = Line::new(address.clone(), tls);
         let thread = OwnThread::start("azureal-redis")
             .map_err(|error| StoreError::Other { place: place.clone(), source: error.into() })?;
-        Ok(Self { place, patience: options.patience, line: Arc::new(line), thread: Arc::new(thread) })
+        Ok(Self { place, retry_budget: options.retry_budget, line: Arc::new(line), thread: Arc::new(thread) })
     }
 
     /// Returns a connection of its own to the same server, on the same thread. Closing the other closes this one too.
@@ -82,7 +76,7 @@ impl Connections {
         let line = Line::new(self.line.address.clone(), self.line.tls.clone());
         Self {
             place: self.place.clone(),
-            patience: self.patience,
+            retry_budget: self.retry_budget,
             line: Arc::new(line),
             thread: Arc::clone(&self.thread),
         }
@@ -104,15 +98,15 @@ impl Connections {
         self.thread.close() && was_open
     }
 
-    /// Asks the server, again and again while that may help.
+    /// Asks the server; retries while that may help.
     pub(super) async fn ask(&self, request: Request) -> Result<Value, StoreError> {
-        self.ask_for(request, self.patience).await
+        self.ask_for(request, self.retry_budget).await
     }
 
-    /// The same for a time that is given.
-    pub(super) async fn ask_for(&self, request: Request, patience: Duration) -> Result<Value, StoreError> {
+    /// The same with this retry budget.
+    pub(super) async fn ask_for(&self, request: Request, budget: Duration) -> Result<Value, StoreError> {
         let line = Arc::clone(&self.line);
-        self.on_thread(async move { again_and_again(patience, || line.attempt(&request)).await }).await
+        self.on_thread(async move { retry_with_backoff(budget, |_| line.attempt(&request)).await }).await
     }
 
     /// The same, but when the time is over that is the end also of an attempt that is under way.
@@ -120,12 +114,12 @@ impl Connections {
         let line = Arc::clone(&self.line);
         self.on_thread(async move {
             let began = Instant::now();
-            let attempt = || async {
+            let attempt = |_| async {
                 let left = time.saturating_sub(began.elapsed()).max(SHORTEST_ATTEMPT);
                 let answer = tokio::time::timeout(left, line.attempt(&request)).await;
                 answer.unwrap_or(Err(Fault::Silent(time)))
             };
-            again_and_again(time, attempt).await
+            retry_with_backoff(time, attempt).await
         })
         .await
     }
@@ -173,7 +167,7 @@ impl Line {
     async fn try_once(&self, request: &Request) -> Result<Value, Fault> {
         let (connection, number) = self.connection().await?;
         match run(connection, request).await {
-            Err(fault) if fault.is_passing() => {
+            Err(fault) if fault.is_transient() => {
                 let mut state = self.state.lock().await;
                 if state.number == number {
                     state.open = None;
@@ -298,7 +292,7 @@ fn why_it_was_refused(error: RedisError) -> RedisError {
 fn client_config(files: &TlsFiles) -> Result<Arc<ClientConfig>, Fault> {
     let failed = |error: rustls::Error| Fault::Tls(error.to_string());
     let root_file = files.root_certificates.as_ref().map(|path| path.to_string_lossy());
-    let roots = certificates::roots(root_file.as_deref()).map_err(Fault::Tls)?;
+    let roots = server::roots(root_file.as_deref()).map_err(Fault::Tls)?;
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(failed)?

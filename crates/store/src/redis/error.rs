@@ -8,7 +8,7 @@ use std::time::Duration;
 use azureal_core::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use crate::patience::MayPass;
+use crate::server::Transient;
 
 /// What can go wrong with one attempt.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ impl From<RedisError> for Fault {
     }
 }
 
-impl MayPass for Fault {
-    fn is_passing(&self) -> bool {
+impl Transient for Fault {
+    fn is_transient(&self) -> bool {
         match self {
             Self::Silent(_) => true,
             Self::Closed | Self::Tls(_) | Self::Answer(_) => false,
@@ -41,7 +41,7 @@ impl MayPass for Fault {
                 ErrorKind::Io => !is_about_tls(error),
                 // An answer that was cut off in the middle.
                 ErrorKind::Parse => true,
-                ErrorKind::Server(kind) => is_passing_kind(kind, error),
+                ErrorKind::Server(kind) => is_transient_kind(kind, error),
                 // A server that takes no more clients says so instead of an answer to the first command.
                 _ => matches!(error.code(), Some("BUSY")) || is_full_of_clients(error),
             },
@@ -63,7 +63,7 @@ impl Fault {
     /// Names the store. `waited` is how long it was tried.
     pub(super) fn at(self, place: &str, waited: Duration) -> StoreError {
         let (place, seconds) = (place.to_owned(), waited.as_secs());
-        let is_passing = self.is_passing();
+        let is_transient = self.is_transient();
         let error = match self {
             Self::Driver(error) => error,
             Self::Closed => return StoreError::Closed,
@@ -85,13 +85,13 @@ impl Fault {
                 let why = "its memory is full (`maxmemory`); nothing was changed";
                 StoreError::Other { place, source: why.into() }
             }
-            (_, _) if is_passing => StoreError::Unreachable { place, why, seconds },
+            (_, _) if is_transient => StoreError::Unreachable { place, why, seconds },
             (_, _) => StoreError::Other { place, source: why.into() },
         }
     }
 }
 
-fn is_passing_kind(kind: ServerErrorKind, error: &RedisError) -> bool {
+fn is_transient_kind(kind: ServerErrorKind, error: &RedisError) -> bool {
     match kind {
         ServerErrorKind::BusyLoading
         | ServerErrorKind::Moved

@@ -1,6 +1,6 @@
 //! The values in the stream of a Redis server: lines, texts of a length, and lists of a length.
 
-use crate::bounded::{Framing, PER_PART};
+use crate::server::{Framing, PER_PART};
 
 /// The longest line that holds a length.
 const LONGEST_LENGTH: usize = 24;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use azureal_core::{Holder, LeaseId, NewLease, SessionId, StoreError, Taken};
+use azureal_core::{Holder, LeaseId, Leases, NewLease, SessionId, StoreError, Taken, async_trait};
 use redis::{Pipeline, Script};
 
 use super::error::Fault;
@@ -17,8 +17,11 @@ impl RedisStore {
     fn about(&self, script: &'static Script, id: SessionId, lease: &LeaseId) -> Call {
         self.look(script, Some(id)).writing().with(FORMAT).with(id.number()).with(lease.as_str())
     }
+}
 
-    pub(super) async fn take(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
+#[async_trait]
+impl Leases for RedisStore {
+    async fn take(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
         let call = self
             .about(&scripts::TAKE_LEASE, id, &new.id)
             .with(new.holder.to_json())
@@ -33,12 +36,7 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn renew(
-        &self,
-        id: SessionId,
-        lease: &LeaseId,
-        lasts: Duration,
-    ) -> Result<bool, StoreError> {
+    async fn renew(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
         let answer = self.run(self.about(&scripts::RENEW_LEASE, id, lease).with(milliseconds(lasts))).await?;
         match answer.outcome.as_str() {
             "done" => Ok(true),
@@ -48,11 +46,11 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn release(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
+    async fn release(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
         self.change(id, self.about(&scripts::RELEASE_LEASE, id, lease)).await
     }
 
-    pub(super) async fn leased(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
+    async fn held(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
         let mut look = Pipeline::new();
         look.cmd("TIME").cmd("HGETALL").arg(self.keys.leases());
         let mut answers = self.answers(look).await?.into_iter();

@@ -23,14 +23,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, Holder, LARGEST_EVENT, LeaseId, ListQuery, Mark, NewLease, NewSession, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tally, Tokens, Turn, Watch,
-    async_trait, check_name, read_told_through,
+    Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListQuery, Mark, NameFilter,
+    NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens,
+    Turn, Watch, async_trait, check_name, read_told_through,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
 
-pub use address::{AddressError, RedisAddress};
+pub use address::RedisAddress;
 use connection::{Connections, Request};
 pub use durability::Durability;
 use error::Fault;
@@ -39,23 +39,15 @@ use replies::Answer;
 use scripts::Call;
 use turns::{with_events, with_tokens, with_turn};
 
-use crate::outcomes::number_of;
+use crate::server::{OPEN_TIMEOUT, check_compactions, check_new, check_turn_size, number_of, tally_through};
 use crate::timestamp::{given_or_now, now};
 
 /// The format that this build writes.
 const FORMAT: u32 = 2;
-/// The project of an address that names none.
-const DEFAULT_PROJECT: &str = "default";
 /// The most that one page holds, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = LARGEST_EVENT;
-/// The most that one turn may hold. A server takes no request of a gigabyte.
-const LARGEST_TURN: usize = 512 << 20;
-/// How long opening waits for a server that is not there or says nothing. Somebody may have mistyped its name.
-const PATIENCE_TO_OPEN: Duration = Duration::from_secs(3);
 /// How long the server remembers that an operation is done, beyond the time for which it may be asked again.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// How many events are read at once when a part of a session is counted.
-const COUNTED_AT_ONCE: usize = 1000;
 /// How many prompts are read in one round trip.
 const PROMPTS_AT_ONCE: usize = 1000;
 /// How many sessions are looked at in one round trip.
@@ -66,13 +58,13 @@ const LISTED_AT_FIRST: usize = 50;
 /// How a store uses its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedisOptions {
-    /// How long it tries to get on when the server is gone, before that is an error.
-    pub patience: Duration,
+    /// How long a call is retried while the server does not answer, before that is an error.
+    pub retry_budget: Duration,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(30) }
+        Self { retry_budget: Duration::from_secs(30) }
     }
 }
 
@@ -118,19 +110,19 @@ impl RedisStore {
     /// loss is accepted.
     pub async fn open(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
-        let project = address.project().unwrap_or(DEFAULT_PROJECT).to_owned();
+        let project = address.project.name_or_default().to_owned();
         let mut store = Self {
             connections,
             keys: Keys::of(&project),
             project,
             former: None,
-            remembered: (options.patience + REMEMBERED).as_millis(),
+            remembered: (options.retry_budget + REMEMBERED).as_millis(),
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
             is_older: AtomicBool::new(false),
         };
         store.look_at_rights().await?;
-        store.look_for_project(address.former_project.as_deref()).await?;
+        store.look_for_project(address.project.former.as_deref()).await?;
         store.look_at_settings(address.accepts_loss).await?;
         Ok(store)
     }
@@ -144,7 +136,7 @@ impl RedisStore {
     /// changes in part.
     async fn look_at_rights(&self) -> Result<(), StoreError> {
         let call = Request::Script(Call::new(&scripts::RIGHTS, &[self.keys.project()]).prepare());
-        let answer = self.connections.ask_within(call, PATIENCE_TO_OPEN).await?;
+        let answer = self.connections.ask_within(call, OPEN_TIMEOUT).await?;
         let mut answer = self.read(Answer::of(answer))?;
         match answer.outcome.as_str() {
             "done" => Ok(()),
@@ -201,11 +193,7 @@ impl RedisStore {
 
     /// Runs a call also on a store that is not upgraded yet.
     async fn run_as_it_is(&self, call: Call) -> Result<Answer, StoreError> {
-        if call.size > LARGEST_TURN {
-            let (bytes, most) = (call.size, LARGEST_TURN >> 20);
-            return Err(self
-                .other(&format!("a turn of {bytes} bytes is larger than the {most} MiB that one may have")));
-        }
+        check_turn_size(call.size, self.connections.place())?;
         let answer = self.connections.ask(Request::Script(call.prepare())).await?;
         let mut answer = self.read(Answer::of(answer))?;
         match answer.outcome.as_str() {
@@ -243,6 +231,13 @@ impl RedisStore {
             let next = self.read(answer.next_session())?;
             self.last_number.store(next.number() - 1, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the number that the next session has.
+    async fn next_number(&self) -> Result<SessionId, StoreError> {
+        self.look_at_project().await?;
+        let next = self.last_number.load(Ordering::Relaxed).saturating_add(1);
+        self.read(replies::session_id(&next.to_string()))
     }
 
     /// Reads the number of a session that was made, or found.
@@ -321,6 +316,32 @@ impl RedisStore {
         self.read(numbers.map(|number| replies::session_id(&number)).collect())
     }
 
+    /// Returns the sessions of a query by name, in the order in which they were active.
+    async fn list_named(
+        &self,
+        name: &NameFilter,
+        query: &ListQuery,
+        limit: usize,
+    ) -> Result<Vec<SessionRecord>, StoreError> {
+        let call = match name {
+            NameFilter::Exact(name) => self.look(&scripts::FIND, None).with(name.as_str()),
+            NameFilter::Prefix(prefix) => self.look(&scripts::FIND_PREFIX, None).with(prefix.as_str()),
+        };
+        let numbers = self.run(call).await?.rest();
+        let ids = numbers.map(|number| replies::session_id(&replies::text(number)?));
+        let ids: Vec<SessionId> = self.read(ids.collect())?;
+        let mut listed = Vec::new();
+        for ids in ids.chunks(limit.clamp(1, LISTED_AT_ONCE)) {
+            let records = self.records(ids).await?.into_iter().flatten();
+            listed.extend(records.filter(|record| query.matches(record)));
+            if listed.len() >= limit {
+                break;
+            }
+        }
+        listed.truncate(limit);
+        Ok(listed)
+    }
+
     /// Counts the events up to `at` from the beginning; says in which generation of the session that was.
     async fn count(&self, id: SessionId, at: Seq) -> Result<(u64, Tally), StoreError> {
         let fields = ["name", "generation", "last_seq"];
@@ -328,21 +349,7 @@ impl RedisStore {
         found.ok_or(StoreError::NoSuchSession(id))?;
         let number = |text: Option<String>| self.read(text.map_or(Ok(0), |text| replies::number(&text)));
         let (generation, last) = (number(generation)?, Seq(number(last)?));
-        if at > last {
-            return Err(StoreError::NoSuchEvent { session: id, seq: at, last });
-        }
-        let mut tally = Tally::default();
-        while tally.through < at {
-            let left = usize::try_from(at.0 - tally.through.0).unwrap_or(usize::MAX);
-            let page = self.read_page(id, Page::After(tally.through, left.min(COUNTED_AT_ONCE))).await?;
-            if page.is_empty() {
-                break; // cleared meanwhile, which the generation will show
-            }
-            for event in page {
-                tally.add(event.seq, event.event().ok().as_ref());
-            }
-        }
-        Ok((generation, tally))
+        Ok((generation, tally_through(self, id, at, last).await?))
     }
 
     /// Reads a page, without a script: a script would copy every text twice, and the server does nothing else meanwhile.
@@ -415,10 +422,6 @@ fn countable(number: u64) -> u64 {
     number.min(1 << 53)
 }
 
-fn check_new(new: &NewSession) -> Result<(), StoreError> {
-    new.name.as_deref().map_or(Ok(()), check_name)
-}
-
 #[async_trait]
 impl SessionStore for RedisStore {
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError> {
@@ -437,16 +440,7 @@ impl SessionStore for RedisStore {
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
         let texts = turn.texts()?;
-        let last = Seq(turn.events.len() as u64);
-        if let Some(wrong) =
-            compactions.iter().find(|one| one.after_seq == Seq::START || one.after_seq > last)
-        {
-            // It would have had the next number.
-            self.look_at_project().await?;
-            let next = self.last_number.load(Ordering::Relaxed).saturating_add(1);
-            let session = self.read(replies::session_id(&next.to_string()))?;
-            return Err(StoreError::NoSuchEvent { session, seq: wrong.after_seq, last });
-        }
+        check_compactions(&turn, &compactions, || self.next_number()).await?;
         let call = |id: SessionId| {
             let operation = Uuid::now_v7();
             let keys = self.keys.of_script(Some(operation), Some(id));
@@ -477,12 +471,6 @@ impl SessionStore for RedisStore {
         self.made(&mut answer)
     }
 
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        let answer = self.run(self.look(&scripts::FIND, None).with(name)).await?;
-        let ids = answer.rest().map(|number| replies::session_id(&replies::text(number)?));
-        self.read(ids.collect())
-    }
-
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
         let answer = self.run(self.look(&scripts::FIND_UUID, None).with(uuid.to_string())).await?;
         let first = answer.rest().next();
@@ -500,9 +488,9 @@ impl SessionStore for RedisStore {
             // Asked all the same: a store that is closed says so.
             return self.by_activity(1).await.map(|_| Vec::new());
         }
-        let is_wanted = |record: &SessionRecord| {
-            query.worktree.as_ref().is_none_or(|filter| filter.matches(&record.worktree))
-        };
+        if let Some(name) = &query.name {
+            return self.list_named(name, query, limit).await;
+        }
         // How far one has to look for those of a worktree is not known.
         let mut depth = if query.worktree.is_some() { limit.max(LISTED_AT_FIRST) } else { limit };
         let mut known: HashMap<SessionId, Option<SessionRecord>> = HashMap::new();
@@ -513,7 +501,11 @@ impl SessionStore for RedisStore {
             for ids in ids.chunks(LISTED_AT_ONCE) {
                 let unknown: Vec<_> = ids.iter().copied().filter(|id| !known.contains_key(id)).collect();
                 let records = self.records(&unknown).await?.into_iter();
-                known.extend(unknown.into_iter().zip(records.map(|record| record.filter(is_wanted))));
+                known.extend(
+                    unknown
+                        .into_iter()
+                        .zip(records.map(|record| record.filter(|record| query.matches(record)))),
+                );
                 for id in ids {
                     listed.extend(known.get_mut(id).and_then(Option::take));
                     if listed.len() == limit {
@@ -683,6 +675,25 @@ impl SessionStore for RedisStore {
         self.read(number.map(|number| replies::session_id(&number)).transpose())
     }
 
+    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.watched(id).await
+    }
+
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        Some(self)
+    }
+
+    fn leases(&self) -> Option<&dyn Leases> {
+        Some(self)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        if self.connections.close().await { Ok(()) } else { Err(StoreError::Closed) }
+    }
+}
+
+#[async_trait]
+impl CrashNotes for RedisStore {
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         let mut answer = self.run(self.look(&scripts::MARK, None).with(name)).await?;
         match answer.outcome.as_str() {
@@ -716,30 +727,6 @@ impl SessionStore for RedisStore {
         }
         noted.sort();
         Ok(noted)
-    }
-
-    async fn take_lease(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError> {
-        self.take(id, new).await
-    }
-
-    async fn renew_lease(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError> {
-        self.renew(id, lease, lasts).await
-    }
-
-    async fn release_lease(&self, id: SessionId, lease: &LeaseId) -> Result<(), StoreError> {
-        self.release(id, lease).await
-    }
-
-    async fn leases(&self) -> Result<Vec<(SessionId, Holder)>, StoreError> {
-        self.leased().await
-    }
-
-    async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        self.watched(id).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        if self.connections.close().await { Ok(()) } else { Err(StoreError::Closed) }
     }
 }
 

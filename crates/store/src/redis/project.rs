@@ -6,27 +6,24 @@
 
 use std::sync::atomic::Ordering;
 
-use azureal_core::StoreError;
+use azureal_core::{StoreError, async_trait};
 use redis::Pipeline;
 
 use super::keys::Keys;
 use super::{FORMAT, RedisStore, replies, scripts};
+use crate::server::ServerStore;
 
-impl RedisStore {
-    /// Returns the name under which the project's sessions are kept.
-    pub fn project(&self) -> &str {
+#[async_trait]
+impl ServerStore for RedisStore {
+    fn project(&self) -> &str {
         &self.project
     }
 
-    /// Returns the [former name](super::RedisAddress::set_former_project) of the project, if it is not settled whose the
-    /// sessions under it are.
-    pub fn former_project(&self) -> Option<&str> {
+    fn former_project(&self) -> Option<&str> {
         self.former.as_deref()
     }
 
-    /// Settles whether the sessions under the former name are this project's, for everybody. Those stay where they are, and
-    /// are found by both names.
-    pub async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
+    async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError> {
         let Some(former) = self.former.clone() else { return Ok(()) };
         let mut kept_as = self.project.clone();
         if is_ours {
@@ -43,7 +40,9 @@ impl RedisStore {
         self.former = None;
         self.keep_as(kept_as).await
     }
+}
 
+impl RedisStore {
     fn look_in(&self, project: &str, script: &'static redis::Script) -> scripts::Call {
         scripts::Call::new(script, &Keys::of(project).of_script(None, None))
     }

@@ -23,6 +23,7 @@ scripts! {
     CREATE_WITH: "keys" "format" "once" "index" "make" "sums" "turn" "cover" "create_with";
     FIND_OR_CREATE: "keys" "format" "once" "index" "make" "named" "find_or_create";
     FIND: "keys" "index" "named" "find";
+    FIND_PREFIX: "keys" "index" "named" "find_prefix";
     FIND_UUID: "keys" "index" "named" "find_uuid";
     RENAME: "keys" "format" "once" "index" "rename";
     DELETE: "keys" "format" "once" "index" "delete";

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::countable;
 use super::keys::Keys;
 use super::scripts::Call;
-use crate::outcomes::{Outcome, Outcomes, number_of};
+use crate::server::{Outcome, Outcomes, number_of, stored_cost};
 use crate::timestamp::now;
 
 /// Adds what a turn does to its session to a call, in the order in which `turn.lua` takes it.
@@ -24,12 +24,10 @@ pub(super) fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call
             call = call.with(format!("{added} {} {sign}{preview}", number_of(opens)));
         }
         let totals = turn.totals();
-        // Sums of these stay numbers.
-        let cost = if totals.cost_usd.is_finite() { totals.cost_usd.clamp(-1e300, 1e300) } else { 0.0 };
         call = call
             .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
             .with(countable(totals.duration_ms))
-            .with(format!("{cost:?}"))
+            .with(format!("{:?}", stored_cost(totals.cost_usd)))
             .with(countable(alone.told))
             .with(alone.context_tokens.map_or_else(String::new, |tokens| countable(tokens).to_string()))
             .with_optional(alone.agent)

@@ -22,8 +22,8 @@ mod worker;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{
-    Appended, Compaction, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore,
-    StoreError, StoredEvent, Tokens, Turn, Uuid, async_trait,
+    Appended, Compaction, CrashNotes, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, StoredEvent, Tokens, Turn, Uuid, async_trait,
 };
 pub use rusqlite;
 use rusqlite::Connection;
@@ -178,19 +178,16 @@ impl SessionStore for SqliteStore {
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError> {
         let name = new.name.clone().unwrap_or_default();
         azureal_core::check_name(&name)?;
-        if let Some(found) = self.find(&name).await?.first() {
+        let sought = name.clone();
+        let find =
+            move |open: &mut Open, _: &mut Codec| sessions::find(&open.connection, &open.columns, &sought);
+        if let Some(found) = self.run(find, || Ok(Vec::new())).await?.first() {
             return Ok(*found);
         }
         self.make(new, move |open, codec, new| {
             sessions::find_or_create(&mut open.connection, &open.columns, codec, &name, new)
         })
         .await
-    }
-
-    async fn find(&self, name: &str) -> Result<Vec<SessionId>, StoreError> {
-        let name = name.to_owned();
-        self.run(move |open, _| sessions::find(&open.connection, &open.columns, &name), || Ok(Vec::new()))
-            .await
     }
 
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
@@ -278,6 +275,17 @@ impl SessionStore for SqliteStore {
         self.run(move |open, _| Ok(marks::last_used(&open.connection, &used_in)?), || Ok(None)).await
     }
 
+    fn crash_notes(&self) -> Option<&dyn CrashNotes> {
+        Some(self)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.worker.run(Database::close).await?
+    }
+}
+
+#[async_trait]
+impl CrashNotes for SqliteStore {
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
         let name = name.to_owned();
         self.run(move |open, _| Ok(marks::get(&open.connection, &name)?), || Ok(None)).await
@@ -291,11 +299,6 @@ impl SessionStore for SqliteStore {
     async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError> {
         let run = run.unwrap_or("").to_owned();
         self.change(id, move |open, _| sessions::note_run(&mut open.connection, id, &run)).await
-    }
-
-    async fn clear_original_run(&self, id: SessionId, run: &str) -> Result<bool, StoreError> {
-        let run = run.to_owned();
-        self.change(id, move |open, _| sessions::clear_original_run(&mut open.connection, id, &run)).await
     }
 
     async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError> {
@@ -312,8 +315,9 @@ impl SessionStore for SqliteStore {
         .await
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
-        self.worker.run(Database::close).await?
+    async fn clear_original_run(&self, id: SessionId, run: &str) -> Result<bool, StoreError> {
+        let run = run.to_owned();
+        self.change(id, move |open, _| sessions::clear_original_run(&mut open.connection, id, &run)).await
     }
 }
 

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use azureal_core::{
-    Compaction, Counts, ListQuery, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally, Tokens,
-    Uuid, check_name, normal_timestamp,
+    Compaction, Counts, ListQuery, NameFilter, NewSession, Seq, SessionId, SessionRecord, StoreError, Tally,
+    Tokens, Uuid, check_name, normal_timestamp,
 };
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params, params_from_iter,
+};
 
 use super::codec::Codec;
 use super::error::Fault;
@@ -113,18 +115,19 @@ pub(super) fn find_or_create(
     Ok(id)
 }
 
+/// Whether a session is called `?1`, which is the number `?2`. The original program leaves the name empty where we write the
+/// number.
+const IS_CALLED: &str = "name = ?1 OR (id = ?2 AND name = '')";
+
 pub(super) fn find(
     connection: &Connection,
     columns: &SessionColumns,
     name: &str,
 ) -> Result<Vec<SessionId>, Fault> {
-    // The original program leaves the name empty where we write the number.
     let unnamed = name.parse::<SessionId>().ok().map(SessionId::number);
     let order = columns.newest_first();
     connection
-        .prepare_cached(&format!(
-            "SELECT id FROM sessions WHERE name = ?1 OR (id = ?2 AND name = '') ORDER BY {order}"
-        ))?
+        .prepare_cached(&format!("SELECT id FROM sessions WHERE {IS_CALLED} ORDER BY {order}"))?
         .query_map(params![name, unnamed], |row| row.get(0))?
         .filter_map(|id| id.map(|id| session_id(id).ok()).transpose())
         .map(|id| Ok(id?))
@@ -356,12 +359,16 @@ fn list_as(
     query: &ListQuery,
 ) -> Result<Vec<SessionRecord>, Fault> {
     let limit = query.limit.unwrap_or(usize::MAX);
-    let wanted = |record: &SessionRecord| {
-        query.worktree.as_ref().is_none_or(|worktree| worktree.matches(&record.worktree))
+    let wanted = |record: &SessionRecord| query.matches(record);
+    // An older file may have no names, and has no index of them.
+    let (condition, values) = match &query.name {
+        Some(name) if columns.keep_counts() => of_name(name),
+        Some(_) | None => ("true", Vec::new()),
     };
-    let sql = format!("SELECT {selected} FROM sessions ORDER BY {}", columns.newest_first());
+    let order = columns.newest_first();
+    let sql = format!("SELECT {selected} FROM sessions WHERE {condition} ORDER BY {order}");
     let mut statement = snapshot.prepare_cached(&sql)?;
-    let mut records = statement.query_map([], from_row)?.filter_map(Result::transpose);
+    let mut records = statement.query_map(params_from_iter(values), from_row)?.filter_map(Result::transpose);
     if columns.keep_counts() && counts::are_current(snapshot)? {
         let mut listed = Vec::new();
         while listed.len() < limit {
@@ -403,6 +410,20 @@ fn list_as(
     listed.truncate(limit);
     finish(snapshot, columns, codec, &mut listed)?;
     Ok(listed)
+}
+
+/// Returns the condition that finds the sessions of a name by the index of names, and its values.
+fn of_name(filter: &NameFilter) -> (&'static str, Vec<Value>) {
+    match filter {
+        NameFilter::Exact(name) => {
+            let unnamed = name.parse::<SessionId>().map_or(Value::Null, |id| i64::from(id.number()).into());
+            (IS_CALLED, vec![name.clone().into(), unnamed])
+        }
+        NameFilter::Prefix(prefix) => match NameFilter::end_of_prefix(prefix) {
+            Some(end) => ("name >= ?1 AND name < ?2", vec![prefix.clone().into(), end.into()]),
+            None => ("name >= ?1", vec![prefix.clone().into()]),
+        },
+    }
 }
 
 /// Counts what the rows of listed sessions do not say.
@@ -596,5 +617,31 @@ mod tests {
         let plan: String =
             connection.query_row(&format!("EXPLAIN QUERY PLAN {NOTED_RUNS}"), [], |row| row.get(3)).unwrap();
         assert!(plan.ends_with("COVERING INDEX idx_sessions_noted_run"), "{plan}");
+    }
+
+    #[test]
+    fn names_are_found_by_their_index() {
+        let connection = Connection::open_in_memory().unwrap();
+        super::super::schema::create(&connection).unwrap();
+        let filters = [
+            NameFilter::Exact("login".to_owned()),
+            NameFilter::Exact("S3".to_owned()),
+            NameFilter::Prefix("log".to_owned()),
+            NameFilter::Prefix("\u{10ffff}".to_owned()),
+        ];
+        for filter in filters {
+            let (condition, values) = of_name(&filter);
+            let sql = format!(
+                "EXPLAIN QUERY PLAN SELECT * FROM sessions WHERE {condition} ORDER BY active DESC, id DESC"
+            );
+            let mut plan = connection.prepare(&sql).unwrap();
+            let steps = plan.query_map(params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            assert!(
+                steps.iter().any(|step| step.contains("idx_sessions_name (name")),
+                "{filter:?}: {steps:?}"
+            );
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN")), "{filter:?}: {steps:?}");
+        }
     }
 }

@@ -49,6 +49,7 @@ crate::contract::contract! {
         renaming_changes_the_name_and_nothing_else,
         the_session_that_was_active_last_is_listed_first,
         a_list_is_cut_to_its_limit_and_worktree,
+        sessions_are_listed_by_name_and_by_prefix,
         a_session_that_is_not_there_is_an_error_everywhere,
         a_deleted_session_leaves_nothing,
         a_run_that_is_not_stored_yet_is_noted,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use azureal_core::{
-    Counts, Event, Holder, LeaseId, ListQuery, NewLease, NewMark, Page, Seq, SessionId, SessionRecord,
-    Tokens, Turn, Uuid, WorktreeFilter, normal_timestamp,
+    Counts, Event, Holder, LeaseId, ListQuery, NameFilter, NewLease, NewMark, Page, Seq, SessionId,
+    SessionRecord, Tokens, Turn, Uuid, WorktreeFilter, normal_timestamp,
 };
 
 use super::*;
@@ -212,13 +212,75 @@ pub(super) async fn a_list_is_cut_to_its_limit_and_worktree(store: Store) {
         (Some(WorktreeFilter::default()), None, &[]),
     ];
     for (worktree, limit, expected) in rows {
-        let query = ListQuery { worktree, limit };
+        let query = ListQuery { worktree, limit, ..ListQuery::default() };
         let listed = store.list(&query).await.unwrap();
         assert_eq!(ids(&listed), expected, "{query:?}");
         for record in listed {
             assert_eq!(store.get(record.id).await.unwrap(), record);
         }
     }
+}
+
+pub(super) async fn sessions_are_listed_by_name_and_by_prefix(store: Store) {
+    // Longer than an index holds, and different only behind that.
+    let long = ["one", "two"].map(|end| format!("{}{end}", "ä".repeat(150)));
+    let mut made = Vec::new();
+    for name in
+        ["log", "login", "logout", "Login", "l%g", "l_g", "log\0in", "Sam", "\u{10ffff}x", &long[0], &long[1]]
+    {
+        let worktree = if name == "logout" { "../feat" } else { "." };
+        made.push(store.create(NewSession { worktree: worktree.to_owned(), ..named(name) }).await.unwrap());
+    }
+    let without_name = store.create(unnamed()).await.unwrap();
+    let [log, login, logout, upper, percent, underscore, nul, sam, last, long_one, long_two] = made[..]
+    else {
+        unreachable!()
+    };
+    // Active last, so that the order is not that of the names or of the numbers.
+    store.append(log, prompt("hello")).await.unwrap();
+    let exact = |name: &str| Some(NameFilter::Exact(name.to_owned()));
+    let prefix = |text: &str| Some(NameFilter::Prefix(text.to_owned()));
+    let all_named = [log, long_two, long_one, last, sam, nul, underscore, percent, upper, logout, login];
+    let rows: [(Option<NameFilter>, &[SessionId]); 15] = [
+        (exact("login"), &[login]),
+        (exact("lo"), &[]),
+        (exact(&without_name.to_string()), &[without_name]),
+        (prefix("lo"), &[log, nul, logout, login]),
+        (prefix("log"), &[log, nul, logout, login]),
+        (prefix("log\0"), &[nul]),
+        (prefix("logi"), &[login]),
+        (prefix("l%"), &[percent]),
+        (prefix("l_"), &[underscore]),
+        (prefix("*"), &[]),
+        // A session without a name of its own is not one that begins with S.
+        (prefix("S"), &[sam]),
+        (prefix("\u{10ffff}"), &[last]),
+        (prefix(&"ä".repeat(120)), &[long_two, long_one]),
+        (prefix(&long[0]), &[long_one]),
+        (prefix(""), &all_named),
+    ];
+    for (name, expected) in rows {
+        for limit in [None, Some(1), Some(100)] {
+            let query = ListQuery { name: name.clone(), limit, ..ListQuery::default() };
+            let listed = store.list(&query).await.unwrap();
+            let expected = expected.get(..limit.unwrap_or(usize::MAX).min(expected.len())).unwrap();
+            assert_eq!(ids(&listed), expected, "{query:?}");
+            for record in listed {
+                assert_eq!(store.get(record.id).await.unwrap(), record);
+            }
+        }
+    }
+    let feat = WorktreeFilter { names: vec!["../feat".to_owned()], last_part: "feat".to_owned() };
+    for name in [prefix("log"), exact("logout")] {
+        let query = ListQuery { worktree: Some(feat.clone()), name, limit: Some(1) };
+        assert_eq!(ids(&store.list(&query).await.unwrap()), [logout], "{query:?}");
+    }
+    let gone = ListQuery { worktree: Some(feat), name: exact("login"), limit: None };
+    assert_eq!(store.list(&gone).await.unwrap(), []);
+    store.rename(login, "sign in").await.unwrap();
+    store.delete(log).await.unwrap();
+    let query = ListQuery { name: prefix("log"), ..ListQuery::default() };
+    assert_eq!(ids(&store.list(&query).await.unwrap()), [nul, logout], "a renamed and a deleted one");
 }
 
 pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: Store) {
@@ -242,10 +304,15 @@ pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: St
         assert_no_such_session(&store.compactions(id).await, id);
         assert_no_such_session(&store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await, id);
         assert_no_such_session(&store.remove_compaction(id, Seq(1)).await, id);
-        assert_no_such_session(&store.clear_original_run(id, "run").await, id);
-        assert_no_such_session(&store.take_lease(id, &lease()).await, id);
-        assert_no_such_session(&store.renew_lease(id, &lease().id, Duration::ZERO).await, id);
-        assert_no_such_session(&store.release_lease(id, &lease().id).await, id);
+        if let Some(notes) = store.crash_notes() {
+            assert_no_such_session(&notes.note_run(id, Some("run")).await, id);
+            assert_no_such_session(&notes.clear_original_run(id, "run").await, id);
+        }
+        if let Some(leases) = store.leases() {
+            assert_no_such_session(&leases.take(id, &lease()).await, id);
+            assert_no_such_session(&leases.renew(id, &lease().id, Duration::ZERO).await, id);
+            assert_no_such_session(&leases.release(id, &lease().id).await, id);
+        }
         assert_no_such_session(&store.watch(id).await.map(|_| ()), id);
     }
     assert_eq!(list_ids(&store).await, [], "an error made a session");
@@ -353,6 +420,9 @@ pub(super) async fn the_session_that_was_used_last_is_known_by_worktree(store: S
 }
 
 pub(super) async fn a_run_that_is_not_stored_yet_is_noted(store: Store) {
+    if store.crash_notes().is_none() {
+        return;
+    }
     let [a, b] = [session_of_prompts(&store, 1).await, session_of_prompts(&store, 1).await];
     let before = store.list(&ListQuery::default()).await.unwrap();
     store.note_run(a, Some("run-a")).await.unwrap();
@@ -379,7 +449,6 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.find("name").await);
     assert_closed(&store.find_uuid(Uuid::nil()).await);
     assert_closed(&store.last_used(".").await);
-    assert_closed(&store.clear_original_run(id, "run").await);
     assert_closed(&store.get(id).await);
     assert_closed(&store.list(&ListQuery::default()).await);
     assert_closed(&store.rename(id, "name").await);
@@ -394,14 +463,20 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.compactions(id).await);
     assert_closed(&store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await);
     assert_closed(&store.remove_compaction(id, Seq(1)).await);
-    assert_closed(&store.mark("mark").await);
-    assert_closed(&store.remove_mark("mark").await);
     assert_closed(&store.create_with(unnamed(), Turn::default(), vec![]).await);
-    assert_closed(&store.note_run(id, None).await);
-    assert_closed(&store.noted_runs().await);
-    assert_closed(&store.take_lease(id, &lease()).await);
-    assert_closed(&store.renew_lease(id, &lease().id, Duration::ZERO).await);
-    assert_closed(&store.release_lease(id, &lease().id).await);
+    if let Some(notes) = store.crash_notes() {
+        assert_closed(&notes.mark("mark").await);
+        assert_closed(&notes.remove_mark("mark").await);
+        assert_closed(&notes.note_run(id, None).await);
+        assert_closed(&notes.noted_runs().await);
+        assert_closed(&notes.clear_original_run(id, "run").await);
+    }
+    if let Some(leases) = store.leases() {
+        assert_closed(&leases.take(id, &lease()).await);
+        assert_closed(&leases.renew(id, &lease().id, Duration::ZERO).await);
+        assert_closed(&leases.release(id, &lease().id).await);
+        assert_closed(&leases.held().await);
+    }
     assert_closed(&store.watch(id).await.map(|_| ()));
     if let Some(mut watch) = watch {
         assert_closed(&watch.changed(Duration::ZERO).await);

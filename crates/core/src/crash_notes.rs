@@ -1,0 +1,53 @@
+//! Notes in a store, by which a turn that was interrupted is recovered, once.
+
+use async_trait::async_trait;
+
+#[cfg(doc)]
+use crate::Turn;
+use crate::{SessionId, SessionStore, StoreError};
+
+/// Marks of what is stored, and notes of runs that are not: a capability of a [`SessionStore`].
+///
+/// A store without them works as long as no azureal dies. A turn whose azureal died after it was appended and before its
+/// output was removed is then stored twice, a turn whose output was lost is not looked for, and a session that is imported
+/// again arrives again.
+#[async_trait]
+pub trait CrashNotes: SessionStore {
+    /// Returns the mark of this name, if a turn has set it ([`Turn::mark`]).
+    async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
+
+    /// Removes a mark; returns whether there was one.
+    async fn remove_mark(&self, name: &str) -> Result<bool, StoreError>;
+
+    /// Notes the agent's own name of a run whose events are not in the store yet, so that they can be looked
+    /// for after a crash; `None` or an empty name removes the note. It goes with its session.
+    async fn note_run(&self, id: SessionId, run: Option<&str>) -> Result<(), StoreError>;
+
+    /// Returns the sessions that have such a note, with it, by their number.
+    async fn noted_runs(&self) -> Result<Vec<(SessionId, String)>, StoreError>;
+
+    /// Removes the note of the original AZUREAL program's run, if it is still this one; returns whether it was.
+    ///
+    /// By default there is none: only a file can be shared with that program.
+    async fn clear_original_run(&self, id: SessionId, _run: &str) -> Result<bool, StoreError> {
+        self.get(id).await.map(|_| false)
+    }
+}
+
+/// A small fact that is set in the same transaction as a turn, and goes when its session is deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// The session that the turn went to.
+    pub session: SessionId,
+    /// What the setter wanted to remember.
+    pub note: String,
+}
+
+/// A mark to be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMark {
+    /// Its name; setting it again replaces it.
+    pub name: String,
+    /// What to remember.
+    pub note: String,
+}

@@ -1,0 +1,48 @@
+//! Parts that every store on a server shares: the thread, retries, the address, and the checks before a request.
+
+mod address;
+mod bounded;
+mod certificates;
+mod checks;
+mod outcomes;
+mod retry;
+mod thread;
+
+use std::time::Duration;
+
+use azureal_core::{SessionStore, StoreError, async_trait};
+
+#[cfg(test)]
+pub(crate) use address::tests as address_tests;
+pub use address::{AddressError, ServerAddress};
+pub(crate) use address::{ProjectName, decoded, options, project_hint};
+pub(crate) use bounded::{Bounded, Framing, Overflow, PER_PART, too_large};
+pub(crate) use certificates::{LARGEST_CERTIFICATES, roots};
+pub(crate) use checks::{check_compactions, check_new, check_turn_size, stored_cost, tally_through};
+pub(crate) use outcomes::{Outcome, Outcomes, number_of};
+pub(crate) use retry::{Retry, Transient, retry_with_backoff};
+pub(crate) use thread::OwnThread;
+
+/// How long opening waits for a server that does not answer. The user may have mistyped its name.
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long one attempt to connect may take.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server may take to answer, and how much longer for each MiB that is sent. Well below the retry budget of a
+/// store: a connection that died silently is replaced by a new one.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT_PER_MIB: Duration = Duration::from_secs(1);
+
+/// A store on a server, which keeps the sessions of one of the server's projects.
+#[async_trait]
+pub trait ServerStore: SessionStore {
+    /// Returns the name under which the project's sessions are kept.
+    fn project(&self) -> &str;
+
+    /// Returns the [former name](ServerAddress::set_former_project) of the project, if it is not settled whose the
+    /// sessions under it are.
+    fn former_project(&self) -> Option<&str>;
+
+    /// Settles whether the sessions under the former name are this project's, for every user. They stay where they are, and
+    /// are found by both names.
+    async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError>;
+}

@@ -1,0 +1,258 @@
+//! Redis that goes away: connections cut at every byte of an append, and a server that is killed while thirty-two
+//! clients write. Nothing that was acknowledged is lost, nothing is there twice or in part.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::scratch::wait;
+use crate::storm::{EVENTS, storm, turn_of, turns_in};
+use azureal_store::core::{
+    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, Seq,
+    SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
+};
+use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
+use azureal_testkit::servers::{Cut, CuttingProxy, Direction, RedisServer};
+
+fn open(url: &str, options: RedisOptions) -> RedisStore {
+    let address: RedisAddress = url.parse().unwrap();
+    wait(RedisStore::open(&address, options)).unwrap()
+}
+
+fn patient() -> RedisOptions {
+    RedisOptions::default()
+}
+
+fn impatient() -> RedisOptions {
+    RedisOptions { retry_budget: Duration::ZERO }
+}
+
+fn lease() -> NewLease {
+    let text = String::new;
+    let holder = Holder { user: text(), host: text(), pid: 1, agent: text(), since: text() };
+    NewLease { id: LeaseId::random(), holder, lasts: Duration::from_secs(600), instead_of: None }
+}
+
+/// All that a test may take its time for. The short run samples the same places.
+fn is_thorough() -> bool {
+    ["AZUREAL_THOROUGH", "CI"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+#[test]
+fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
+    let Some(server) = RedisServer::shared() else { return };
+    let proxy = CuttingProxy::start(server.port());
+    let url = server.url_at(proxy.port());
+    let direct = open(&server.url(), patient());
+    let id = wait(direct.create(NewSession::default())).unwrap();
+
+    // As the program appends: under a lease, after the event that it has seen last. Who is asked again after it was done is
+    // not told that somebody came in between.
+    let held = lease();
+    assert_eq!(wait(direct.take(id, &held)).unwrap(), Taken::Ours);
+
+    // How long the conversation of one append is, both ways, once the server has the script. All names are of one
+    // length, and so are these conversations, but for a digit more in a place.
+    let store = open(&url, patient());
+    let mut expected = Vec::new();
+    let mut append = || {
+        let name = format!("{:08}", expected.len());
+        let after = Some(Seq((expected.len() * EVENTS) as u64));
+        let turn = Turn { lease: Some(held.id.clone()), after, ..turn_of(&name) };
+        let appended = wait(store.append(id, turn)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        expected.push(name);
+        assert_eq!(appended.last.0 as usize, expected.len() * EVENTS);
+        assert_eq!(appended.first.0, appended.last.0 - EVENTS as u64 + 1);
+    };
+    append();
+    proxy.arm(None);
+    append();
+    let (to_server, to_client) = proxy.passed();
+    assert!(to_server > 300 && to_client > 20, "{to_server} {to_client}");
+
+    let step = if is_thorough() { 1 } else { 9 };
+    let cuts: Vec<Cut> = (0..to_server)
+        .step_by(step)
+        .map(|after| Cut { direction: Direction::ToServer, after })
+        .chain((0..to_client).step_by(step.min(2)).map(|after| Cut { direction: Direction::ToClient, after }))
+        .collect();
+    for cut in &cuts {
+        // On a connection that is there.
+        append();
+        proxy.arm(Some(*cut));
+        append();
+    }
+    assert_eq!(proxy.cuts(), cuts.len());
+    assert_eq!(turns_in(&direct, id), expected);
+    let record = wait(direct.get(id)).unwrap();
+    assert_eq!(record.counts.messages as usize, expected.len() * EVENTS);
+    assert_eq!(record.tokens.input as usize, expected.len(), "tokens of a turn that was tried twice");
+
+    // Who does not try again is told, and then it is there whole or not at all.
+    let (mut there, mut not_there) = (0, 0);
+    for cut in &cuts {
+        let store = open(&url, impatient());
+        let other = wait(direct.create(NewSession::default())).unwrap();
+        let held = lease();
+        assert_eq!(wait(direct.take(other, &held)).unwrap(), Taken::Ours);
+        let turn = |name: &str, after: usize| Turn {
+            lease: Some(held.id.clone()),
+            after: Some(Seq(after as u64)),
+            ..turn_of(name)
+        };
+        wait(store.append(other, turn("--before", 0))).unwrap();
+        proxy.arm(Some(*cut));
+        let answer = wait(store.append(other, turn("-the-cut", EVENTS)));
+        assert!(matches!(answer, Err(StoreError::Unreachable { .. })), "{cut:?}: {answer:?}");
+        // What was sent before the cut the server may read later than we notice it, and then it is refused.
+        wait(direct.append(other, turn_of("---after"))).unwrap();
+        match &turns_in(&direct, other)[1..] {
+            [after] if after == "---after" => not_there += 1,
+            [cut, after] if cut == "-the-cut" && after == "---after" => there += 1,
+            turns => panic!("{cut:?}: {turns:?}"),
+        }
+    }
+    assert!(there > 0 && not_there > 0, "{there} {not_there}");
+    println!("{} cuts twice: {to_server} bytes there, {to_client} back", cuts.len());
+}
+
+#[test]
+fn every_change_is_made_once_though_its_answer_is_lost() {
+    let Some(server) = RedisServer::start_with(&[("appendonly", "no")], &[]) else { return };
+    let proxy = CuttingProxy::start(server.port());
+    let store = open(&server.url_at(proxy.port()), patient());
+    let named = |name: &str| NewSession { name: Some(name.to_owned()), ..NewSession::default() };
+    let sessions = || wait(store.list(&ListQuery::default())).unwrap().len();
+    let made: Vec<SessionId> = (0..2).map(|_| wait(store.create(named("one"))).unwrap()).collect();
+    // Each is done twice: the first gives the server its script, of the second's answer not a byte arrives.
+    let twice = |change: &dyn Fn(SessionId)| {
+        change(made[0]);
+        proxy.arm(Some(Cut { direction: Direction::ToClient, after: 0 }));
+        change(made[1]);
+    };
+    twice(&|_| assert!(wait(store.create(named("one"))).is_ok()));
+    assert_eq!(sessions(), 4);
+    twice(&|id| {
+        let mark = NewMark { name: format!("import {id}"), note: String::new() };
+        let turn = Turn { mark: Some(mark), ..turn_of("imported") };
+        wait(store.create_with(named("two"), turn, Vec::new())).unwrap();
+    });
+    assert_eq!(sessions(), 6);
+    twice(&|id| assert!(wait(store.find_or_create(named(&format!("of {id}")))).is_ok()));
+    assert_eq!(sessions(), 8);
+    let held = lease();
+    twice(&|id| assert_eq!(wait(store.take(id, &held)).unwrap(), Taken::Ours));
+    twice(&|id| {
+        let turn = Turn {
+            lease: Some(held.id.clone()),
+            after: Some(Seq::START),
+            ..turn_of(&format!("turn of {id}"))
+        };
+        assert_eq!(wait(store.append(id, turn)).unwrap().last, Seq(EVENTS as u64));
+    });
+    twice(&|id| assert!(wait(store.renew(id, &held.id, held.lasts)).unwrap()));
+    twice(&|id| wait(store.release(id, &held.id)).unwrap());
+    twice(&|id| assert!(wait(store.fork(id, Seq::END, named("three"))).is_ok()));
+    assert_eq!(sessions(), 10);
+    twice(&|id| wait(store.add_tokens(id, Tokens::new(10, 0))).unwrap());
+    for id in &made {
+        let record = wait(store.get(*id)).unwrap();
+        assert_eq!((record.counts.events, record.tokens.input), (EVENTS as u64, 11));
+        assert_eq!(turns_in(&store, *id), [format!("turn of {id}")]);
+    }
+    twice(&|id| wait(store.set_tokens(id, Tokens::default())).unwrap());
+    twice(&|id| wait(store.rename(id, "renamed")).unwrap());
+    twice(&|id| wait(store.note_run(id, Some("run"))).unwrap());
+    // What a summary covers is read before. It is the last answer of which not all arrives.
+    let summarize = |id| wait(store.add_compaction(id, &Compaction::new(Seq(1), "summary"))).unwrap();
+    summarize(made[0]);
+    proxy.arm(None);
+    summarize(made[0]);
+    let (_, answered) = proxy.passed();
+    proxy.arm(Some(Cut { direction: Direction::ToClient, after: answered - 1 }));
+    summarize(made[1]);
+    twice(&|id| assert!(wait(store.remove_compaction(id, Seq(1))).unwrap()));
+    twice(&|id| assert!(wait(store.remove_mark(&format!("turn of {id}"))).unwrap()));
+    twice(&|id| wait(store.clear(id)).unwrap());
+    twice(&|id| wait(store.delete(id)).unwrap());
+    assert_eq!(sessions(), 8);
+    assert_eq!(proxy.cuts(), 17);
+}
+
+/// Passes bytes on to a server until it is told that its connections are dead: from then on it swallows what comes on those
+/// that are there, and neither side hears of that. New ones work.
+struct DeadLine {
+    port: u16,
+    is_dead: Arc<AtomicBool>,
+}
+
+impl DeadLine {
+    fn start(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_dead = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_dead);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) =
+                    (client.unwrap(), TcpStream::connect((Ipv4Addr::LOCALHOST, server)).unwrap());
+                // One that comes when others are dead already is not.
+                let dies = !told.load(Ordering::SeqCst);
+                for (mut from, mut to) in
+                    [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
+                {
+                    let told = Arc::clone(&told);
+                    std::thread::spawn(move || {
+                        let mut buffer = [0; 1 << 16];
+                        while let Ok(count @ 1..) = from.read(&mut buffer) {
+                            if !(dies && told.load(Ordering::SeqCst))
+                                && to.write_all(&buffer[..count]).is_err()
+                            {
+                                return;
+                            }
+                        }
+                    });
+                }
+            }
+        });
+        Self { port, is_dead }
+    }
+}
+
+#[test]
+fn a_connection_that_went_dead_is_left_for_a_new_one() {
+    let Some(server) = RedisServer::shared() else { return };
+    let line = DeadLine::start(server.port());
+    let store = open(&format!("{}?project=dead", server.url_at(line.port)), patient());
+    let id = wait(store.create(NewSession::default())).unwrap();
+    wait(store.append(id, turn_of("before"))).unwrap();
+    line.is_dead.store(true, Ordering::SeqCst);
+    wait(store.append(id, turn_of("after"))).unwrap();
+    assert_eq!(turns_in(&store, id), ["before", "after"]);
+}
+
+#[test]
+fn opening_gives_a_silent_server_up_in_its_own_time() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    // With a password it is silent while the connection is made, without one when it is asked.
+    for who in ["", ":secret@"] {
+        let address: RedisAddress = format!("redis://{who}127.0.0.1:{port}").parse().unwrap();
+        let began = Instant::now();
+        let error = wait(RedisStore::open(&address, patient())).err().unwrap();
+        assert!(
+            matches!(&error, StoreError::Unreachable { why, .. } if why.contains("said nothing")),
+            "{error}"
+        );
+        assert!((2500..4500).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn clients_go_on_by_themselves_while_the_server_is_killed_ten_times() {
+    let test = "redis_faults::clients_go_on_by_themselves_while_the_server_is_killed_ten_times";
+    let start = RedisServer::start;
+    storm(test, start, |url| wait(RedisStore::open(&url.parse::<RedisAddress>().unwrap(), patient())));
+}

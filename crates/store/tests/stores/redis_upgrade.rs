@@ -1,0 +1,148 @@
+//! A project that the first release keeps on a Redis server: opened, upgraded by the first write, nothing lost.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+use azureal_store::core::{
+    Compaction, CrashNotes, Event, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore,
+    StoredEvent, Tokens, Turn,
+};
+use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
+use azureal_testkit::servers::RedisServer;
+use futures_executor::block_on;
+
+/// The commands that make the keys of a small project, which the first release has written.
+const FIRST_RELEASE: &str = include_str!("../fixtures/redis-format-1.jsonl");
+
+/// Writes the project under another name, and opens it.
+fn opened(server: &RedisServer, project: &str) -> RedisStore {
+    let commands = FIRST_RELEASE.lines().map(|line| {
+        let line = line.replace("{team/engine}", &format!("{{{project}}}"));
+        serde_json::from_str::<Vec<String>>(&line).unwrap()
+    });
+    let login = vec!["AUTH".to_owned(), server.password().to_owned()];
+    let mut request = String::new();
+    for command in std::iter::once(login).chain(commands).chain([vec!["QUIT".to_owned()]]) {
+        write!(request, "*{}\r\n", command.len()).unwrap();
+        command.iter().for_each(|word| write!(request, "${}\r\n{word}\r\n", word.len()).unwrap());
+    }
+    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answers = String::new();
+    connection.read_to_string(&mut answers).unwrap();
+    assert!(!answers.lines().any(|line| line.starts_with('-')), "{answers}");
+    open(server, project)
+}
+
+fn open(server: &RedisServer, project: &str) -> RedisStore {
+    let address: RedisAddress = format!("{}?loss=accepted&project={project}", server.url()).parse().unwrap();
+    block_on(RedisStore::open(&address, RedisOptions::default())).unwrap()
+}
+
+fn list(store: &RedisStore) -> Vec<SessionRecord> {
+    block_on(store.list(&ListQuery::default())).unwrap()
+}
+
+type Logs = Vec<(Vec<StoredEvent>, Vec<Compaction>)>;
+
+fn logs(store: &RedisStore) -> Logs {
+    let log = |record: &SessionRecord| {
+        let events = block_on(store.read(record.id, Page::last(1000))).unwrap();
+        (events, block_on(store.compactions(record.id)).unwrap())
+    };
+    list(store).iter().map(log).collect()
+}
+
+fn field(server: &RedisServer, project: &str, name: &str) -> String {
+    server.command(&["HGET", &format!("azureal:{{{project}}}"), name])
+}
+
+/// Checks that all is there that the first release wrote, and what was not counted then.
+fn check_upgraded(store: &RedisStore, before: &[SessionRecord]) {
+    let after = list(store);
+    let identities: BTreeSet<_> = after.iter().map(|record| record.uuid.unwrap()).collect();
+    assert_eq!(identities.len(), 3);
+    for (record, before) in after.iter().zip(before) {
+        let prompt = record.counts.last_prompt.clone().unwrap();
+        let expected = if record.name == "second" { "Ünïcode prompt" } else { "Question 4: xxx" };
+        assert!(prompt.starts_with(expected), "{prompt}");
+        assert!(record.counts.answered);
+        assert_eq!(block_on(store.find_uuid(record.uuid.unwrap())).unwrap(), Some(record.id));
+        let summary = block_on(store.compactions(record.id)).unwrap().pop();
+        assert_eq!(record.opening, summary.map_or(0, |summary| summary.summary.chars().count() as u64));
+        let mut kept = record.clone();
+        (kept.uuid, kept.opening, kept.counts.answered, kept.counts.last_prompt) = (None, 0, false, None);
+        assert_eq!(kept, *before);
+    }
+}
+
+#[test]
+fn a_project_of_the_first_release_is_upgraded_by_the_first_write_and_loses_nothing() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = opened(server, "upgraded");
+    let (before, logs_before) = (list(&store), logs(&store));
+    assert_eq!(before.iter().map(|record| record.counts.events).collect::<Vec<_>>(), [20, 4, 20]);
+    assert!(before.iter().all(|record| record.uuid.is_none()));
+    assert_eq!(field(server, "upgraded", "format"), "1", "reading has written");
+
+    block_on(store.note_run(before[0].id, None)).unwrap();
+    assert_eq!(field(server, "upgraded", "format"), "2");
+    assert_eq!(field(server, "upgraded", "upgrading"), "");
+    check_upgraded(&store, &before);
+    assert_eq!(logs(&store), logs_before);
+    assert_eq!(block_on(store.find("first")).unwrap(), [SessionId::new(1).unwrap()]);
+
+    let identities = |store: &RedisStore| list(store).iter().map(|each| each.uuid).collect::<Vec<_>>();
+    let again = open(server, "upgraded");
+    assert_eq!(identities(&again), identities(&store));
+    block_on(again.append(before[0].id, Turn::verbatim([Event::user("more")]))).unwrap();
+    let fork = block_on(again.fork(before[1].id, Seq(2), NewSession::default())).unwrap();
+    assert_eq!(block_on(again.get(fork)).unwrap().forked_from, list(&store)[2].uuid);
+}
+
+#[test]
+fn an_upgrade_that_was_interrupted_is_completed() {
+    let Some(server) = RedisServer::shared() else { return };
+    let before = list(&opened(server, "interrupted"));
+    // As a client leaves it that dies after the first session.
+    server.command(&["HSET", "azureal:{interrupted}", "format", "2", "upgrading", "1"]);
+    let store = open(server, "interrupted");
+    assert_eq!(list(&store), before, "what is half upgraded can be read");
+    block_on(store.rename(before[0].id, &before[0].name)).unwrap();
+    check_upgraded(&store, &before);
+}
+
+#[test]
+fn however_many_write_first_each_session_has_one_identity() {
+    let Some(server) = RedisServer::shared() else { return };
+    let before = list(&opened(server, "together"));
+    let stores: Vec<RedisStore> = (0..6).map(|_| open(server, "together")).collect();
+    std::thread::scope(|scope| {
+        for store in &stores {
+            let id = before[0].id;
+            scope.spawn(move || block_on(store.append(id, Turn::verbatim([Event::user("x")]))).unwrap());
+        }
+    });
+    let members = server.command(&["ZCARD", "azureal:{together}:uuids"]);
+    assert_eq!(members, "3");
+    let record = block_on(stores[0].get(before[0].id)).unwrap();
+    assert_eq!(record.counts.events, before[0].counts.events + 6);
+    assert_eq!(record.counts.last_prompt.as_deref(), Some("x"));
+}
+
+#[test]
+fn a_session_from_before_the_totals_of_the_cache_begins_at_none() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(server, "cache");
+    let tokens = Tokens { cache_read: 80, cache_write: 10, ..Tokens::new(100, 1) };
+    let turn = || Turn { tokens, ..Turn::verbatim([Event::user("hello")]) };
+    let id = block_on(store.create_with(NewSession::default(), turn(), Vec::new())).unwrap();
+    let key = format!("azureal:{{cache}}:session:{}", id.number());
+    assert_eq!(server.command(&["HDEL", &key, "cache_read", "cache_write"]), "2");
+    assert_eq!(block_on(store.get(id)).unwrap().tokens, Tokens::new(100, 1));
+    block_on(store.append(id, turn())).unwrap();
+    let expected = Tokens { cache_read: 80, cache_write: 10, ..Tokens::new(200, 2) };
+    assert_eq!(block_on(store.get(id)).unwrap().tokens, expected);
+}
