@@ -1,12 +1,5 @@
 //! Compactions: who writes the summary, what is kept, and what never changes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +20,8 @@ use futures_executor::block_on;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tempfile::TempDir;
+
+use crate::machine::busy;
 
 /// An agent whose program prints what the test says, or runs a script.
 struct StandIn {
@@ -268,6 +263,7 @@ impl World {
 
 #[test]
 fn an_endless_talker_is_stopped_and_a_long_summary_is_cut() {
+    let _busy = busy();
     let world = World::long();
     let endless = StandIn::script(
         "endless",
@@ -292,6 +288,7 @@ const FLOOD: &str = "ulimit -f 2097152
 
 #[test]
 fn an_agent_that_prints_faster_than_it_is_read_is_stopped() {
+    let _busy = busy();
     let world = World::long();
     let started = Instant::now();
     let next = StandIn::new("next", good);
@@ -303,6 +300,7 @@ fn an_agent_that_prints_faster_than_it_is_read_is_stopped() {
 
 #[test]
 fn a_cancel_reaches_an_agent_that_never_stops_printing() {
+    let _busy = busy();
     let world = World::long();
     // Slower than what is read, and without a pause in which nothing is there to read.
     let script = "ulimit -f 16384; while :; do echo '{\"notice\":\"x\"}'; done";
