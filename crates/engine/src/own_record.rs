@@ -116,7 +116,9 @@ pub(crate) async fn recover_noted(
     let noted = store_record(store, session, run, &record, &path, lease.clone()).await;
     if let Some(lease) = lease {
         // It ends by itself if this fails.
-        drop(store.release_lease(session, &lease).await);
+        if store.release_lease(session, &lease).await.is_ok() {
+            lock.forget_store_lease();
+        }
     }
     noted
 }

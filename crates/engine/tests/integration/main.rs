@@ -11,6 +11,7 @@ mod auto_compact;
 mod briefing;
 mod compact;
 mod context_commands;
+mod leases;
 mod machine;
 mod own_record;
 mod real_agents;
