@@ -1,15 +1,23 @@
 //! One turn per session at a time, and one compaction, across the processes of a machine.
 //!
-//! A lease is a lock on a small file. The system frees it when its holder dies, so nobody waits for a ghost;
-//! what the file says of its holder is only for the message to whoever comes second. Beside that it names the lease that
-//! was last had from the store: whoever has the lock knows that the holder of that one is no more.
+//! A lease is an exclusive lock on a small file. The system frees the lock when the holder dies, so a dead holder blocks
+//! nobody. The file's text is for the message to other processes: it describes the holder. It also names the holder's lease
+//! of the store, so that the next holder of the lock can replace that lease if its holder died.
+//!
+//! The file exists only while the lease is held. Four rules make the removal safe:
+//!
+//! - A process that has locked a file checks that the name still leads to it. If not, the lock means nothing and the process
+//!   starts again.
+//! - The holder removes the file before it frees the lock.
+//! - The cleanup of leftover files takes a shared lock, which it gets only if there is no holder. A process that wants the lease
+//!   and gets no exclusive lock tries a shared one: if it gets that, there is no holder, and it tries again.
+//! - One cleanup runs at a time.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use azureal_core::{Holder, LeaseId, SessionId};
 use rustix::fs::OFlags;
@@ -18,25 +26,33 @@ use serde::{Deserialize, Serialize};
 use crate::private::Folder;
 use crate::spool::{SpoolError, Spools, at};
 
-/// How long whoever takes a lease may take to say who that is.
+/// How long a new holder may take to write its text, and a cleanup to look at one file.
 const A_MOMENT: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long a leftover file stays that names a lease of the store. The lease itself ends long before, even if the turn took
+/// most of a day and its holder died just now.
+const NOTE_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The kinds of leases, as the files end.
+const TURN: &str = "lease";
+const COMPACTION: &str = "compaction";
 
 /// The right to run a turn in a session, or to compact it, as long as it is held.
 #[derive(Debug)]
 pub struct Lease {
     /// Locked as long as it is open.
     file: File,
-    path: PathBuf,
-    said: Said,
+    folder: Folder,
+    name: OsString,
+    content: Content,
 }
 
-/// What the file says.
+/// The content of a lease file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Said {
+struct Content {
     #[serde(flatten)]
     holder: Holder,
-    /// The lease of the store that was last had here.
+    /// A lease of the store that its holder may not have released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     store_lease: Option<LeaseId>,
 }
@@ -52,63 +68,127 @@ pub fn this_process(agent: &str) -> Holder {
     }
 }
 
-/// What came of asking for a lease.
+/// The result of trying to acquire a lease.
 #[derive(Debug)]
 pub enum Leased {
     /// It is ours.
     Ours(Lease),
-    /// Somebody else runs a turn there, who may not have said yet who it is.
+    /// Another process holds it, and may not have written yet who it is.
     Theirs(Option<Holder>),
 }
 
 impl Spools {
-    /// Takes the right to run a turn in a session, if nobody has it. Does not wait.
+    /// Tries to acquire a session's turn lease. Does not wait for another holder.
     pub fn lease(&self, session: SessionId, holder: &Holder) -> Result<Leased, SpoolError> {
-        self.lease_file(&format!("{session}.lease"), holder)
+        self.lease_file(&format!("{session}.{TURN}"), holder)
     }
 
-    /// Takes the right to compact a session, if nobody has it. Does not wait. A turn may run meanwhile: it
-    /// only adds to what is there.
+    /// Tries to acquire the right to compact a session. Does not wait for another holder. A turn may run meanwhile: it
+    /// only adds to the session.
     pub fn lease_compaction(&self, session: SessionId, holder: &Holder) -> Result<Leased, SpoolError> {
-        self.lease_file(&format!("{session}.compaction"), holder)
+        self.lease_file(&format!("{session}.{COMPACTION}"), holder)
     }
 
     fn lease_file(&self, name: &str, holder: &Holder) -> Result<Leased, SpoolError> {
         let folder = self.open_folder()?;
-        let path = folder.join(name);
-        let mut file = open_or_create(&folder, name.as_ref()).map_err(at(&path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return read_holder(&mut file).map(Leased::Theirs).map_err(at(&path));
-            }
-            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
-        }
-        // The file stays when the lease ends: removing it would race with whoever opens it now.
-        let store_lease = read(&mut file).map_err(at(&path))?.and_then(|before| before.store_lease);
-        let mut lease = Lease { file, path, said: Said { holder: holder.clone(), store_lease } };
-        lease.write()?;
-        Ok(Leased::Ours(lease))
+        take(&folder, name.as_ref(), holder).map_err(at(&folder.join(name)))
     }
 }
 
+fn take(folder: &Folder, name: &OsStr, holder: &Holder) -> io::Result<Leased> {
+    let deadline = Instant::now() + A_MOMENT;
+    loop {
+        let mut file = open_or_create(folder, name)?;
+        match file.try_lock() {
+            Ok(()) if folder.has(name, &file) => {
+                let store_lease = read(&mut file)?.and_then(|before| before.store_lease);
+                let content = Content { holder: holder.clone(), store_lease };
+                let mut lease = Lease { file, folder: folder.clone(), name: name.to_owned(), content };
+                lease.write()?;
+                return Ok(Leased::Ours(lease));
+            }
+            // Its holder, or a cleanup, removed it after we had opened it.
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
+                // There is no holder, but a cleanup, or another process that tries the same.
+                Ok(()) if Instant::now() < deadline => {
+                    drop(file);
+                    thread::sleep(LOOK_AGAIN);
+                }
+                Ok(()) => return Ok(Leased::Theirs(None)),
+                Err(TryLockError::WouldBlock) => return read_holder(&mut file).map(Leased::Theirs),
+                Err(TryLockError::Error(error)) => return Err(error),
+            },
+        }
+    }
+}
+
+/// Removes the files of leases without a holder: those of processes that died, and of earlier versions, which never removed
+/// any. A file that cannot be removed is left for the next time; it harms nobody.
+pub(crate) fn remove_leftovers(folder: &Folder, names: &[OsString]) {
+    let mut leases = names.iter().filter(|name| is_lease(name)).peekable();
+    if leases.peek().is_none() {
+        return;
+    }
+    // If another process cleans up, there is nothing to do.
+    let Ok(_cleanup) = folder.try_lock() else { return };
+    for name in leases {
+        // A refused file is not ours to remove.
+        drop(remove_leftover(folder, name));
+    }
+}
+
+fn is_lease(name: &OsStr) -> bool {
+    let Some((session, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { return false };
+    [TURN, COMPACTION].contains(&kind) && session.parse::<SessionId>().is_ok()
+}
+
+fn remove_leftover(folder: &Folder, name: &OsStr) -> io::Result<()> {
+    let mut file = folder.open_file(name, OFlags::RDONLY)?;
+    if file.try_lock_shared().is_err() || !folder.has(name, &file) {
+        return Ok(());
+    }
+    let is_noted = read(&mut file)?.is_some_and(|content| content.store_lease.is_some());
+    // A time in the future counts as old.
+    let age = SystemTime::now().duration_since(file.metadata()?.modified()?).unwrap_or(Duration::MAX);
+    if is_noted && age < NOTE_LASTS {
+        return Ok(());
+    }
+    folder.remove(name)
+}
+
 impl Lease {
-    /// Returns the lease of the store that was last had here, by whoever had this lock before.
+    /// Returns the lease of the store that an earlier holder of this lock may not have released.
     pub(crate) fn store_lease(&self) -> Option<&LeaseId> {
-        self.said.store_lease.as_ref()
+        self.content.store_lease.as_ref()
     }
 
-    /// Notes the lease of the store that is had now.
+    /// Notes the lease of the store that is held now.
     pub(crate) fn note_store_lease(&mut self, lease: LeaseId) -> Result<(), SpoolError> {
-        self.said.store_lease = Some(lease);
-        self.write()
+        self.content.store_lease = Some(lease);
+        self.write().map_err(at(&self.folder.join(&self.name)))
     }
 
-    fn write(&mut self) -> Result<(), SpoolError> {
-        let at = || at(&self.path);
-        let text = serde_json::to_string(&self.said).map_err(|error| at()(error.into()))?;
-        self.file.set_len(0).and_then(|()| self.file.rewind()).map_err(at())?;
-        self.file.write_all(text.as_bytes()).map_err(at())
+    /// Forgets the lease of the store: it was released, or belongs to somebody else. The file can go.
+    pub(crate) fn forget_store_lease(&mut self) {
+        self.content.store_lease = None;
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let text = serde_json::to_string(&self.content)?;
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(text.as_bytes())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // The lock is held until the file is closed, which is after this. If the file stays, the cleanup removes it.
+        if self.content.store_lease.is_none() && self.folder.has(&self.name, &self.file) {
+            drop(self.folder.remove(&self.name));
+        }
     }
 }
 
@@ -116,19 +196,19 @@ impl Lease {
 const LARGEST: u64 = 64 * 1024;
 
 /// Reads the content of a lease file. `None` if it is not, or not yet, one of ours.
-fn read(file: &mut File) -> io::Result<Option<Said>> {
+fn read(file: &mut File) -> io::Result<Option<Content>> {
     let mut text = Vec::new();
     file.rewind()?;
     file.take(LARGEST).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text).ok())
 }
 
-/// Reads who holds a lease. Whoever has only just taken it is given a moment to say so.
+/// Reads who holds a lease. A holder that has only just acquired it gets a moment to write that.
 fn read_holder(file: &mut File) -> io::Result<Option<Holder>> {
     let deadline = Instant::now() + A_MOMENT;
     loop {
         match read(file)? {
-            Some(said) => return Ok(Some(said.holder)),
+            Some(content) => return Ok(Some(content.holder)),
             None if Instant::now() < deadline => thread::sleep(LOOK_AGAIN),
             None => return Ok(None),
         }
@@ -238,5 +318,96 @@ mod tests {
         assert!(matches!(spools.lease(two, &holder(8)).unwrap(), Leased::Ours(_)), "another session is free");
         drop(lease);
         assert!(matches!(spools.lease(one, &holder(8)).unwrap(), Leased::Ours(_)));
+    }
+
+    /// Returns the names of all files that lie in the folder.
+    fn files(spools: &Spools) -> Vec<OsString> {
+        let mut names = spools.open_folder().unwrap().names().unwrap();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_thousand_sessions_leave_no_file_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        for number in 1..=1_000 {
+            let session = SessionId::new(number).unwrap();
+            let turn = spools.lease(session, &this_process("x")).unwrap();
+            let compaction = spools.lease_compaction(session, &this_process("x")).unwrap();
+            assert!(matches!((turn, compaction), (Leased::Ours(_), Leased::Ours(_))));
+        }
+        assert_eq!(files(&spools), [] as [&str; 0]);
+    }
+
+    /// Writes a lease file as earlier versions did, which left every one behind.
+    fn leave(folder: &Folder, name: &str, content: &str, age: Duration) {
+        let mut file = folder.create_file(name.as_ref(), OFlags::RDWR).unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+    }
+
+    const HOLDER: &str = r#""user":"ada","host":"h","pid":7,"agent":"claude","since":"2026-11-15T09:00:00Z""#;
+
+    #[test]
+    fn leases_that_nobody_holds_are_cleaned_up_and_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        const COUNT: u32 = 400;
+        let open = spools.open_folder().unwrap();
+        let (plain, noted) = (format!("{{{HOLDER}}}"), format!(r#"{{{HOLDER},"store_lease":"abc"}}"#));
+        for number in 1..=COUNT {
+            leave(&open, &format!("S{number}.lease"), &plain, Duration::ZERO);
+            leave(&open, &format!("S{number}.compaction"), "", Duration::ZERO);
+            leave(&open, &format!("S{number}0000.lease"), &noted, NOTE_LASTS);
+        }
+        // The next turn of this session replaces the noted lease at once, while another machine has to wait for its end.
+        leave(&open, "S3000.lease", &noted, NOTE_LASTS - Duration::from_secs(60));
+        leave(&open, "notes.lease", "mine", NOTE_LASTS);
+        std::os::unix::fs::symlink("/dev/zero", open.join("S3001.lease")).unwrap();
+        let held = spools.lease(SessionId::new(3002).unwrap(), &this_process("x")).unwrap();
+        let compacting = spools.lease_compaction(SessionId::new(5).unwrap(), &this_process("x")).unwrap();
+        assert!(spools.find().unwrap().is_empty());
+        let left = ["S3000.lease", "S3001.lease", "S3002.lease", "S5.compaction", "notes.lease"];
+        assert_eq!(files(&spools), left);
+        drop((held, compacting));
+        assert!(spools.find().unwrap().is_empty());
+        assert_eq!(files(&spools), ["S3000.lease", "S3001.lease", "notes.lease"]);
+    }
+
+    #[test]
+    fn a_lease_of_the_store_that_may_not_be_released_is_noted_for_the_next_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let take = || match spools.lease(SessionId::new(1).unwrap(), &this_process("x")).unwrap() {
+            Leased::Ours(lease) => lease,
+            Leased::Theirs(holder) => panic!("{holder:?}"),
+        };
+        let id = LeaseId::random();
+        take().note_store_lease(id.clone()).unwrap();
+        assert!(spools.find().unwrap().is_empty());
+        let mut next = take();
+        assert_eq!(next.store_lease(), Some(&id));
+        next.forget_store_lease();
+        drop(next);
+        assert_eq!((files(&spools), take().store_lease()), (Vec::<OsString>::new(), None));
+    }
+
+    #[test]
+    fn a_cleanup_of_another_process_is_not_taken_for_a_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let open = spools.open_folder().unwrap();
+        leave(&open, "S1.lease", &format!("{{{HOLDER}}}"), Duration::ZERO);
+        let looked_at = open.open_file("S1.lease".as_ref(), OFlags::RDONLY).unwrap();
+        looked_at.lock_shared().unwrap();
+        let session = SessionId::new(1).unwrap();
+        thread::scope(|scope| {
+            let asker = scope.spawn(|| spools.lease(session, &this_process("x")).unwrap());
+            thread::sleep(A_MOMENT / 4);
+            open.remove("S1.lease".as_ref()).unwrap();
+            drop(looked_at);
+            assert!(matches!(asker.join().unwrap(), Leased::Ours(_)));
+        });
     }
 }

@@ -116,7 +116,9 @@ pub(crate) async fn recover_noted(
     let noted = store_record(store, session, run, &record, &path, lease.clone()).await;
     if let (Some(lease), Some(leases)) = (lease, store.leases()) {
         // It ends by itself if this fails.
-        drop(leases.release(session, &lease).await);
+        if leases.release(session, &lease).await.is_ok() {
+            lock.forget_store_lease();
+        }
     }
     noted
 }

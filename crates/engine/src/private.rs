@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 /// The rights that nobody else may have.
@@ -116,6 +116,12 @@ impl Folder {
         }
     }
 
+    /// Locks the folder as a whole, until the lock is dropped. Fails if it is locked already.
+    pub(crate) fn try_lock(&self) -> io::Result<FolderLock<'_>> {
+        rustix::fs::flock(&*self.handle, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(FolderLock(self))
+    }
+
     /// Makes removals in it survive a loss of power.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&*self.handle)?)
@@ -130,6 +136,16 @@ impl Folder {
             let device = named.st_dev as u64;
             (open.dev(), open.ino()) == (device, named.st_ino)
         })
+    }
+}
+
+/// A lock on a folder.
+pub(crate) struct FolderLock<'a>(&'a Folder);
+
+impl Drop for FolderLock<'_> {
+    fn drop(&mut self) {
+        // Not by closing the folder: a spool may keep it open for long.
+        rustix::fs::flock(&*self.0.handle, FlockOperation::Unlock).ok();
     }
 }
 

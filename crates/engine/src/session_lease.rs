@@ -20,15 +20,23 @@ use crate::spool::{SpoolError, Spools};
 pub(crate) const LASTS: Duration = Duration::from_secs(20);
 /// How often it is renewed. One that comes late, or is tried again, must not cost it.
 const RENEWED_EVERY: Duration = Duration::from_secs(5);
-/// How long giving it back may take; it ends by itself.
+/// How long the release may take; the lease ends by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The right to run a turn in a session, as long as it is held.
 #[derive(Debug)]
 pub struct SessionLease {
-    /// Given back before the lock is: who comes next on this machine need not take it over.
     renewal: Option<Renewal>,
-    _lock: Lease,
+    lock: Lease,
+}
+
+impl Drop for SessionLease {
+    fn drop(&mut self) {
+        // Before the lock is: the next process on this machine need not replace it.
+        if self.renewal.take().is_some_and(Renewal::release) {
+            self.lock.forget_store_lease();
+        }
+    }
 }
 
 impl SessionLease {
@@ -76,7 +84,7 @@ pub async fn lease_session(
         InStore::NotNeeded => None,
         InStore::Theirs(holder) => return Ok(SessionLeased::Elsewhere(holder)),
     };
-    Ok(SessionLeased::Ours(SessionLease { renewal, _lock: lock }))
+    Ok(SessionLeased::Ours(SessionLease { renewal, lock }))
 }
 
 /// What a store says to whoever has the lock of this machine.
@@ -100,52 +108,57 @@ pub(crate) async fn take(
         lasts: LASTS,
         instead_of: lock.store_lease().cloned(),
     };
-    let Some(leases) = store.leases() else { return Ok(InStore::NotNeeded) };
+    let Some(leases) = store.leases() else {
+        lock.forget_store_lease();
+        return Ok(InStore::NotNeeded);
+    };
     Ok(match leases.take(session, &new).await? {
         Taken::Ours => {
             lock.note_store_lease(id.clone())?;
             InStore::Ours(id)
         }
-        Taken::Theirs(holder) => InStore::Theirs(holder),
+        // Whatever lease was noted, it is not the one that counts.
+        Taken::Theirs(holder) => {
+            lock.forget_store_lease();
+            InStore::Theirs(holder)
+        }
     })
 }
 
-/// A thread that renews a lease, and gives it back in the end.
+/// A thread that renews a lease, and releases it in the end.
 #[derive(Debug)]
 struct Renewal {
     id: LeaseId,
-    /// Dropped when it is enough.
-    stop: Option<Sender<()>>,
-    /// Disconnected when the lease has been given back.
+    /// Dropped to end the renewals.
+    stop: Sender<()>,
+    /// Receives a message when the lease is not ours any more: released, or held by somebody else. Disconnected without a
+    /// message if it is not known whether it was released.
     ended: Receiver<()>,
 }
 
 impl Renewal {
     fn start(store: Arc<dyn SessionStore>, session: SessionId, id: LeaseId) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
-        let (running, ended) = mpsc::channel::<()>();
+        let (end, ended) = mpsc::channel::<()>();
         let renewed = id.clone();
         thread::spawn(move || {
-            let _running = running;
             let Some(leases) = store.leases() else { return };
-            while stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
-                // One that is lost is found out when the turn is appended, and one that could not be renewed now is
-                // renewed next time, if it is still ours then.
-                if let Ok(false) = block_on(leases.renew(session, &renewed, LASTS)) {
-                    return;
-                }
+            let mut is_ours = true;
+            while is_ours && stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // The append of the turn finds out that a lease is lost. A renewal that failed is tried again next time.
+                is_ours = !matches!(block_on(leases.renew(session, &renewed, LASTS)), Ok(false));
             }
-            // It ends by itself if this fails.
-            drop(block_on(leases.release(session, &renewed)));
+            // It ends by itself if the release fails.
+            if !is_ours || block_on(leases.release(session, &renewed)).is_ok() {
+                end.send(()).ok();
+            }
         });
-        Self { id, stop: Some(stop), ended }
+        Self { id, stop, ended }
     }
-}
 
-impl Drop for Renewal {
-    fn drop(&mut self) {
-        self.stop = None;
-        // Whatever comes of it: it is not renewed any more.
-        self.ended.recv_timeout(PATIENCE).ok();
+    /// Ends the renewals and releases the lease. Returns whether it is certainly not ours any more.
+    fn release(self) -> bool {
+        drop(self.stop);
+        self.ended.recv_timeout(PATIENCE).is_ok()
     }
 }

@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 use crate::context_commands::CONTEXT_MARKER;
 use crate::drive::RUN_MARKER;
 use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn};
+use crate::lease::remove_leftovers;
 use crate::private::Folder;
 use crate::watch::Watcher;
 
@@ -215,7 +216,7 @@ impl Spools {
         Folder::open_or_create(&self.folder).map_err(at(&self.folder))
     }
 
-    /// Finds every spool, the oldest first, and owns those that nobody else does.
+    /// Finds every spool, the oldest first, and owns those that nobody else does. Removes leftover lease files.
     pub fn find(&self) -> Result<Vec<Found>, SpoolError> {
         let folder = match Folder::open(&self.folder) {
             Ok(folder) => folder,
@@ -223,6 +224,7 @@ impl Spools {
             Err(error) => return Err(at(&self.folder)(error)),
         };
         let names = folder.names().map_err(at(&self.folder))?;
+        remove_leftovers(&folder, &names);
         let is_header = |name: &OsStr| Path::new(name).extension().is_some_and(|found| found == HEADER);
         let mut headers: Vec<(i64, PathBuf)> = names
             .into_iter()

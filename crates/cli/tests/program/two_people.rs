@@ -154,11 +154,10 @@ impl Person {
         prompts.map(|line| line["data"]["content"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Says whether what is kept of turns that are not stored is gone.
+    /// Says whether the folders of spools and leases are empty.
     fn has_nothing_left(&self) -> bool {
         let folders = fs::read_dir(self.world.path("p/.azureal")).unwrap().map(|entry| entry.unwrap().path());
-        let files = folders.filter_map(|folder| fs::read_dir(folder.join("spool")).ok()).flatten();
-        files.map(|file| file.unwrap().path()).all(|file| file.extension().unwrap() == "lease")
+        folders.filter_map(|folder| fs::read_dir(folder.join("spool")).ok()).flatten().count() == 0
     }
 }
 
@@ -258,6 +257,7 @@ fn on_the_same_machine_who_comes_next_need_not_wait<S: Lessor>() {
     let next = ada.run(&["run", "-s", "work", "-a", "offline", "Second"]);
     assert_eq!(next.code, 0, "{next}");
     assert_eq!(ada.prompts("S1"), ["First", "Second"]);
+    assert!(ada.has_nothing_left());
 }
 
 fn a_turn_that_takes_long_keeps_its_session<S: Lessor>() {

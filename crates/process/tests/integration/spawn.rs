@@ -1,22 +1,13 @@
 //! What a child is given, and how its end is told.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod scratch;
-
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::scratch::{Scratch, assert_success, in_own_process, own_kib, role, run_in_role, until, wait};
 use azureal_process::{Excerpt, Exit, ProcessIdentity, SpawnError, Stream, find_marked};
-use scratch::{Scratch, assert_success, in_own_process, own_kib, role, until, wait};
 
 /// Bytes of every value, in an order that shows a piece that is lost or doubled.
 fn prompt(length: usize) -> Vec<u8> {
@@ -158,7 +149,7 @@ fn fifty_megabytes_of_errors_leave_both_ends_and_no_trace_in_memory() {
         return;
     }
     let scratch = Scratch::new();
-    let test = "fifty_megabytes_of_errors_leave_both_ends_and_no_trace_in_memory";
+    let test = "spawn::fifty_megabytes_of_errors_leave_both_ends_and_no_trace_in_memory";
     assert_success(&in_own_process(test, scratch.folder.path()));
 }
 
@@ -279,21 +270,16 @@ fn a_program_that_is_told_to_ignore_its_children_still_learns_of_their_end() {
         return;
     }
     let scratch = Scratch::new();
-    let test = "a_program_that_is_told_to_ignore_its_children_still_learns_of_their_end";
+    let test = "spawn::a_program_that_is_told_to_ignore_its_children_still_learns_of_their_end";
     // Not every `sh` does as it is told here.
     if Command::new("bash").args(["-c", "true"]).status().is_err() {
         eprintln!("\n*** SKIPPED: bash is missing, so this test was not run ***\n");
         return;
     }
-    let output = Command::new("bash")
-        .args(["-c", "trap '' CHLD; exec \"$0\" --exact \"$1\" --nocapture"])
-        .arg(std::env::current_exe().unwrap())
-        .arg(test)
-        .env("AZUREAL_TEST_ROLE", "alone")
-        .env("AZUREAL_TEST_PATH", scratch.folder.path())
-        .output()
-        .unwrap();
-    assert_success(&output);
+    let mut command = Command::new("bash");
+    command.args(["-c", "trap '' CHLD; exec \"$0\" --exact \"$1\" --nocapture"]);
+    command.arg(std::env::current_exe().unwrap()).arg(test);
+    assert_success(&run_in_role(command, scratch.folder.path()));
 }
 
 #[test]

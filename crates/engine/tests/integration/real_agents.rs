@@ -1,12 +1,5 @@
 //! Turns with the real Claude Code and the real Codex, against a model server of our own.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
@@ -27,6 +20,8 @@ use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_asked};
 use futures_executor::block_on;
 use serde_json::json;
+
+use crate::machine::{Busy, busy};
 
 /// A real agent in a home of its own.
 struct Homed<'a> {
@@ -56,6 +51,7 @@ impl Agent for Homed<'_> {
 }
 
 struct World {
+    _busy: Busy,
     agents: Agents,
     home: AgentHome,
     store: SqliteStore,
@@ -73,7 +69,7 @@ impl World {
         let store = SqliteStore::open(folder.join("sessions.azs"), SqliteOptions::default()).unwrap();
         let session = block_on(store.create(NewSession::default())).unwrap();
         let spools = Spools::new(folder.join("spool"));
-        Some(Self { agents, home, store, spools, session, briefing: Briefing::default() })
+        Some(Self { _busy: busy(), agents, home, store, spools, session, briefing: Briefing::default() })
     }
 
     fn drive(

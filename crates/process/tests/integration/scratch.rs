@@ -1,11 +1,4 @@
 //! What the tests of processes share: a scratch folder to run in, and facts to wait for.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,18 +12,18 @@ use azureal_process::{Child, Follow, FollowError, Line, Marker, ProcessIdentity,
 use tempfile::TempDir;
 
 /// How long a fact may take to become true on a machine that does much else.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder to run in, and a marker that no other test has.
 ///
 /// When it goes, so does everything that carries the marker: a test that fails leaves nothing running.
-pub struct Scratch {
-    pub folder: TempDir,
-    pub marker: Marker,
+pub(crate) struct Scratch {
+    pub(crate) folder: TempDir,
+    pub(crate) marker: Marker,
 }
 
 impl Scratch {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = tempfile::tempdir().unwrap();
@@ -40,30 +33,30 @@ impl Scratch {
         Self { folder, marker }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn spool(&self) -> PathBuf {
+    pub(crate) fn spool(&self) -> PathBuf {
         self.path("spool.jsonl")
     }
 
-    pub fn output(&self) -> File {
+    pub(crate) fn output(&self) -> File {
         File::options().create(true).append(true).open(self.spool()).unwrap()
     }
 
-    pub fn spawn(&self, program: &str, args: &[&str]) -> Spawn {
+    pub(crate) fn spawn(&self, program: &str, args: &[&str]) -> Spawn {
         let mut spawn = Spawn::new(program, self.folder.path(), self.output(), self.marker.clone());
         spawn.args = args.iter().map(OsString::from).collect();
         spawn
     }
 
-    pub fn sh(&self, script: &str) -> Spawn {
+    pub(crate) fn sh(&self, script: &str) -> Spawn {
         self.spawn("/bin/sh", &["-c", script])
     }
 
     /// Waits until `count` processes have written their numbers to `pids`, and returns them.
-    pub fn pids(&self, count: usize) -> Vec<ProcessIdentity> {
+    pub(crate) fn pids(&self, count: usize) -> Vec<ProcessIdentity> {
         let read = || fs::read_to_string(self.path("pids")).unwrap_or_default();
         until(&format!("{count} processes run"), || {
             let text = read();
@@ -77,7 +70,7 @@ impl Scratch {
         pids
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         fs::read_to_string(self.spool()).unwrap()
     }
 }
@@ -90,31 +83,36 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns the role and the folder that a worker was given; nothing in the test itself.
-pub fn role() -> Option<(String, PathBuf)> {
+/// Returns the role and the folder that a worker was given; `None` in the test itself.
+pub(crate) fn role() -> Option<(String, PathBuf)> {
     let role = std::env::var("AZUREAL_TEST_ROLE").ok()?;
     Some((role, PathBuf::from(std::env::var_os("AZUREAL_TEST_PATH")?)))
 }
 
-/// Runs one test of this very program in a process of its own, to its end.
-pub fn in_own_process(test: &str, folder: &Path) -> Output {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env("AZUREAL_TEST_ROLE", "alone")
-        .env("AZUREAL_TEST_PATH", folder)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+/// Runs one test of this program in a process of its own, to its end. The name starts with the module.
+pub(crate) fn in_own_process(test: &str, folder: &Path) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    run_in_role(command, folder)
 }
 
-pub fn assert_success(output: &Output) {
+/// Runs a command that runs one test of this program, in which [`role`] then returns this folder.
+pub(crate) fn run_in_role(mut command: Command, folder: &Path) -> Output {
+    command.env("AZUREAL_TEST_ROLE", "alone").env("AZUREAL_TEST_PATH", folder);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    // A name that no test has would pass without a test.
+    assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test\n"), "{command:?}");
+    output
+}
+
+pub(crate) fn assert_success(output: &Output) {
     let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success(), "{}\n{}", text[0], text[1]);
 }
 
 /// Waits until something is so.
 #[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "not so after {PATIENCE:?}: {what}");
@@ -124,12 +122,12 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Waits for the end of a child that is bound to end.
 #[track_caller]
-pub fn wait(child: &Child) -> azureal_process::Exit {
+pub(crate) fn wait(child: &Child) -> azureal_process::Exit {
     child.wait_timeout(PATIENCE).expect("ends")
 }
 
 /// Reads a file to its end as long as the writer lives.
-pub fn lines(follow: &mut Follow, child: &Child) -> Result<Vec<Line>, FollowError> {
+pub(crate) fn lines(follow: &mut Follow, child: &Child) -> Result<Vec<Line>, FollowError> {
     let mut lines = Vec::new();
     while let Some(line) = follow.next_line(|pause| child.wait_timeout(pause).is_some())? {
         lines.push(line);
@@ -137,12 +135,12 @@ pub fn lines(follow: &mut Follow, child: &Child) -> Result<Vec<Line>, FollowErro
     Ok(lines)
 }
 
-pub fn line(text: impl AsRef<[u8]>) -> Line {
+pub(crate) fn line(text: impl AsRef<[u8]>) -> Line {
     Line::Bytes(text.as_ref().to_vec())
 }
 
 /// Returns a number in KiB from what the system says of this process.
-pub fn own_kib(name: &str) -> Option<u64> {
+pub(crate) fn own_kib(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
     rest.trim_start_matches(':').trim().trim_end_matches(" kB").parse().ok()

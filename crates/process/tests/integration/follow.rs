@@ -1,14 +1,5 @@
 //! Lines that come out of a file while it is written.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod scratch;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -16,8 +7,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::scratch::{PATIENCE, Scratch, assert_success, in_own_process, line, lines, own_kib, role};
 use azureal_process::{Follow, FollowError, Line, Progress};
-use scratch::{PATIENCE, Scratch, assert_success, in_own_process, line, lines, own_kib, role};
 
 /// Reads a file that nobody writes any more.
 fn finished(follow: &mut Follow) -> Vec<Line> {
@@ -180,7 +171,8 @@ fn a_line_of_200_megabytes_is_not_held_in_memory() {
         return;
     }
     let scratch = Scratch::new();
-    assert_success(&in_own_process("a_line_of_200_megabytes_is_not_held_in_memory", scratch.folder.path()));
+    let test = "follow::a_line_of_200_megabytes_is_not_held_in_memory";
+    assert_success(&in_own_process(test, scratch.folder.path()));
     assert!(scratch.path("done").exists());
 }
 

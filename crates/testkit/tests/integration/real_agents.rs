@@ -1,13 +1,6 @@
 //! The real Claude Code and the real Codex in front of our model server: that the server says what they
 //! understand, and that the homes keep them apart from the rest of the machine.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

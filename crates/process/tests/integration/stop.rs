@@ -1,15 +1,5 @@
 //! Nothing of a run is left, whatever it does against it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod scratch;
-
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -17,11 +7,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::scratch::{Scratch, in_own_process, role, until, wait};
 use azureal_process::{
     Child, Exit, Marker, MarkersInUse, Patience, ProcessIdentity, StopReport, Stopped, end_marked,
     find_marked, stop,
 };
-use scratch::{Scratch, role, until, wait};
 
 /// How long a run may take to be gone altogether.
 const GONE: Duration = Duration::from_secs(5);
@@ -176,7 +166,7 @@ fn one_in_a_session_of_its_own_is_gone() {
     if let Some((_, folder)) = role() {
         return live_in_a_session_of_its_own(&folder);
     }
-    let test = "one_in_a_session_of_its_own_is_gone";
+    let test = "stop::one_in_a_session_of_its_own_is_gone";
     for (orphan, leader, stopped) in [
         ("&", "exec sleep 1000", Stopped::Interrupted),
         ("&", "trap '' INT TERM; while :; do sleep 0.01; done", Stopped::Killed),
@@ -202,7 +192,7 @@ fn a_tool_without_the_marker_is_known_by_its_parents() {
         return live_in_a_session_of_its_own(&folder);
     }
     let scratch = Scratch::new();
-    let worker = worker_command("a_tool_without_the_marker_is_known_by_its_parents");
+    let worker = worker_command("stop::a_tool_without_the_marker_is_known_by_its_parents");
     let folder = scratch.folder.path().display();
     let script = format!(
         "echo $$ >> pids; env -i AZUREAL_TEST_ROLE=session AZUREAL_TEST_PATH='{folder}' {worker} & wait"
@@ -303,8 +293,8 @@ fn a_run_of_another_program_is_stopped_by_what_is_known_of_it() {
         let tool = "sh -c 'echo $$ >> pids; exec sleep 1000' &";
         let agent = format!("{trap}\n{tool}\nwhile :; do sleep 0.01; done");
         fs::write(scratch.path("agent"), agent).unwrap();
-        let test = "a_run_of_another_program_is_stopped_by_what_is_known_of_it";
-        assert!(!scratch::in_own_process(test, scratch.folder.path()).status.success());
+        let test = "stop::a_run_of_another_program_is_stopped_by_what_is_known_of_it";
+        assert!(!in_own_process(test, scratch.folder.path()).status.success());
 
         let processes = scratch.pids(2);
         let started = fs::read_to_string(scratch.path("started")).unwrap();

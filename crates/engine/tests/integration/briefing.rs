@@ -1,12 +1,5 @@
 //! What a turn tells its agent besides the history: once, at every turn, or not at all.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,12 +1,5 @@
 //! Sessions that become too long by themselves: compacted before a turn, and in the middle of one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

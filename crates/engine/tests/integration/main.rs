@@ -1,0 +1,19 @@
+//! Turns, compactions and recovery with real processes, spools and stores.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot continue has failed, and the helpers are parts of tests"
+)]
+
+mod auto_compact;
+mod briefing;
+mod compact;
+mod context_commands;
+mod leases;
+mod machine;
+mod own_record;
+mod real_agents;
+mod real_summaries;
+mod turns;
