@@ -33,6 +33,7 @@ pub mod json;
 pub mod meter;
 mod project;
 mod server_store;
+pub mod sessions;
 mod workspace;
 
 pub use environment::Environment;

@@ -22,7 +22,6 @@ use rustix::stdio::dup2_stderr;
 use crate::cli::Cli;
 use crate::environment::environment;
 use crate::output::fit;
-use crate::resolve::has_name;
 use azureal::{Options, StoreChoice, Workspace};
 
 /// The variable that names the shell which asks.
@@ -107,11 +106,11 @@ fn sessions(store: Option<&Path>, word: &OsStr) -> Vec<CompletionCandidate> {
     let limit = if word.is_empty() { NEWEST } else { NEWEST_THAT_BEGIN_SO };
     for record in read_sessions(store, queries_for(word, limit)) {
         let preview = fit(&visible_line(record.counts.preview_text()), DESCRIPTION_COLUMNS);
-        let name = if has_name(&record) { visible_line(&record.name) } else { "".into() };
+        let name = if record.has_own_name() { visible_line(&record.name) } else { "".into() };
         let description = [&*name, &preview].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
         candidates.push(candidate(&record.id.to_string(), &description.join(": ")));
         // A shell puts a candidate on the line as it is. Whatever it could act on stays out of it.
-        if has_name(&record) && is_plain_word(&record.name) {
+        if record.has_own_name() && is_plain_word(&record.name) {
             candidates.push(candidate(&record.name, &format!("{}: {preview}", record.id)));
         }
     }

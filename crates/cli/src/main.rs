@@ -20,7 +20,6 @@ mod output;
 mod prompt;
 mod recovery;
 mod refusals;
-mod resolve;
 mod spinner;
 mod suggest;
 mod temporary;

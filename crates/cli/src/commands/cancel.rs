@@ -7,8 +7,8 @@ use crate::one_turn::elsewhere;
 use crate::orphan::end;
 use crate::output::Output;
 use crate::recovery::recover;
-use crate::resolve::{called, resolve};
 use azureal::Workspace;
+use azureal::sessions::{called, resolve};
 
 /// End the running turn of a session
 ///

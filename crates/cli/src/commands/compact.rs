@@ -11,12 +11,12 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::one_turn::lease;
 use crate::output::{Output, counted, tell};
-use crate::resolve::{called, resolve};
 use crate::spinner::Spinner;
 use crate::temporary::TemporaryFolder;
 use crate::threshold::threshold;
 use azureal::Workspace;
 use azureal::agents::{PATIENCE, Writer, writers};
+use azureal::sessions::{called, resolve};
 
 /// Summarise the older part of a session, so that the next agent is told less
 ///

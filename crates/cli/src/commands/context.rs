@@ -6,10 +6,10 @@ use serde_json::json;
 use super::SessionToRead;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::resolve::{called, resolve_to_read};
 use crate::threshold::threshold;
 use azureal::Workspace;
 use azureal::meter::Meter;
+use azureal::sessions::{called, resolve_to_read};
 
 /// Show exactly what the next agent would be told of a session
 ///

@@ -11,9 +11,9 @@ use crate::import::{Outcome, SourceStore, arrive, diverged, verify, verify_recor
 use crate::interrupts::{Interrupted, Interrupts};
 use crate::open::open_workspace;
 use crate::output::{Output, counted, warn};
-use crate::resolve::{called, resolve};
 use crate::spinner::{Spinner, bar};
 use azureal::Project;
+use azureal::sessions::{called, resolve};
 use azureal::{StoreChoice, Workspace};
 
 /// Copy sessions from one store to another

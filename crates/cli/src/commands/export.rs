@@ -9,8 +9,8 @@ use super::SessionToRead;
 use crate::export::Format;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::resolve::{called, resolve_to_read};
 use azureal::error::shown;
+use azureal::sessions::{called, resolve_to_read};
 use azureal::{Workspace, folder_of};
 
 /// Write a session in the format of another program

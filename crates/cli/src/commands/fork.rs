@@ -4,8 +4,8 @@ use serde_json::json;
 use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::{Output, counted};
-use crate::resolve::{called, check_new_name, keep_name, resolve};
 use azureal::Workspace;
+use azureal::sessions::{called, check_new_name, keep_name, resolve};
 
 /// Copy a session's history up to a point into a new session
 ///

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::import::{Arrival, Format, Outcome, Source, arrive, diverged, look_into};
 use crate::output::{Output, counted, warn};
-use crate::resolve::called;
 use azureal::Workspace;
+use azureal::sessions::called;
 
 /// Take over sessions of other programs and stores
 ///

@@ -5,7 +5,6 @@ use unicode_width::UnicodeWidthStr;
 use crate::damage::warn_of_damage;
 use crate::failure::Failure;
 use crate::output::{Output, Paint, fit, tell, to_json};
-use crate::resolve::has_name;
 use crate::threshold::threshold;
 use crate::token_counts::count;
 use azureal::Workspace;
@@ -141,7 +140,9 @@ impl Table {
         let mut columns = vec![
             column("", Align::Left, &|record| record.id.to_string()),
             column("", Align::Left, &|record| badge(record).to_owned()),
-            column("NAME", Align::Left, &|record| text(if has_name(record) { &record.name } else { "" })),
+            column("NAME", Align::Left, &|record| {
+                text(if record.has_own_name() { &record.name } else { "" })
+            }),
         ];
         if all_worktrees {
             columns.push(column("WORKTREE", Align::Left, &|record| text(&record.worktree)));

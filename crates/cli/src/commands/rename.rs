@@ -4,8 +4,8 @@ use serde_json::json;
 use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::resolve::{check_new_name, resolve};
 use azureal::Workspace;
+use azureal::sessions::{check_new_name, resolve};
 
 /// Give a session another name
 ///

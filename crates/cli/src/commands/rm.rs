@@ -6,8 +6,8 @@ use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
 use crate::one_turn::{elsewhere, lease};
 use crate::output::{Output, counted};
-use crate::resolve::{called, resolve};
 use azureal::Workspace;
+use azureal::sessions::{called, resolve};
 
 /// Delete sessions and all that belongs to them
 ///

@@ -20,13 +20,13 @@ use crate::orphan;
 use crate::output::{Output, tell};
 use crate::prompt;
 use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
-use crate::resolve::{called, check_new_name, find, keep_name, last_session, similar};
 use crate::temporary::TemporaryFolder;
 use crate::turn::{Ask, Keep, take_turn};
 use azureal::Workspace;
 use azureal::agents::{AgentChoice, Wanted, choose};
 use azureal::agents::{PATIENCE, Writer, writers};
 use azureal::config::{Config, seconds};
+use azureal::sessions::{called, check_new_name, find, keep_name, last_session, similar};
 
 /// Send a prompt to an agent, and keep what it says and does
 ///

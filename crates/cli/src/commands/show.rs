@@ -6,11 +6,11 @@ use crate::damage::{Damaged, warn_of_damage};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, is_unheard, warn};
-use crate::resolve::{has_name, resolve_to_read};
 use crate::transcript::{Text, Transcript, duration};
 use azureal::Workspace;
 use azureal::follow::{Follower, News};
 use azureal::json::EventLine;
+use azureal::sessions::resolve_to_read;
 use azureal_core::{EventRange, each_page};
 
 /// Show what was said and done in a session
@@ -153,7 +153,7 @@ async fn show_digest(record: &SessionRecord, place: &Workspace, out: &mut Output
 /// Says which session this is, in one line and a blank one.
 fn header(record: &SessionRecord, out: &Output) -> String {
     let mut parts = vec![record.id.to_string()];
-    if has_name(record) {
+    if record.has_own_name() {
         parts.push(visible_line(&record.name).into_owned());
     }
     parts.extend(

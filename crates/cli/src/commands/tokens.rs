@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::SessionToRead;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::resolve::{called, resolve_to_read};
 use crate::threshold::threshold;
 use crate::token_counts::in_detail;
 use azureal::Workspace;
 use azureal::meter::{ESTIMATE, ESTIMATED_BY, Meter};
+use azureal::sessions::{called, resolve_to_read};
 
 /// How many events are searched for the end of the last turn, from the end of the session.
 const SEARCHED: usize = 20;

@@ -12,7 +12,6 @@ use super::database::Database;
 use super::texts::{Hash, Texts};
 use super::{Arrival, Identity};
 use crate::failure::Failure;
-use crate::resolve::has_name;
 use azureal_core::{EventRange, each_page};
 
 /// A store that sessions are taken from.
@@ -81,7 +80,7 @@ impl SourceStore {
         Ok(Arrival {
             source: format!("{} {}", self.name(), record.id),
             identity,
-            name: has_name(record).then(|| record.name.clone()),
+            name: record.has_own_name().then(|| record.name.clone()),
             created_at: Some(record.created_at.clone()),
             worktree: Some(record.worktree.clone()).filter(|worktree| !worktree.is_empty()),
             compactions: survey.compactions,

@@ -7,7 +7,6 @@ use super::lookup::stored_beginning;
 use super::{Arrival, Identity};
 use crate::failure::Failure;
 use crate::output::counted;
-use crate::resolve::has_name;
 
 /// Compares a session that a copy has just created with its origin, in everything but its number and events. A session without
 /// a name is named by its number, and the memory store keeps no times.
@@ -36,7 +35,7 @@ pub(crate) async fn verify_record(
     };
     let differences = [
         ("identity", same_identity),
-        ("name", arrival.name == has_name(&to).then(|| to.name.clone())),
+        ("name", arrival.name == to.has_own_name().then(|| to.name.clone())),
         ("worktree", from.worktree == to.worktree),
         ("time", times(&from.created_at, &to.created_at)),
         ("last outcome", from.completed == to.completed),

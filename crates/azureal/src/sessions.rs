@@ -1,4 +1,4 @@
-//! Which session the user means: a number (`S3`), a UUID or a name.
+//! Finding the session that a user names: by number (`S3`), UUID or name.
 //!
 //! Commands that change or delete something take exact names only: `rm w` must not delete `w11`. Commands that read also
 //! take a unique prefix, and without a session mean the last one of this worktree.
@@ -7,8 +7,8 @@ use azureal_core::{
     ListQuery, NameFilter, SessionId, SessionRecord, SessionStore, Uuid, check_name, visible_line,
 };
 
-use crate::failure::{Failure, quoted};
-use azureal::Workspace;
+use crate::error::{Error, quoted};
+use crate::workspace::Workspace;
 
 /// How many sessions an error names.
 const NAMED: usize = 10;
@@ -16,7 +16,7 @@ const NAMED: usize = 10;
 const COMPARED: usize = 1000;
 
 /// Finds the session of exactly this number, UUID or name.
-pub(crate) async fn resolve(store: &dyn SessionStore, text: &str) -> Result<SessionRecord, Failure> {
+pub async fn resolve(store: &dyn SessionStore, text: &str) -> Result<SessionRecord, Error> {
     match find(store, text).await? {
         Some(record) => Ok(record),
         None => Err(not_found(store, text).await?),
@@ -24,7 +24,7 @@ pub(crate) async fn resolve(store: &dyn SessionStore, text: &str) -> Result<Sess
 }
 
 /// Finds the session of exactly this number, UUID or name; `None` if no session has that UUID or name.
-pub(crate) async fn find(store: &dyn SessionStore, text: &str) -> Result<Option<SessionRecord>, Failure> {
+pub async fn find(store: &dyn SessionStore, text: &str) -> Result<Option<SessionRecord>, Error> {
     if let Ok(number) = text.parse::<SessionId>() {
         return Ok(Some(store.get(number).await?));
     }
@@ -37,21 +37,21 @@ pub(crate) async fn find(store: &dyn SessionStore, text: &str) -> Result<Option<
 }
 
 /// Finds the session to read: by number, UUID, name or unique prefix of a name; without any, the last one of this worktree.
-pub(crate) async fn resolve_to_read(place: &Workspace, text: Option<&str>) -> Result<SessionRecord, Failure> {
-    let store = &*place.store;
+pub async fn resolve_to_read(workspace: &Workspace, text: Option<&str>) -> Result<SessionRecord, Error> {
+    let store = &*workspace.store;
     let Some(text) = text else {
         // There may be nothing but turns that failed: those can be read, though nobody means to continue them.
         let newest = ListQuery {
-            worktree: Some(place.project.worktree_filter()),
+            worktree: Some(workspace.project.worktree_filter()),
             limit: Some(1),
             ..ListQuery::default()
         };
-        let last = match last_session(place).await? {
+        let last = match last_session(workspace).await? {
             None => store.list(&newest).await?.pop(),
             last => last,
         };
         return last.ok_or_else(|| {
-            Failure::new("not_found", "there is no session in this worktree yet")
+            Error::new("not_found", "there is no session in this worktree yet")
                 .with_hint("name a session; `azureal list --all` shows those of all worktrees")
         });
     };
@@ -69,20 +69,20 @@ pub(crate) async fn resolve_to_read(place: &Workspace, text: Option<&str>) -> Re
 
 /// Returns the session that was last used in this worktree; if that is unknown, the one of this worktree that was active
 /// last and in which an agent has answered. So neither an import nor a failed first turn is continued by accident.
-pub(crate) async fn last_session(place: &Workspace) -> Result<Option<SessionRecord>, Failure> {
-    if let Some(id) = place.store.last_used(&place.used_in()).await? {
-        return Ok(Some(place.store.get(id).await?));
+pub async fn last_session(workspace: &Workspace) -> Result<Option<SessionRecord>, Error> {
+    if let Some(id) = workspace.store.last_used(&workspace.used_in()).await? {
+        return Ok(Some(workspace.store.get(id).await?));
     }
-    let query = ListQuery { worktree: Some(place.project.worktree_filter()), ..ListQuery::default() };
-    Ok(place.store.list(&query).await?.into_iter().find(|record| record.counts.answered))
+    let query = ListQuery { worktree: Some(workspace.project.worktree_filter()), ..ListQuery::default() };
+    Ok(workspace.store.list(&query).await?.into_iter().find(|record| record.counts.answered))
 }
 
 /// Refuses a new name that a session has already, other than `renamed`.
-pub(crate) async fn check_new_name(
+pub async fn check_new_name(
     store: &dyn SessionStore,
     name: &str,
     renamed: Option<SessionId>,
-) -> Result<(), Failure> {
+) -> Result<(), Error> {
     check_name(name)?;
     match store.find(name).await?.into_iter().find(|id| Some(*id) != renamed) {
         None => Ok(()),
@@ -91,7 +91,7 @@ pub(crate) async fn check_new_name(
 }
 
 /// Deletes a session that was just created under a new name, if another process was faster with the same name.
-pub(crate) async fn keep_name(store: &dyn SessionStore, name: &str, id: SessionId) -> Result<(), Failure> {
+pub async fn keep_name(store: &dyn SessionStore, name: &str, id: SessionId) -> Result<(), Error> {
     match store.find(name).await?.into_iter().min() {
         Some(first) if first < id => {
             store.delete(id).await?;
@@ -101,14 +101,14 @@ pub(crate) async fn keep_name(store: &dyn SessionStore, name: &str, id: SessionI
     }
 }
 
-fn name_taken(name: &str, id: SessionId) -> Failure {
-    Failure::new("name_taken", format!("{id} is already called {}", quoted(name)))
+fn name_taken(name: &str, id: SessionId) -> Error {
+    Error::new("name_taken", format!("{id} is already called {}", quoted(name)))
         .with_hint(format!("choose another name, or continue it with `azureal run -s {id}`"))
 }
 
 /// Finds a session whose name is one typing error away, among the last sessions. Names that differ in digits alone are a
 /// series (`w1`, `w10`), not an error.
-pub(crate) async fn similar(store: &dyn SessionStore, name: &str) -> Result<Option<SessionRecord>, Failure> {
+pub async fn similar(store: &dyn SessionStore, name: &str) -> Result<Option<SessionRecord>, Error> {
     let last = store.list(&ListQuery { limit: Some(COMPARED), ..ListQuery::default() }).await?;
     Ok(last.into_iter().find(|record| record.has_own_name() && is_one_error_away(&record.name, name)))
 }
@@ -118,13 +118,8 @@ fn is_one_error_away(known: &str, typed: &str) -> bool {
     strsim::osa_distance(known, typed) == 1 && without_digits(known) != without_digits(typed)
 }
 
-/// Says whether somebody gave the session a name.
-pub(crate) fn has_name(record: &SessionRecord) -> bool {
-    record.has_own_name()
-}
-
 /// Returns the number of a session, and its name if it has one.
-pub(crate) fn called(record: &SessionRecord) -> String {
+pub fn called(record: &SessionRecord) -> String {
     if record.has_own_name() {
         format!("{} {}", record.id, visible_line(&record.name))
     } else {
@@ -132,28 +127,28 @@ pub(crate) fn called(record: &SessionRecord) -> String {
     }
 }
 
-fn one_of(text: &str, mut candidates: Vec<SessionRecord>) -> Result<Option<SessionRecord>, Failure> {
+fn one_of(text: &str, mut candidates: Vec<SessionRecord>) -> Result<Option<SessionRecord>, Error> {
     if candidates.len() > 1 { Err(ambiguous(text, &candidates)) } else { Ok(candidates.pop()) }
 }
 
-async fn not_found(store: &dyn SessionStore, text: &str) -> Result<Failure, Failure> {
-    let failure = Failure::new("not_found", format!("no session is called {}", quoted(text)));
+async fn not_found(store: &dyn SessionStore, text: &str) -> Result<Error, Error> {
+    let error = Error::new("not_found", format!("no session is called {}", quoted(text)));
     if text.parse::<u32>().is_ok() {
-        return Ok(failure.with_hint(format!("session numbers are written as `S{text}`")));
+        return Ok(error.with_hint(format!("session numbers are written as `S{text}`")));
     }
     Ok(match similar(store, text).await? {
-        Some(record) => failure.with_hint(format!("did you mean {}?", called(&record))),
-        None => failure.with_hint("`azureal list --all` shows all sessions"),
+        Some(record) => error.with_hint(format!("did you mean {}?", called(&record))),
+        None => error.with_hint("`azureal list --all` shows all sessions"),
     })
 }
 
-fn ambiguous(text: &str, candidates: &[SessionRecord]) -> Failure {
+fn ambiguous(text: &str, candidates: &[SessionRecord]) -> Error {
     let mut names: Vec<String> = candidates.iter().take(NAMED).map(called).collect();
     if let Some(more) = candidates.len().checked_sub(NAMED).filter(|more| *more > 0) {
         names.push(format!("{more} more"));
     }
     let list = names.join(", ");
-    Failure::new("ambiguous", format!("{} may be any of: {list}", quoted(text)))
+    Error::new("ambiguous", format!("{} may be any of: {list}", quoted(text)))
         .with_hint("name the one you mean by its number")
 }
 
