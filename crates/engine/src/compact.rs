@@ -512,7 +512,9 @@ impl Answer {
             | AgentOutput::Usage(_)
             | AgentOutput::Notice(_)
             | AgentOutput::Cache(_)
-            | AgentOutput::Refused(_) => {}
+            | AgentOutput::Refused(_)
+            | AgentOutput::Question(_)
+            | AgentOutput::Answered(_) => {}
         }
     }
 
