@@ -38,6 +38,11 @@ pub trait Agent: Send + Sync {
     /// Makes a reader for the output of one run.
     fn parser(&self) -> Box<dyn AgentParser>;
 
+    /// Says whether the agent is behind a [bridge](crate::bridge): whether its commands have an exchange.
+    fn is_bridged(&self) -> bool {
+        false
+    }
+
     /// Describes the record that the program itself keeps of its runs; nothing if it keeps none.
     fn own_record(&self) -> Option<OwnRecord> {
         None
