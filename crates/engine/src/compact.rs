@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, Permission, PromptCache, TurnRequest};
+use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{
     Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Keep, Page, SUMMARY_PROMPT,
@@ -398,6 +399,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
         spools: setup.spools,
         run: &run,
         session: None,
+        limits: BridgeLimits::default(),
     };
     let started = Instant::now();
     let child = launch

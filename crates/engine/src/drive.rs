@@ -6,11 +6,13 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, Permission, PromptCache, TurnRequest};
+use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, read_record_chars};
 use azureal_process::{Child, Patience, ProcessIdentity, Stream};
 use futures_executor::block_on;
 
+use crate::bridge;
 use crate::context_commands::{CommandProgress, CommandStop};
 use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
@@ -472,6 +474,8 @@ impl<'a> Driver<'a> {
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let from = run.spool.output_length();
         let text = |error: SpoolError| error.to_string();
+        let limit = setup.output_limit.on_disk_of(setup.spools.folder());
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let output = [run.spool.output().map_err(text)?, run.spool.errors().map_err(text)?];
         let launch = Launch {
             agent: setup.agent,
@@ -480,6 +484,14 @@ impl<'a> Driver<'a> {
             spools: setup.spools,
             run: &run.spool.turn().run,
             session: Some(setup.session),
+            limits: BridgeLimits {
+                // Where we live, we are the first to notice.
+                output_bytes: limit.kill(),
+                turn_ms: left.map_or(BridgeLimits::default().turn_ms, |left| {
+                    u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+                }),
+                ..BridgeLimits::default()
+            },
         };
         // A file, because it is there after us: the agent may outlive us and go on writing.
         let errors = Stream::File(run.spool.errors().map_err(text)?);
@@ -517,7 +529,6 @@ impl<'a> Driver<'a> {
                 });
             });
         }
-        let limit = setup.output_limit.on_disk_of(setup.spools.folder());
         let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
         thread::spawn(move || {
             guard(&child, &output, limit, |printed| {
@@ -531,8 +542,10 @@ impl<'a> Driver<'a> {
 
     fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
         let Some(mut run) = self.run.take() else { return Input::Stored { is_done: false } };
+        let agent = self.setup.agent;
         if let Some(child) = &run.child
-            && matches!(child.wait(), azureal_process::Exit::Signal(_))
+            && (matches!(child.wait(), azureal_process::Exit::Signal(_))
+                || (agent.is_bridged() && !bridge::has_ended(run.spool.output_path())))
         {
             // Somebody killed it, and perhaps only a wrapper: what it left would go on working unseen, and write
             // to a file that is about to be removed.
@@ -545,6 +558,7 @@ impl<'a> Driver<'a> {
             duration: run.started.elapsed(),
             stopped: run.stopped.or_else(|| run.spool.is_cancelled().then_some(Outcome::Cancelled)),
         };
+        self.setup.spools.remove_control(&run.spool.turn().run);
         // Should we die before it is stored, whoever finds it knows how it ended.
         if let Err(error) = run.spool.note_ended(&ending) {
             notice(Notice::Tell(&error.to_string()));

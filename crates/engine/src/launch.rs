@@ -6,8 +6,10 @@ use std::path::Path;
 
 use azureal_core::SessionId;
 use azureal_core::agent::{Agent, AgentError, Exit, TurnRequest};
+use azureal_core::bridge::{AgentProgram, BridgeLimits, BridgeTask, Exchange};
 use azureal_process::{Child, InvalidMarker, Marker, Spawn, SpawnError, Stream};
 
+use crate::bridge::{BridgeHost, ControlFolderError, SUBCOMMAND};
 use crate::drive::RUN_MARKER;
 use crate::spool::Spools;
 
@@ -30,6 +32,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) run: &'a str,
     /// The session whose turn it is. A summary belongs to no turn.
     pub(crate) session: Option<SessionId>,
+    /// The limits of an agent behind a bridge.
+    pub(crate) limits: BridgeLimits,
 }
 
 /// Why an agent does not run.
@@ -44,6 +48,24 @@ pub enum LaunchError {
     /// The program does not start.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// The agent needs a bridge, and nobody has said which program can be one.
+    #[error("{agent} needs a bridge, and no program is named that can be one")]
+    NoBridge {
+        /// The agent.
+        agent: &'static str,
+    },
+    /// The agent and its command do not agree on whether there is a bridge: an error of the agent's adapter.
+    #[error("{agent} does not say that it is behind a bridge, and is")]
+    NotBridged {
+        /// The agent.
+        agent: &'static str,
+    },
+    /// The folder of the control channels cannot be used.
+    #[error(transparent)]
+    Control(#[from] ControlFolderError),
+    /// The task of the bridge cannot be written down, as with a path that is no text.
+    #[error("the task of the bridge: {0}")]
+    Task(#[from] serde_json::Error),
 }
 
 impl LaunchError {
@@ -53,6 +75,11 @@ impl LaunchError {
             Self::Refused(error) => Some(error.hint()),
             Self::Marker(error) => error.hint(),
             Self::Spawn(error) => error.hint(),
+            Self::NoBridge { .. } => Some(
+                "call `child_main` first thing in `main`, or name the program `azureal`, and give `Spools` a `BridgeHost`",
+            ),
+            Self::NotBridged { .. } | Self::Task(_) => None,
+            Self::Control(error) => error.hint(),
         }
     }
 
@@ -76,15 +103,59 @@ impl Launch<'_> {
         let command = self.agent.command(request)?;
         let marker = Marker::new(RUN_MARKER, self.run)?;
         let mut spawn = Spawn::new(self.program, self.directory, stdout, marker);
-        spawn.args = command.args.into_iter().map(Into::into).collect();
+        match command.exchange {
+            None => {
+                spawn.args = command.args.into_iter().map(Into::into).collect();
+                spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+                spawn.stdin = command.stdin;
+            }
+            Some(exchange) => {
+                let program = matches!(exchange, Exchange::JsonRpc(_)).then(|| AgentProgram {
+                    path: self.program.to_owned(),
+                    args: command.args,
+                    env: command.env,
+                });
+                let host = self.host()?;
+                spawn.program = host.program.clone();
+                spawn.args = vec![SUBCOMMAND.into()];
+                spawn.stdin = serde_json::to_vec(&self.task(host, program, exchange)?)?;
+            }
+        }
         spawn.env_remove = withheld();
-        spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         if let Some(marker) = self.session.and_then(|session| self.spools.session_marker(session)) {
             spawn.env.push((marker.key().into(), marker.value().into()));
         }
-        spawn.stdin = command.stdin;
         spawn.stderr = stderr;
         Ok(spawn.start()?)
+    }
+
+    fn host(&self) -> Result<&BridgeHost, LaunchError> {
+        let agent = self.agent.name();
+        if !self.agent.is_bridged() {
+            return Err(LaunchError::NotBridged { agent });
+        }
+        self.spools.bridges().ok_or(LaunchError::NoBridge { agent })
+    }
+
+    fn task(
+        &self,
+        host: &BridgeHost,
+        program: Option<AgentProgram>,
+        exchange: Exchange,
+    ) -> Result<BridgeTask, LaunchError> {
+        // A summary asks nothing, so nobody answers.
+        let control = match self.session {
+            Some(_) => Some(host.prepare(self.run, &[self.directory, self.spools.folder()])?),
+            None => None,
+        };
+        Ok(BridgeTask {
+            run: self.run.to_owned(),
+            marker: RUN_MARKER.to_owned(),
+            program,
+            control,
+            limits: self.limits,
+            exchange,
+        })
     }
 }
 

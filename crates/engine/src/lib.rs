@@ -11,6 +11,7 @@
 //!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
 //! - [`compact`] lays a summary over the older part of a session.
 
+mod bridge;
 pub mod clock;
 mod compact;
 mod context_commands;
@@ -34,6 +35,10 @@ mod turn;
 mod turn_parser;
 mod watch;
 
+pub use bridge::{
+    BridgeHost, Control, ControlError, ControlFolderError, OpenQuestion, Refusal,
+    SUBCOMMAND as BRIDGE_SUBCOMMAND, bridge_main,
+};
 pub use compact::{
     CompactNotice, CompactSetup, CompactionError, DIGEST, Summarised, Summariser, compact, summarise,
 };
