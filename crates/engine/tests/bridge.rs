@@ -666,34 +666,42 @@ fn an_agent_that_prints_without_end_is_stopped() {
     assert!(project.error().starts_with("bridged was stopped because of its output"), "{}", project.error());
 }
 
-/// Runs a bridge alone, and returns what it wrote.
-fn bridge_alone(script: &str, limits: BridgeLimits) -> (Vec<BridgeLine>, BridgeEnd) {
-    let folder = tempfile::tempdir().unwrap();
-    let run =
-        format!("alone-{}", folder.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.'));
-    let task = BridgeTask {
-        run: run.clone(),
+fn task(run: &str, script: &str, limits: BridgeLimits) -> BridgeTask {
+    BridgeTask {
+        run: run.to_owned(),
         marker: RUN_MARKER.to_owned(),
         program: Some(AgentProgram {
             path: CHILD.into(),
             args: vec!["agent".into(), script.into()],
             env: Vec::new(),
         }),
-        control: Some(folder.path().join("s")),
+        control: None,
         limits,
         exchange: Exchange::JsonRpc(JsonRpcExchange {
             prompt: json!([{ "type": "text", "text": "hi" }]),
             policy: PermissionPolicy { otherwise: Consent::Ask, ..PermissionPolicy::default() },
             ..JsonRpcExchange::default()
         }),
-    };
-    let output = folder.path().join("out");
-    let marker = Marker::new(RUN_MARKER, run.clone()).unwrap();
-    let mut spawn = Spawn::new(CHILD, folder.path(), File::create(&output).unwrap(), marker);
+    }
+}
+
+fn start_bridge(folder: &Path, stdout: File, task: &BridgeTask) -> azureal_process::Child {
+    let marker = Marker::new(RUN_MARKER, task.run.clone()).unwrap();
+    let mut spawn = Spawn::new(CHILD, folder, stdout, marker);
     spawn.args = vec!["__bridge".into()];
-    spawn.stdin = serde_json::to_vec(&task).unwrap();
-    spawn.stderr = Stream::File(File::create(folder.path().join("err")).unwrap());
-    let child = spawn.start().unwrap();
+    spawn.stdin = serde_json::to_vec(task).unwrap();
+    spawn.stderr = Stream::File(File::create(folder.join("err")).unwrap());
+    spawn.start().unwrap()
+}
+
+/// Runs a bridge alone, and returns what it wrote.
+fn bridge_alone(script: &str, limits: BridgeLimits) -> (Vec<BridgeLine>, BridgeEnd) {
+    let folder = tempfile::tempdir().unwrap();
+    let run =
+        format!("alone-{}", folder.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.'));
+    let task = BridgeTask { control: Some(folder.path().join("s")), ..task(&run, script, limits) };
+    let output = folder.path().join("out");
+    let child = start_bridge(folder.path(), File::create(&output).unwrap(), &task);
     assert!(child.wait_timeout(PATIENCE).is_some(), "{script} does not end");
     assert_eq!(processes(&run), [], "{script}");
     assert!(!folder.path().join("s").exists(), "the socket is removed");
@@ -734,6 +742,16 @@ fn every_limit_of_a_bridge_holds_without_azureal() {
         _ => None,
     });
     assert_eq!(answered, Some((AnsweredBy::Timeout, false)));
+}
+
+#[test]
+fn an_agent_whose_output_cannot_be_kept_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = BridgeTask { control: None, ..task("full", "wait", BridgeLimits::default()) };
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let child = start_bridge(folder.path(), full, &task);
+    assert_eq!(child.wait_timeout(PATIENCE), Some(azureal_process::Exit::Code(1)));
+    assert_eq!(processes("full"), []);
 }
 
 #[test]

@@ -18,7 +18,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use azureal_core::bridge::Question;
@@ -29,6 +30,8 @@ use super::run::Word;
 
 /// How long a peer may take to send its request, and to take the response.
 const PEER: Duration = Duration::from_secs(2);
+/// How long the end of a bridge waits for its last response to be taken.
+const LAST_RESPONSE: Duration = Duration::from_millis(500);
 /// How long a front end waits for the response.
 const WAIT: Duration = Duration::from_secs(10);
 /// The longest request, in bytes.
@@ -160,6 +163,7 @@ impl Control {
     fn request(&self, request: &Request) -> Result<Response, ControlError> {
         let at = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::Closed,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Refusal::Ended.into(),
             _ => ControlError::Io { path: self.socket.clone(), source },
         };
         let mut stream = UnixStream::connect(&self.socket).map_err(at)?;
@@ -180,12 +184,20 @@ impl Control {
 /// The socket of a bridge. Dropped, it is removed.
 pub(crate) struct ControlSocket {
     path: PathBuf,
+    /// Locked while a request is attended to.
+    attending: Arc<Mutex<()>>,
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         // Whoever stores the turn removes one that is left.
         drop(fs::remove_file(&self.path));
+        // The process ends now. Who was answered last is to hear of it, unless it does not listen.
+        let deadline = Instant::now() + LAST_RESPONSE;
+        while matches!(self.attending.try_lock(), Err(TryLockError::WouldBlock)) && Instant::now() < deadline
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -204,14 +216,18 @@ pub(crate) fn serve(path: &Path, words: SyncSender<Word>) -> io::Result<ControlS
     let this = ProcessIdentity::of(std::process::id())
         .ok_or_else(|| io::Error::other("the system does not show this process"))?;
     let listener = UnixListener::bind(path)?;
-    let socket = ControlSocket { path: path.to_owned() };
+    let attending = Arc::new(Mutex::new(()));
+    let socket = ControlSocket { path: path.to_owned(), attending: attending.clone() };
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     thread::Builder::new().name("control".to_owned()).spawn(move || {
         // One after the other: a request takes milliseconds, and a peer that stops is left after two seconds.
         for stream in listener.incoming() {
             match stream {
                 // The peer that went away is its own affair.
-                Ok(stream) => drop(attend(stream, &this, &words)),
+                Ok(stream) => {
+                    let _attending = attending.lock().unwrap_or_else(PoisonError::into_inner);
+                    drop(attend(stream, &this, &words));
+                }
                 // No more descriptors, for a moment.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }

@@ -234,11 +234,21 @@ fn read_messages(pipe: PipeReader, limit: u64, words: &SyncSender<Word>) {
 
 impl Bridge {
     fn run(mut self) -> io::Result<Outcome> {
+        let outcome = self.converse().and_then(|end| self.finish(end));
+        if let (Err(_), Transport::Pipes { child, .. }) = (&outcome, &self.transport) {
+            // What cannot be recorded must not go on.
+            child.stop(&STOP);
+        }
+        outcome
+    }
+
+    /// Talks to the agent, until it is clear how that ends.
+    fn converse(&mut self) -> io::Result<BridgeEnd> {
         let steps = self.protocol.open();
         self.perform(steps)?;
-        let end = loop {
+        loop {
             if let Some(end) = self.end.take() {
-                break end;
+                return Ok(end);
             }
             match self.words.recv_timeout(self.pause()) {
                 Ok(word) => self.hear(word)?,
@@ -246,8 +256,7 @@ impl Bridge {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             self.look_around()?;
-        };
-        self.finish(end)
+        }
     }
 
     /// Returns how long there is nothing to do unless something happens.
@@ -426,7 +435,7 @@ impl Bridge {
     }
 
     /// Ends the agent, reads the rest of its output, and writes the last line.
-    fn finish(mut self, mut end: BridgeEnd) -> io::Result<Outcome> {
+    fn finish(&mut self, mut end: BridgeEnd) -> io::Result<Outcome> {
         if let Transport::Pipes { child, to_agent } = &mut self.transport {
             let child = child.clone();
             // Its input ends, which tells an agent that nobody needs it any more.

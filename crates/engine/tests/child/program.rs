@@ -132,7 +132,9 @@ impl Agent {
             "wait" | "stubborn" => {
                 // What its tools start, in a session of its own.
                 let mut tool = Command::new("setsid");
-                tool.args(["sleep", "1000"]).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+                let mut tool =
+                    tool.args(["sleep", "1000"]).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+                thread::spawn(move || tool.wait());
                 says("half");
             }
             "die" => {
