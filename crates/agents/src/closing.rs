@@ -135,7 +135,7 @@ fn signal_of_code(code: i32) -> Option<i32> {
     (129..=159).contains(&code).then(|| code - 128)
 }
 
-fn name(signal: i32) -> String {
+pub(crate) fn name(signal: i32) -> String {
     let name = match signal {
         1 => "SIGHUP",
         2 => "SIGINT",

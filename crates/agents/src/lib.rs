@@ -4,6 +4,8 @@
 //! how that becomes events ([`Agent::parser`]). All of it is pure. Nothing here starts a process, opens a file or
 //! reads a clock: the engine does, and a recording read from a file gives the same events as the live program.
 //!
+//! [`bridged`] reads the output of agents behind a bridge, whatever their protocol.
+//!
 //! [`registry`] is where an agent is found by its name or by the name of a model.
 //!
 //! ```
@@ -32,6 +34,7 @@
 //! [`Agent::command`]: azureal_core::agent::Agent::command
 //! [`Agent::parser`]: azureal_core::agent::Agent::parser
 
+pub mod bridged;
 pub mod claude;
 pub mod codex;
 pub mod offline;

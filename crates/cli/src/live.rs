@@ -204,6 +204,15 @@ impl<'a> Live<'a> {
                 self.tell(&visible(text));
                 Ok(())
             }
+            AgentOutput::Question(question) => {
+                self.tell(&visible(&format!("{} asks for permission: {}", self.agent, question.title)));
+                Ok(())
+            }
+            AgentOutput::Answered(answered) => {
+                let answer = if answered.allowed { "allowed" } else { "refused" };
+                self.tell(&visible(&format!("{answer}: {}", answered.title)));
+                Ok(())
+            }
             // Told at the end of the turn, with how to allow them.
             AgentOutput::Refused(_) => Ok(()),
             // Remembered for the next turn.

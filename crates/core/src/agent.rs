@@ -7,10 +7,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::bridge::{Answered, Exchange, Question};
 use crate::event::{Outcome, Usage};
 use crate::{ContextFrame, Event};
 
-/// A program that answers one prompt and exits.
+/// Who answers prompts: a program that answers one and exits, or one behind a [bridge](crate::bridge).
 pub trait Agent: Send + Sync {
     /// Returns the name that it is chosen by, such as `claude`.
     fn name(&self) -> &'static str;
@@ -36,6 +37,11 @@ pub trait Agent: Send + Sync {
 
     /// Makes a reader for the output of one run.
     fn parser(&self) -> Box<dyn AgentParser>;
+
+    /// Says whether the agent is behind a [bridge](crate::bridge): whether its commands have an exchange.
+    fn is_bridged(&self) -> bool {
+        false
+    }
 
     /// Describes the record that the program itself keeps of its runs; nothing if it keeps none.
     fn own_record(&self) -> Option<OwnRecord> {
@@ -211,8 +217,11 @@ pub struct AgentCommand {
     pub args: Vec<String>,
     /// What is set in its environment, besides what it inherits.
     pub env: Vec<(String, String)>,
-    /// What it is given on standard input, which is then closed.
+    /// What it is given on standard input, which is then closed. Not used with an exchange.
     pub stdin: Vec<u8>,
+    /// The exchange that a bridge has with the agent; `None` for a program that answers one prompt and exits. Each
+    /// [`AgentParser::line`] is then a [`BridgeLine`](crate::bridge::BridgeLine).
+    pub exchange: Option<Exchange>,
 }
 
 /// Reads the output of one run.
@@ -244,6 +253,10 @@ pub enum AgentOutput {
     Cache(CacheSeen),
     /// Tools that the model wanted to use and the agent's program did not allow, one entry for each call.
     Refused(Vec<String>),
+    /// A permission question is open: the run waits for an answer. To be shown as the control channel returns it.
+    Question(Question),
+    /// A permission question is closed.
+    Answered(Answered),
 }
 
 /// How a run ended.

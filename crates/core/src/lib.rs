@@ -13,6 +13,7 @@
 //! - [`boundary()`] says which events a summary is to cover, [`Digest`] is the summary that needs no model,
 //!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of one's own.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
+//! - [`bridge`] is what stands between azureal and an agent that does not answer one prompt and exit.
 //! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
 //!   session of any database a conversation. A database may offer more: [`Leases`], so that one machine at a time runs a
 //!   turn in a session, [`CrashNotes`] for recovery, and a [`Watch`] for changes by others.
@@ -21,6 +22,7 @@ pub mod agent;
 mod auto_compact;
 mod block;
 mod boundary;
+pub mod bridge;
 mod compact_context;
 mod compact_event;
 mod context;

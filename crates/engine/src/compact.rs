@@ -10,18 +10,20 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, PromptCache, TurnRequest};
+use azureal_core::agent::{Agent, AgentOutput, Ending, Permission, PromptCache, TurnRequest};
+use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{
     Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Keep, Page, SUMMARY_PROMPT,
     Seq, SessionId, SessionStore, StoreError, Threshold, Tokens, boundary, read_context, read_context_under,
     read_told_through, told_chars,
 };
-use azureal_process::{Child, Marker, Patience, Spawn, Stream};
+use azureal_process::{Child, Patience, Stream};
 use futures_executor::block_on;
 use rustix::fs::OFlags;
 
-use crate::drive::{RUN_MARKER, STDERR_BYTES, withheld};
+use crate::drive::STDERR_BYTES;
+use crate::launch::{Launch, exit_of};
 use crate::lease::{Leased, this_process};
 use crate::spool::{SpoolError, Spools, at};
 use crate::watch::{Look, Watcher};
@@ -387,30 +389,29 @@ fn digest_of(earlier: Option<&str>, events: &[Event]) -> String {
 /// Runs an agent and returns what it said.
 fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) -> Result<Answer, Unusable> {
     let because = |why: String| Unusable::Because(why);
-    let command = who.agent.command(request).map_err(|error| because(error.to_string()))?;
     let run = uuid::Uuid::new_v4().simple().to_string();
-    let marker = Marker::new(RUN_MARKER, run.clone()).map_err(|error| because(error.to_string()))?;
     let mut output = Output::open(setup.spools, who.agent, &run).map_err(because)?;
     let stdout = output.file.try_clone().map_err(|error| because(error.to_string()))?;
-    let mut spawn = Spawn::new(who.program, setup.directory, stdout, marker);
-    spawn.args = command.args.into_iter().map(Into::into).collect();
-    spawn.env_remove = withheld();
-    spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-    spawn.stdin = command.stdin;
-    spawn.stderr = Stream::Keep(STDERR_BYTES);
+    let launch = Launch {
+        agent: who.agent,
+        program: who.program,
+        directory: setup.directory,
+        spools: setup.spools,
+        run: &run,
+        session: None,
+        limits: BridgeLimits::default(),
+    };
     let started = Instant::now();
-    let child = spawn.start().map_err(|error| because(error.to_string()))?;
+    let child = launch
+        .start(request, stdout, Stream::Keep(STDERR_BYTES))
+        .map_err(|error| because(error.to_string()))?;
     let mut answer = Answer::default();
     let stopped = attend(setup, &child, &mut output, &mut answer, started);
     // Also when it ended by itself: what it started ends with it. One that is stopped has nothing to clean up, and would go on
     // asking its model while it is given time to.
     let at_once = Patience { interrupt: Duration::ZERO, terminate: Duration::ZERO, ..Patience::default() };
     child.stop(&at_once);
-    let exit = match child.wait() {
-        azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
-        azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
-        azureal_process::Exit::Unknown => None,
-    };
+    let exit = exit_of(&child);
     stopped?;
     output.check_size().map_err(Unusable::Because)?;
 
@@ -513,7 +514,9 @@ impl Answer {
             | AgentOutput::Usage(_)
             | AgentOutput::Notice(_)
             | AgentOutput::Cache(_)
-            | AgentOutput::Refused(_) => {}
+            | AgentOutput::Refused(_)
+            | AgentOutput::Question(_)
+            | AgentOutput::Answered(_) => {}
         }
     }
 

@@ -15,7 +15,7 @@ use azureal_core::event::CommandRecord;
 use azureal_core::{ContextCommand, OnFailure, context_block, context_error_block};
 use azureal_process::{Child, Excerpt, Exit, Marker, Patience, Spawn, Stream, end_marked};
 
-use crate::drive::{with_hint, withheld};
+use crate::launch::{LaunchError, withheld};
 
 /// The variable that every process of a context command carries. Another than that of the agents: a command that
 /// was left behind is not a turn that goes on.
@@ -243,7 +243,11 @@ fn run_one(command: &ContextCommand, directory: &Path, marker: &Marker, stop: &C
             };
             (end, child.stdout(), child.stderr())
         }
-        Err(error) => (CommandEnd::NotStarted(with_hint(&error)), Excerpt::default(), Excerpt::default()),
+        Err(error) => (
+            CommandEnd::NotStarted(LaunchError::from(error).with_hint()),
+            Excerpt::default(),
+            Excerpt::default(),
+        ),
     };
     CommandRun {
         command: command.clone(),

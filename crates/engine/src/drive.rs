@@ -1,22 +1,24 @@
 //! The driver: performs what the machine says, and tells it what came of that.
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use azureal_core::agent::{Agent, AgentOutput, Ending, Exit, Permission, PromptCache, TurnRequest};
+use azureal_core::agent::{Agent, AgentOutput, Ending, Permission, PromptCache, TurnRequest};
+use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, read_record_chars};
-use azureal_process::{Child, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream};
+use azureal_process::{Child, Patience, ProcessIdentity, Stream};
 use futures_executor::block_on;
 
+use crate::bridge;
 use crate::context_commands::{CommandProgress, CommandStop};
 use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
 use crate::header::{SpooledProcess, SpooledTurn};
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
+use crate::launch::{Launch, exit_of};
 use crate::output_limit::{OutputLimit, Printed, guard};
 use crate::own_record::Homes;
 use crate::spool::{Spool, SpoolError, Spools};
@@ -144,14 +146,6 @@ impl Controls {
     pub fn cancel(&self) {
         drop(self.0.send(Word::Input(Input::Cancel)));
     }
-}
-
-/// Where the store is, and how to get in, is no business of agents and commands: what they see, a model may be told.
-const WITHHELD: [&str; 3] = ["AZUREAL_STORE", "AZUREAL_REDIS_PASSWORD", "AZUREAL_REDIS_PASSWORD_FILE"];
-
-/// Returns the variables that are not handed on.
-pub(crate) fn withheld() -> Vec<OsString> {
-    WITHHELD.map(OsString::from).into()
 }
 
 /// Runs the turns of one session until none is left.
@@ -479,22 +473,31 @@ impl<'a> Driver<'a> {
         let growth = self.growth(&request.frame);
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let from = run.spool.output_length();
-        let command = setup.agent.command(request).map_err(|error| format!("{error}; {}", error.hint()))?;
         let text = |error: SpoolError| error.to_string();
-        let marker =
-            Marker::new(RUN_MARKER, run.spool.turn().run.clone()).map_err(|error| error.to_string())?;
-        let mut spawn = Spawn::new(setup.program, setup.directory, run.spool.output().map_err(text)?, marker);
-        spawn.args = command.args.into_iter().map(Into::into).collect();
-        spawn.env_remove = withheld();
-        spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        if let Some(marker) = setup.spools.session_marker(setup.session) {
-            spawn.env.push((marker.key().into(), marker.value().into()));
-        }
-        spawn.stdin = command.stdin;
-        // A file, because it is there after us: the agent may outlive us and go on writing.
-        spawn.stderr = Stream::File(run.spool.errors().map_err(text)?);
+        let limit = setup.output_limit.on_disk_of(setup.spools.folder());
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let output = [run.spool.output().map_err(text)?, run.spool.errors().map_err(text)?];
-        let child = spawn.start().map_err(|error| with_hint(&error))?;
+        let launch = Launch {
+            agent: setup.agent,
+            program: setup.program,
+            directory: setup.directory,
+            spools: setup.spools,
+            run: &run.spool.turn().run,
+            session: Some(setup.session),
+            limits: BridgeLimits {
+                // Where we live, we are the first to notice.
+                output_bytes: limit.kill(),
+                turn_ms: left.map_or(BridgeLimits::default().turn_ms, |left| {
+                    u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+                }),
+                ..BridgeLimits::default()
+            },
+        };
+        // A file, because it is there after us: the agent may outlive us and go on writing.
+        let errors = Stream::File(run.spool.errors().map_err(text)?);
+        let child = launch
+            .start(request, run.spool.output().map_err(text)?, errors)
+            .map_err(|error| error.with_hint())?;
         let process = child.identity().clone();
         run.child = Some(child.clone());
         run.started = Instant::now();
@@ -526,7 +529,6 @@ impl<'a> Driver<'a> {
                 });
             });
         }
-        let limit = setup.output_limit.on_disk_of(setup.spools.folder());
         let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
         thread::spawn(move || {
             guard(&child, &output, limit, |printed| {
@@ -540,25 +542,23 @@ impl<'a> Driver<'a> {
 
     fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
         let Some(mut run) = self.run.take() else { return Input::Stored { is_done: false } };
+        let agent = self.setup.agent;
         if let Some(child) = &run.child
-            && matches!(child.wait(), azureal_process::Exit::Signal(_))
+            && (matches!(child.wait(), azureal_process::Exit::Signal(_))
+                || (agent.is_bridged() && !bridge::has_ended(run.spool.output_path())))
         {
             // Somebody killed it, and perhaps only a wrapper: what it left would go on working unseen, and write
             // to a file that is about to be removed.
             end_all(child, notice);
         }
-        let exit = run.child.as_ref().map(|child| match child.wait() {
-            azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
-            azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
-            azureal_process::Exit::Unknown => None,
-        });
         let ending = Ending {
-            exit: exit.flatten(),
+            exit: run.child.as_ref().and_then(exit_of),
             stderr: run.spool.errors_text(STDERR_BYTES),
             fragment: Vec::new(),
             duration: run.started.elapsed(),
             stopped: run.stopped.or_else(|| run.spool.is_cancelled().then_some(Outcome::Cancelled)),
         };
+        self.setup.spools.remove_control(&run.spool.turn().run);
         // Should we die before it is stored, whoever finds it knows how it ended.
         if let Err(error) = run.spool.note_ended(&ending) {
             notice(Notice::Tell(&error.to_string()));
@@ -639,12 +639,5 @@ fn observe(mut watcher: Watcher, mut growth: Option<Growth>, report: &mut dyn Fn
                 report(Observed::Full);
             }
         }
-    }
-}
-
-pub(crate) fn with_hint(error: &SpawnError) -> String {
-    match error.hint() {
-        Some(hint) => format!("{error}; {hint}"),
-        None => error.to_string(),
     }
 }

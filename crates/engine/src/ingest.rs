@@ -182,7 +182,9 @@ impl Gathered {
             AgentOutput::Delta(_)
             | AgentOutput::Usage(_)
             | AgentOutput::Notice(_)
-            | AgentOutput::Retry(_) => {}
+            | AgentOutput::Retry(_)
+            | AgentOutput::Question(_)
+            | AgentOutput::Answered(_) => {}
         }
     }
 

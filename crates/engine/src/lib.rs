@@ -11,6 +11,7 @@
 //!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
 //! - [`compact`] lays a summary over the older part of a session.
 
+mod bridge;
 pub mod clock;
 mod compact;
 mod context_commands;
@@ -20,6 +21,7 @@ mod git_status;
 mod growth;
 mod header;
 mod ingest;
+mod launch;
 mod lease;
 mod original_run;
 mod output_limit;
@@ -33,6 +35,10 @@ mod turn;
 mod turn_parser;
 mod watch;
 
+pub use bridge::{
+    BridgeHost, Control, ControlError, ControlFolderError, OpenQuestion, Refusal,
+    SUBCOMMAND as BRIDGE_SUBCOMMAND, bridge_main,
+};
 pub use compact::{
     CompactNotice, CompactSetup, CompactionError, DIGEST, Summarised, Summariser, compact, summarise,
 };
@@ -45,6 +51,7 @@ pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
 pub use growth::added_chars;
 pub use header::{SpooledEnding, SpooledProcess, SpooledTurn};
 pub use ingest::{Destination, IngestError, Ingested, ingest};
+pub use launch::LaunchError;
 pub use lease::{Lease, Leased, this_process};
 pub use original_run::{OriginalRun, look_at_original, recover_original};
 pub use output_limit::OutputLimit;

@@ -52,7 +52,7 @@ impl OutputLimit {
     }
 
     /// Returns the size from which an agent that was asked to stop is killed: it goes on printing.
-    fn kill(self) -> u64 {
+    pub(crate) fn kill(self) -> u64 {
         self.0.saturating_add(self.0 / 8)
     }
 }

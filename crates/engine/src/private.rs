@@ -24,7 +24,7 @@ const OTHERS: u32 = 0o077;
 
 /// The folder of a project that belongs to azureal. Its name is never followed through a link; the folders above it are
 /// the user's, and may be links.
-const OURS: &str = ".azureal";
+pub(crate) const OURS: &str = ".azureal";
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 

@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime};
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore};
-use azureal_process::{Marker, MarkersInUse, ProcessIdentity, find_marked};
+use azureal_process::{Marker, MarkersInUse, Patience, ProcessIdentity, end_marked, find_marked};
 
+use crate::bridge;
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
 use crate::header::{SpooledProcess, SpooledTurn};
@@ -56,7 +57,13 @@ pub async fn recover(
         recovered.push(match found {
             Found::Owned(turn, process) => Recovered::Running(*turn, process),
             Found::Unreadable(path) => Recovered::Unreadable(path),
-            Found::Orphan(spool) => recover_one(store, *spool, agents, homes).await,
+            Found::Orphan(spool) => {
+                let recovered = recover_one(store, *spool, agents, homes).await;
+                if let Recovered::Stored(turn, _) = &recovered {
+                    spools.remove_control(&turn.run);
+                }
+                recovered
+            }
         });
     }
     let turns = recovered.iter().filter_map(Recovered::turn);
@@ -107,6 +114,12 @@ async fn recover_one(
     let Some(agent) = agents.iter().find(|agent| agent.name() == turn.agent) else {
         return Recovered::UnknownAgent(turn);
     };
+    if agent.is_bridged() && !spool.is_idle() && !bridge::has_ended(spool.output_path()) {
+        // Its bridge was killed: nobody hears what the agent says, and nobody answers it.
+        if let Ok(marker) = Marker::new(RUN_MARKER, turn.run.clone()) {
+            end_marked(&marker, &Patience::default());
+        }
+    }
     let ingested = if spool.process().is_none() && is_empty(&spool) {
         let why = "azureal ended before the agent was started";
         ingest_unstarted(store, spool, Outcome::Interrupted, why, &Destination::End).await

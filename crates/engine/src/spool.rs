@@ -16,6 +16,7 @@ use azureal_core::agent::{Agent, Ending};
 use azureal_process::{Excerpt, FollowError, Marker, MarkersInUse, ProcessIdentity};
 use rustix::fs::OFlags;
 
+use crate::bridge::{BridgeHost, Control};
 use crate::context_commands::CONTEXT_MARKER;
 use crate::drive::RUN_MARKER;
 use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn};
@@ -28,6 +29,7 @@ use crate::watch::Watcher;
 pub struct Spools {
     folder: PathBuf,
     keeps_prompts: bool,
+    bridges: Option<BridgeHost>,
 }
 
 /// A spool that is ours: nobody else touches it while we hold this.
@@ -95,7 +97,7 @@ const UNFINISHED: &str = "new";
 impl Spools {
     /// Uses this folder, which is made with the first spool.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), keeps_prompts: true }
+        Self { folder: folder.into(), keeps_prompts: true, bridges: None }
     }
 
     /// Writes no prompt down: for turns of which nothing is to be kept.
@@ -103,6 +105,31 @@ impl Spools {
     pub fn without_prompts(mut self) -> Self {
         self.keeps_prompts = false;
         self
+    }
+
+    /// Starts bridges this way, for agents that need one.
+    #[must_use]
+    pub fn with_bridges(mut self, host: BridgeHost) -> Self {
+        self.bridges = Some(host);
+        self
+    }
+
+    pub(crate) fn bridges(&self) -> Option<&BridgeHost> {
+        self.bridges.as_ref()
+    }
+
+    /// Returns the control channel of a turn, whoever runs it: its questions can be answered and it can be cancelled
+    /// there. `None` if bridges are not used here.
+    pub fn control(&self, turn: &SpooledTurn) -> Option<Control> {
+        Some(Control::new(self.bridges.as_ref()?.socket(&turn.run)?))
+    }
+
+    /// Removes the control channel that a killed bridge has left.
+    pub(crate) fn remove_control(&self, run: &str) {
+        if let Some(socket) = self.bridges.as_ref().and_then(|host| host.socket(run)) {
+            // One that is not there is as good as removed.
+            drop(fs::remove_file(socket));
+        }
     }
 
     /// Makes the spool of a new turn, and owns it.

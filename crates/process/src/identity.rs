@@ -38,6 +38,9 @@ pub struct ProcessIdentity {
 /// How often a process that is not our child is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
+/// How many generations of processes are looked at.
+const MOST_ANCESTORS: usize = 4096;
+
 impl ProcessIdentity {
     /// Returns the process that has this number now.
     pub fn of(pid: u32) -> Option<Self> {
@@ -69,6 +72,27 @@ impl ProcessIdentity {
         others
             .filter(|process| process.pid != std::process::id())
             .find(|process| process.holds_open(file) == Some(true))
+    }
+
+    /// Says whether the process that has this number now was started by this one, directly or through others; `None`
+    /// where the system does not tell, or there is no such process.
+    ///
+    /// A process whose parent has ended belongs to another one from then on. On Linux that is this process if it has
+    /// asked for it: `PR_SET_CHILD_SUBREAPER`.
+    pub fn is_ancestor_of(&self, pid: u32) -> Option<bool> {
+        let mut current = pid;
+        // Parents are older than their children, so this ends; a bound is cheaper than a proof.
+        for _ in 0..MOST_ANCESTORS {
+            let entry = table::look(current).ok().flatten()?;
+            if entry.identity == *self {
+                return Some(true);
+            }
+            if entry.parent <= 1 {
+                return Some(false);
+            }
+            current = entry.parent;
+        }
+        None
     }
 
     /// Waits until this process has ended, at most `timeout`; says whether it has.
@@ -156,6 +180,29 @@ mod tests {
         sleeper.wait().unwrap();
         assert!(!identity.is_there());
         assert!(!identity.signal(Signal::KILL));
+    }
+
+    #[test]
+    fn a_descendant_is_told_from_others() {
+        let this = ProcessIdentity::of(std::process::id()).unwrap();
+        let mut shell =
+            Command::new("sh").args(["-c", "sleep 1000 & wait"]).stdin(Stdio::piped()).spawn().unwrap();
+        let of_shell = ProcessIdentity::of(shell.id()).unwrap();
+        let grandchild = loop {
+            let found = table::all().into_iter().find(|entry| entry.parent == shell.id());
+            if let Some(found) = found {
+                break found.identity;
+            }
+            thread::sleep(LOOK_AGAIN);
+        };
+        assert_eq!(this.is_ancestor_of(shell.id()), Some(true));
+        assert_eq!(this.is_ancestor_of(grandchild.pid), Some(true));
+        assert_eq!(of_shell.is_ancestor_of(grandchild.pid), Some(true));
+        assert_eq!(of_shell.is_ancestor_of(this.pid), Some(false));
+        assert_eq!(this.is_ancestor_of(u32::MAX), None);
+        grandchild.signal(Signal::KILL);
+        shell.wait().unwrap();
+        assert_eq!(this.is_ancestor_of(shell.id()), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | [`Follow`] | reads that file line by line while it grows, with a bound |
 //! | [`Child::stop`], [`stop`] | interrupts, terminates, kills, and then ends whatever the run left behind |
 //! | [`Child::kill`], [`end_marked`] | for many short commands at once: each killed when its time is up, and one sweep after all |
+//! | [`adopt_orphans`], [`collect_adopted`] | keep descendants together whose parents have ended |
 //! | [`ProcessIdentity`] | a process that can be recognised later, also by another program |
 //! | [`Marker`], [`find_marked`] | the variable in the environment by which a run's processes are found |
 //!
@@ -65,6 +66,7 @@ compile_error!(
     "azureal-process is not supported on this system yet: it needs the signals and process groups of Unix"
 );
 
+mod adopt;
 mod child;
 mod error;
 mod excerpt;
@@ -76,6 +78,7 @@ mod spawn;
 mod stop;
 mod table;
 
+pub use adopt::{adopt_orphans, collect_adopted};
 pub use child::{Child, Exit};
 pub use error::{FollowError, SpawnError};
 pub use excerpt::Excerpt;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -103,6 +104,20 @@ impl Spawn {
     ///
     /// The program does not run. Then there is no process and no thread left.
     pub fn start(self) -> Result<Child, SpawnError> {
+        self.start_with(Stdio::piped())
+    }
+
+    /// Starts the program with this as its standard input, such as the end of a pipe that the caller writes to.
+    /// [`stdin`](Self::stdin) is not used.
+    ///
+    /// # Errors
+    ///
+    /// The program does not run. Then there is no process and no thread left.
+    pub fn start_reading(self, stdin: impl Into<OwnedFd>) -> Result<Child, SpawnError> {
+        self.start_with(Stdio::from(stdin.into()))
+    }
+
+    fn start_with(self, stdin: Stdio) -> Result<Child, SpawnError> {
         self.check_directory()?;
         let program = self.program;
         let mut command = Command::new(&program);
@@ -115,7 +130,7 @@ impl Spawn {
         command
             .env(self.marker.key(), self.marker.value())
             .current_dir(&self.directory)
-            .stdin(Stdio::piped())
+            .stdin(stdin)
             .stdout(stdout)
             .stderr(stderr)
             .process_group(0);

@@ -60,7 +60,7 @@ pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
     if stdin.len() > MAX_STDIN {
         return Err(AgentError::TooLong { agent: NAME, limit: MAX_STDIN, found: stdin.len() });
     }
-    Ok(AgentCommand { args, env, stdin })
+    Ok(AgentCommand { args, env, stdin, exchange: None })
 }
 
 fn mode(permission: Permission) -> &'static str {

@@ -493,7 +493,7 @@ mod tests {
                 AgentOutput::Delta(text) | AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                     shown.push(text);
                 }
-                AgentOutput::Usage(_) | AgentOutput::Cache(_) | AgentOutput::Refused(_) => {}
+                _ => {}
             }
         }
         (events, shown)

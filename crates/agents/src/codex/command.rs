@@ -52,7 +52,7 @@ pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
     if found > MAX_CHARS {
         return Err(AgentError::TooLong { agent: NAME, limit: MAX_CHARS, found });
     }
-    Ok(AgentCommand { args, env: Vec::new(), stdin: text.into_bytes() })
+    Ok(AgentCommand { args, env: Vec::new(), stdin: text.into_bytes(), exchange: None })
 }
 
 /// Appends text in which no `$word` loads a skill.

@@ -293,6 +293,7 @@ mod tests {
             AgentOutput::Retry(_) => "retry".to_owned(),
             AgentOutput::Cache(_) => "cache".to_owned(),
             AgentOutput::Refused(tools) => format!("refused {}", tools.join(",")),
+            AgentOutput::Question(_) | AgentOutput::Answered(_) => "question".to_owned(),
         };
         outputs.iter().map(kind).collect::<Vec<_>>().join(" ")
     }

@@ -100,8 +100,8 @@ impl Agent for Offline {
         }
         Ok(AgentCommand {
             args: vec![SUBCOMMAND.to_owned(), persona.name().to_owned()],
-            env: Vec::new(),
             stdin: turn.frame.clone().into_text().into_bytes(),
+            ..AgentCommand::default()
         })
     }
 
@@ -118,8 +118,8 @@ pub fn line_of(output: &AgentOutput) -> String {
         AgentOutput::Delta(text) => json!({ "delta": text }).to_string(),
         AgentOutput::Notice(text) | AgentOutput::Retry(text) => json!({ "notice": text }).to_string(),
         AgentOutput::Usage(usage) => json!({ "usage": usage }).to_string(),
-        // An agent that asks no provider has nothing to say of its cache.
-        AgentOutput::Cache(_) => json!({}).to_string(),
+        // An agent that asks no provider has nothing to say of its cache, and one without tools needs no permission.
+        AgentOutput::Cache(_) | AgentOutput::Question(_) | AgentOutput::Answered(_) => json!({}).to_string(),
         AgentOutput::Refused(tools) => json!({ "refused": tools }).to_string(),
     }
 }

@@ -18,6 +18,8 @@ fn line(output: &AgentOutput) -> String {
         AgentOutput::Retry(text) => format!("  retry {}", quoted(text)),
         AgentOutput::Cache(seen) => format!("  cache {seen:?}"),
         AgentOutput::Refused(tools) => format!("  refused {}", tools.join(", ")),
+        AgentOutput::Question(question) => format!("  question {question:?}"),
+        AgentOutput::Answered(answered) => format!("  answered {answered:?}"),
     }
 }
 

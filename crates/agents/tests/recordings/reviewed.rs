@@ -297,12 +297,7 @@ fn the_recordings_that_matter_most_say_what_happened() {
             .iter()
             .filter_map(|output| match output {
                 AgentOutput::Event(event) => Some(event),
-                AgentOutput::Delta(_)
-                | AgentOutput::Usage(_)
-                | AgentOutput::Notice(_)
-                | AgentOutput::Retry(_)
-                | AgentOutput::Cache(_)
-                | AgentOutput::Refused(_) => None,
+                _ => None,
             })
             .collect();
         let Some(Event::Complete(Complete { success, outcome, cost_usd, usage, .. })) = events.last() else {

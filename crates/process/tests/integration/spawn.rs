@@ -299,3 +299,21 @@ fn eight_children_at_once_do_not_get_into_each_others_way() {
         assert_eq!(child.stderr().to_string(), format!("{}\n", scratch.marker.value()));
     }
 }
+
+#[test]
+fn a_child_can_be_talked_to_over_pipes() {
+    let scratch = Scratch::new();
+    let (stdin, mut to_child) = std::io::pipe().unwrap();
+    let (from_child, stdout) = std::io::pipe().unwrap();
+    let mut spawn = scratch.sh("while read -r line; do echo \"heard $line\"; done; exit 3");
+    spawn.stdout = Stream::File(File::from(std::os::fd::OwnedFd::from(stdout)));
+    let child = spawn.start_reading(stdin).unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(from_child));
+    for word in ["one", "two"] {
+        std::io::Write::write_all(&mut to_child, format!("{word}\n").as_bytes()).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), format!("heard {word}"));
+    }
+    drop(to_child);
+    assert!(lines.next().is_none());
+    assert_eq!(child.wait(), Exit::Code(3));
+}

@@ -1,0 +1,169 @@
+//! Starting an agent: the one place for turns and for summaries.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+
+use azureal_core::SessionId;
+use azureal_core::agent::{Agent, AgentError, Exit, TurnRequest};
+use azureal_core::bridge::{AgentProgram, BridgeLimits, BridgeTask, Exchange};
+use azureal_process::{Child, InvalidMarker, Marker, Spawn, SpawnError, Stream};
+
+use crate::bridge::{BridgeHost, ControlFolderError, SUBCOMMAND};
+use crate::drive::RUN_MARKER;
+use crate::spool::Spools;
+
+/// Where the store is, and how to get in, is no business of agents and commands: what they see, a model may be told.
+const WITHHELD: [&str; 3] = ["AZUREAL_STORE", "AZUREAL_REDIS_PASSWORD", "AZUREAL_REDIS_PASSWORD_FILE"];
+
+/// Returns the variables that are not handed on.
+pub(crate) fn withheld() -> Vec<OsString> {
+    WITHHELD.map(OsString::from).into()
+}
+
+/// An agent, and where it runs.
+pub(crate) struct Launch<'a> {
+    pub(crate) agent: &'a dyn Agent,
+    /// The agent's program.
+    pub(crate) program: &'a Path,
+    pub(crate) directory: &'a Path,
+    pub(crate) spools: &'a Spools,
+    /// The name of the run, which every process of it carries.
+    pub(crate) run: &'a str,
+    /// The session whose turn it is. A summary belongs to no turn.
+    pub(crate) session: Option<SessionId>,
+    /// The limits of an agent behind a bridge.
+    pub(crate) limits: BridgeLimits,
+}
+
+/// Why an agent does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The agent cannot be asked this.
+    #[error(transparent)]
+    Refused(#[from] AgentError),
+    /// The name of the run cannot mark its processes.
+    #[error(transparent)]
+    Marker(#[from] InvalidMarker),
+    /// The program does not start.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The agent needs a bridge, and nobody has said which program can be one.
+    #[error("{agent} needs a bridge, and no program is named that can be one")]
+    NoBridge {
+        /// The agent.
+        agent: &'static str,
+    },
+    /// The agent and its command do not agree on whether there is a bridge: an error of the agent's adapter.
+    #[error("{agent} does not say that it is behind a bridge, and is")]
+    NotBridged {
+        /// The agent.
+        agent: &'static str,
+    },
+    /// The folder of the control channels cannot be used.
+    #[error(transparent)]
+    Control(#[from] ControlFolderError),
+    /// The task of the bridge cannot be written down, as with a path that is no text.
+    #[error("the task of the bridge: {0}")]
+    Task(#[from] serde_json::Error),
+}
+
+impl LaunchError {
+    /// Returns what a person can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Refused(error) => Some(error.hint()),
+            Self::Marker(error) => error.hint(),
+            Self::Spawn(error) => error.hint(),
+            Self::NoBridge { .. } => Some(
+                "call `child_main` first thing in `main`, or name the program `azureal`, and give `Spools` a `BridgeHost`",
+            ),
+            Self::NotBridged { .. } | Self::Task(_) => None,
+            Self::Control(error) => error.hint(),
+        }
+    }
+
+    /// Returns the message together with the hint.
+    pub(crate) fn with_hint(&self) -> String {
+        match self.hint() {
+            Some(hint) => format!("{self}; {hint}"),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl Launch<'_> {
+    /// Starts the process whose standard output is the spool.
+    pub(crate) fn start(
+        &self,
+        request: &TurnRequest,
+        stdout: File,
+        stderr: Stream,
+    ) -> Result<Child, LaunchError> {
+        let command = self.agent.command(request)?;
+        let marker = Marker::new(RUN_MARKER, self.run)?;
+        let mut spawn = Spawn::new(self.program, self.directory, stdout, marker);
+        match command.exchange {
+            None => {
+                spawn.args = command.args.into_iter().map(Into::into).collect();
+                spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+                spawn.stdin = command.stdin;
+            }
+            Some(exchange) => {
+                let program = matches!(exchange, Exchange::JsonRpc(_)).then(|| AgentProgram {
+                    path: self.program.to_owned(),
+                    args: command.args,
+                    env: command.env,
+                });
+                let host = self.host()?;
+                spawn.program = host.program.clone();
+                spawn.args = vec![SUBCOMMAND.into()];
+                spawn.stdin = serde_json::to_vec(&self.task(host, program, exchange)?)?;
+            }
+        }
+        spawn.env_remove = withheld();
+        if let Some(marker) = self.session.and_then(|session| self.spools.session_marker(session)) {
+            spawn.env.push((marker.key().into(), marker.value().into()));
+        }
+        spawn.stderr = stderr;
+        Ok(spawn.start()?)
+    }
+
+    fn host(&self) -> Result<&BridgeHost, LaunchError> {
+        let agent = self.agent.name();
+        if !self.agent.is_bridged() {
+            return Err(LaunchError::NotBridged { agent });
+        }
+        self.spools.bridges().ok_or(LaunchError::NoBridge { agent })
+    }
+
+    fn task(
+        &self,
+        host: &BridgeHost,
+        program: Option<AgentProgram>,
+        exchange: Exchange,
+    ) -> Result<BridgeTask, LaunchError> {
+        // A summary asks nothing, so nobody answers.
+        let control = match self.session {
+            Some(_) => Some(host.prepare(self.run, &[self.directory, self.spools.folder()])?),
+            None => None,
+        };
+        Ok(BridgeTask {
+            run: self.run.to_owned(),
+            marker: RUN_MARKER.to_owned(),
+            program,
+            control,
+            limits: self.limits,
+            exchange,
+        })
+    }
+}
+
+/// Waits for a process to end and returns how; `None` if the system does not say.
+pub(crate) fn exit_of(child: &Child) -> Option<Exit> {
+    match child.wait() {
+        azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
+        azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
+        azureal_process::Exit::Unknown => None,
+    }
+}
