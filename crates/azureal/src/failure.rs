@@ -167,12 +167,34 @@ fn lower_first(text: &str) -> String {
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
+/// Returns what a user of this program can do about the error of a store, whichever store it is.
+fn hint_of_command(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::NoSuchSession(_) => Some("`azureal list --all` shows what is there"),
+        StoreError::NoSuchEvent { .. } => Some("`azureal show --json` shows the events with their numbers"),
+        StoreError::Moved { .. } | StoreError::Marked(_) | StoreError::Fenced(_) => {
+            Some("look at it again; nothing was changed")
+        }
+        StoreError::TooLarge { .. } => Some("split the text; nothing was stored"),
+        StoreError::UnusableName(_) => {
+            Some("a name must not be empty nor look like a session's number, such as S3")
+        }
+        StoreError::NotAStore { .. } => {
+            Some("name another file with `--store`, or move this one away; nothing was changed")
+        }
+        StoreError::NumbersUsedUp => {
+            Some("`azureal copy --to NEW.azs` copies the sessions to a store that has")
+        }
+        _ => None,
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self {
             kind: error.kind(),
             message: error.to_string(),
-            hint: error.hint().map(str::to_owned),
+            hint: hint_of_command(&error).or_else(|| azureal_store::hint(&error)).map(str::to_owned),
             exit: match error {
                 StoreError::Unsafe { .. }
                 | StoreError::UnknownDefinition { .. }
