@@ -32,6 +32,7 @@ use uuid::Uuid;
 pub use address::PostgresAddress;
 use connection::{ARGUMENTS, Call, Connections};
 use error::Fault;
+pub(crate) use error::hint;
 use text::escaped;
 use values::{
     LAST_ACTIVE, PROMPTS, list_sql, page_sql, texts_of, with_compaction, with_compactions, with_filters,

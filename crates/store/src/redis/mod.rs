@@ -34,6 +34,7 @@ pub use address::RedisAddress;
 use connection::{Connections, Request};
 pub use durability::Durability;
 use error::Fault;
+pub(crate) use error::hint;
 use keys::Keys;
 use replies::Answer;
 use scripts::Call;

@@ -352,7 +352,7 @@ fn a_newer_file_is_refused_and_not_touched() {
         let before = std::fs::read(project.path()).unwrap();
         let error = SqliteStore::open(project.path(), SqliteOptions::default()).err().unwrap();
         assert!(matches!(&error, StoreError::Newer { found, .. } if found == value), "{error}");
-        assert!(error.to_string().contains(key) && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains(key) && azureal_store::hint(&error).is_some(), "{error}");
         assert!(std::fs::read(project.path()).unwrap() == before);
     }
 }
