@@ -51,11 +51,12 @@ impl Environment {
         self.variables.get(name.as_ref() as &OsStr)?.to_str()
     }
 
-    /// Says whether a variable switches something on.
-    pub fn is_on(&self, name: &str) -> bool {
-        let value = self.variables.get(name.as_ref() as &OsStr);
-        value.is_some_and(|value| {
-            !["", "0", "false", "no", "off"].iter().any(|off| value.eq_ignore_ascii_case(off))
+    /// Says whether a variable whose name begins like this switches something on.
+    pub(crate) fn is_any_on(&self, prefix: &str) -> bool {
+        let off = ["", "0", "false", "no", "off"];
+        self.variables.iter().any(|(name, value)| {
+            name.as_encoded_bytes().starts_with(prefix.as_bytes())
+                && !off.iter().any(|off| value.eq_ignore_ascii_case(off))
         })
     }
 

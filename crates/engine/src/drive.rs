@@ -1,6 +1,8 @@
 //! The driver: performs what the machine says, and tells it what came of that.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
@@ -173,6 +175,8 @@ struct Run {
     child: Option<Child>,
     /// What was sent with a breakpoint, so that it can be sent again without one.
     with_breakpoint: Option<TurnRequest>,
+    /// Where the output of this start ends, once the program is started a second time.
+    output_end: Arc<AtomicU64>,
 }
 
 impl<'a> Driver<'a> {
@@ -373,6 +377,7 @@ impl<'a> Driver<'a> {
             gathering,
             child: None,
             with_breakpoint: None,
+            output_end: Arc::default(),
         });
         let sender = self.sender.clone();
         scope.spawn(move || {
@@ -426,7 +431,7 @@ impl<'a> Driver<'a> {
         };
         let (mut is_refused, mut has_begun) = (false, false);
         let read = watcher.read_to_end(|output| match output {
-            AgentOutput::Cache(seen) => is_refused |= seen.is_refused,
+            AgentOutput::Cache(seen) => is_refused |= seen.refusal.is_some(),
             AgentOutput::Event(Event::Init(_) | Event::ModelSwitch(_) | Event::Hook(_)) => {}
             AgentOutput::Event(_) => has_begun = true,
             _ => {}
@@ -440,6 +445,14 @@ impl<'a> Driver<'a> {
         let request = self.run.as_mut().and_then(|run| run.with_breakpoint.take());
         let Some(request) = request else { return Err("there is nothing to send again".to_owned()) };
         notice(Notice::Tell("the provider refused a cache breakpoint; asking again without it"));
+        if let Some(run) = &self.run {
+            if let Some(child) = &run.child {
+                // What it left behind would write into the same output.
+                end_all(child, notice);
+            }
+            // Whoever watches the first start reads no further: a slow one comes to it when the second has printed.
+            run.output_end.store(run.spool.output_length(), Ordering::SeqCst);
+        }
         self.launch(&TurnRequest { cache: PromptCache::Segments, ..request }, notice)
     }
 
@@ -499,8 +512,10 @@ impl<'a> Driver<'a> {
             .start(request, run.spool.output().map_err(text)?, errors)
             .map_err(|error| error.with_hint())?;
         let process = child.identity().clone();
-        run.child = Some(child.clone());
-        run.started = Instant::now();
+        if run.child.replace(child.clone()).is_none() {
+            run.started = Instant::now();
+        }
+        run.output_end = Arc::new(AtomicU64::new(u64::MAX));
         let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
         if let Err(error) = run.spool.note_process(noted) {
             // It runs, so the turn goes on. It can be found by what it carries.
@@ -512,8 +527,10 @@ impl<'a> Driver<'a> {
         }
 
         let turn = run.spool.turn();
-        let watch =
-            |process| Watcher::of_run(run.spool.output_path(), from, setup.agent, turn, Some(process));
+        let watch = |process| {
+            Watcher::of_run(run.spool.output_path(), from, setup.agent, turn, Some(process))
+                .map(|watcher| watcher.ending_at(&run.output_end))
+        };
         match watch(process.clone()) {
             Ok(watcher) => notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher }),
             // Not being able to watch does not stop the turn.
