@@ -24,6 +24,7 @@
 //! Configuration is in [`config`], the agents of this machine are in [`agents`], the public JSON shapes in [`json`].
 
 pub mod agents;
+mod child;
 pub mod config;
 mod environment;
 pub mod error;
@@ -36,6 +37,7 @@ mod server_store;
 pub mod sessions;
 mod workspace;
 
+pub use child::child_main;
 pub use environment::Environment;
 pub use error::Error;
 pub use project::{Project, SharedName};

@@ -1,13 +1,5 @@
 //! Whole turns through a bridge: a real bridge, a scripted agent or server behind it, a real spool, a real store.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
