@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use azureal_engine::BridgeHost;
+
 use crate::error::Error;
 
 /// The environment that a front end passes in: variables, and the program that is started for children of azureal's own.
@@ -108,6 +110,21 @@ impl Environment {
         Some(folder.join("azureal"))
     }
 
+    /// Returns where the control channels of running agents are: in the runtime directory, or else with the state of the user.
+    /// Never in a project, whose agents could reach them there.
+    pub fn control(&self) -> Option<PathBuf> {
+        if let Some(folder) = self.folder("XDG_RUNTIME_DIR") {
+            return Some(folder.join("azureal"));
+        }
+        let folder = self.folder("XDG_STATE_HOME").or_else(|| Some(self.home()?.join(".local/state")))?;
+        Some(folder.join("azureal/control"))
+    }
+
+    /// Returns how bridges to agents are started and reached; `None` if the own program or the folder is not known.
+    pub fn bridges(&self) -> Option<BridgeHost> {
+        Some(BridgeHost { program: self.own_program.clone()?, control: self.control()? })
+    }
+
     /// Returns a folder that a variable names. A relative one would lead into the project, and the standard
     /// says that it does not count.
     fn folder(&self, name: &str) -> Option<PathBuf> {
@@ -145,6 +162,12 @@ mod tests {
         assert_eq!(moved.cache().as_deref(), Some(Path::new("/k/azureal")));
         assert_eq!(moved.configuration().as_deref(), Some(Path::new("/c/azureal")));
         assert_eq!(moved.data().as_deref(), Some(Path::new("/d/azureal")));
+        assert_eq!(usual.control().as_deref(), Some(Path::new("/h/.local/state/azureal/control")));
+        let session = Environment::from([("HOME", "/h"), ("XDG_RUNTIME_DIR", "/run/user/7")]);
+        assert_eq!(session.control().as_deref(), Some(Path::new("/run/user/7/azureal")));
+        assert_eq!(session.bridges(), None, "no program is named");
+        let host = session.with_own_program("/bin/azureal".into()).bridges().unwrap();
+        assert_eq!(host.program, Path::new("/bin/azureal"));
     }
 
     #[test]

@@ -29,6 +29,7 @@
 //! [`core`] is the model: events, messages, and what a store promises. Configuration is in [`config`], the agents of this machine are in [`agents`], the public JSON shapes in [`json`].
 
 pub mod agents;
+mod child;
 pub mod config;
 mod environment;
 pub mod error;
@@ -44,6 +45,7 @@ mod workspace;
 pub use azureal_core as core;
 pub use azureal_engine as engine;
 pub use azureal_store as store;
+pub use child::child_main;
 pub use environment::Environment;
 pub use error::Error;
 pub use project::{Project, SharedName};

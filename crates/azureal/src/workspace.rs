@@ -166,7 +166,7 @@ impl Workspace {
                 }
             },
         };
-        Some(Spools::new(folder))
+        Some(Spools::new(folder).with_bridges(self.environment.bridges()))
     }
 
     /// Returns the key under which the store remembers the last session: the worktree, on a server of this user.

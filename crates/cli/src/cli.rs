@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 use crate::commands::{
-    agents, cancel, compact, completions, config, context, copy, demo, export, fork, help, import, list,
-    offline, ps, rename, rm, run, show, tokens, trust,
+    agents, cancel, compact, completions, config, context, copy, demo, export, fork, help, import, list, ps,
+    rename, rm, run, show, tokens, trust,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -106,8 +106,6 @@ enum Command {
     Demo(demo::Args),
     Completions(completions::Args),
     Help(help::Args),
-    #[command(name = azureal_agents::offline::SUBCOMMAND, hide = true)]
-    Offline(offline::Args),
     #[command(name = bounded::SUBCOMMAND, hide = true)]
     FillIn,
 }
@@ -143,11 +141,6 @@ impl Cli {
         }
         if let Command::Help(args) = &command {
             return help::run(args, &mut out).and_then(|()| out.flush());
-        }
-        if let Command::Offline(args) = &command {
-            // Its output goes to whoever started it, and not through ours.
-            drop(out);
-            return offline::run(args);
         }
         if matches!(command, Command::FillIn) {
             drop(out);
@@ -219,7 +212,6 @@ impl Cli {
                 | Command::Demo(_)
                 | Command::Completions(_)
                 | Command::Help(_)
-                | Command::Offline(_)
                 | Command::FillIn => Ok(()),
             }?;
             out.flush()

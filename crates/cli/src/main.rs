@@ -39,6 +39,9 @@ fn main() -> ExitCode {
     // Writing beyond `ulimit -f` kills a process that does not handle this signal. With a handler, the write fails and is
     // reported. What we start does not inherit it.
     drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
+    if let Some(status) = azureal::child_main(std::env::args_os()) {
+        return status;
+    }
     match cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err((failure, as_json)) => failure.report(as_json),

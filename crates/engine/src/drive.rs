@@ -14,7 +14,7 @@ use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, r
 use azureal_process::{Child, Patience, ProcessIdentity, Stream};
 use futures_executor::block_on;
 
-use crate::bridge;
+use crate::bridge::{self, Control};
 use crate::context_commands::{CommandProgress, CommandStop};
 use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
 use crate::growth::Growth;
@@ -99,6 +99,8 @@ pub enum Notice<'a> {
         process: &'a ProcessIdentity,
         /// Reads what it prints.
         watcher: Watcher,
+        /// Answers its questions; `None` for an agent that cannot ask any.
+        control: Option<Control>,
     },
     /// A turn is in the store.
     Stored(&'a Ingested),
@@ -532,7 +534,10 @@ impl<'a> Driver<'a> {
                 .map(|watcher| watcher.ending_at(&run.output_end))
         };
         match watch(process.clone()) {
-            Ok(watcher) => notice(Notice::Began { run: &run.spool.turn().run, process: &process, watcher }),
+            Ok(watcher) => {
+                let control = setup.agent.is_bridged().then(|| setup.spools.control(turn)).flatten();
+                notice(Notice::Began { run: &turn.run, process: &process, watcher, control });
+            }
             // Not being able to watch does not stop the turn.
             Err(error) => notice(Notice::Tell(&error.to_string())),
         }

@@ -107,10 +107,10 @@ impl Spools {
         self
     }
 
-    /// Starts bridges this way, for agents that need one.
+    /// Starts bridges this way, for agents that need one; `None` if that is not possible.
     #[must_use]
-    pub fn with_bridges(mut self, host: BridgeHost) -> Self {
-        self.bridges = Some(host);
+    pub fn with_bridges(mut self, host: impl Into<Option<BridgeHost>>) -> Self {
+        self.bridges = host.into();
         self
     }
 

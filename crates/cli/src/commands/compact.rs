@@ -81,7 +81,7 @@ fn write(args: &Args, place: &Workspace, record: &SessionRecord) -> Result<Optio
         Some(spools) => spools,
         None => {
             temporary = TemporaryFolder::create()?;
-            Spools::new(temporary.path().join("spool"))
+            Spools::new(temporary.path().join("spool")).with_bridges(place.environment().bridges())
         }
     };
     // The lock of a compaction is one of this machine; on a server, others compact what they run turns in.

@@ -13,7 +13,6 @@ pub(crate) mod fork;
 pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod list;
-pub(crate) mod offline;
 pub(crate) mod ps;
 pub(crate) mod rename;
 pub(crate) mod rm;

@@ -172,7 +172,9 @@ pub(crate) fn run(
         }
         None => {
             temporary = TemporaryFolder::create()?;
-            Spools::new(temporary.path().join("spool")).without_prompts()
+            Spools::new(temporary.path().join("spool"))
+                .without_prompts()
+                .with_bridges(place.environment().bridges())
         }
     };
     let interrupts = Interrupts::listen()?;

@@ -26,7 +26,7 @@ use azureal_core::bridge::Question;
 use azureal_process::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 
-use super::run::Word;
+use super::run::BridgeInput;
 
 /// How long a peer may take to send its request, and to take the response.
 const PEER: Duration = Duration::from_secs(2);
@@ -190,7 +190,7 @@ pub(crate) struct ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // Whoever stores the turn removes one that is left.
+        // The process that stores the turn removes one that is left.
         drop(fs::remove_file(&self.path));
         // The process ends now. Who was answered last is to hear of it, unless it does not listen.
         let deadline = Instant::now() + LAST_RESPONSE;
@@ -211,7 +211,7 @@ pub(crate) fn check_path(path: &Path) -> io::Result<()> {
 }
 
 /// Opens the socket, and hands each request to the bridge.
-pub(crate) fn serve(path: &Path, words: SyncSender<Word>) -> io::Result<ControlSocket> {
+pub(crate) fn serve(path: &Path, inputs: SyncSender<BridgeInput>) -> io::Result<ControlSocket> {
     check_path(path)?;
     let this = ProcessIdentity::of(std::process::id())
         .ok_or_else(|| io::Error::other("the system does not show this process"))?;
@@ -226,7 +226,7 @@ pub(crate) fn serve(path: &Path, words: SyncSender<Word>) -> io::Result<ControlS
                 // The peer that went away is its own affair.
                 Ok(stream) => {
                     let _attending = attending.lock().unwrap_or_else(PoisonError::into_inner);
-                    drop(attend(stream, &this, &words));
+                    drop(attend(stream, &this, &inputs));
                 }
                 // No more descriptors, for a moment.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -236,14 +236,18 @@ pub(crate) fn serve(path: &Path, words: SyncSender<Word>) -> io::Result<ControlS
     Ok(socket)
 }
 
-fn attend(mut stream: UnixStream, this: &ProcessIdentity, words: &SyncSender<Word>) -> io::Result<()> {
+fn attend(
+    mut stream: UnixStream,
+    this: &ProcessIdentity,
+    inputs: &SyncSender<BridgeInput>,
+) -> io::Result<()> {
     stream.set_read_timeout(Some(PEER))?;
     stream.set_write_timeout(Some(PEER))?;
     let response = if is_allowed(&stream, this) {
         let mut line = Vec::new();
         BufReader::new((&stream).take(LARGEST_REQUEST)).read_until(b'\n', &mut line)?;
         match serde_json::from_slice(&line) {
-            Ok(request) => ask(request, words),
+            Ok(request) => ask(request, inputs),
             Err(_) => Response::Refused(Refusal::Unreadable),
         }
     } else {
@@ -253,10 +257,10 @@ fn attend(mut stream: UnixStream, this: &ProcessIdentity, words: &SyncSender<Wor
     stream.write_all(format!("{text}\n").as_bytes())
 }
 
-fn ask(request: Request, words: &SyncSender<Word>) -> Response {
+fn ask(request: Request, inputs: &SyncSender<BridgeInput>) -> Response {
     let (reply, replies) = sync_channel(1);
     let ended = Response::Refused(Refusal::Ended);
-    if words.send(Word::Control(request, reply)).is_err() {
+    if inputs.send(BridgeInput::Control(request, reply)).is_err() {
         return ended;
     }
     replies.recv().unwrap_or(ended)
@@ -287,8 +291,8 @@ mod tests {
     fn a_process_of_the_bridge_is_refused_whatever_it_asks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let (words, requests) = sync_channel(1);
-        let socket = serve(&path, words).unwrap();
+        let (inputs, requests) = sync_channel(1);
+        let socket = serve(&path, inputs).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         // This process is the bridge here, so it is one of its own.
         let refused = Control::new(path.clone()).cancel();

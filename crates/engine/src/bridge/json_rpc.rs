@@ -65,7 +65,7 @@ struct Open {
 
 /// A message, as far as it matters here.
 #[derive(Deserialize)]
-struct Message<'a> {
+struct RpcMessage<'a> {
     #[serde(default)]
     id: Option<Value>,
     #[serde(default)]
@@ -124,7 +124,7 @@ impl JsonRpc {
     }
 
     /// Takes the response to one of our requests.
-    fn response(&mut self, id: &Value, message: &Message<'_>) -> Vec<Step> {
+    fn response(&mut self, id: &Value, message: &RpcMessage<'_>) -> Vec<Step> {
         let expected = match self.state {
             State::Initializing => INITIALIZE,
             State::OpeningSession => NEW_SESSION,
@@ -265,7 +265,7 @@ impl Protocol for JsonRpc {
 
     fn receive(&mut self, message: &str) -> Vec<Step> {
         // What is JSON and no message of ours is recorded and ignored.
-        let Ok(mut message) = serde_json::from_str::<Message<'_>>(message) else { return Vec::new() };
+        let Ok(mut message) = serde_json::from_str::<RpcMessage<'_>>(message) else { return Vec::new() };
         match (message.id.take().filter(is_id), message.method.take()) {
             (Some(id), Some(method)) => self.requested(id, &method, message.params),
             (Some(id), None) => self.response(&id, &message),

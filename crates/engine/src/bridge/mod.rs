@@ -7,7 +7,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `run.rs` | the loop: performs steps, and hears of messages, exits, signals, requests and time |
+//! | `run.rs` | the loop: performs steps, and handles messages, exits, signals, requests and time |
 //! | `protocol.rs` | the seam: a protocol is a machine that turns what happens into steps |
 //! | `json_rpc.rs` | JSON-RPC over the pipes of a program |
 //! | `http.rs` | one HTTP request with a streamed response |
@@ -19,7 +19,7 @@
 //!
 //! **Its end.** SIGINT, SIGHUP and a cancel over the control channel ask the agent to stop, by its protocol; after a second
 //! the agent and its family are stopped. SIGTERM does so at once. The last line says how the run ended. A bridge without
-//! a last line was killed: whoever stores the turn ends the processes that carry the marker of the run.
+//! a last line was killed: the process that stores the turn ends the processes that carry the marker of the run.
 //!
 //! [Decision 8](../../../../docs/decisions/0008-bridge.md) has the reasons.
 

@@ -1,4 +1,4 @@
-//! The bridge while it runs: one loop that performs the steps of a protocol and hears of everything else.
+//! The bridge while it runs: one loop that performs the steps of a protocol and handles every input.
 
 use std::fs::File;
 use std::io::{self, BufReader, PipeReader, PipeWriter, Write, pipe};
@@ -30,12 +30,12 @@ const CANCEL_GRACE: Duration = Duration::from_secs(1);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long the rest of its output is read after an agent has exited: what it left behind may hold the pipe open.
 const REST: Duration = Duration::from_millis(500);
-/// How often the bridge looks around when nothing happens.
+/// The pause between two checks without an input.
 const TICK: Duration = Duration::from_millis(250);
 /// How many messages to the agent may wait.
 const MOST_WAITING: usize = 1024;
-/// How many words wait for the loop. Each may hold a message.
-const WORDS: usize = 2;
+/// The most inputs that wait for the loop. Each may hold a message.
+const MOST_INPUTS: usize = 2;
 
 /// How an agent is stopped.
 const STOP: Patience = Patience {
@@ -45,8 +45,8 @@ const STOP: Patience = Patience {
     kill: Duration::from_secs(1),
 };
 
-/// What the loop hears of.
-pub(crate) enum Word {
+/// An input of the loop.
+pub(crate) enum BridgeInput {
     /// A message of the agent.
     Received(Received),
     /// The output of the agent has ended, perhaps with an error.
@@ -60,7 +60,7 @@ pub(crate) enum Word {
 }
 
 /// The agent's end of the exchange.
-enum Transport {
+enum AgentLink {
     Pipes { child: Child, to_agent: Option<SyncSender<String>> },
     Http,
 }
@@ -77,8 +77,8 @@ struct Bridge {
     /// The agent writes its errors there itself.
     errors: Option<File>,
     protocol: Box<dyn Protocol>,
-    transport: Transport,
-    words: Receiver<Word>,
+    link: AgentLink,
+    inputs: Receiver<BridgeInput>,
     questions: Vec<Waiting>,
     /// When the turn must be over.
     deadline: Instant,
@@ -94,10 +94,10 @@ struct Bridge {
 /// Performs a task, and returns how it ended. The last line that it writes says the same.
 pub(crate) fn perform(task: BridgeTask, stdout: File, stderr: Option<File>) -> io::Result<Outcome> {
     let mut output = Output::new(stdout);
-    let (sender, words) = sync_channel(WORDS);
+    let (sender, inputs) = sync_channel(MOST_INPUTS);
     let limits = task.limits;
     let prepared = prepare(task, &sender, stderr.as_ref());
-    let (protocol, transport, _socket) = match prepared {
+    let (protocol, link, _socket) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
             let end = BridgeEnd::failed(why);
@@ -111,8 +111,8 @@ pub(crate) fn perform(task: BridgeTask, stdout: File, stderr: Option<File>) -> i
         output,
         errors: stderr,
         protocol,
-        transport,
-        words,
+        link,
+        inputs,
         questions: Vec::new(),
         // One that is further off than the clock reaches is none.
         deadline: now.checked_add(limits.turn()).unwrap_or(now + Duration::from_secs(u32::MAX.into())),
@@ -125,50 +125,54 @@ pub(crate) fn perform(task: BridgeTask, stdout: File, stderr: Option<File>) -> i
     bridge.run()
 }
 
-type Prepared = (Box<dyn Protocol>, Transport, Option<ControlSocket>);
+type Prepared = (Box<dyn Protocol>, AgentLink, Option<ControlSocket>);
 
 /// Opens the control channel, then starts the agent.
-fn prepare(task: BridgeTask, words: &SyncSender<Word>, stderr: Option<&File>) -> Result<Prepared, String> {
+fn prepare(
+    task: BridgeTask,
+    inputs: &SyncSender<BridgeInput>,
+    stderr: Option<&File>,
+) -> Result<Prepared, String> {
     adopt_orphans().map_err(|error| format!("the bridge cannot keep its processes together: {error}"))?;
-    hear_signals(words.clone()).map_err(|error| format!("the bridge cannot receive signals: {error}"))?;
+    receive_signals(inputs.clone()).map_err(|error| format!("the bridge cannot receive signals: {error}"))?;
     let socket = match &task.control {
         Some(path) => Some(
-            control::serve(path, words.clone())
+            control::serve(path, inputs.clone())
                 .map_err(|error| format!("the control channel {}: {error}", path.display()))?,
         ),
         None => None,
     };
-    let prepared: (Box<dyn Protocol>, Transport) = match task.exchange {
+    let prepared: (Box<dyn Protocol>, AgentLink) = match task.exchange {
         Exchange::JsonRpc(exchange) => {
             let program = task.program.ok_or("the task names no program")?;
             let marker = Marker::new(task.marker, task.run).map_err(|error| error.to_string())?;
-            let transport = start(program, marker, task.limits.message_bytes, words, stderr)?;
+            let link = start(program, marker, task.limits.message_bytes, inputs, stderr)?;
             // The directory that the bridge was started in is that of the turn.
             let directory = Path::new(".").canonicalize().map_err(|error| error.to_string())?;
             let can_ask = socket.is_some();
             let protocol = JsonRpc::new(exchange, directory.display().to_string(), can_ask);
-            (Box::new(protocol), transport)
+            (Box::new(protocol), link)
         }
         Exchange::Http(exchange) => {
-            let (words, limit) = (words.clone(), task.limits.message_bytes);
+            let (inputs, limit) = (inputs.clone(), task.limits.message_bytes);
             thread::spawn(move || {
                 let sent = http::exchange(&exchange, limit, &mut |message| {
-                    words.send(Word::Received(message)).is_ok()
+                    inputs.send(BridgeInput::Received(message)).is_ok()
                 });
-                drop(words.send(Word::Closed(sent.err())));
+                drop(inputs.send(BridgeInput::Closed(sent.err())));
             });
-            (Box::new(Http::default()), Transport::Http)
+            (Box::new(Http::default()), AgentLink::Http)
         }
     };
     Ok((prepared.0, prepared.1, socket))
 }
 
-fn hear_signals(words: SyncSender<Word>) -> io::Result<()> {
+fn receive_signals(inputs: SyncSender<BridgeInput>) -> io::Result<()> {
     // A write beyond `ulimit -f` fails instead of killing us.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXFSZ])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever().filter(|signal| *signal != SIGXFSZ) {
-            drop(words.send(Word::Signal { is_hard: signal == SIGTERM }));
+            drop(inputs.send(BridgeInput::Signal { is_hard: signal == SIGTERM }));
         }
     })?;
     Ok(())
@@ -179,9 +183,9 @@ fn start(
     program: AgentProgram,
     marker: Marker,
     limit: u64,
-    words: &SyncSender<Word>,
+    inputs: &SyncSender<BridgeInput>,
     stderr: Option<&File>,
-) -> Result<Transport, String> {
+) -> Result<AgentLink, String> {
     let text = |error: io::Error| error.to_string();
     let (stdin, to_agent) = pipe().map_err(text)?;
     let (from_agent, stdout) = pipe().map_err(text)?;
@@ -199,11 +203,11 @@ fn start(
     })?;
     let (waiting, lines) = sync_channel(MOST_WAITING);
     thread::spawn(move || write_lines(to_agent, &lines));
-    let reader = words.clone();
+    let reader = inputs.clone();
     thread::spawn(move || read_messages(from_agent, limit, &reader));
-    let (waiter, words) = (child.clone(), words.clone());
-    thread::spawn(move || drop(words.send(Word::Exited(waiter.wait()))));
-    Ok(Transport::Pipes { child, to_agent: Some(waiting) })
+    let (waiter, inputs) = (child.clone(), inputs.clone());
+    thread::spawn(move || drop(inputs.send(BridgeInput::Exited(waiter.wait()))));
+    Ok(AgentLink::Pipes { child, to_agent: Some(waiting) })
 }
 
 fn write_lines(mut pipe: PipeWriter, lines: &Receiver<String>) {
@@ -215,13 +219,13 @@ fn write_lines(mut pipe: PipeWriter, lines: &Receiver<String>) {
     }
 }
 
-fn read_messages(pipe: PipeReader, limit: u64, words: &SyncSender<Word>) {
+fn read_messages(pipe: PipeReader, limit: u64, inputs: &SyncSender<BridgeInput>) {
     let mut reader = BufReader::with_capacity(64 << 10, pipe);
     let error = loop {
         match read_line(&mut reader, limit) {
             Ok(Some(line)) if line.is_blank() => {}
             Ok(Some(line)) => {
-                if words.send(Word::Received(line)).is_err() {
+                if inputs.send(BridgeInput::Received(line)).is_err() {
                     return;
                 }
             }
@@ -229,14 +233,14 @@ fn read_messages(pipe: PipeReader, limit: u64, words: &SyncSender<Word>) {
             Err(error) => break Some(error.to_string()),
         }
     };
-    drop(words.send(Word::Closed(error)));
+    drop(inputs.send(BridgeInput::Closed(error)));
 }
 
 impl Bridge {
     fn run(mut self) -> io::Result<Outcome> {
         let outcome = self.converse().and_then(|end| self.finish(end));
-        if let (Err(_), Transport::Pipes { child, .. }) = (&outcome, &self.transport) {
-            // What cannot be recorded must not go on.
+        if let (Err(_), AgentLink::Pipes { child, .. }) = (&outcome, &self.link) {
+            // What cannot be recorded must not continue.
             child.stop(&STOP);
         }
         outcome
@@ -250,8 +254,8 @@ impl Bridge {
             if let Some(end) = self.end.take() {
                 return Ok(end);
             }
-            match self.words.recv_timeout(self.pause()) {
-                Ok(word) => self.hear(word)?,
+            match self.inputs.recv_timeout(self.pause()) {
+                Ok(input) => self.handle(input)?,
                 // The signal thread holds a sender, so this is the time.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
@@ -259,7 +263,7 @@ impl Bridge {
         }
     }
 
-    /// Returns how long there is nothing to do unless something happens.
+    /// Returns the time until the next check.
     fn pause(&self) -> Duration {
         let questions = self.questions.iter().map(|waiting| waiting.until);
         let times = [Some(self.deadline), self.cancelled, self.gone].into_iter().flatten().chain(questions);
@@ -288,7 +292,7 @@ impl Bridge {
     }
 
     fn send(&mut self, line: String) {
-        let Transport::Pipes { to_agent: Some(to_agent), .. } = &self.transport else { return };
+        let AgentLink::Pipes { to_agent: Some(to_agent), .. } = &self.link else { return };
         if let Err(TrySendError::Full(_)) = to_agent.try_send(line) {
             self.end_with(BridgeEnd::failed("the agent does not read its input"));
         }
@@ -304,27 +308,27 @@ impl Bridge {
         Ok(())
     }
 
-    fn hear(&mut self, word: Word) -> io::Result<()> {
-        match word {
-            Word::Received(received) => self.receive(&received),
-            Word::Closed(error) => {
+    fn handle(&mut self, input: BridgeInput) -> io::Result<()> {
+        match input {
+            BridgeInput::Received(received) => self.receive(&received),
+            BridgeInput::Closed(error) => {
                 self.is_closed = true;
                 self.gone.get_or_insert(Instant::now() + FAREWELL);
                 let steps = self.protocol.closed(error);
                 self.perform(steps)
             }
-            Word::Exited(exit) => {
+            BridgeInput::Exited(exit) => {
                 self.exit = Some(exit);
                 self.gone = Some(Instant::now() + REST);
                 Ok(())
             }
-            Word::Control(request, reply) => {
+            BridgeInput::Control(request, reply) => {
                 let response = self.respond(request)?;
                 // A front end that does not wait for it needs none.
                 drop(reply.try_send(response));
                 Ok(())
             }
-            Word::Signal { is_hard } => {
+            BridgeInput::Signal { is_hard } => {
                 if is_hard || self.cancelled.is_some() {
                     self.end_with(BridgeEnd::new(Outcome::Cancelled));
                     return Ok(());
@@ -399,7 +403,7 @@ impl Bridge {
 
     /// Does what is due.
     fn look_around(&mut self) -> io::Result<()> {
-        if let Transport::Pipes { child, .. } = &self.transport {
+        if let AgentLink::Pipes { child, .. } = &self.link {
             collect_adopted(child);
         }
         self.check_size();
@@ -413,7 +417,7 @@ impl Bridge {
         }
         // All that it wrote has been read, or is waited for no longer.
         let is_over = self.is_closed && self.exit.is_some();
-        if matches!(self.transport, Transport::Pipes { .. })
+        if matches!(self.link, AgentLink::Pipes { .. })
             && (is_over || self.gone.is_some_and(|gone| gone <= now))
         {
             let why = match self.exit {
@@ -436,7 +440,7 @@ impl Bridge {
 
     /// Ends the agent, reads the rest of its output, and writes the last line.
     fn finish(&mut self, mut end: BridgeEnd) -> io::Result<Outcome> {
-        if let Transport::Pipes { child, to_agent } = &mut self.transport {
+        if let AgentLink::Pipes { child, to_agent } = &mut self.link {
             let child = child.clone();
             // Its input ends, which tells an agent that nobody needs it any more.
             drop(to_agent.take());
@@ -470,18 +474,18 @@ impl Bridge {
             if left.is_zero() {
                 break;
             }
-            match self.words.recv_timeout(left) {
-                Ok(Word::Received(received)) => {
+            match self.inputs.recv_timeout(left) {
+                Ok(BridgeInput::Received(received)) => {
                     let is_full = self.output.messages() >= self.limits.messages
                         || self.output.written() > self.limits.output_bytes;
                     if !is_full {
                         self.output.record(&received)?;
                     }
                 }
-                Ok(Word::Closed(_)) => self.is_closed = true,
-                Ok(Word::Exited(exit)) => self.exit = Some(exit),
-                Ok(Word::Control(_, reply)) => drop(reply.try_send(Response::Refused(Refusal::Ended))),
-                Ok(Word::Signal { .. }) => break,
+                Ok(BridgeInput::Closed(_)) => self.is_closed = true,
+                Ok(BridgeInput::Exited(exit)) => self.exit = Some(exit),
+                Ok(BridgeInput::Control(_, reply)) => drop(reply.try_send(Response::Refused(Refusal::Ended))),
+                Ok(BridgeInput::Signal { .. }) => break,
                 Err(_) => break,
             }
         }

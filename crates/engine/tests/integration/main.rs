@@ -8,6 +8,7 @@
 )]
 
 mod auto_compact;
+mod bridge;
 mod briefing;
 mod compact;
 mod context_commands;

@@ -1,13 +1,5 @@
 //! Whole turns through a bridge: a real bridge, a scripted agent or server behind it, a real spool, a real store.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on has failed"
-)]
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -218,12 +210,11 @@ impl Project {
     fn run_with(&self, agent: &Bridge, prompt: &str, beside: impl FnOnce(&Running<'_>) + Send) -> Ingested {
         let directory = self.directory();
         let (driver, controls) = Driver::new(self.setup(agent, &directory));
-        let (sender, began) = std::sync::mpsc::channel();
+        let (sender, began) = std::sync::mpsc::channel::<(String, _, _, Option<Control>)>();
         let ingested = std::thread::scope(|scope| {
             let beside = scope.spawn(move || {
-                let Ok((run, process, watcher)) = began.recv() else { return };
-                let turn = SpooledTurn { run, ..blank() };
-                let control = self.spools.control(&turn).unwrap();
+                let Ok((run, process, watcher, control)) = began.recv() else { return };
+                let (turn, control) = (SpooledTurn { run, ..blank() }, control.unwrap());
                 beside(&Running {
                     project: self,
                     turn,
@@ -234,8 +225,8 @@ impl Project {
                 });
             });
             let ingested = driver.run(prompt, &mut |notice| {
-                if let Notice::Began { run, process, watcher } = notice {
-                    sender.send((run.to_owned(), process.clone(), watcher)).unwrap();
+                if let Notice::Began { run, process, watcher, control } = notice {
+                    sender.send((run.to_owned(), process.clone(), watcher, control)).unwrap();
                 }
             });
             drop(sender);
