@@ -11,9 +11,10 @@ use crate::commands::{
     offline, ps, rename, rm, run, show, tokens, trust,
 };
 use crate::completion;
-use crate::config::bounded;
+use crate::config::{Surroundings, bounded};
 use crate::dashed_prompt::protect;
 use crate::failure::Failure;
+use crate::log;
 use crate::output::{Format, Output};
 use crate::place::Place;
 use crate::project::Project;
@@ -44,6 +45,9 @@ Examples:
   azureal import ~/.cllm/conversations  import conversations of another program
 
 A session is given by number (S3) or by name; commands that only read also take a unique prefix of a name.
+
+AZUREAL_LOG=debug writes a log, without prompts and answers, to ~/.local/state/azureal/azureal.log; AZUREAL_LOG=/path
+to another file.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for safety, 130 cancelled."
 )]
@@ -152,6 +156,7 @@ impl Cli {
             drop(out);
             return bounded::answer();
         }
+        log::start(&Surroundings::of_this_process())?;
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
         }

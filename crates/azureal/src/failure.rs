@@ -121,6 +121,8 @@ impl Failure {
 
     /// Tells the user, and returns the exit code.
     pub(crate) fn report(&self, as_json: bool) -> ExitCode {
+        // Not the message: it may hold what was typed.
+        tracing::info!(kind = self.kind, exit = self.exit.code(), "the command failed");
         let text = if as_json {
             let error = json!({"kind": self.kind, "message": self.message, "hint": self.hint});
             output::escaped_json(&json!({ "error": error }).to_string()).into_owned()
@@ -154,7 +156,7 @@ fn set_in(text: &str) -> String {
 }
 
 /// Returns what the system says, without the number that Rust puts behind it.
-fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {
         Some(end) => lower_first(text.get(..end).unwrap_or(&text)),

@@ -18,6 +18,7 @@ mod git_config;
 mod import;
 mod interrupts;
 mod live;
+mod log;
 mod meter;
 mod one_turn;
 mod orphan;

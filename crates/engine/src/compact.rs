@@ -20,6 +20,7 @@ use azureal_core::{
 use azureal_process::{Child, Marker, Patience, Spawn, Stream};
 use futures_executor::block_on;
 use rustix::fs::OFlags;
+use tracing::info;
 
 use crate::drive::{RUN_MARKER, STDERR_BYTES, withheld};
 use crate::lease::{Leased, this_process};
@@ -208,6 +209,8 @@ pub fn summarise(
             Err(Unusable::Cancelled) => return Err(CompactionError::Cancelled),
             Err(Unusable::Because(why)) => why,
         };
+        // Not why: that may be text of the agent.
+        info!(session = %setup.session, agent, "a summary cannot be used");
         notice(CompactNotice::Failed { agent, why: &why });
         failed.push((agent.to_owned(), why));
     }

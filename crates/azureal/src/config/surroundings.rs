@@ -17,7 +17,7 @@ impl Surroundings {
     }
 
     /// Returns a variable, if it is text.
-    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name.as_ref() as &std::ffi::OsStr)?.to_str()
     }
 
@@ -74,6 +74,12 @@ impl Surroundings {
     /// Returns where azureal keeps what it can find out again.
     pub(crate) fn cache(&self) -> Option<PathBuf> {
         let folder = self.folder("XDG_CACHE_HOME").or_else(|| Some(self.home()?.join(".cache")))?;
+        Some(folder.join("azureal"))
+    }
+
+    /// Returns where azureal keeps its log.
+    pub(crate) fn state(&self) -> Option<PathBuf> {
+        let folder = self.folder("XDG_STATE_HOME").or_else(|| Some(self.home()?.join(".local/state")))?;
         Some(folder.join("azureal"))
     }
 
