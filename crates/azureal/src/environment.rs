@@ -125,6 +125,12 @@ impl Environment {
         Some(BridgeHost { program: self.own_program.clone()?, control: self.control()? })
     }
 
+    /// Returns where azureal keeps its log.
+    pub fn state(&self) -> Option<PathBuf> {
+        let folder = self.folder("XDG_STATE_HOME").or_else(|| Some(self.home()?.join(".local/state")))?;
+        Some(folder.join("azureal"))
+    }
+
     /// Returns a folder that a variable names. A relative one would lead into the project, and the standard
     /// says that it does not count.
     fn folder(&self, name: &str) -> Option<PathBuf> {

@@ -108,6 +108,8 @@ impl Failure {
 
     /// Tells the user, and returns the exit code.
     pub(crate) fn report(&self, as_json: bool) -> ExitCode {
+        // Not the message: it may hold what was typed.
+        tracing::info!(kind = self.kind, exit = self.exit.code(), "the command failed");
         let text = if as_json {
             let error = json!({"kind": self.kind, "message": self.message, "hint": self.hint});
             output::escaped_json(&json!({ "error": error }).to_string()).into_owned()

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use azureal_core::{Holder, LeaseId, NewLease, SessionId, SessionStore, StoreError, Taken};
 use futures_executor::block_on;
+use tracing::warn;
 
 use crate::lease::{Lease, Leased};
 use crate::spool::{SpoolError, Spools};
@@ -129,19 +130,28 @@ pub(crate) async fn take(
 /// more.
 ///
 /// `is_over_after` waits for the end of the turn, at most as long as it is told: tests have a time of their own.
-fn keep<E>(
+fn keep<E: std::fmt::Display>(
     mut is_over_after: impl FnMut(Duration) -> bool,
     mut renew: impl FnMut() -> Result<bool, E>,
     release: impl FnOnce() -> Result<(), E>,
 ) -> bool {
     while !is_over_after(RENEWED_EVERY) {
         // The append of the turn finds out that a lease is lost. A renewal that failed is tried again next time.
-        if let Ok(false) = renew() {
-            return true;
+        match renew() {
+            Ok(true) => {}
+            Ok(false) => {
+                warn!("the lease of the store is lost");
+                return true;
+            }
+            Err(error) => warn!(error = ?error.to_string(), "the lease of the store is not renewed"),
         }
     }
     // It ends by itself if this fails.
-    release().is_ok()
+    let released = release();
+    if let Err(error) = &released {
+        warn!(error = ?error.to_string(), "the lease of the store is not released");
+    }
+    released.is_ok()
 }
 
 /// A thread that renews a lease, and releases it in the end.
@@ -219,8 +229,8 @@ mod tests {
             }
         }
 
-        fn reach<T>(&self, answer: impl FnOnce() -> T) -> Result<T, ()> {
-            if self.cut.contains(&self.now.get()) { Err(()) } else { Ok(answer()) }
+        fn reach<T>(&self, answer: impl FnOnce() -> T) -> Result<T, &'static str> {
+            if self.cut.contains(&self.now.get()) { Err("unreachable") } else { Ok(answer()) }
         }
 
         /// Returns whether the lease is certainly gone.

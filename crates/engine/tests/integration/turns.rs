@@ -398,6 +398,11 @@ fn spooled(project: &Project, run: &str) -> SpooledTurn {
     }
 }
 
+/// Returns the name of a run that has processes. No other test run on this machine has it: markers are searched everywhere.
+fn run_of_our_own(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
 fn recovered(project: &Project) -> Vec<Recovered> {
     let homes = Homes { variable: &|_| None, home: None };
     block_on(recover(&project.store, &project.spools, &[&Offline], &homes)).unwrap()
@@ -406,8 +411,9 @@ fn recovered(project: &Project) -> Vec<Recovered> {
 #[test]
 fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once() {
     let project = Project::new();
-    let mut spool = project.spools.begin(spooled(&project, "aa")).unwrap();
-    let marker = Marker::new(RUN_MARKER, "aa").unwrap();
+    let run = run_of_our_own("aa");
+    let mut spool = project.spools.begin(spooled(&project, &run)).unwrap();
+    let marker = Marker::new(RUN_MARKER, run).unwrap();
     let mut spawn = Spawn::new("/bin/sh", project.folder.path(), spool.output().unwrap(), marker);
     let gate = project.folder.path().join("gate");
     let script = format!("{}; while [ ! -e gate ]; do sleep 0.02; done; {DONE}", says("survived"));
@@ -525,8 +531,9 @@ fn output_that_is_kept_stays_though_its_header_comes_back() {
 #[test]
 fn what_an_agent_left_running_for_the_user_does_not_hold_its_turn_up() {
     let project = Project::new();
-    let mut spool = project.spools.begin(spooled(&project, "dd")).unwrap();
-    let marker = Marker::new(RUN_MARKER, "dd").unwrap();
+    let run = run_of_our_own("dd");
+    let mut spool = project.spools.begin(spooled(&project, &run)).unwrap();
+    let marker = Marker::new(RUN_MARKER, run).unwrap();
     let mut spawn = Spawn::new("/bin/sh", project.folder.path(), spool.output().unwrap(), marker.clone());
     let script = format!("{}; {DONE}; sleep 1000 >/dev/null 2>&1 & echo $! > pid", says("done"));
     spawn.args = vec!["-c".into(), script.into()];
