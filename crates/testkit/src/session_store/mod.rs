@@ -7,6 +7,7 @@ mod leases;
 mod log;
 mod sessions;
 mod watch;
+mod watch_all;
 
 use std::sync::Arc;
 
@@ -116,6 +117,11 @@ crate::contract::contract! {
         a_change_is_heard_while_waiting_for_it,
         a_wait_ends_when_its_time_is_over,
         each_of_several_who_watch_hears,
+    }
+    watch_all {
+        whatever_is_done_in_a_watched_store_is_heard,
+        a_wait_for_any_change_ends_when_its_time_is_over,
+        each_of_several_who_watch_a_store_hears,
     }
     as_context {
         a_conversation_is_made_at_its_first_append,

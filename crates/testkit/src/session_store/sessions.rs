@@ -479,6 +479,7 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
         assert_closed(&leases.held().await);
     }
     assert_closed(&store.watch(id).await.map(|_| ()));
+    assert_closed(&store.watch_all().await.map(|_| ()));
     if let Some(mut watch) = watch {
         assert_closed(&watch.changed(Duration::ZERO).await);
     }
