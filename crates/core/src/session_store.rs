@@ -165,6 +165,13 @@ pub trait SessionStore: Send + Sync {
         self.get(id).await.map(|_| None)
     }
 
+    /// Begins to hear of what others do to any session: one is created, changed or deleted.
+    ///
+    /// `None` if the store cannot tell, or not yet: then the caller polls, and may ask again later.
+    async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.list(&ListQuery { limit: Some(0), ..ListQuery::default() }).await.map(|_| None)
+    }
+
     /// Lets go of the store. Handles that are used afterwards answer [`StoreError::Closed`], to this call too.
     async fn close(&self) -> Result<(), StoreError>;
 }

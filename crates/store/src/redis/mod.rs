@@ -680,6 +680,10 @@ impl SessionStore for RedisStore {
         self.watched(id).await
     }
 
+    async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.all_watched().await
+    }
+
     fn crash_notes(&self) -> Option<&dyn CrashNotes> {
         Some(self)
     }
