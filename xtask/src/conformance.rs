@@ -31,10 +31,10 @@ const RANDOM: [&str; 2] = [AGREES, "ten_thousand_operations_leave_one_state_ever
 /// Not asked of the store that the others are compared with.
 const AGREES: &str = "it_agrees_with_the_memory_store";
 const REFERENCE: &str = "memory";
-/// The groups of cases about several machines, and the stores that several machines cannot have: of these they only ask
-/// that they do not claim to.
-const SHARED_GROUPS: [&str; 2] = ["leases", "watch"];
-const ON_ONE_MACHINE: [&str; 2] = [REFERENCE, "SQLite"];
+/// The groups of cases about what a store may offer, and the stores that do not: of these the cases only ask that they do
+/// not claim to.
+const OFFERS: [(&str, &[&str]); 3] =
+    [("leases", &[REFERENCE, "SQLite"]), ("watch", &[REFERENCE, "SQLite"]), ("watch_all", &[REFERENCE])];
 const MAKE_IT: &str = "`cargo xtask conformance` makes it anew";
 
 /// Runs the suites on every store, prints the table, and keeps it as a page if it is all green.
@@ -83,12 +83,15 @@ pub(crate) fn check(contracts: &[&str], page: &str) -> Vec<String> {
     problems
 }
 
+/// Cases, each with the stores that do not offer what it is about.
+type Offers = BTreeMap<String, &'static [&'static str]>;
+
 /// What stores of one kind promise.
 struct Contract {
     seam: String,
     cases: Vec<String>,
-    /// Those that are about several machines.
-    shared: BTreeSet<String>,
+    /// Those that are about what a store may offer, with the stores that do not.
+    offers: Offers,
 }
 
 impl Contract {
@@ -97,16 +100,16 @@ impl Contract {
         let (head, list) = text.split_once(", run by ")?;
         let seam = head.lines().find_map(|line| line.trim().strip_prefix("const ")?.split_once(": "))?.1;
         let list = list.split("\n}").next()?;
-        let (mut cases, mut shared, mut group) = (Vec::new(), BTreeSet::new(), "");
+        let (mut cases, mut offers, mut group) = (Vec::new(), Offers::new(), "");
         for line in list.lines().map(str::trim) {
             group = line.strip_suffix(" {").unwrap_or(group);
             let Some(case) = line.strip_suffix(',') else { continue };
-            if SHARED_GROUPS.contains(&group) {
-                shared.insert(case.to_owned());
+            if let Some((_, without)) = OFFERS.iter().find(|(offered, _)| *offered == group) {
+                offers.insert(case.to_owned(), without);
             }
             cases.push(case.to_owned());
         }
-        (!cases.is_empty()).then(|| Self { seam: seam.trim_end_matches(';').to_owned(), cases, shared })
+        (!cases.is_empty()).then(|| Self { seam: seam.trim_end_matches(';').to_owned(), cases, offers })
     }
 }
 
@@ -224,32 +227,28 @@ fn page(contracts: &[Contract], stores: &[(&str, Answers)]) -> String {
         "# Conformance\n\n\
          What every store promises, and that each of them keeps it. Made by `cargo xtask conformance`, which runs the \
          suites of\n`crates/testkit` on all four stores, with real servers. Each row is a test of that name.\n\n\
-         ✓ kept, ✗ broken, – does not apply: a store of one machine gives out no leases, and is looked at by whoever \
-         follows it.\n",
+         ✓ kept, ✗ broken, – does not apply: a store of one machine gives out no leases, and is polled by whoever \
+         follows a session.\n",
     );
-    for Contract { seam, cases, shared } in contracts {
+    for Contract { seam, cases, offers } in contracts {
         let asked: Vec<_> = stores.iter().map(|(store, answers)| answers.asked_by(store, cases)).collect();
         let count = cases.len();
         page += &format!("\n## `{seam}`: {count} promises\n\nAsked by {}.\n\n", asked.join("; "));
-        page += &table(cases.iter().map(String::as_str), shared, stores);
+        page += &table(cases.iter().map(String::as_str), offers, stores);
     }
     page += "\n## Random operations\n\nIn the first row the memory store is what the others are compared with; in the second all \
              four are told the same.\n\n";
-    page += &table(RANDOM.into_iter(), &BTreeSet::new(), stores);
+    page += &table(RANDOM.into_iter(), &Offers::new(), stores);
     page
 }
 
-fn table<'a>(
-    cases: impl Iterator<Item = &'a str>,
-    shared: &BTreeSet<String>,
-    stores: &[(&str, Answers)],
-) -> String {
+fn table<'a>(cases: impl Iterator<Item = &'a str>, offers: &Offers, stores: &[(&str, Answers)]) -> String {
     let row = |first: &str, cells: Vec<String>| format!("| {first} | {} |\n", cells.join(" | "));
     let mut table = row(HEADING, stores.iter().map(|(store, _)| (*store).to_owned()).collect());
     table += &format!("|---|{}\n", "---|".repeat(stores.len()));
     for case in cases {
         let verdicts = stores.iter().map(|(store, answers)| {
-            let applies = !shared.contains(case) || !ON_ONE_MACHINE.contains(store);
+            let applies = offers.get(case).is_none_or(|without| !without.contains(store));
             let verdict = answers.verdict(case);
             if applies || verdict == Verdict::Broken { verdict } else { Verdict::NotAsked }.to_string()
         });

@@ -62,6 +62,9 @@ struct Calls {
     listen: Call,
     renew: Call,
     notify: Call,
+    /// Whether to notify once more at the first renewal. A change of a session locks the row that says whether it is watched; a
+    /// change in a project does not, and may commit just after the project is watched without having seen that.
+    notify_again: bool,
 }
 
 /// Stands for the project where a session is named: no session has this number.
@@ -101,6 +104,7 @@ impl PostgresStore {
             listen: function("listen_to"),
             renew,
             notify: function("ring"),
+            notify_again: number == PROJECT,
         };
         let (report, mut delivery) = watch::channel(Delivery::Down);
         let (lines, runtime) = (self.connections.lines(), self.connections.runtime());
@@ -201,8 +205,12 @@ async fn stay_watched(
     if timeout(PROOF_TIMEOUT, proof).await.is_err() {
         return Err(Fault::Undelivered);
     }
+    let mut notify_again = calls.notify_again;
     loop {
         sleep(RENEWED_EVERY).await;
         lines.run(&calls.renew).await?;
+        if std::mem::take(&mut notify_again) {
+            lines.run(&calls.notify).await?;
+        }
     }
 }

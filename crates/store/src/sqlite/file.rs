@@ -58,7 +58,7 @@ impl StoreFile {
 
     /// Returns the path that SQLite is given: links above our folder are the user's and are followed here,
     /// so that SQLite can refuse all others.
-    fn real_path(&self) -> Result<PathBuf, StoreError> {
+    pub(super) fn real_path(&self) -> Result<PathBuf, StoreError> {
         let folder = fs::canonicalize(self.folder()).map_err(|error| self.io(error))?;
         if self.lies_in_our_folder() && folder.file_name() != Some(OsStr::new(FOLDER)) {
             // A link took its place after the check.

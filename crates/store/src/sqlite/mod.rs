@@ -17,13 +17,17 @@ mod schema;
 mod sessions;
 mod tokens;
 mod values;
+#[cfg(target_os = "linux")]
+mod watch;
 mod worker;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use azureal_core::{
     Appended, Compaction, CrashNotes, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tokens, Turn, Uuid, async_trait,
+    SessionStore, StoreError, StoredEvent, Tokens, Turn, Uuid, Watch, async_trait,
 };
 pub use rusqlite;
 use rusqlite::Connection;
@@ -92,6 +96,7 @@ pub enum Journal {
 /// ```
 pub struct SqliteStore {
     worker: Worker<Database>,
+    is_closed: Arc<AtomicBool>,
 }
 
 impl SqliteStore {
@@ -104,7 +109,7 @@ impl SqliteStore {
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
         let worker = Worker::start(database, options.work).map_err(|error| error::from_io(&path, error))?;
-        Ok(Self { worker })
+        Ok(Self { worker, is_closed: Arc::default() })
     }
 
     /// Runs a job on the open file, or `absent` where there is none.
@@ -280,7 +285,14 @@ impl SessionStore for SqliteStore {
         Some(self)
     }
 
+    /// `None` where there is no file yet, and on systems without inotify.
+    async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        let is_closed = Arc::clone(&self.is_closed);
+        self.worker.run(move |database| database.watch(is_closed)).await?
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
+        self.is_closed.store(true, Ordering::Release);
         self.worker.run(Database::close).await?
     }
 }
@@ -409,6 +421,22 @@ impl Database {
             Some(open) => job(open, &mut self.codec).map_err(|fault| fault.at(self.file.path())),
             None => absent(),
         }
+    }
+
+    /// Watches the file, if there is one.
+    #[cfg(target_os = "linux")]
+    fn watch(&mut self, is_closed: Arc<AtomicBool>) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        if !self.opened()? {
+            return Ok(None);
+        }
+        let path = self.file.real_path()?;
+        let watch = watch::FileWatch::start(&path, is_closed);
+        Ok(watch.map(|watch| Box::new(watch) as Box<dyn Watch>))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn watch(&mut self, _: Arc<AtomicBool>) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.opened().map(|_| None)
     }
 
     /// Makes a session with its history, and the file if there is none.

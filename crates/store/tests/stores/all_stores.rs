@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use azureal_store::MemoryStore;
-use azureal_store::core::SessionStore;
+use azureal_store::core::{NewSession, SessionStore};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
@@ -43,12 +43,16 @@ fn ten_thousand_operations_leave_one_state_everywhere() {
 }
 
 #[test]
-fn every_store_keeps_crash_notes_and_shared_ones_give_out_leases() {
+fn every_store_offers_what_it_can() {
     let folder = folder_in_memory();
     let Some(stores) = open_all(folder.path(), "capabilities") else { return };
     for (name, is_shared, store) in stores {
         assert!(store.crash_notes().is_some(), "{name}");
         assert_eq!(store.leases().is_some(), is_shared, "{name}");
+        // A store in a file has something to watch once it has its file, and memory is one process's own.
+        block_on(store.create(NewSession::default())).unwrap();
+        let can_tell = is_shared || (name == "SQLite" && cfg!(target_os = "linux"));
+        assert_eq!(block_on(store.watch_all()).unwrap().is_some(), can_tell, "{name}");
     }
 }
 

@@ -56,6 +56,7 @@ DECLARE
   events_added bigint := cardinality(in_events);
   has_events boolean := events_added > 0;
   is_watched boolean;
+  is_project_watched boolean;
   has_answer boolean;
 BEGIN
   IF in_repeated THEN
@@ -106,8 +107,10 @@ BEGIN
     INSERT INTO @schema@.operations (project, operation, answer)
     SELECT in_project, in_operation, ARRAY[in_session, first_added, last_seq] FROM changed
   )
-  SELECT first_added, last_seq, has_events AND watched_until > clock_timestamp(), answered
-  INTO starts_at, ends_at, is_watched, has_answer FROM changed;
+  SELECT first_added, last_seq, has_events AND changed.watched_until > clock_timestamp(), answered,
+    projects.watched_until > clock_timestamp()
+  INTO starts_at, ends_at, is_watched, has_answer, is_project_watched
+  FROM changed LEFT JOIN @schema@.projects ON projects.project = in_project;
   IF NOT FOUND THEN
     SELECT last_seq, CASE WHEN lease IS DISTINCT FROM coalesce(in_lease, lease) THEN 'fenced' ELSE 'moved' END
     INTO ends_at, outcome FROM @schema@.sessions
@@ -125,7 +128,7 @@ BEGIN
     VALUES (in_project, in_mark, in_session, in_note)
     ON CONFLICT (project, md5(name)) DO UPDATE SET session = EXCLUDED.session, note = EXCLUDED.note;
   END IF;
-  PERFORM @schema@.tell(in_project, in_session, is_watched);
+  IF is_watched OR is_project_watched THEN PERFORM @schema@.tell(in_project, in_session, is_watched); END IF;
   IF random() < 0.005 THEN PERFORM @schema@.forget_operations(in_project); END IF;
   -- As in note_done.
   IF current_setting('synchronous_commit') = 'off' THEN

@@ -1,0 +1,167 @@
+//! Hearing of what others write to the file, by inotify.
+//!
+//! The folder is watched and not the file: the file may be replaced, and other files of SQLite are beside it. SQLite writes to the
+//! file under a lock that keeps readers out, so whoever hears of it and reads sees the change. A journal is removed when the
+//! change is committed; that it is written says nothing yet. The last write to a write-ahead log comes shortly before
+//! readers see the change, so that is said a second time.
+//!
+//! A wait happens on a thread of its own, which only looks whether there is something to read. What is read is read where the
+//! caller continues, so that a future that is dropped loses nothing.
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use azureal_core::{StoreError, Watch, async_trait};
+use futures_channel::oneshot;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+
+use super::error;
+
+/// Holds many events; their names are short.
+const BUFFER: usize = 16 << 10;
+/// After how long a change in a write-ahead log is said a second time: its last write is synced in between.
+const LOG_DELAY: Duration = Duration::from_millis(500);
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    Store,
+    Log,
+    Journal,
+}
+
+/// A watch of a store's file.
+pub(super) struct FileWatch {
+    folder: Arc<OwnedFd>,
+    /// The names to listen for.
+    names: [(Vec<u8>, About); 3],
+    /// Where the store is, for errors.
+    path: Box<Path>,
+    is_closed: Arc<AtomicBool>,
+    /// When a change is said a second time.
+    again_at: Option<Instant>,
+    /// Which folder is watched: of another one in its place nothing is heard.
+    watched: (u64, u64),
+}
+
+impl FileWatch {
+    /// Watches the folder of this file; `None` if the system cannot, as when all its watches are in use.
+    pub(super) fn start(file: &Path, is_closed: Arc<AtomicBool>) -> Option<Self> {
+        let (folder, name) = (file.parent()?, file.file_name()?);
+        let watching = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        let events = WatchFlags::MODIFY
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::ONLYDIR;
+        let watched = identity(folder)?;
+        inotify::add_watch(&watching, folder, events).ok()?;
+        let names = [("", About::Store), ("-wal", About::Log), ("-journal", About::Journal)]
+            .map(|(end, about)| ([name.as_bytes(), end.as_bytes()].concat(), about));
+        let (folder, path) = (Arc::new(watching), file.into());
+        Some(Self { folder, names, path, is_closed, again_at: None, watched })
+    }
+
+    /// Reads what was heard; returns whether any of it is about the store.
+    fn read(&mut self) -> Result<bool, StoreError> {
+        let mut buffer = [MaybeUninit::uninit(); BUFFER];
+        let mut reader = inotify::Reader::new(&*self.folder, &mut buffer);
+        let mut is_heard = false;
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::WOULDBLOCK) => return Ok(is_heard),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(error::from_io(&self.path, errno.into())),
+            };
+            let events = event.events();
+            let Some(name) = event.file_name() else {
+                // About the folder, or too much has happened.
+                is_heard = true;
+                continue;
+            };
+            let about = self.names.iter().find(|(ours, _)| ours == name.to_bytes()).map(|(_, about)| *about);
+            is_heard |= match about {
+                Some(About::Store) => true,
+                Some(About::Log) => {
+                    self.again_at = Some(Instant::now() + LOG_DELAY);
+                    true
+                }
+                Some(About::Journal) => events.contains(ReadFlags::DELETE),
+                None => false,
+            };
+        }
+    }
+
+    /// Returns whether nothing can be heard, because the folder is not there any more.
+    fn is_deaf(&self) -> bool {
+        self.path.parent().and_then(identity) != Some(self.watched)
+    }
+
+    /// Waits until there is something to read, and not longer than `at_most`.
+    async fn wait(&self, at_most: Duration) -> Result<(), StoreError> {
+        let folder = Arc::clone(&self.folder);
+        let (waited, waits) = oneshot::channel();
+        let wait = move || {
+            poll_for(&folder, at_most);
+            // The caller may be gone.
+            waited.send(()).ok();
+        };
+        std::thread::Builder::new()
+            .name("azureal-sqlite-watch".to_owned())
+            .spawn(wait)
+            .map_err(|error| error::from_io(&self.path, error))?;
+        // Ends when the thread does.
+        waits.await.ok();
+        Ok(())
+    }
+}
+
+/// Returns which folder lies at a path.
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(folder).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Waits until there is something to read. An error is met again by whoever reads.
+fn poll_for(folder: &OwnedFd, at_most: Duration) {
+    let began = Instant::now();
+    loop {
+        let left = Timespec::try_from(at_most.saturating_sub(began.elapsed()));
+        let mut watched = [PollFd::new(folder, PollFlags::IN)];
+        // A time that is too long for the system is none.
+        match poll(&mut watched, left.ok().as_ref()) {
+            Err(Errno::INTR) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+#[async_trait]
+impl Watch for FileWatch {
+    async fn changed(&mut self, at_most: Duration) -> Result<bool, StoreError> {
+        let began = Instant::now();
+        loop {
+            if self.is_closed.load(Ordering::Acquire) {
+                return Err(StoreError::Closed);
+            }
+            if self.read()? || self.again_at.take_if(|at| *at <= Instant::now()).is_some() {
+                return Ok(true);
+            }
+            let left = at_most.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Ok(self.is_deaf());
+            }
+            let to_again = self.again_at.map(|at| at.saturating_duration_since(Instant::now()));
+            self.wait(to_again.unwrap_or(left).min(left)).await?;
+        }
+    }
+}
