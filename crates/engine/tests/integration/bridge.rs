@@ -523,20 +523,26 @@ fn drives_a_turn_until_it_is_killed() {
     project.run(&Bridge::new(&script), "before the crash");
 }
 
+/// Starts an azureal of its own that runs a turn.
+fn start_azureal(project: &Project, script: &str) -> std::process::Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["drives_a_turn_until_it_is_killed", "--ignored", "--nocapture"])
+        .env(DRIVE[0], &project.folder)
+        .env(DRIVE[1], script)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
 /// Runs a turn in an azureal of its own, kills that one when the agent has said something, and returns the turn.
 fn kill_azureal(
     project: &Project,
     script: &str,
     has_begun: impl Fn(&str) -> bool,
 ) -> (SpooledTurn, ProcessIdentity) {
-    let mut azureal = Command::new(std::env::current_exe().unwrap())
-        .args(["drives_a_turn_until_it_is_killed", "--ignored", "--nocapture"])
-        .env(DRIVE[0], &project.folder)
-        .env(DRIVE[1], script)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut azureal = start_azureal(project, script);
     let spools = project.path(".azureal/spool");
     until("the agent has begun", || {
         let output = fs::read_dir(&spools).ok()?.filter_map(|entry| {
@@ -628,6 +634,82 @@ fn a_turn_whose_azureal_was_killed_and_whose_agent_dies_is_recovered() {
     assert_eq!(stored_once(&project).complete.outcome, Some(Outcome::Interrupted));
     assert!(project.error().contains("signal 9"), "{}", project.error());
     project.nothing_is_left_of(&turn.run);
+}
+
+/// Returns the processes of the run in a project, with their arguments.
+fn processes_of(project: &Project) -> Vec<(ProcessIdentity, String)> {
+    let names = fs::read_dir(project.path(".azureal/spool")).into_iter().flatten();
+    let runs = names.filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()));
+    let marked = runs.collect::<std::collections::BTreeSet<_>>().into_iter().flat_map(|run| processes(&run));
+    let line = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    marked
+        .map(|process| {
+            let line = String::from_utf8_lossy(&line(process.pid)).into_owned();
+            (process, line)
+        })
+        .collect()
+}
+
+#[test]
+fn a_turn_is_stored_once_whenever_its_processes_are_killed() {
+    let rounds = if std::env::var_os("AZUREAL_THOROUGH").is_some() { 400 } else { 20 };
+    for round in 0..rounds {
+        let project = Project::new();
+        let mut azureal = start_azureal(&project, if round % 2 == 0 { "answer" } else { "wait" });
+        // From the start of the process to the middle of the turn.
+        std::thread::sleep(Duration::from_millis(round * 37 % 401));
+        let victims: &[&str] =
+            [&["azureal"][..], &["azureal", "__bridge"], &["azureal", "agent"]][round as usize % 3];
+        if victims.contains(&"azureal") {
+            azureal.kill().unwrap();
+        }
+        for (process, line) in processes_of(&project) {
+            if victims.iter().any(|victim| line.contains(victim) && line.contains("test-child")) {
+                // It may have ended by itself.
+                drop(
+                    Command::new("kill")
+                        .args(["-9", &process.pid.to_string()])
+                        .stderr(Stdio::null())
+                        .status(),
+                );
+            }
+        }
+        azureal.wait().unwrap();
+        let had_begun = fs::read_dir(project.path(".azureal/spool")).is_ok_and(|mut found| {
+            found.any(|entry| entry.unwrap().path().extension().is_some_and(|kind| kind == "turn"))
+        });
+        let before = project.outcomes().len();
+        until("all is stored", || {
+            let found = project.recover();
+            for found in &found {
+                match found {
+                    Recovered::Orphan(turn, _) => {
+                        // One that waits for ever. It may have ended meanwhile.
+                        drop(project.spools.control(turn).unwrap().cancel());
+                    }
+                    Recovered::Stored(..) => {}
+                    other => panic!("round {round}: {other:?}"),
+                }
+            }
+            found.is_empty().then_some(())
+        });
+        let stored = project.outcomes().len();
+        assert_eq!(stored, before + usize::from(had_begun && before == 0), "round {round}");
+        assert_eq!(processes_of(&project), [], "round {round}");
+        let left = processes_in(&project.directory());
+        assert_eq!(left, [] as [String; 0], "round {round}");
+    }
+}
+
+/// Returns the processes that run in a directory.
+fn processes_in(directory: &Path) -> Vec<String> {
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        name.parse::<u32>().ok()?;
+        let is_there = fs::read_link(format!("/proc/{name}/cwd")).ok()? == directory;
+        is_there.then(|| fs::read_to_string(format!("/proc/{name}/cmdline")).unwrap_or_default())
+    });
+    pids.filter(|line| !line.is_empty()).collect()
 }
 
 #[test]
