@@ -53,11 +53,12 @@ impl Environment {
         self.variables.get(name.as_ref() as &OsStr)?.to_str()
     }
 
-    /// Says whether a variable switches something on.
-    pub fn is_on(&self, name: &str) -> bool {
-        let value = self.variables.get(name.as_ref() as &OsStr);
-        value.is_some_and(|value| {
-            !["", "0", "false", "no", "off"].iter().any(|off| value.eq_ignore_ascii_case(off))
+    /// Says whether a variable whose name begins like this switches something on.
+    pub(crate) fn is_any_on(&self, prefix: &str) -> bool {
+        let off = ["", "0", "false", "no", "off"];
+        self.variables.iter().any(|(name, value)| {
+            name.as_encoded_bytes().starts_with(prefix.as_bytes())
+                && !off.iter().any(|off| value.eq_ignore_ascii_case(off))
         })
     }
 
@@ -122,6 +123,12 @@ impl Environment {
     /// Returns how bridges to agents are started and reached; `None` if the own program or the folder is not known.
     pub fn bridges(&self) -> Option<BridgeHost> {
         Some(BridgeHost { program: self.own_program.clone()?, control: self.control()? })
+    }
+
+    /// Returns where azureal keeps its log.
+    pub fn state(&self) -> Option<PathBuf> {
+        let folder = self.folder("XDG_STATE_HOME").or_else(|| Some(self.home()?.join(".local/state")))?;
+        Some(folder.join("azureal"))
     }
 
     /// Returns a folder that a variable names. A relative one would lead into the project, and the standard

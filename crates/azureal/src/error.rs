@@ -154,7 +154,7 @@ impl From<StoreError> for Error {
             kind: error.kind(),
             category,
             message: error.to_string(),
-            hint: error.hint().map(str::to_owned),
+            hint: azureal_store::hint(&error).map(str::to_owned),
             source: Some(Box::new(error)),
             notices: Vec::new(),
         }

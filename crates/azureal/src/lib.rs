@@ -16,12 +16,17 @@
 //!     eprintln!("warning: {notice}");
 //! }
 //! workspace.recover().await?;
-//! assert!(workspace.store.list(&Default::default()).await?.is_empty());
+//!
+//! // Every session of the store is a conversation.
+//! use azureal::core::{ContextStore, Message, SessionContext};
+//! let session = SessionContext::open(workspace.store.clone(), "my-session")?;
+//! session.append(Message::user("Hello")).await?;
+//! assert_eq!(session.get_history().await?, [Message::user("Hello")]);
 //! # Ok::<(), azureal::Error>(())
 //! # }).unwrap();
 //! ```
 //!
-//! Configuration is in [`config`], the agents of this machine are in [`agents`], the public JSON shapes in [`json`].
+//! [`core`] is the model: events, messages, and what a store promises. Configuration is in [`config`], the agents of this machine are in [`agents`], the public JSON shapes in [`json`].
 
 pub mod agents;
 mod child;
@@ -37,6 +42,9 @@ mod server_store;
 pub mod sessions;
 mod workspace;
 
+pub use azureal_core as core;
+pub use azureal_engine as engine;
+pub use azureal_store as store;
 pub use child::child_main;
 pub use environment::Environment;
 pub use error::Error;

@@ -36,8 +36,11 @@ pub struct Workspace {
 pub struct Options {
     /// The store: a file, `postgres://…`, `redis://…` or `memory:`. `None` or an empty path is the project's own file.
     pub store: Option<PathBuf>,
-    /// The answer to [`ProjectNameRequired`], if it was asked for.
+    /// The answer to [`ProjectNameRequired`](crate::ProjectNameRequired), if it was asked for.
     pub former_project_is_ours: Option<bool>,
+    /// Whether calls of a store in a file may block the thread that makes them. For programs that do one thing after the other: it saves a thread.
+    /// Otherwise no call blocks an executor.
+    pub may_block: bool,
 }
 
 /// Something that the user should know, though it is no error.
@@ -200,7 +203,7 @@ fn open_store(
     let choice = options.store.as_deref().filter(|choice| !choice.as_os_str().is_empty());
     let opened = match choice.map(StoreChoice::of).transpose()? {
         Some(StoreChoice::Memory) => (memory(), Location::Memory),
-        Some(StoreChoice::File(path)) => (in_file(&path)?, Location::File(path)),
+        Some(StoreChoice::File(path)) => (in_file(&path, options.may_block)?, Location::File(path)),
         Some(StoreChoice::Postgres(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
             let mut store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
@@ -222,7 +225,7 @@ fn open_store(
         None => {
             notices.extend(project.warning().map(|warning| Notice::Project(warning.to_owned())));
             let path = project.store_path();
-            (in_file(&path)?, Location::File(path))
+            (in_file(&path, options.may_block)?, Location::File(path))
         }
     };
     Ok(opened)
@@ -232,9 +235,11 @@ fn memory() -> Arc<dyn SessionStore> {
     Arc::new(MemoryStore::default())
 }
 
-fn in_file(path: &Path) -> Result<Arc<dyn SessionStore>, Error> {
-    // These commands do one thing after the other, so nobody is kept waiting.
-    let options = SqliteOptions { work: Work::WhereCalled, ..SqliteOptions::default() };
+fn in_file(path: &Path, may_block: bool) -> Result<Arc<dyn SessionStore>, Error> {
+    let mut options = SqliteOptions::default();
+    if may_block {
+        options.work = Work::WhereCalled;
+    }
     Ok(Arc::new(SqliteStore::open(path, options)?))
 }
 

@@ -14,6 +14,7 @@ use crate::completion;
 use crate::dashed_prompt::protect;
 use crate::environment::environment;
 use crate::failure::Failure;
+use crate::log;
 use crate::open::open_workspace;
 use crate::output::{Format, Output};
 use crate::recovery::{recover, running};
@@ -45,6 +46,9 @@ Examples:
   azureal import ~/.cllm/conversations  import conversations of another program
 
 A session is given by number (S3) or by name; commands that only read also take a unique prefix of a name.
+
+AZUREAL_LOG=debug writes a log, without prompts and answers, to ~/.local/state/azureal/azureal.log; AZUREAL_LOG=/path
+to another file.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for safety, 130 cancelled."
 )]
@@ -150,6 +154,7 @@ impl Cli {
                 &environment(),
             )?);
         }
+        log::start(&environment())?;
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
         }

@@ -195,8 +195,11 @@ fn read_sessions(store: Option<&Path>, queries: Vec<ListQuery>) -> Vec<SessionRe
     thread::spawn(move || {
         let choice = store.as_deref().map(StoreChoice::of).transpose();
         if let Ok(None | Some(StoreChoice::File(_))) = choice
-            && let Ok(place) =
-                Workspace::open(Path::new("."), &environment(), &Options { store, ..Options::default() })
+            && let Ok(place) = Workspace::open(
+                Path::new("."),
+                &environment(),
+                &Options { store, may_block: true, ..Options::default() },
+            )
         {
             let mut records: Vec<SessionRecord> = Vec::new();
             for query in queries {

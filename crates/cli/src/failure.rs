@@ -3,6 +3,7 @@
 //! Every error of the program becomes a [`Failure`] here: a kind for programs, what is so, what to do about
 //! it, and the exit code. Nothing else prints errors.
 
+use std::error::Error as _;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -107,6 +108,8 @@ impl Failure {
 
     /// Tells the user, and returns the exit code.
     pub(crate) fn report(&self, as_json: bool) -> ExitCode {
+        // Not the message: it may hold what was typed.
+        tracing::info!(kind = self.kind, exit = self.exit.code(), "the command failed");
         let text = if as_json {
             let error = json!({"kind": self.kind, "message": self.message, "hint": self.hint});
             output::escaped_json(&json!({ "error": error }).to_string()).into_owned()
@@ -139,12 +142,17 @@ fn set_in(text: &str) -> String {
     visible(&lines.join("\n  ")).into_owned()
 }
 
+/// Returns the error of a store behind an error of the library.
+fn stored(error: &Error) -> Option<&StoreError> {
+    error.source()?.downcast_ref()
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self {
             kind: error.kind(),
             message: error.message().to_owned(),
-            hint: error.hint().map(str::to_owned),
+            hint: error.hint().or_else(|| hint_of_command(stored(&error)?)).map(str::to_owned),
             exit: match error.category() {
                 Category::Usage => Exit::Usage,
                 Category::Refused => Exit::Refused,
@@ -152,6 +160,28 @@ impl From<Error> for Failure {
                 _ => Exit::Failed,
             },
         }
+    }
+}
+
+/// Returns what a user of this program can do about the error of a store, whichever store it is.
+fn hint_of_command(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::NoSuchSession(_) => Some("`azureal list --all` shows what is there"),
+        StoreError::NoSuchEvent { .. } => Some("`azureal show --json` shows the events with their numbers"),
+        StoreError::Moved { .. } | StoreError::Marked(_) | StoreError::Fenced(_) => {
+            Some("look at it again; nothing was changed")
+        }
+        StoreError::TooLarge { .. } => Some("split the text; nothing was stored"),
+        StoreError::UnusableName(_) => {
+            Some("a name must not be empty nor look like a session's number, such as S3")
+        }
+        StoreError::NotAStore { .. } => {
+            Some("name another file with `--store`, or move this one away; nothing was changed")
+        }
+        StoreError::NumbersUsedUp => {
+            Some("`azureal copy --to NEW.azs` copies the sessions to a store that has")
+        }
+        _ => None,
     }
 }
 

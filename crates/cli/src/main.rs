@@ -13,6 +13,7 @@ mod failure;
 mod import;
 mod interrupts;
 mod live;
+mod log;
 mod one_turn;
 mod open;
 mod orphan;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use azureal_core::agent::{CacheSeen, Permission, PromptCache};
+use azureal_core::agent::{CacheSeen, Permission};
 use azureal_core::event::Outcome;
 use azureal_core::{Event, LeaseId, Page, Seq, SessionId, SessionStore};
 use azureal_engine::{
@@ -15,7 +15,6 @@ use azureal_engine::{
 };
 use futures_executor::block_on;
 
-use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
@@ -24,7 +23,7 @@ use crate::recovery::homes;
 use crate::refusals::refusals;
 use azureal::Workspace;
 use azureal::agents::AgentChoice;
-use azureal::agents::prompt_cache;
+use azureal::agents::prompt_cache::{self, CacheChoice};
 use azureal::config::Caching;
 use azureal::meter::Meter;
 
@@ -92,16 +91,13 @@ pub(crate) fn take_turn(
 ) -> Result<Ingested, Failure> {
     let directory = place.project.directory();
     let homes = homes();
-    let surroundings = environment();
+    let environment = place.environment();
     let program = &ask.choice.program;
     let is_claude = ask.choice.agent.name() == "claude";
-    let cache = match is_claude {
-        true => prompt_cache::choose(ask.claude_cache, program, ask.arguments, &surroundings),
-        false => PromptCache::Off,
+    let CacheChoice { cache, moves_git_status } = match is_claude {
+        true => prompt_cache::choose(ask.claude_cache, program, ask.arguments, environment),
+        false => CacheChoice::OFF,
     };
-    // Who has switched it off wants no git status at all.
-    let moves_git_status =
-        cache != PromptCache::Off && !surroundings.is_on("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS");
     let (driver, controls) = Driver::new(Setup {
         store: &*place.store,
         spools,
@@ -189,7 +185,7 @@ pub(crate) fn take_turn(
     });
     interrupts.rest();
     if is_claude {
-        prompt_cache::learn(program, cache, cache_seen, &surroundings);
+        prompt_cache::learn(program, cache, cache_seen, ask.arguments, environment);
     }
     let ingested = match driven {
         Ok(Some(Ok(ingested))) => ingested,

@@ -179,16 +179,25 @@ pub enum CacheLifetime {
 /// What the output of a run says of the provider's prompt cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheSeen {
-    /// Whether a request was refused because of its breakpoints.
-    pub is_refused: bool,
+    /// Why a request was refused because of its breakpoints, if one was.
+    pub refusal: Option<CacheRefusal>,
     /// How long what was written is kept, if anything was.
     pub lifetime: Option<CacheLifetime>,
+}
+
+/// Why a provider refuses breakpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheRefusal {
+    /// There are more than a request may have.
+    TooMany,
+    /// Something else, such as their lifetimes.
+    Other,
 }
 
 impl CacheSeen {
     /// Takes what further output says.
     pub fn add(&mut self, more: Self) {
-        self.is_refused |= more.is_refused;
+        self.refusal = more.refusal.or(self.refusal);
         self.lifetime = match (self.lifetime, more.lifetime) {
             // A breakpoint may have a shorter lifetime than those before it, never a longer one.
             (Some(CacheLifetime::FiveMinutes), _) => Some(CacheLifetime::FiveMinutes),

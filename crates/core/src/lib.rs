@@ -42,6 +42,7 @@ mod prompts;
 mod session;
 mod session_context;
 mod session_store;
+mod store_error;
 mod system_message;
 mod tool;
 mod transport;
@@ -78,9 +79,10 @@ pub use session_context::{
     read_told_through,
 };
 pub use session_store::{
-    Appended, Damage, LARGEST_EVENT, ListQuery, NameFilter, NewEvent, Page, SessionStore, StoreError,
-    StoredEvent, Turn, WorktreeFilter, append_events, check_name,
+    Appended, Damage, LARGEST_EVENT, ListQuery, NameFilter, NewEvent, Page, SessionStore, StoredEvent, Turn,
+    WorktreeFilter, append_events, check_name,
 };
+pub use store_error::StoreError;
 pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};
 pub use tool::Tool;
 pub use transport::{StubTransport, Transport, TransportError};

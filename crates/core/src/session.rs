@@ -192,6 +192,12 @@ pub struct SessionRecord {
     pub last_active: String,
     /// The run that the original AZUREAL program notes in this session while its Claude Code runs.
     pub original_run: Option<String>,
+    /// Grows with every change of what this record, the events or the summaries of the session say. So a front end that
+    /// compares it knows whether there is anything new. Runs that are [noted](crate::CrashNotes) and leases are no change.
+    ///
+    /// It counts events and other changes: a store adds the number of events to a count of what else was changed, and to that
+    /// count the number of events that a clear removes, and one.
+    pub revision: u64,
 }
 
 impl SessionRecord {
@@ -214,6 +220,7 @@ impl SessionRecord {
             forked_from: None,
             last_active: String::new(),
             original_run: None,
+            revision: 0,
         }
     }
 

@@ -1,7 +1,6 @@
 //! Where sessions live: the seam that every database implements.
 
 use std::borrow::Cow;
-use std::error::Error;
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -12,7 +11,7 @@ use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
     Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Seq, SessionId,
-    SessionRecord, Tally, Tokens, TurnTotals, Watch, compact_event, told_chars,
+    SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event, told_chars,
 };
 
 /// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
@@ -164,6 +163,13 @@ pub trait SessionStore: Send + Sync {
     /// By default there is nothing to hear, and whoever wants to know looks again and again.
     async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
         self.get(id).await.map(|_| None)
+    }
+
+    /// Begins to hear of what others do to any session: one is created, changed or deleted.
+    ///
+    /// `None` if the store cannot tell, or not yet: then the caller polls, and may ask again later.
+    async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.list(&ListQuery { limit: Some(0), ..ListQuery::default() }).await.map(|_| None)
     }
 
     /// Lets go of the store. Handles that are used afterwards answer [`StoreError::Closed`], to this call too.
@@ -458,289 +464,6 @@ impl StoredEvent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub String);
-
-/// What can go wrong with a store.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// There is no session of this number.
-    #[error("session {0} is not in this store")]
-    NoSuchSession(SessionId),
-    /// There is no event at this place.
-    #[error("session {session} has no event {seq}: its last is {last}")]
-    NoSuchEvent {
-        /// The session.
-        session: SessionId,
-        /// The place that was asked for.
-        seq: Seq,
-        /// The last event there is.
-        last: Seq,
-    },
-    /// The session has gone on since it was looked at.
-    #[error("session {session} has gone on meanwhile: its last event is {last}, not {expected}")]
-    Moved {
-        /// The session.
-        session: SessionId,
-        /// The last event that it should have had.
-        expected: Seq,
-        /// The last event that it has.
-        last: Seq,
-    },
-    /// Somebody else has been given the lease of the session since.
-    #[error("session {0} was taken over by somebody else meanwhile")]
-    Fenced(SessionId),
-    /// Somebody was faster: this has been done.
-    #[error("this is in session {} already", .0.session)]
-    Marked(Mark),
-    /// An event is larger than [`LARGEST_EVENT`].
-    #[error("an event of {bytes} bytes is larger than the {} MiB that one may have", LARGEST_EVENT >> 20)]
-    TooLarge {
-        /// How large it is.
-        bytes: usize,
-    },
-    /// The store cannot be read.
-    #[error("{place} cannot be read")]
-    Unreadable {
-        /// The store.
-        place: String,
-    },
-    /// The name cannot be told from a session's number, or is empty.
-    #[error("`{0}` cannot be the name of a session")]
-    UnusableName(String),
-    /// The store was written by a newer azureal.
-    #[error(
-        "{place} was written by a newer azureal: it has {what} {found}, and this one knows up to {known}"
-    )]
-    Newer {
-        /// The store.
-        place: String,
-        /// Which of its versions is newer.
-        what: &'static str,
-        /// What it has.
-        found: String,
-        /// What this build knows.
-        known: u32,
-    },
-    /// There is something, and it is no store of ours.
-    #[error("{place} is not an azureal store: {why}")]
-    NotAStore {
-        /// The place.
-        place: String,
-        /// What it is instead.
-        why: String,
-    },
-    /// The place is not one that history should be written to.
-    #[error("{place} is not safe to use: {why}")]
-    Unsafe {
-        /// The place.
-        place: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The store's file has a definition that would run, and that is not ours.
-    #[error("{place} defines {what}, which azureal did not create")]
-    UnknownDefinition {
-        /// The store.
-        place: String,
-        /// The definition, such as "the trigger `x`".
-        what: String,
-    },
-    /// The server of the store does not answer.
-    #[error("{place} cannot be reached{}: {why}", waited(*.seconds))]
-    Unreachable {
-        /// The store.
-        place: String,
-        /// What was said last.
-        why: String,
-        /// How long it was tried, in whole seconds.
-        seconds: u64,
-    },
-    /// The server of the store lets us not in, or not do this.
-    #[error("{place} refuses us: {why}")]
-    Denied {
-        /// The store.
-        place: String,
-        /// What it said.
-        why: String,
-    },
-    /// The server of the store throws things away when it has no room for more.
-    #[error("{place} may throw history away: {why}")]
-    Forgetful {
-        /// The store.
-        place: String,
-        /// By which of its settings.
-        why: String,
-    },
-    /// Others have held the store for longer than it is sensible to wait.
-    #[error("{place} has been in use by another program for {seconds} seconds")]
-    Busy {
-        /// The store.
-        place: String,
-        /// How long we waited.
-        seconds: u64,
-    },
-    /// There is no room left.
-    #[error("{place} cannot grow: the disk is full")]
-    Full {
-        /// The store.
-        place: String,
-    },
-    /// A session number above the highest one would be needed.
-    #[error("the store has no session number left: the highest is in use, or was")]
-    NumbersUsedUp,
-    /// The store can be read and not written.
-    #[error("{place} cannot be written")]
-    ReadOnly {
-        /// The store.
-        place: String,
-    },
-    /// The store's own structure is broken.
-    #[error("{place} is damaged: {why}")]
-    Corrupt {
-        /// The store.
-        place: String,
-        /// What is broken.
-        why: String,
-    },
-    /// The store does not offer this.
-    #[error("this store does not support {0}")]
-    NotSupported(&'static str),
-    /// The store has been closed.
-    #[error("the store has been closed")]
-    Closed,
-    /// Anything else that the database or the system says.
-    #[error("{place}: {source}")]
-    Other {
-        /// The store.
-        place: String,
-        /// What it said.
-        source: Box<dyn Error + Send + Sync>,
-    },
-}
-
-/// What `?` converts by itself. Not every error: that would include [`StoreError`], which Rust does not allow.
-macro_rules! from_foreign {
-    ($($error:ty),+ $(,)?) => {
-        $(impl From<$error> for StoreError {
-            fn from(error: $error) -> Self {
-                Self::other(error)
-            }
-        })+
-    };
-}
-
-from_foreign!(
-    Box<dyn Error + Send + Sync>,
-    serde_json::Error,
-    std::fmt::Error,
-    std::io::Error,
-    std::num::ParseFloatError,
-    std::num::ParseIntError,
-    std::num::TryFromIntError,
-    std::str::Utf8Error,
-    std::string::FromUtf8Error,
-    std::time::SystemTimeError,
-    String,
-    &str,
-);
-
-impl StoreError {
-    /// Wraps the error of another crate, for stores of one's own: `map_err(StoreError::other)?`.
-    pub fn other(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Other { place: "the store".to_owned(), source: source.into() }
-    }
-
-    /// Returns the name of this sort of error, for programs.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::NoSuchSession(_) | Self::NoSuchEvent { .. } => "not_found",
-            Self::Moved { .. } | Self::Marked(_) => "conflict",
-            Self::Fenced(_) => "fenced",
-            Self::TooLarge { .. } => "too_large",
-            Self::Unreadable { .. } => "unreadable",
-            Self::UnusableName(_) => "unusable_name",
-            Self::Corrupt { .. } => "damaged",
-            Self::Newer { .. } => "newer",
-            Self::NotAStore { .. } => "not_a_store",
-            Self::Unsafe { .. } | Self::UnknownDefinition { .. } | Self::Forgetful { .. } => "unsafe",
-            Self::Unreachable { .. } => "unreachable",
-            Self::Denied { .. } => "denied",
-            Self::Busy { .. } => "busy",
-            Self::Full { .. } => "full",
-            Self::NumbersUsedUp => "numbers_used_up",
-            Self::ReadOnly { .. } => "read_only",
-            Self::NotSupported(_) => "not_supported",
-            Self::Closed => "closed",
-            Self::Other { .. } => "store",
-        }
-    }
-
-    /// Returns what a person can do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::NoSuchSession(_) => Some("`azureal list --all` shows what is there"),
-            Self::NoSuchEvent { .. } => Some("`azureal show --json` shows the events with their numbers"),
-            Self::Moved { .. } | Self::Marked(_) | Self::Fenced(_) => {
-                Some("look at it again; nothing was changed")
-            }
-            Self::TooLarge { .. } => Some("split the text; nothing was stored"),
-            Self::Unreadable { .. } => Some("check the permissions of the file and its folder"),
-            Self::UnusableName(_) => {
-                Some("a name must not be empty nor look like a session's number, such as S3")
-            }
-            Self::Newer { .. } => Some("use a newer azureal; nothing was changed"),
-            Self::NotAStore { .. } => {
-                Some("name another file with `--store`, or move this one away; nothing was changed")
-            }
-            Self::Unsafe { .. } => Some("make it a plain file or folder of your own; nothing was changed"),
-            Self::UnknownDefinition { .. } => Some(
-                "`sqlite3 FILE .schema` shows it; drop it there if the file is yours. Nothing was changed",
-            ),
-            Self::Unreachable { .. } => {
-                Some("see that the server runs and that its address is right, then do it again")
-            }
-            Self::Denied { .. } => Some(
-                "check the user, the password and the name of the database, and what the user may do; a password comes \
-                 from the URL, the environment or a file: docs/postgres.md, docs/redis.md",
-            ),
-            Self::Forgetful { .. } => Some(
-                "`CONFIG SET maxmemory-policy noeviction` on the server makes it keep what it has, and `loss=accepted` \
-                 in the URL takes it as it is; nothing was changed",
-            ),
-            Self::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
-            Self::Full { .. } => Some("make room and do it again; nothing that was stored is lost"),
-            Self::NumbersUsedUp => {
-                Some("`azureal copy --to NEW.azs` copies the sessions to a store that has")
-            }
-            Self::ReadOnly { place } if is_url(place) => Some(
-                "reading still works; if it is a replica, name the others too: `host1,host2/…?target_session_attrs=read-write`",
-            ),
-            Self::ReadOnly { .. } => {
-                Some("reading still works; check the permissions of the file and its folder")
-            }
-            Self::Corrupt { place, .. } if is_url(place) => {
-                Some("nothing was changed; see to the server before anything else, and to its last backup")
-            }
-            Self::Corrupt { .. } => Some(
-                "keep a copy of the file before anything else; `sqlite3 FILE .recover` may save most of it",
-            ),
-            Self::NotSupported(_) | Self::Closed | Self::Other { .. } => None,
-        }
-    }
-}
-
-/// Says whether a place is a server rather than a file.
-fn is_url(place: &str) -> bool {
-    place.contains("://")
-}
-
-/// Says for how long something was tried, where it was tried for long enough to be noticed.
-fn waited(seconds: u64) -> String {
-    match seconds {
-        0 => String::new(),
-        seconds => format!(" (tried for {seconds} s)"),
-    }
-}
 
 /// Says whether a session may have this name: not empty, and not what could be a session's number.
 pub fn check_name(name: &str) -> Result<(), StoreError> {

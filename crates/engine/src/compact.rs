@@ -21,6 +21,7 @@ use azureal_core::{
 use azureal_process::{Child, Patience, Stream};
 use futures_executor::block_on;
 use rustix::fs::OFlags;
+use tracing::info;
 
 use crate::drive::STDERR_BYTES;
 use crate::launch::{Launch, exit_of};
@@ -210,6 +211,8 @@ pub fn summarise(
             Err(Unusable::Cancelled) => return Err(CompactionError::Cancelled),
             Err(Unusable::Because(why)) => why,
         };
+        // Not why: that may be text of the agent.
+        info!(session = %setup.session, agent, "a summary cannot be used");
         notice(CompactNotice::Failed { agent, why: &why });
         failed.push((agent.to_owned(), why));
     }

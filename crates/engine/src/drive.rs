@@ -1,6 +1,8 @@
 //! The driver: performs what the machine says, and tells it what came of that.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use azureal_core::event::Outcome;
 use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, read_record_chars};
 use azureal_process::{Child, Patience, ProcessIdentity, Stream};
 use futures_executor::block_on;
+use tracing::{debug, error, info};
 
 use crate::bridge::{self, Control};
 use crate::context_commands::{CommandProgress, CommandStop};
@@ -175,6 +178,8 @@ struct Run {
     child: Option<Child>,
     /// What was sent with a breakpoint, so that it can be sent again without one.
     with_breakpoint: Option<TurnRequest>,
+    /// Where the output of this start ends, once the program is started a second time.
+    output_end: Arc<AtomicU64>,
 }
 
 impl<'a> Driver<'a> {
@@ -249,6 +254,8 @@ impl<'a> Driver<'a> {
                 Word::Observed { run, what } => {
                     if self.run.as_ref().is_some_and(|current| current.spool.turn().run == run) {
                         inputs.extend(self.observed(what, notice));
+                    } else {
+                        debug!(session = %self.setup.session, run, "ignored: what was seen of a run that is over");
                     }
                 }
             }
@@ -308,6 +315,7 @@ impl<'a> Driver<'a> {
             Effect::Start(frame) => Some(started(self.start(frame, notice))),
             Effect::StartAgain => Some(started(self.start_again(notice))),
             Effect::Stop(outcome) => {
+                info!(session = %self.setup.session, ?outcome, "stops the turn");
                 if let Some(run) = &mut self.run {
                     run.stopped = Some(outcome);
                     run.gathering.stop();
@@ -324,7 +332,10 @@ impl<'a> Driver<'a> {
                 None
             }
             // A cancel that came too late, an exit that was known: nothing is lost by it.
-            Effect::Ignored(_) => None,
+            Effect::Ignored(input) => {
+                log_ignored(self.setup.session, &input);
+                None
+            }
         }
     }
 
@@ -375,6 +386,7 @@ impl<'a> Driver<'a> {
             gathering,
             child: None,
             with_breakpoint: None,
+            output_end: Arc::default(),
         });
         let sender = self.sender.clone();
         scope.spawn(move || {
@@ -428,7 +440,7 @@ impl<'a> Driver<'a> {
         };
         let (mut is_refused, mut has_begun) = (false, false);
         let read = watcher.read_to_end(|output| match output {
-            AgentOutput::Cache(seen) => is_refused |= seen.is_refused,
+            AgentOutput::Cache(seen) => is_refused |= seen.refusal.is_some(),
             AgentOutput::Event(Event::Init(_) | Event::ModelSwitch(_) | Event::Hook(_)) => {}
             AgentOutput::Event(_) => has_begun = true,
             _ => {}
@@ -442,6 +454,14 @@ impl<'a> Driver<'a> {
         let request = self.run.as_mut().and_then(|run| run.with_breakpoint.take());
         let Some(request) = request else { return Err("there is nothing to send again".to_owned()) };
         notice(Notice::Tell("the provider refused a cache breakpoint; asking again without it"));
+        if let Some(run) = &self.run {
+            if let Some(child) = &run.child {
+                // What it left behind would write into the same output.
+                end_all(child, notice);
+            }
+            // Whoever watches the first start reads no further: a slow one comes to it when the second has printed.
+            run.output_end.store(run.spool.output_length(), Ordering::SeqCst);
+        }
         self.launch(&TurnRequest { cache: PromptCache::Segments, ..request }, notice)
     }
 
@@ -501,8 +521,18 @@ impl<'a> Driver<'a> {
             .start(request, run.spool.output().map_err(text)?, errors)
             .map_err(|error| error.with_hint())?;
         let process = child.identity().clone();
-        run.child = Some(child.clone());
-        run.started = Instant::now();
+        info!(
+            session = %setup.session,
+            run = run.spool.turn().run,
+            agent = setup.agent.name(),
+            program = ?setup.program,
+            pid = process.pid,
+            "started the agent"
+        );
+        if run.child.replace(child.clone()).is_none() {
+            run.started = Instant::now();
+        }
+        run.output_end = Arc::new(AtomicU64::new(u64::MAX));
         let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
         if let Err(error) = run.spool.note_process(noted) {
             // It runs, so the turn goes on. It can be found by what it carries.
@@ -514,8 +544,10 @@ impl<'a> Driver<'a> {
         }
 
         let turn = run.spool.turn();
-        let watch =
-            |process| Watcher::of_run(run.spool.output_path(), from, setup.agent, turn, Some(process));
+        let watch = |process| {
+            Watcher::of_run(run.spool.output_path(), from, setup.agent, turn, Some(process))
+                .map(|watcher| watcher.ending_at(&run.output_end))
+        };
         match watch(process.clone()) {
             Ok(watcher) => {
                 let control = setup.agent.is_bridged().then(|| setup.spools.control(turn)).flatten();
@@ -594,8 +626,14 @@ impl<'a> Driver<'a> {
         ingested: Result<Ingested, IngestError>,
         notice: &mut dyn FnMut(Notice<'_>),
     ) -> Input {
-        if let Ok(ingested) = &ingested {
-            notice(Notice::Stored(ingested));
+        match &ingested {
+            Ok(ingested) => {
+                let outcome = ingested.complete.outcome;
+                info!(session = %ingested.session, ?outcome, is_new = ingested.appended.is_some(), "stored the turn");
+                notice(Notice::Stored(ingested));
+            }
+            // The person is told why.
+            Err(_) => error!(session = %self.setup.session, "the turn is not stored"),
         }
         let input = match &ingested {
             // What waits was meant for a session that has this turn in it.
@@ -615,6 +653,11 @@ fn started(started: Result<(), String>) -> Input {
         Ok(()) => Input::Started,
         Err(why) => Input::NotStarted(why),
     }
+}
+
+/// Logs an input that means nothing in the state of the turn: by its name, since the rest may be text of the user.
+fn log_ignored(session: SessionId, input: &Input) {
+    debug!(%session, input = input.name(), "ignored: it means nothing now");
 }
 
 /// Ends an agent and everything that belongs to its run.
@@ -644,5 +687,31 @@ fn observe(mut watcher: Watcher, mut growth: Option<Growth>, report: &mut dyn Fn
                 report(Observed::Full);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn an_ignored_input_is_logged_without_its_text() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let log = tracing_subscriber::fmt().with_max_level(Level::TRACE).with_ansi(false);
+        let log = log.with_writer(std::sync::Mutex::new(File::create(&path).unwrap())).finish();
+        tracing::subscriber::with_default(log, || {
+            for input in [Input::Submit("secret".into()), Input::NotStored("secret".into()), Input::Exited] {
+                log_ignored(SessionId::new(7).unwrap(), &input);
+            }
+        });
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().map(|line| line.split_once(": ").unwrap().1).collect();
+        let expected = ["submit", "not stored", "exited"]
+            .map(|name| format!("ignored: it means nothing now session=S7 input={name:?}"));
+        assert_eq!(lines, expected);
     }
 }

@@ -317,7 +317,7 @@ fn frame(
     git_status: Option<&CommandRun>,
     prompt: &str,
 ) -> ContextFrame {
-    let git_status = git_status.and_then(git_status::block);
+    let git_status = git_status.map(git_status::block);
     let has_git_status = git_status.is_some();
     let turn = system_message(system, blocks(ran).chain(git_status)).unwrap_or_default();
     ContextFrame { has_git_status, ..ContextFrame::new(history, &turn, prompt) }

@@ -12,12 +12,12 @@ use crate::context_commands::CommandRun;
 /// How long a history is for which this pays, in characters: the program's instructions about commits go too.
 pub(crate) const LONG_HISTORY: u64 = 20_000;
 
-/// Reads the last commits, the branch and what has changed. It takes no lock and runs nothing that the repository's configuration names:
-/// nobody has asked for it.
+/// Reads the last commits, the branch and what has changed. It takes no lock. Filters that the repository's configuration names may run, as
+/// they do when the agent's program itself asks for the status.
 const COMMAND: &str = "\
 git -c log.showSignature=false log -n 5 --format='%h %s' 2>/dev/null; \
-git --no-optional-locks -c core.fsmonitor=false -c color.status=false status --short --branch";
-/// How long it may take. In a repository where that is not enough, the program tells its own.
+git --no-optional-locks -c color.status=false status --short --branch";
+/// How long it may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How many lines are told.
 const LINES: usize = 60;
@@ -39,10 +39,13 @@ pub(crate) fn is(command: &ContextCommand) -> bool {
     command.command == COMMAND
 }
 
-/// Returns what is told of it; `None` if there is no git status.
-pub(crate) fn block(run: &CommandRun) -> Option<String> {
-    if run.failure().is_some() {
-        return None;
+/// Returns what is told of it.
+///
+/// One that failed is told too: the program's own stays switched off, or the text before the history would be another from turn to turn.
+pub(crate) fn block(run: &CommandRun) -> String {
+    let name = &run.command.name;
+    if let Some(why) = run.failure() {
+        return context_block(name, &format!("not known: {why}"));
     }
     let mut lines = run.output.lines();
     let mut told: Vec<String> = lines
@@ -53,11 +56,10 @@ pub(crate) fn block(run: &CommandRun) -> Option<String> {
             None => line.to_owned(),
         })
         .collect();
-    match lines.count() {
-        0 => {}
-        more => told.push(format!("… and {more} more lines")),
+    if lines.next().is_some() {
+        told.push("… and more; `git status` shows all".to_owned());
     }
-    Some(context_block(&run.command.name, &told.join("\n")))
+    context_block(name, &told.join("\n"))
 }
 
 #[cfg(test)]
@@ -74,15 +76,18 @@ mod tests {
     #[test]
     fn a_status_is_told_within_bounds() {
         let output = format!("1a2b Begin\n## main\n M {}\n{}", "x".repeat(500), "?? y\n".repeat(100));
-        let told = block(&run(CommandEnd::Code(0), &output)).unwrap();
+        let told = block(&run(CommandEnd::Code(0), &output));
         assert!(told.contains("1a2b Begin\n## main\n M xxx"), "{told}");
-        assert!(told.contains("x…\n?? y\n") && told.contains("… and 43 more lines"), "{told}");
+        assert!(told.contains("x…\n?? y\n") && told.contains("… and more"), "{told}");
         assert!(told.chars().count() < LINES * (LINE_CHARS + 2));
     }
 
     #[test]
-    fn a_status_that_failed_is_not_told() {
-        assert_eq!(block(&run(CommandEnd::Code(128), "")), None);
-        assert_eq!(block(&run(CommandEnd::TimedOut, "1a2b Begin")), None);
+    fn a_status_that_failed_is_told_as_such() {
+        let told = block(&run(CommandEnd::TimedOut, "1a2b Begin"));
+        assert!(
+            told.contains("not known: Command timed out after 5 seconds") && !told.contains("1a2b"),
+            "{told}"
+        );
     }
 }

@@ -126,7 +126,7 @@ pub(crate) struct Header {
 }
 
 /// Reads at most this much of a header: a prompt of 10 MiB with each byte escaped, and the rest.
-const LARGEST_HEADER: u64 = 72 << 20;
+pub(crate) const LARGEST_HEADER: u64 = 72 << 20;
 
 impl Header {
     /// Reads the lines that are ours. One that was cut by a crash is the last one, and not yet a fact.

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 use azureal_core::{Holder, LeaseId, SessionId};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
+use tracing::debug;
 
 use crate::private::Folder;
 use crate::spool::{SpoolError, Spools, at};
@@ -105,10 +106,11 @@ fn take(folder: &Folder, name: &OsStr, holder: &Holder) -> io::Result<Leased> {
                 let content = Content { holder: holder.clone(), store_lease };
                 let mut lease = Lease { file, folder: folder.clone(), name: name.to_owned(), content };
                 lease.write()?;
+                debug!(?name, replaces = lease.content.store_lease.is_some(), "acquired the lease");
                 return Ok(Leased::Ours(lease));
             }
             // Its holder, or a cleanup, removed it after we had opened it.
-            Ok(()) => {}
+            Ok(()) => debug!(?name, "the lease file was removed meanwhile"),
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
                 // There is no holder, but a cleanup, or another process that tries the same.
@@ -117,7 +119,11 @@ fn take(folder: &Folder, name: &OsStr, holder: &Holder) -> io::Result<Leased> {
                     thread::sleep(LOOK_AGAIN);
                 }
                 Ok(()) => return Ok(Leased::Theirs(None)),
-                Err(TryLockError::WouldBlock) => return read_holder(&mut file).map(Leased::Theirs),
+                Err(TryLockError::WouldBlock) => {
+                    let holder = read_holder(&mut file)?;
+                    debug!(?name, pid = holder.as_ref().map(|holder| holder.pid), "the lease is held");
+                    return Ok(Leased::Theirs(holder));
+                }
                 Err(TryLockError::Error(error)) => return Err(error),
             },
         }
@@ -135,7 +141,9 @@ pub(crate) fn remove_leftovers(folder: &Folder, names: &[OsString]) {
     let Ok(_cleanup) = folder.try_lock() else { return };
     for name in leases {
         // A refused file is not ours to remove.
-        drop(remove_leftover(folder, name));
+        if let Err(error) = remove_leftover(folder, name) {
+            debug!(?name, error = ?error.to_string(), "ignored: a leftover lease that cannot be removed");
+        }
     }
 }
 
@@ -155,7 +163,9 @@ fn remove_leftover(folder: &Folder, name: &OsStr) -> io::Result<()> {
     if is_noted && age < NOTE_LASTS {
         return Ok(());
     }
-    folder.remove(name)
+    folder.remove(name)?;
+    debug!(?name, "removed a leftover lease");
+    Ok(())
 }
 
 impl Lease {
@@ -298,11 +308,13 @@ mod tests {
         let session = SessionId::new(1).unwrap();
         let Leased::Ours(lease) = spools.lease(session, &this_process("x")).unwrap() else { panic!() };
         lease.file.set_len(20 << 30).unwrap();
-        let started = Instant::now();
+        let mut file = lease.file.try_clone().unwrap();
+        assert!(read(&mut file).unwrap().is_none());
+        assert_eq!(file.stream_position().unwrap(), LARGEST);
+        drop(file);
         assert!(matches!(spools.lease(session, &this_process("y")).unwrap(), Leased::Theirs(None)));
         drop(lease);
         assert!(matches!(spools.lease(session, &this_process("y")).unwrap(), Leased::Ours(_)));
-        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     }
 
     #[test]
@@ -391,6 +403,20 @@ mod tests {
         next.forget_store_lease();
         drop(next);
         assert_eq!((files(&spools), take().store_lease()), (Vec::<OsString>::new(), None));
+    }
+
+    #[test]
+    fn one_process_cleans_up_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let spools = Spools::new(folder.path().join("spool"));
+        let open = spools.open_folder().unwrap();
+        leave(&open, "S1.lease", "", Duration::ZERO);
+        let cleanup = open.try_lock().unwrap();
+        assert!(spools.find().unwrap().is_empty());
+        assert_eq!(files(&spools), ["S1.lease"]);
+        drop(cleanup);
+        assert!(spools.find().unwrap().is_empty());
+        assert_eq!(files(&spools), [] as [&str; 0]);
     }
 
     #[test]

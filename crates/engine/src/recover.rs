@@ -8,6 +8,7 @@ use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore};
 use azureal_process::{Marker, MarkersInUse, Patience, ProcessIdentity, end_marked, find_marked};
+use tracing::{debug, info, warn};
 
 use crate::bridge;
 use crate::drive::{RUN_MARKER, STDERR_BYTES};
@@ -54,7 +55,7 @@ pub async fn recover(
     let noted = store.noted_runs().await.unwrap_or_default();
     let mut recovered = Vec::new();
     for found in spools.find()? {
-        recovered.push(match found {
+        let found = match found {
             Found::Owned(turn, process) => Recovered::Running(*turn, process),
             Found::Unreadable(path) => Recovered::Unreadable(path),
             Found::Orphan(spool) => {
@@ -64,7 +65,9 @@ pub async fn recover(
                 }
                 recovered
             }
-        });
+        };
+        found.log();
+        recovered.push(found);
     }
     let turns = recovered.iter().filter_map(Recovered::turn);
     let have_spools: HashSet<SessionId> = turns.filter_map(SpooledTurn::session_id).collect();
@@ -78,12 +81,31 @@ pub async fn recover(
     let in_use = MarkersInUse::of(&[SESSION_MARKER]);
     for (session, run) in lost {
         let noted = recover_noted(store, spools, agents, homes, session, &run, &in_use).await;
-        recovered.push(Recovered::Noted(session, run, noted));
+        let noted = Recovered::Noted(session, run, noted);
+        noted.log();
+        recovered.push(noted);
     }
     Ok(recovered)
 }
 
 impl Recovered {
+    fn log(&self) {
+        let turn = self.turn().map(|turn| (turn.session, turn.run.as_str(), turn.agent.as_str()));
+        match self {
+            Self::Stored(_, ingested) => {
+                info!(?turn, session = %ingested.session, outcome = ?ingested.complete.outcome, "recovered a turn");
+            }
+            Self::Orphan(_, process) => info!(?turn, pid = process.pid, "an agent runs without its azureal"),
+            Self::Running(..) => debug!(?turn, "another process runs a turn"),
+            Self::Failed(_, error) => warn!(?turn, error = ?error.to_string(), "a turn cannot be stored now"),
+            Self::Unreadable(path) => warn!(?path, "ignored: a spool whose header cannot be read"),
+            Self::UnknownAgent(_) => warn!(?turn, "ignored: a turn of an unknown agent"),
+            Self::Noted(session, run, noted) => {
+                info!(%session, run, found = noted.is_ok(), "looked for the transcript of a noted run");
+            }
+        }
+    }
+
     /// Returns the turn of a spool whose header could be read.
     pub fn turn(&self) -> Option<&SpooledTurn> {
         match self {

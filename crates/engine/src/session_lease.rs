@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use azureal_core::{Holder, LeaseId, NewLease, SessionId, SessionStore, StoreError, Taken};
 use futures_executor::block_on;
+use tracing::warn;
 
 use crate::lease::{Lease, Leased};
 use crate::spool::{SpoolError, Spools};
@@ -125,6 +126,34 @@ pub(crate) async fn take(
     })
 }
 
+/// Renews a lease until the turn is over or the lease is lost, and releases it. Returns whether it is certainly not ours any
+/// more.
+///
+/// `is_over_after` waits for the end of the turn, at most as long as it is told: tests have a time of their own.
+fn keep<E: std::fmt::Display>(
+    mut is_over_after: impl FnMut(Duration) -> bool,
+    mut renew: impl FnMut() -> Result<bool, E>,
+    release: impl FnOnce() -> Result<(), E>,
+) -> bool {
+    while !is_over_after(RENEWED_EVERY) {
+        // The append of the turn finds out that a lease is lost. A renewal that failed is tried again next time.
+        match renew() {
+            Ok(true) => {}
+            Ok(false) => {
+                warn!("the lease of the store is lost");
+                return true;
+            }
+            Err(error) => warn!(error = ?error.to_string(), "the lease of the store is not renewed"),
+        }
+    }
+    // It ends by itself if this fails.
+    let released = release();
+    if let Err(error) = &released {
+        warn!(error = ?error.to_string(), "the lease of the store is not released");
+    }
+    released.is_ok()
+}
+
 /// A thread that renews a lease, and releases it in the end.
 #[derive(Debug)]
 struct Renewal {
@@ -143,13 +172,12 @@ impl Renewal {
         let renewed = id.clone();
         thread::spawn(move || {
             let Some(leases) = store.leases() else { return };
-            let mut is_ours = true;
-            while is_ours && stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
-                // The append of the turn finds out that a lease is lost. A renewal that failed is tried again next time.
-                is_ours = !matches!(block_on(leases.renew(session, &renewed, LASTS)), Ok(false));
-            }
-            // It ends by itself if the release fails.
-            if !is_ours || block_on(leases.release(session, &renewed)).is_ok() {
+            let is_gone = keep(
+                |pause| stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout),
+                || block_on(leases.renew(session, &renewed, LASTS)),
+                || block_on(leases.release(session, &renewed)),
+            );
+            if is_gone {
                 end.send(()).ok();
             }
         });
@@ -160,5 +188,98 @@ impl Renewal {
     fn release(self) -> bool {
         drop(self.stop);
         self.ended.recv_timeout(PATIENCE).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::ops::Range;
+
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// A store and the time, in which nothing passes but what the code waits for.
+    struct Store {
+        now: Cell<Duration>,
+        /// When the turn is over.
+        over: Duration,
+        /// When the lease ends; `None` if it was released.
+        ends: Cell<Option<Duration>>,
+        /// When the store cannot be reached.
+        cut: Range<Duration>,
+        /// When another machine acquires the lease.
+        overtaken: Duration,
+        renewals: RefCell<Vec<Duration>>,
+    }
+
+    impl Store {
+        fn new(over: Duration) -> Self {
+            let never = Duration::MAX;
+            Self {
+                now: Cell::default(),
+                over,
+                ends: Cell::new(Some(LASTS)),
+                cut: never..never,
+                overtaken: never,
+                renewals: RefCell::default(),
+            }
+        }
+
+        fn reach<T>(&self, answer: impl FnOnce() -> T) -> Result<T, &'static str> {
+            if self.cut.contains(&self.now.get()) { Err("unreachable") } else { Ok(answer()) }
+        }
+
+        /// Returns whether the lease is certainly gone.
+        #[track_caller]
+        fn keep(&self) -> bool {
+            let wait = |pause| {
+                self.now.set((self.now.get() + pause).min(self.over));
+                let ends = self.ends.get().expect("it is not released before the end of the turn");
+                assert!(self.now.get() < ends, "the lease ended at {ends:?}");
+                self.now.get() == self.over
+            };
+            let renew = || {
+                self.reach(|| {
+                    let is_ours = self.now.get() < self.overtaken;
+                    self.renewals.borrow_mut().push(self.now.get());
+                    self.ends.set(is_ours.then_some(self.now.get() + LASTS));
+                    is_ours
+                })
+            };
+            keep(wait, renew, || self.reach(|| self.ends.set(None)))
+        }
+    }
+
+    #[test]
+    fn a_lease_is_renewed_as_long_as_the_turn_runs() {
+        let store = Store::new(seconds(36_001));
+        assert!(store.keep());
+        assert_eq!((store.now.get(), store.ends.get()), (seconds(36_001), None), "released at the end");
+        assert_eq!(store.renewals.borrow().len(), 7_200);
+    }
+
+    #[test]
+    fn a_store_that_is_unreachable_for_ten_seconds_does_not_cost_the_lease() {
+        let store = Store { cut: seconds(11)..seconds(21), ..Store::new(seconds(42)) };
+        assert!(store.keep());
+        assert_eq!(*store.renewals.borrow(), [5, 10, 25, 30, 35, 40].map(seconds));
+    }
+
+    #[test]
+    fn a_release_that_fails_is_told() {
+        let store = Store { cut: seconds(6)..seconds(60), ..Store::new(seconds(7)) };
+        assert!(!store.keep());
+        assert_eq!(store.ends.get(), Some(seconds(25)));
+    }
+
+    #[test]
+    fn a_lost_lease_is_not_renewed_again() {
+        let store = Store { overtaken: seconds(12), ..Store::new(seconds(100)) };
+        assert!(store.keep());
+        assert_eq!((store.now.get(), store.renewals.borrow().len()), (seconds(15), 3));
     }
 }

@@ -98,6 +98,27 @@ pub enum Input {
     NotStored(String),
 }
 
+impl Input {
+    /// Returns its name, for the log: the rest may be text of the user.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Submit(_) => "submit",
+            Self::Cancel => "cancel",
+            Self::TimeUp => "time up",
+            Self::OutputLimit => "output limit",
+            Self::Full => "full",
+            Self::Gathered(_) => "gathered",
+            Self::NotGathered(_) => "not gathered",
+            Self::Started => "started",
+            Self::NotStarted(_) => "not started",
+            Self::Exited => "exited",
+            Self::Refused => "refused",
+            Self::Stored { .. } => "stored",
+            Self::NotStored(_) => "not stored",
+        }
+    }
+}
+
 /// What must now be done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {

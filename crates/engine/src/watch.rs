@@ -1,6 +1,7 @@
 //! Watching a turn: reading its spool as it grows.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, AgentParser};
@@ -50,6 +51,8 @@ pub struct Watcher {
     cost: u64,
     /// How many bytes were skipped.
     skipped: u64,
+    /// Where the output of the writer ends at the latest, as the driver knows it.
+    bound: Option<Arc<AtomicU64>>,
 }
 
 /// What one look at an output finds.
@@ -92,6 +95,12 @@ impl Watcher {
         Ok(watcher)
     }
 
+    /// Reads no further than to this place, which may be set while the writer runs.
+    pub(crate) fn ending_at(mut self, bound: &Arc<AtomicU64>) -> Self {
+        self.bound = Some(Arc::clone(bound));
+        self
+    }
+
     /// Opens a file that another parser reads.
     pub(crate) fn with_parser(
         file: &std::path::Path,
@@ -117,6 +126,7 @@ impl Watcher {
             unreadable: 0,
             cost: 0,
             skipped: 0,
+            bound: None,
         })
     }
 
@@ -175,7 +185,8 @@ impl Watcher {
 
     /// Reads no further than the file is long now, and returns how long that is.
     fn end_here(&mut self) -> Result<u64, FollowError> {
-        let end = self.follow.length()?;
+        let bound = self.bound.as_ref().map_or(u64::MAX, |bound| bound.load(Ordering::SeqCst));
+        let end = self.follow.length()?.min(bound);
         self.follow.end_at(end);
         self.end = Some(end);
         Ok(end)

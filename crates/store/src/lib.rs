@@ -5,6 +5,7 @@
 
 pub use azureal_core as core;
 
+mod hints;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -17,6 +18,7 @@ pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod timestamp;
 
+pub use hints::hint;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;

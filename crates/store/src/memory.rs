@@ -63,6 +63,8 @@ struct Session {
     tokens: Tokens,
     tally: Tally,
     noted_run: Option<String>,
+    /// Counts what changed beside the events: [`SessionRecord::revision`].
+    changes: u64,
     /// The event at index 0 is number 1.
     events: Vec<Text>,
     compactions: BTreeMap<Seq, Laid>,
@@ -185,6 +187,7 @@ impl Session {
             forked_from: self.forked_from,
             last_active: String::new(),
             original_run: None,
+            revision: self.changes + self.last().0,
         }
     }
 
@@ -207,6 +210,9 @@ impl Session {
             self.completed = totals.completed;
             self.duration_ms = self.duration_ms.saturating_add(totals.duration_ms);
             self.cost_usd += totals.cost_usd;
+        }
+        if turn.events.is_empty() {
+            self.changes += 1;
         }
         turn.count_into(&mut self.tally, before);
         self.events.extend(
@@ -346,6 +352,7 @@ impl SessionStore for MemoryStore {
         let session = state.session_mut(id)?;
         check_name(name)?;
         session.name = Some(name.to_owned());
+        session.changes += 1;
         Ok(())
     }
 
@@ -398,6 +405,7 @@ impl SessionStore for MemoryStore {
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
         let mut state = self.open()?;
         let session = state.session_mut(id)?;
+        session.changes += session.last().0 + 1;
         session.events.clear();
         session.compactions.clear();
         session.tally = Tally::default();
@@ -418,7 +426,10 @@ impl SessionStore for MemoryStore {
     }
 
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
-        self.open()?.session_mut(id)?.tokens = tokens;
+        let mut state = self.open()?;
+        let session = state.session_mut(id)?;
+        session.tokens = tokens;
+        session.changes += 1;
         Ok(())
     }
 
@@ -426,6 +437,7 @@ impl SessionStore for MemoryStore {
         let mut state = self.open()?;
         let session = state.session_mut(id)?;
         session.tokens = session.tokens + tokens;
+        session.changes += 1;
         Ok(())
     }
 
@@ -443,6 +455,7 @@ impl SessionStore for MemoryStore {
             return Err(no_such_event(id, after_seq, session.last()));
         }
         session.lay(compaction.clone());
+        session.changes += 1;
         Ok(())
     }
 
@@ -451,6 +464,7 @@ impl SessionStore for MemoryStore {
         let session = state.session_mut(id)?;
         let removed = session.compactions.remove(&after_seq).is_some();
         if removed {
+            session.changes += 1;
             session.tally.counts.context_tokens = None;
         }
         Ok(removed)

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use azureal_core::Event;
-use azureal_core::agent::{AgentOutput, AgentParser, CacheSeen, Ending};
+use azureal_core::agent::{AgentOutput, AgentParser, CacheRefusal, CacheSeen, Ending};
 use azureal_core::event::{AssistantText, ErrorEvent, Hook, Init, ModelSwitch, Plan, Reasoning, Usage};
 
 use serde_json::value::RawValue;
@@ -239,9 +239,10 @@ impl Parser {
                 "text" => match (block.text, &turn.error) {
                     (None, _) => out.push(block_without_sense(raw)),
                     (Some(text), error)
-                        if synthetic && subagent.is_none() && is_refused_breakpoint(&text) =>
+                        if synthetic && subagent.is_none() && refused_breakpoint(&text).is_some() =>
                     {
-                        out.push(AgentOutput::Cache(CacheSeen { is_refused: true, ..CacheSeen::default() }));
+                        let refusal = refused_breakpoint(&text);
+                        out.push(AgentOutput::Cache(CacheSeen { refusal, ..CacheSeen::default() }));
                         let kind = error.as_deref().unwrap_or(API_ERROR);
                         if self.answered {
                             out.push(self.failed(kind, text));
@@ -441,9 +442,13 @@ impl Parser {
     }
 }
 
-/// Says whether this tells that the provider refused a request because of its breakpoints: too many, or of different lifetimes.
-fn is_refused_breakpoint(error: &str) -> bool {
-    error.starts_with("API Error: 400") && error.contains("cache_control")
+/// Returns why the provider refused a request, if that is because of its breakpoints.
+fn refused_breakpoint(error: &str) -> Option<CacheRefusal> {
+    let is_refused = error.starts_with("API Error: 400") && error.contains("cache_control");
+    is_refused.then(|| match error.contains("A maximum of") {
+        true => CacheRefusal::TooMany,
+        false => CacheRefusal::Other,
+    })
 }
 
 fn block_without_sense(raw: &RawValue) -> AgentOutput {
@@ -533,7 +538,7 @@ mod tests {
         assert_eq!(outcome(&events), RunOutcome::Failed);
         let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
         assert_eq!(kinds, ["Init", "Error", "Complete"], "not repeated, it is told once");
-        assert!(cache_seen(&[INIT, REFUSED, REFUSED_END]).is_refused);
+        assert!(cache_seen(&[INIT, REFUSED, REFUSED_END]).refusal == Some(CacheRefusal::TooMany));
     }
 
     #[test]
@@ -541,11 +546,19 @@ mod tests {
         let (events, _) = play(&[INIT, SAID, REFUSED, REFUSED_END], Exit::Code(1));
         let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
         assert_eq!(kinds, ["Init", "AssistantText", "Error", "Complete"]);
-        assert!(cache_seen(&[INIT, SAID, REFUSED]).is_refused, "and remembered");
+        assert!(cache_seen(&[INIT, SAID, REFUSED]).refusal.is_some(), "and remembered");
+        let lifetime = REFUSED.replace(
+            "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+            "messages.0.content.4.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' one",
+        );
+        assert_eq!(cache_seen(&[INIT, &lifetime]).refusal, Some(CacheRefusal::Other));
         // Another error is none of this.
         let other = REFUSED.replace("cache_control", "tool_use");
-        assert!(!cache_seen(&[INIT, &other]).is_refused);
-        assert!(!cache_seen(&[INIT, &SAID.replace("Hello.", "API Error: 400 cache_control")]).is_refused);
+        assert_eq!(cache_seen(&[INIT, &other]).refusal, None);
+        assert_eq!(
+            cache_seen(&[INIT, &SAID.replace("Hello.", "API Error: 400 cache_control")]).refusal,
+            None
+        );
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! A request may have four breakpoints, and those of different lifetimes in one order only. Claude Code sets three of its own; their
 //! lifetime depends on the login, on settings and on switches at the provider. So the first run of a program gets no breakpoint of
-//! ours, and what its output says of its own is remembered. A program that leaves no room for ours is remembered too. An update
-//! of the program forgets both.
+//! ours, and what its output says of its own is remembered, by program and login. A program that leaves no room for ours is remembered too, for a
+//! week. An update of the program forgets both.
 
 use std::path::Path;
 
-use azureal_core::agent::{CacheLifetime, CacheSeen, PromptCache};
+use azureal_core::agent::{CacheLifetime, CacheRefusal, CacheSeen, PromptCache};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::program_cache::{ProgramCache, ProgramFile};
@@ -16,11 +17,30 @@ use crate::environment::Environment;
 
 /// The name of the cache in its folder.
 const FILE: &str = "prompt-cache.json";
+/// How many logins are remembered of a program.
+const LOGINS: usize = 8;
+/// How long it is remembered that a program leaves no room, in seconds. The file may be a wrapper that starts another version tomorrow,
+/// and finding it out again costs one refused request.
+const REFUSED_SECONDS: i64 = 7 * 24 * 3600;
 
-/// The arguments of Claude Code that go on with a conversation of its own. A breakpoint of ours may be in there.
-const RESUMING: [&str; 4] = ["-c", "--continue", "-r", "--resume"];
+/// The long arguments of Claude Code that go on with a conversation of its own, in which a breakpoint of ours may be.
+const RESUMING: [&str; 4] = ["--continue", "--resume", "--from-pr", "--teleport"];
+/// The short ones, also together with others.
+const RESUMING_SHORT: [char; 2] = ['c', 'r'];
 
-/// What is known of a program.
+/// The variables that choose a login, or another provider.
+const LOGIN_VARIABLES: [&str; 8] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CONFIG_DIR",
+];
+
+/// What is known of a program with a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Known {
     /// Its own breakpoints last five minutes.
@@ -28,7 +48,24 @@ enum Known {
     /// Its own breakpoints last an hour.
     OneHour,
     /// It leaves no room for another.
-    Refused,
+    Refused {
+        /// When that was found out, in seconds.
+        at: i64,
+    },
+}
+
+/// How a history is sent to Claude Code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheChoice {
+    /// The blocks and the breakpoint.
+    pub cache: PromptCache,
+    /// Whether the git status of a long history is told after it, instead of by Claude Code before it.
+    pub moves_git_status: bool,
+}
+
+impl CacheChoice {
+    /// In one piece, as to any other agent.
+    pub const OFF: Self = Self { cache: PromptCache::Off, moves_git_status: false };
 }
 
 /// Decides how a history is sent, from the settings and what is known of the program.
@@ -37,50 +74,125 @@ pub fn choose(
     program: &Path,
     arguments: &[String],
     environment: &Environment,
-) -> PromptCache {
-    if caching == Caching::Off || environment.is_on("DISABLE_PROMPT_CACHING") {
-        return PromptCache::Off;
+) -> CacheChoice {
+    if caching == Caching::Off || environment.is_any_on("DISABLE_PROMPT_CACHING") {
+        return CacheChoice::OFF;
     }
-    let resumes = |argument: &String| {
-        let name = argument.split('=').next().unwrap_or_default();
-        RESUMING.contains(&name)
-    };
-    if arguments.iter().any(resumes) {
-        return PromptCache::Segments;
+    // Whoever has said something about it is left alone.
+    let moves_git_status = environment.value("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS").is_none();
+    let with = |cache| CacheChoice { cache, moves_git_status };
+    if arguments.iter().any(|argument| resumes(argument)) {
+        return with(PromptCache::Segments);
     }
-    let cache = ProgramCache::load(environment.cache(), FILE);
-    match ProgramFile::of(program).and_then(|program| cache.get(&program).copied()) {
-        Some(Known::FiveMinutes) => PromptCache::Breakpoint(CacheLifetime::FiveMinutes),
-        Some(Known::OneHour) => PromptCache::Breakpoint(CacheLifetime::OneHour),
-        Some(Known::Refused) | None => PromptCache::Segments,
+    let memory = Memory::load(program, environment);
+    match memory.as_ref().and_then(|memory| memory.known(Timestamp::now().as_second())) {
+        Some(Known::FiveMinutes) => with(PromptCache::Breakpoint(CacheLifetime::FiveMinutes)),
+        Some(Known::OneHour) => with(PromptCache::Breakpoint(CacheLifetime::OneHour)),
+        // Without a breakpoint of ours the history is not found again, wherever the git status is.
+        Some(Known::Refused { .. }) => CacheChoice { cache: PromptCache::Segments, moves_git_status: false },
+        None => with(PromptCache::Segments),
     }
 }
 
-/// Remembers what a run showed of its program.
-pub fn learn(program: &Path, used: PromptCache, seen: CacheSeen, environment: &Environment) {
-    let Some(program) = ProgramFile::of(program) else { return };
-    let mut cache = ProgramCache::load(environment.cache(), FILE);
-    let before = cache.get(&program).copied();
-    let Some(known) = learned(before, used, seen).filter(|known| before != Some(*known)) else { return };
-    cache.add(program, known);
-    cache.save();
+fn resumes(argument: &str) -> bool {
+    match argument.strip_prefix('-') {
+        Some(long) if long.starts_with('-') => RESUMING.iter().any(|name| argument.starts_with(name)),
+        Some(short) => short.contains(RESUMING_SHORT),
+        None => false,
+    }
 }
 
-fn learned(before: Option<Known>, used: PromptCache, seen: CacheSeen) -> Option<Known> {
-    if before == Some(Known::Refused) {
-        return before;
+/// Remembers what a run showed of its program. `arguments` are those of the user.
+pub fn learn(
+    program: &Path,
+    used: PromptCache,
+    seen: CacheSeen,
+    arguments: &[String],
+    environment: &Environment,
+) {
+    let Some(mut memory) = Memory::load(program, environment) else { return };
+    let now = Timestamp::now().as_second();
+    let before = memory.known(now);
+    let known = learned(before, used, seen, arguments.is_empty(), now);
+    if known != before {
+        memory.set(known);
     }
-    match (used, seen) {
-        // Refused though all lifetimes are the same: there were too many.
-        (PromptCache::Breakpoint(ours), CacheSeen { is_refused: true, lifetime })
-            if lifetime.is_none_or(|theirs| theirs == ours) =>
+}
+
+fn learned(
+    before: Option<Known>,
+    used: PromptCache,
+    seen: CacheSeen,
+    is_plain: bool,
+    now: i64,
+) -> Option<Known> {
+    let lifetime = seen.lifetime.map(|lifetime| match lifetime {
+        CacheLifetime::FiveMinutes => Known::FiveMinutes,
+        CacheLifetime::OneHour => Known::OneHour,
+    });
+    match (seen.refusal, used) {
+        (_, PromptCache::Breakpoint(_))
+            if before.is_some_and(|known| matches!(known, Known::Refused { .. })) =>
         {
-            Some(Known::Refused)
+            before
         }
-        (_, CacheSeen { lifetime: Some(CacheLifetime::FiveMinutes), .. }) => Some(Known::FiveMinutes),
-        (_, CacheSeen { lifetime: Some(CacheLifetime::OneHour), .. }) => Some(Known::OneHour),
-        (_, CacheSeen { lifetime: None, .. }) => before,
+        // Arguments of the user's may have brought the others.
+        (Some(CacheRefusal::TooMany), PromptCache::Breakpoint(_)) if is_plain => {
+            Some(Known::Refused { at: now })
+        }
+        // What was known is not so any more, and if the repeated run wrote nothing, nothing is known.
+        (Some(_), PromptCache::Breakpoint(_)) => lifetime,
+        _ if matches!(before, Some(Known::Refused { .. })) => before,
+        _ => lifetime.or(before),
     }
+}
+
+/// What is known of one program, by login.
+struct Memory {
+    cache: ProgramCache<Vec<(String, Known)>>,
+    program: ProgramFile,
+    login: String,
+}
+
+impl Memory {
+    fn load(program: &Path, environment: &Environment) -> Option<Self> {
+        let cache = ProgramCache::load(environment.cache(), FILE);
+        Some(Self { cache, program: ProgramFile::of(program)?, login: login(environment) })
+    }
+
+    fn known(&self, now: i64) -> Option<Known> {
+        let known = self.cache.get(&self.program)?;
+        let known = known.iter().find(|(login, _)| *login == self.login).map(|(_, known)| *known)?;
+        match known {
+            Known::Refused { at } if !(0..REFUSED_SECONDS).contains(&now.saturating_sub(at)) => None,
+            known => Some(known),
+        }
+    }
+
+    fn set(&mut self, known: Option<Known>) {
+        let mut logins = self.cache.get(&self.program).cloned().unwrap_or_default();
+        logins.retain(|(login, _)| *login != self.login);
+        logins.extend(known.map(|known| (self.login.clone(), known)));
+        let too_many = logins.len().saturating_sub(LOGINS);
+        logins.drain(..too_many);
+        self.cache.add(self.program.clone(), logins);
+        self.cache.save();
+    }
+}
+
+/// Returns what tells one login from another: no secret, and not the values of any.
+fn login(environment: &Environment) -> String {
+    let mut hash = blake3::Hasher::new();
+    for name in LOGIN_VARIABLES {
+        let value = environment.value(name);
+        let is_place = matches!(name, "ANTHROPIC_BASE_URL" | "CLAUDE_CONFIG_DIR");
+        hash.update(name.as_bytes());
+        hash.update(&[u8::from(value.is_some())]);
+        if let Some(value) = value.filter(|_| is_place) {
+            hash.update(value.as_encoded_bytes());
+        }
+    }
+    hash.finalize().to_hex().chars().take(16).collect()
 }
 
 #[cfg(test)]
@@ -89,6 +201,11 @@ mod tests {
 
     const SHORT: PromptCache = PromptCache::Breakpoint(CacheLifetime::FiveMinutes);
     const LONG: PromptCache = PromptCache::Breakpoint(CacheLifetime::OneHour);
+    const FIVE_MINUTES: Option<CacheLifetime> = Some(CacheLifetime::FiveMinutes);
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
 
     #[test]
     fn a_breakpoint_has_the_lifetime_that_the_program_was_seen_to_use() {
@@ -97,38 +214,81 @@ mod tests {
         let program = folder.path().join("claude");
         std::fs::write(&program, "1").unwrap();
         let environment = Environment::from([("HOME", home)]);
-        let choose = |caching, arguments: &[&str]| {
-            let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-            choose(caching, &program, &arguments, &environment)
-        };
-        let learn = |used, is_refused, lifetime| {
-            learn(&program, used, CacheSeen { is_refused, lifetime }, &environment);
+        let choose =
+            |caching, arguments: &[&str]| choose(caching, &program, &words(arguments), &environment).cache;
+        let learn = |used, refusal, lifetime| {
+            learn(&program, used, CacheSeen { refusal, lifetime }, &[], &environment);
         };
         assert_eq!(choose(Caching::Auto, &[]), PromptCache::Segments, "nothing is known");
-        learn(PromptCache::Segments, false, None);
+        learn(PromptCache::Segments, None, None);
         assert_eq!(choose(Caching::Auto, &[]), PromptCache::Segments);
-        learn(PromptCache::Segments, false, Some(CacheLifetime::OneHour));
-        assert_eq!(choose(Caching::Auto, &["--verbose"]), LONG);
+        learn(PromptCache::Segments, None, Some(CacheLifetime::OneHour));
+        assert_eq!(choose(Caching::Auto, &["--verbose", "resume"]), LONG);
         assert_eq!(choose(Caching::Off, &[]), PromptCache::Off);
-        assert_eq!(choose(Caching::Auto, &["--resume=x"]), PromptCache::Segments);
-        assert_eq!(choose(Caching::Auto, &["-c"]), PromptCache::Segments);
+        for resuming in ["--resume=x", "--resume", "-c", "-rABC", "-pc", "--from-pr=1", "--teleport"] {
+            assert_eq!(choose(Caching::Auto, &[resuming]), PromptCache::Segments, "{resuming}");
+        }
         // Refused, and then it was seen why: the provider changed the lifetime.
-        learn(LONG, true, Some(CacheLifetime::FiveMinutes));
+        learn(LONG, Some(CacheRefusal::Other), FIVE_MINUTES);
         assert_eq!(choose(Caching::Auto, &[]), SHORT);
-        learn(SHORT, true, Some(CacheLifetime::FiveMinutes));
+        // Refused, and nobody saw why, since the repeated run failed.
+        learn(SHORT, Some(CacheRefusal::Other), None);
+        assert_eq!(choose(Caching::Auto, &[]), PromptCache::Segments);
+        learn(PromptCache::Segments, None, FIVE_MINUTES);
+        assert_eq!(choose(Caching::Auto, &[]), SHORT);
+        learn(SHORT, Some(CacheRefusal::TooMany), None);
         assert_eq!(choose(Caching::Auto, &[]), PromptCache::Segments, "there were too many");
-        learn(PromptCache::Segments, false, Some(CacheLifetime::FiveMinutes));
+        learn(PromptCache::Segments, None, FIVE_MINUTES);
         assert_eq!(choose(Caching::Auto, &[]), PromptCache::Segments, "and that is remembered");
         std::fs::write(&program, "the next version").unwrap();
-        learn(PromptCache::Segments, false, Some(CacheLifetime::FiveMinutes));
+        learn(PromptCache::Segments, None, FIVE_MINUTES);
         assert_eq!(choose(Caching::Auto, &[]), SHORT);
     }
 
     #[test]
-    fn who_switches_caching_off_gets_no_breakpoint() {
-        let switched_off = Environment::from([("DISABLE_PROMPT_CACHING", "1")]);
-        assert_eq!(choose(Caching::Auto, Path::new("/x"), &[], &switched_off), PromptCache::Off);
-        let not = Environment::from([("DISABLE_PROMPT_CACHING", "0")]);
-        assert_eq!(choose(Caching::Auto, Path::new("/x"), &[], &not), PromptCache::Segments);
+    fn no_room_is_remembered_for_a_week_and_not_because_of_the_users_arguments() {
+        let seen = CacheSeen { refusal: Some(CacheRefusal::TooMany), lifetime: FIVE_MINUTES };
+        assert_eq!(learned(Some(Known::FiveMinutes), SHORT, seen, true, 7), Some(Known::Refused { at: 7 }));
+        assert_eq!(learned(Some(Known::FiveMinutes), SHORT, seen, false, 7), Some(Known::FiveMinutes));
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("claude");
+        std::fs::write(&program, "1").unwrap();
+        let environment = Environment::from([("HOME", folder.path().to_str().unwrap())]);
+        let mut memory = Memory::load(&program, &environment).unwrap();
+        memory.set(Some(Known::Refused { at: 1_000 }));
+        assert_eq!(memory.known(1_000 + REFUSED_SECONDS - 1), Some(Known::Refused { at: 1_000 }));
+        assert_eq!(memory.known(1_000 + REFUSED_SECONDS), None);
+        assert_eq!(memory.known(999), None, "from the future");
+    }
+
+    #[test]
+    fn each_login_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_str().unwrap();
+        let program = folder.path().join("claude");
+        std::fs::write(&program, "1").unwrap();
+        let subscriber = Environment::from([("HOME", home)]);
+        let with_key = Environment::from([("HOME", home), ("ANTHROPIC_API_KEY", "k")]);
+        let seen = |lifetime| CacheSeen { refusal: None, lifetime: Some(lifetime) };
+        learn(&program, PromptCache::Segments, seen(CacheLifetime::OneHour), &[], &subscriber);
+        learn(&program, PromptCache::Segments, seen(CacheLifetime::FiveMinutes), &[], &with_key);
+        assert_eq!(choose(Caching::Auto, &program, &[], &subscriber).cache, LONG);
+        assert_eq!(choose(Caching::Auto, &program, &[], &with_key).cache, SHORT);
+        let kept = std::fs::read_to_string(folder.path().join(".cache/azureal/prompt-cache.json")).unwrap();
+        assert!(!kept.contains("ANTHROPIC"), "{kept}");
+    }
+
+    #[test]
+    fn what_the_user_has_switched_off_stays_off() {
+        let of = |variable: (&str, &str)| {
+            choose(Caching::Auto, Path::new("/x"), &[], &Environment::from([variable]))
+        };
+        assert_eq!(of(("DISABLE_PROMPT_CACHING", "1")), CacheChoice::OFF);
+        assert_eq!(of(("DISABLE_PROMPT_CACHING_OPUS", "true")), CacheChoice::OFF);
+        assert_eq!(of(("DISABLE_PROMPT_CACHING", "0")).cache, PromptCache::Segments);
+        assert!(of(("OTHER", "1")).moves_git_status);
+        for value in ["0", "1"] {
+            assert!(!of(("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS", value)).moves_git_status, "{value}");
+        }
     }
 }

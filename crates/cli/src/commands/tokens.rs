@@ -59,15 +59,20 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
     out.line(&format!("context    {}, {chars} characters", meter.tokens_line()))
 }
 
-/// Returns what the agent reported of the last turn; `None` if it reported nothing, or the session continued since without
-/// an end.
+/// Returns what the agent reported of the last turn; `None` if it reported nothing, if a turn began since, or if no agent has run in the session
+/// itself: a fork begins with the turns of another.
 async fn last_turn(place: &Workspace, record: &SessionRecord) -> Result<Option<Usage>, Failure> {
+    if record.tokens == Tokens::default() {
+        return Ok(None);
+    }
     let events = place.store.read(record.id, Page::last(SEARCHED)).await?;
-    let complete = events.iter().rev().find_map(|stored| match stored.event() {
-        Ok(Event::Complete(complete)) => Some(complete),
-        Ok(_) | Err(_) => None,
-    });
-    Ok(complete.and_then(|complete| complete.usage))
+    let last = events.iter().rev().filter_map(|stored| stored.event().ok());
+    let end =
+        last.take_while(|event| !matches!(event, Event::UserMessage(_))).find_map(|event| match event {
+            Event::Complete(complete) => Some(complete),
+            _ => None,
+        });
+    Ok(end.and_then(|complete| complete.usage))
 }
 
 /// Returns every count, also those that are 0 and left out where an event is stored.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use azureal_process::ProcessIdentity;
 use serde_json::json;
@@ -77,9 +76,7 @@ fn a_program_that_hangs_is_killed_with_its_children() {
         note("elsewhere")
     );
     world.program("claude", &script);
-    let start = Instant::now();
     let ran = agents(&world, &[]);
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert!(ran.stdout.contains("✗ claude   unknown version  [folder]/bin/claude\n"), "{ran}");
     assert!(ran.stdout.contains("no answer to `--version` within 3 s\n"), "{ran}");
     for name in ["self", "child", "elsewhere"] {

@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -496,10 +495,8 @@ fn an_interrupt_while_commands_run_ends_them_all_and_leaves_no_session() {
     let child =
         project.command(&["run", "First"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("the commands run", || project.world.path("p/begun").exists() && running(&seconds) == 3);
-    let started = Instant::now();
     signal(&child, "-INT");
     let ran = project.world.ran(child.wait_with_output().unwrap());
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     assert_eq!(ran.code, 130, "{ran}");
     assert!(ran.stderr.ends_with(
         "error: cancelled while the context commands ran\nhint: the agent was not asked, and nothing was stored\n"
@@ -510,15 +507,15 @@ fn an_interrupt_while_commands_run_ends_them_all_and_leaves_no_session() {
 #[test]
 fn the_time_of_a_turn_is_that_of_its_commands_too() {
     let project = Project::new("");
-    let started = Instant::now();
-    insta::assert_snapshot!(project.run(&["run", "--timeout", "0.5", "--exec", "sleep 9", "First"]), @r"
+    // Without the timeout of the turn the command would end well.
+    insta::assert_snapshot!(project.run(&["run", "--timeout", "0.5", "--exec", "sleep 9; touch ended", "First"]), @r"
     exit code 1
     --- stderr
     S1 · claude
     error: the context commands took too long
     hint: the agent was not asked, and nothing was stored
     ");
-    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    assert!(!project.world.path("p/ended").exists());
     assert_eq!((project.sessions(), project.sent().len()), (0, 0));
 }
 

@@ -197,9 +197,7 @@ fn a_store_that_would_run_something_is_refused() {
         .unwrap();
     let before = fs::read(world.store()).unwrap();
     for arguments in [&["list"][..], &["show", "old"], &["run", "-s", "old", "-a", "offline", "hi"]] {
-        let start = std::time::Instant::now();
         let ran = world.run(arguments);
-        assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
         assert_eq!(ran.code, 3, "{ran}");
         insta::allow_duplicates! {
             insta::assert_snapshot!(ran.stderr, @r"

@@ -24,6 +24,7 @@ mod follow;
 mod hostile;
 mod identity;
 mod import;
+mod log;
 mod lost_spool;
 mod original_program;
 mod owners;

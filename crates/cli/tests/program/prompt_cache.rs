@@ -160,6 +160,36 @@ fn a_breakpoint_that_is_refused_is_left_out_from_then_on() {
 }
 
 #[test]
+fn a_slow_reader_sees_a_repeated_turn_once() {
+    let server = ModelServer::answering(|request| match request.breakpoints() {
+        4.. => Answer::error(400, TOO_MANY),
+        _ => Answer::from(long_answer(request.number).as_str())
+            .usage(Usage { cache_write: 5_000, ..Usage::default() }),
+    });
+    let Some(real) = Real::new(&server) else { return };
+    real.work_and_ask("claude", 1);
+    // Almost as much as a pipe holds: what comes after the prompt is not shown before somebody reads.
+    let prompt = "word ".repeat(13_050);
+    let child = real.asking("claude", &prompt, &["--json"]).spawn().unwrap();
+    let began = std::time::Instant::now();
+    while server.requests().last().is_none_or(|request| request.breakpoints() != 3 || request.number < 3)
+        && began.elapsed() < Duration::from_secs(60)
+    {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The second start has printed its answer by now.
+    std::thread::sleep(Duration::from_secs(2));
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran}");
+    let kinds = |lines: &[Value]| -> Vec<String> {
+        lines.iter().filter_map(|line| Some(line["kind"].as_str()?.to_owned())).collect()
+    };
+    let turn = ["UserMessage", "Init", "Init", "AssistantText", "Complete"];
+    assert_eq!(kinds(&ran.json_lines()), turn);
+    assert!(kinds(&real.events()).ends_with(&turn.map(str::to_owned)));
+}
+
+#[test]
 fn our_breakpoint_lives_as_long_as_those_of_the_program() {
     let server = caching();
     let Some(real) = Real::new(&server) else { return };

@@ -413,9 +413,7 @@ fn a_long_system_message_is_no_reason_to_compact_and_no_part_of_what_is_summaris
 fn a_cancel_while_the_summary_is_written_ends_the_turn() {
     let world = World::of_turns(6);
     let agent = StandIn::new("ann", |_| "sleep 1000".to_owned());
-    let began = Instant::now();
     let ran = world.run_while(&agent, &[], "And now?", Controls::cancel);
-    assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Cancelled));
     assert_eq!((world.compactions(), agent.asked()), (0, vec![Asked::Summary]));
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
@@ -231,10 +231,8 @@ fn whoever_fails_is_asked_once_and_the_next_one_is() {
     ];
     for (bad, expected) in bad {
         let world = World::long();
-        let started = Instant::now();
         let next = StandIn::new("next", good);
         let (report, told) = world.compact(&[&bad, &next], Duration::from_millis(500));
-        assert!(started.elapsed() < Duration::from_secs(15), "{told:?}");
         assert_eq!((report.agent.as_deref(), report.summary.as_str()), (Some("next"), GOOD), "{told:?}");
         assert_eq!((bad.times_asked(), next.times_asked()), (1, 1));
         assert!(told[1].starts_with("bad: ") && told[1].contains(expected), "{told:?}");
@@ -290,27 +288,25 @@ const FLOOD: &str = "ulimit -f 2097152
 fn an_agent_that_prints_faster_than_it_is_read_is_stopped() {
     let _busy = busy();
     let world = World::long();
-    let started = Instant::now();
     let next = StandIn::new("next", good);
     let (_, told) = world.compact(&[&StandIn::script("flood", FLOOD), &next], Duration::from_secs(60));
     assert!(told[1].contains("it printed more than 16 MiB"), "{told:?}");
     assert!(!world.folder.path().join("not-stopped").exists(), "it printed a gigabyte");
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]
 fn a_cancel_reaches_an_agent_that_never_stops_printing() {
     let _busy = busy();
     let world = World::long();
-    // Slower than what is read, and without a pause in which nothing is there to read.
-    let script = "ulimit -f 16384; while :; do echo '{\"notice\":\"x\"}'; done";
+    // Slower than what is read, and without a pause in which nothing is there to read. It ends when it has printed 8 MiB.
+    let script = "(ulimit -f 16384; while :; do echo '{\"notice\":\"x\"}'; done); touch not-stopped";
     let agent = StandIn::script("busy", script);
     let summarisers = asked(&[&agent]);
-    let started = Instant::now();
-    let is_cancelled = || started.elapsed() > Duration::from_millis(300);
+    let checks = AtomicUsize::new(0);
+    let is_cancelled = || checks.fetch_add(1, Ordering::Relaxed) == 10;
     let setup = CompactSetup { is_cancelled: &is_cancelled, ..world.setup(&summarisers) };
     assert!(matches!(compact(&setup, &mut |_| {}), Err(CompactionError::Cancelled)));
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(!world.folder.path().join("not-stopped").exists(), "it printed all that it could");
 }
 
 #[test]

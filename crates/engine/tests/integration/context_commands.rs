@@ -177,15 +177,15 @@ fn failures_are_told_ignored_or_final() {
     assert_eq!(runs[1].block(), None);
     assert_eq!(runs[1].record().exit_code, Some(4), "that it ran is kept all the same");
 
-    let started = Instant::now();
+    // Whoever waits for the others finds what they leave behind.
     let commands = [
-        with("sleep 1000", OnFailure::Fail),
+        with("sleep 15; touch ended", OnFailure::Fail),
         with("exit 5", OnFailure::Fail),
-        with("sleep 1000", OnFailure::Warn),
+        with("sleep 15; touch ended", OnFailure::Warn),
     ];
     let Err(CommandsEnded::ByFailure(run)) = place.run(&commands) else { panic!("it must not go on") };
     assert_eq!((run.command.command.as_str(), run.end), ("exit 5", CommandEnd::Code(5)));
-    assert!(started.elapsed() < Duration::from_secs(5), "the others are not waited for");
+    assert!(!place.folder.path().join("ended").exists(), "the others are not waited for");
     assert_eq!(place.survivors(), 0);
 }
 
@@ -194,7 +194,6 @@ fn commands_that_are_stopped_leave_nothing_and_say_so() {
     let place = Place::new();
     let stop = CommandStop::default();
     let commands = [command("sleep 1000"), command("setsid sleep 1000 & sleep 1000"), command("echo done")];
-    let started = Instant::now();
     let mut ended = Vec::new();
     let ran = run_commands(&commands, place.folder.path(), &place.marker, &stop, &mut |progress| {
         if let CommandProgress::Ended(run) = progress {
@@ -204,7 +203,6 @@ fn commands_that_are_stopped_leave_nothing_and_say_so() {
         }
     });
     assert_eq!((ran, ended), (Err(CommandsEnded::ByStop), vec!["echo done".to_owned()]));
-    assert!(started.elapsed() < Duration::from_secs(5));
     assert_eq!(place.survivors(), 0);
     let again = run_commands(&commands, place.folder.path(), &place.marker, &stop, &mut |_| {});
     assert_eq!(again, Err(CommandsEnded::ByStop), "nor does any run after that");
@@ -274,5 +272,4 @@ fn a_stop_from_another_thread_is_heard_while_all_hang() {
         running.join().unwrap()
     });
     assert_eq!(ended, Err(CommandsEnded::ByStop));
-    assert!(started.elapsed() < Duration::from_secs(15));
 }

@@ -1,7 +1,8 @@
 //! Many processes that want the lease of one session, some of which are killed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -26,20 +27,19 @@ fn one_of_many_processes_holds_a_lease_whoever_is_killed() {
     let kills = if std::env::var_os("AZUREAL_THOROUGH").is_some() { 1_000 } else { 20 };
     let folder = tempfile::tempdir().unwrap();
     let spools = Spools::new(folder.path().join("spool"));
-    fs::write(folder.path().join("inside"), "").unwrap();
+    fs::write(folder.path().join("inside"), "0").unwrap();
     let mut processes: Vec<Child> = (0..PROCESSES).map(|_| competitor(folder.path())).collect();
     let taken = || fs::metadata(folder.path().join("taken")).map_or(0, |taken| taken.len());
     for number in 0..kills {
         // Some progress between two kills, so that they hit every step.
         let before = taken();
         while taken() < before + 10 {
-            for process in &mut processes {
-                assert_eq!(process.try_wait().unwrap(), None, "a process ended: its output says why");
-            }
+            assert_none_failed(folder.path());
             thread::sleep(Duration::from_millis(1));
             assert!(spools.find().unwrap().is_empty());
         }
         let killed = &mut processes[number % PROCESSES];
+        fs::write(folder.path().join(format!("killed-{}", killed.id())), "").unwrap();
         killed.kill().unwrap();
         killed.wait().unwrap();
         *killed = competitor(folder.path());
@@ -48,6 +48,7 @@ fn one_of_many_processes_holds_a_lease_whoever_is_killed() {
     for mut process in processes {
         assert!(process.wait().unwrap().success());
     }
+    assert_none_failed(folder.path());
     eprintln!("{} leases, {kills} kills", taken());
     assert!(spools.find().unwrap().is_empty());
     assert_eq!(fs::read_dir(folder.path().join("spool")).unwrap().count(), 0, "files are left");
@@ -63,36 +64,55 @@ fn competitor(folder: &Path) -> Child {
         .unwrap()
 }
 
+#[track_caller]
+fn assert_none_failed(folder: &Path) {
+    let failed = fs::read_to_string(folder.join("failed")).unwrap_or_default();
+    assert!(failed.is_empty(), "{failed}");
+}
+
 /// Takes and releases the lease in several threads until there is a file `stop`.
 fn compete(folder: &Path) {
-    // Opened before any lease: a process that is killed closes its files in their order, so this lock goes first.
-    let inside: Vec<File> = (0..THREADS).map(|_| File::open(folder.join("inside")).unwrap()).collect();
+    // Also of a process that is killed afterwards.
+    let failed = folder.join("failed");
+    std::panic::set_hook(Box::new(move |panic| fs::write(&failed, panic.to_string()).unwrap()));
     thread::scope(|scope| {
-        for (number, inside) in inside.iter().enumerate() {
-            scope.spawn(move || compete_in_thread(folder, number, inside));
+        for number in 0..THREADS {
+            scope.spawn(move || compete_in_thread(folder, number));
         }
     });
 }
 
-fn compete_in_thread(folder: &Path, number: usize, inside: &File) {
+fn compete_in_thread(folder: &Path, number: usize) {
     let spools = Spools::new(folder.join("spool"));
     let session = SessionId::new(1).unwrap();
     let us = Holder { user: format!("thread {number}"), ..this_process("claude") };
-    let mut taken = OpenOptions::new().create(true).append(true).open(folder.join("taken")).unwrap();
+    let inside = File::options().read(true).write(true).open(folder.join("inside")).unwrap();
+    let mut taken = File::options().create(true).append(true).open(folder.join("taken")).unwrap();
     while !folder.join("stop").exists() {
         if number == 0 {
             // Cleans up, as every command does.
             assert!(spools.find().unwrap().is_empty());
         }
         let Leased::Ours(lease) = spools.lease(session, &us).unwrap() else { continue };
-        assert!(inside.try_lock().is_ok(), "two processes hold the lease");
+        let before = exchange(&inside, us.pid);
+        let is_left = before == 0 || folder.join(format!("killed-{before}")).exists();
+        assert!(is_left, "{before} holds the lease too");
         let again = spools.lease(session, &us).unwrap();
         assert!(
             matches!(&again, Leased::Theirs(Some(holder)) if *holder == us),
             "lost while held: {again:?}"
         );
         taken.write_all(b".").unwrap();
-        inside.unlock().unwrap();
+        assert_eq!(exchange(&inside, 0), us.pid, "another one came in");
         drop(lease);
     }
+}
+
+/// Writes which process is inside, and returns which was before; 0 if none.
+fn exchange(inside: &File, pid: u32) -> u32 {
+    let mut before = [0; 20];
+    let length = inside.read_at(&mut before, 0).unwrap();
+    let before = std::str::from_utf8(&before[..length]).unwrap().trim().parse().unwrap();
+    assert_eq!(inside.write_at(format!("{pid:<20}").as_bytes(), 0).unwrap(), 20);
+    before
 }

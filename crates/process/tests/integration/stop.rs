@@ -13,9 +13,6 @@ use azureal_process::{
     find_marked, stop,
 };
 
-/// How long a run may take to be gone altogether.
-const GONE: Duration = Duration::from_secs(5);
-
 /// Short steps, so that the tests are quick; what happens in them is the same.
 fn patience() -> Patience {
     Patience {
@@ -30,9 +27,7 @@ fn patience() -> Patience {
 fn check(scratch: &Scratch, script: &str, count: usize, expected: Stopped) -> (StopReport, Exit) {
     let child = scratch.sh(script).start().unwrap();
     let processes = scratch.pids(count);
-    let start = Instant::now();
     let report = child.stop(&patience());
-    assert!(start.elapsed() < GONE, "{:?}", start.elapsed());
     assert_eq!(report.stopped, expected, "{report:?}");
     assert_eq!(report.survivors, []);
     assert_gone(scratch, &child, &processes);
@@ -300,9 +295,7 @@ fn a_run_of_another_program_is_stopped_by_what_is_known_of_it() {
         let started = fs::read_to_string(scratch.path("started")).unwrap();
         let identity = ProcessIdentity { pid: processes[0].pid, started };
         assert_eq!(identity, processes[0], "the same in every program");
-        let start = Instant::now();
         let report = stop(&identity, &scratch.marker, &patience());
-        assert!(start.elapsed() < GONE);
         assert_eq!((report.stopped, report.survivors), (stopped, vec![]), "{trap}");
         assert!(stopped != Stopped::Interrupted || report.strays >= 1);
         assert_eq!(find_marked(&scratch.marker), []);

@@ -181,3 +181,17 @@ fn innermost(error: &tokio_postgres::Error) -> String {
     }
     cause.to_string()
 }
+
+/// Returns what a user can do about an error of PostgreSQL.
+pub(crate) fn hint(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::Denied { .. } => Some(
+            "check the user, the password and the name of the database, and what the user may do; a password comes \
+             from the URL, the environment or a file: docs/postgres.md",
+        ),
+        StoreError::ReadOnly { .. } => Some(
+            "reading still works; if it is a replica, name the others too: `host1,host2/…?target_session_attrs=read-write`",
+        ),
+        _ => None,
+    }
+}

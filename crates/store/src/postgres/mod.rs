@@ -32,6 +32,7 @@ use uuid::Uuid;
 pub use address::PostgresAddress;
 use connection::{ARGUMENTS, Call, Connections};
 use error::Fault;
+pub(crate) use error::hint;
 use text::escaped;
 use values::{
     LAST_ACTIVE, PROMPTS, list_sql, page_sql, texts_of, with_compaction, with_compactions, with_filters,
@@ -287,7 +288,12 @@ impl SessionStore for PostgresStore {
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError> {
         check_name(name)?;
         let call = self
-            .call("UPDATE @schema@.sessions SET name = $3 WHERE project = $1 AND session = $2 RETURNING session")
+            .call(
+                "WITH renamed AS (
+                   UPDATE @schema@.sessions SET name = $3, changes = changes + 1
+                   WHERE project = $1 AND session = $2 RETURNING session)
+                 SELECT session, @schema@.tell($1, session, false)::text FROM renamed",
+            )
             .with(Type::INT4, rows::number(id))
             .with(Type::TEXT, escaped(name).into_owned());
         self.change(id, call).await
@@ -384,8 +390,11 @@ impl SessionStore for PostgresStore {
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
         let call = self
             .call(
-                "UPDATE @schema@.sessions SET tokens_in = $3, tokens_out = $4, cache_read = $5, cache_write = $6
-                 WHERE project = $1 AND session = $2 RETURNING session",
+                "WITH counted AS (
+                   UPDATE @schema@.sessions
+                   SET tokens_in = $3, tokens_out = $4, cache_read = $5, cache_write = $6, changes = changes + 1
+                   WHERE project = $1 AND session = $2 RETURNING session)
+                 SELECT session, @schema@.tell($1, session, false)::text FROM counted",
             )
             .with(Type::INT4, rows::number(id));
         let Tokens { input, output, cache_read, cache_write } = tokens;
@@ -463,6 +472,10 @@ impl SessionStore for PostgresStore {
 
     async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
         self.watched(id).await
+    }
+
+    async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.all_watched().await
     }
 
     fn crash_notes(&self) -> Option<&dyn CrashNotes> {

@@ -12,7 +12,7 @@ use super::text::unescaped;
 pub(super) const SESSION: &str = "session, name, worktree, created_at, completed, duration_ms, cost_usd, \
                                   tokens_in, tokens_out, last_seq, messages, preview, agent, model, told, \
                                   context_tokens, last_prompt, answered, requested_model, uuid, \
-                                  forked_from, last_active, cache_read, cache_write, \
+                                  forked_from, last_active, cache_read, cache_write, changes, \
                                   (SELECT ARRAY[covers, opening] FROM @schema@.compactions \
                                     WHERE compactions.project = sessions.project \
                                       AND compactions.session = sessions.session \
@@ -26,7 +26,7 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
     let context_tokens: Option<i64> = row.try_get(15)?;
     let last_prompt: Option<&str> = row.try_get(16)?;
     let requested_model: Option<&str> = row.try_get(18)?;
-    let newest_summary: Option<Vec<i64>> = row.try_get(24)?;
+    let newest_summary: Option<Vec<i64>> = row.try_get(25)?;
     let mut newest_summary = newest_summary.unwrap_or_default().into_iter().map(unsigned);
     Ok(SessionRecord {
         id: session_id(row.try_get(0)?)?,
@@ -61,6 +61,7 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
         forked_from: row.try_get(20)?,
         last_active: normal_timestamp(row.try_get(21)?),
         original_run: None,
+        revision: unsigned(row.try_get(24)?).saturating_add(unsigned(row.try_get(9)?)),
     })
 }
 

@@ -1,7 +1,7 @@
-//! Notifications of changes to a session: `LISTEN`, on a connection of its own.
+//! Notifications of changes to a session or a project: `LISTEN`, on a connection of its own.
 //!
 //! A `NOTIFY` makes commits wait for each other (`docs/decisions/0005-postgres-functions.md`), so a change sends one
-//! only in a session that somebody watches. The row of the session says so: `watched_until`, by the clock of the
+//! only in a session or a project that somebody watches. Its row says so: `watched_until`, by the clock of the
 //! server, renewed for as long as they do.
 //!
 //! Whether `LISTEN` works here is tried, not configured. A pooler in transaction mode gives each transaction any of its
@@ -64,19 +64,42 @@ struct Calls {
     notify: Call,
 }
 
+/// Stands for the project where a session is named: no session has this number.
+const PROJECT: i32 = 0;
+
 impl PostgresStore {
     pub(super) async fn watched(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
         self.get(id).await?;
-        let function = |name| self.function(name).named("in_session", Type::INT4, rows::number(id));
-        let about = |sql: &str| self.call(sql).with(Type::INT4, rows::number(id));
-        let calls = Calls {
-            process: Call::new("SELECT pg_backend_pid()".to_owned()),
-            listen: function("listen_to"),
-            renew: about(
+        let renew = self
+            .call(
                 "UPDATE @schema@.sessions SET watched_until = clock_timestamp() + make_interval(secs => $3)
                  WHERE project = $1 AND session = $2",
             )
-            .with(Type::FLOAT8, LASTS.as_secs_f64()),
+            .with(Type::INT4, rows::number(id))
+            .with(Type::FLOAT8, LASTS.as_secs_f64());
+        self.listening_to(rows::number(id), renew).await
+    }
+
+    pub(super) async fn all_watched(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        // A store that is closed says so.
+        self.next_number().await?;
+        let renew = self
+            .call(
+                "INSERT INTO @schema@.projects (project, watched_until)
+                 VALUES ($1, clock_timestamp() + make_interval(secs => $2))
+                 ON CONFLICT (project) DO UPDATE SET watched_until = EXCLUDED.watched_until",
+            )
+            .with(Type::FLOAT8, LASTS.as_secs_f64());
+        self.listening_to(PROJECT, renew).await
+    }
+
+    /// Listens to a session or the project, which `renew` has the server notify for a while.
+    async fn listening_to(&self, number: i32, renew: Call) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        let function = |name: &str| self.function(name).named("in_session", Type::INT4, number);
+        let calls = Calls {
+            process: Call::new("SELECT pg_backend_pid()".to_owned()),
+            listen: function("listen_to"),
+            renew,
             notify: function("ring"),
         };
         let (report, mut delivery) = watch::channel(Delivery::Down);

@@ -134,3 +134,21 @@ fn said(error: &RedisError) -> String {
         (None, _, _) => error.to_string(),
     }
 }
+
+/// Returns what a user can do about an error of Redis.
+pub(crate) fn hint(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::Denied { .. } => Some(
+            "check the user, the password and the number of the database, and what the user may do; a password comes \
+             from the URL, the environment or a file: docs/redis.md",
+        ),
+        StoreError::Forgetful { .. } => Some(
+            "`CONFIG SET maxmemory-policy noeviction` on the server makes it keep what it has, and `loss=accepted` \
+             in the URL takes it as it is; nothing was changed",
+        ),
+        StoreError::ReadOnly { .. } => {
+            Some("reading still works; if it is a replica, name the primary instead")
+        }
+        _ => None,
+    }
+}

@@ -54,6 +54,16 @@ impl Keys {
         format!("{}:leases", self.prefix)
     }
 
+    /// Says that somebody watches the project, for a while.
+    pub(super) fn watched(&self) -> String {
+        format!("{}:watched", self.prefix)
+    }
+
+    /// The last change of the project that somebody watched.
+    pub(super) fn changes(&self) -> String {
+        format!("{}:changes", self.prefix)
+    }
+
     /// Where the events of a session lie while an operation adds a turn to them. No other operation has the same place, so
     /// whatever was left there by one that went wrong is never met.
     pub(super) fn aside(&self, operation: Uuid) -> String {
@@ -108,6 +118,8 @@ impl Keys {
             self.leases(),
             aside,
             done,
+            self.watched(),
+            self.changes(),
         ]
         .into_iter()
         .chain(of_session)

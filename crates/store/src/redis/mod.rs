@@ -34,6 +34,7 @@ pub use address::RedisAddress;
 use connection::{Connections, Request};
 pub use durability::Durability;
 use error::Fault;
+pub(crate) use error::hint;
 use keys::Keys;
 use replies::Answer;
 use scripts::Call;
@@ -677,6 +678,10 @@ impl SessionStore for RedisStore {
 
     async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
         self.watched(id).await
+    }
+
+    async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        self.all_watched().await
     }
 
     fn crash_notes(&self) -> Option<&dyn CrashNotes> {

@@ -21,7 +21,7 @@ pub(super) fn place(seq: Seq) -> String {
 }
 
 /// The fields of a session, in the order in which [`session`] reads them.
-pub(super) const SESSION: [&str; 25] = [
+pub(super) const SESSION: [&str; 26] = [
     "name",
     "worktree",
     "created_at",
@@ -47,6 +47,7 @@ pub(super) const SESSION: [&str; 25] = [
     "forked_from",
     "last_active",
     "opening",
+    "changes",
 ];
 
 /// The answer of a script: how it went, and values.
@@ -123,7 +124,9 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
         |text: Option<String>| text.map(|text| text.parse().map_err(|_| missing("an identity"))).transpose();
     (record.uuid, record.forked_from) = (uuid(next()?)?, uuid(next()?)?);
     record.last_active = normal_timestamp(&next()?.unwrap_or_default());
-    record.opening = next()?.map_or(Ok(0), |text| number(&text))?;
+    let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
+    record.opening = next_number()?;
+    record.revision = next_number()?.saturating_add(record.counts.events);
     Ok(Some(record))
 }
 

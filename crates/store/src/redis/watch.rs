@@ -1,7 +1,11 @@
-//! Hearing of what others do to a session: `XREAD BLOCK`, on a connection of its own, since that keeps it busy.
+//! Hearing of what others do: `XREAD BLOCK`, on a connection of its own, since that keeps it busy.
 //!
-//! The server wakes whoever waits for a stream when something is added to it. That a session is cleared or deleted wakes
-//! nobody, so no wait is long, and the session is looked at after each.
+//! The server wakes whoever waits for a stream when something is added to it. For one session that is the stream of its
+//! events. That a session is cleared or deleted wakes nobody, so no wait is long, and the session is looked at after each.
+//!
+//! For a whole project it is a stream of its own, to which every change adds while somebody watches: a key that ends by itself
+//! says so. A channel (`PUBLISH`) would not do: it needs a connection of another kind, and a cluster would pass the message
+//! on to all its servers.
 
 use std::time::{Duration, Instant};
 
@@ -81,6 +85,94 @@ impl RedisWatch {
             replies::list(answers).and_then(|mut answers| state_of(answers.pop().unwrap_or_default()));
         state.map_err(|fault| fault.at(self.connections.place(), Duration::ZERO))
     }
+}
+
+/// How long a project counts as watched, and how often that is renewed.
+const WATCHED: Duration = Duration::from_secs(20);
+const RENEWED_EVERY: Duration = Duration::from_secs(5);
+
+struct RedisProjectWatch {
+    connections: Connections,
+    watched: String,
+    changes: String,
+    /// The change that was heard last.
+    seen: String,
+    /// When it was last said that the project is watched. Unless that is said again in time, changes are not heard.
+    renewed: Instant,
+    /// Whether the project may have changed unheard.
+    is_deaf: bool,
+}
+
+impl RedisStore {
+    pub(super) async fn all_watched(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
+        let connections = self.connections.another();
+        let (watched, changes) = (self.keys.watched(), self.keys.changes());
+        let (seen, renewed) = ("0-0".to_owned(), Instant::now());
+        let mut watch = RedisProjectWatch { connections, watched, changes, seen, renewed, is_deaf: false };
+        match watch.look_after(Duration::ZERO).await {
+            Ok(last) => watch.seen = last.unwrap_or(watch.seen),
+            // A user who may only read, or a replica.
+            Err(StoreError::Denied { .. } | StoreError::ReadOnly { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        Ok(Some(Box::new(watch)))
+    }
+}
+
+#[async_trait]
+impl Watch for RedisProjectWatch {
+    async fn changed(&mut self, at_most: Duration) -> Result<bool, StoreError> {
+        let began = Instant::now();
+        // The caller may have been away.
+        self.is_deaf |= self.renewed.elapsed() + RENEWED_EVERY > WATCHED;
+        loop {
+            let left = at_most.saturating_sub(began.elapsed());
+            let wait = if self.is_deaf { Duration::ZERO } else { left.min(RENEWED_EVERY) };
+            let asked = Instant::now();
+            match self.look_after(wait).await {
+                Ok(last) => {
+                    self.renewed = asked;
+                    let is_new = last.as_ref().is_some_and(|last| *last != self.seen);
+                    self.seen = last.unwrap_or_else(|| self.seen.clone());
+                    if is_new || std::mem::take(&mut self.is_deaf) {
+                        return Ok(true);
+                    }
+                }
+                Err(StoreError::Unreachable { .. }) => {
+                    self.is_deaf = true;
+                    self.connections.wait(left).await?;
+                    return Ok(true);
+                }
+                Err(error) => return Err(error),
+            }
+            if began.elapsed() >= at_most {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+impl RedisProjectWatch {
+    /// Waits for a change, but not longer than `at_most`, and returns the last one. Has the project watched.
+    async fn look_after(&self, at_most: Duration) -> Result<Option<String>, StoreError> {
+        let mut look = Pipeline::new();
+        look.cmd("SET").arg(&self.watched).arg(&["1", "PX", &WATCHED.as_millis().to_string()]);
+        if at_most >= SHORTEST_WAIT {
+            let milliseconds = at_most.as_millis().to_string();
+            look.cmd("XREAD").arg(&["COUNT", "1", "BLOCK", &milliseconds, "STREAMS"]);
+            look.arg(&self.changes).arg(&self.seen);
+        }
+        look.cmd("XREVRANGE").arg(&self.changes).arg(&["+", "-", "COUNT", "1"]);
+        let answers = self.connections.ask_for(Request::Commands(look), Duration::ZERO).await?;
+        let last = replies::list(answers).and_then(|mut answers| last_of(answers.pop().unwrap_or_default()));
+        last.map_err(|fault| fault.at(self.connections.place(), Duration::ZERO))
+    }
+}
+
+/// Reads the place of the one entry that `XREVRANGE` found.
+fn last_of(entries: redis::Value) -> Result<Option<String>, Fault> {
+    let Some(entry) = replies::list(entries)?.into_iter().next() else { return Ok(None) };
+    replies::list(entry)?.into_iter().next().map(replies::text).transpose()
 }
 
 fn state_of(fields: redis::Value) -> Result<State, Fault> {

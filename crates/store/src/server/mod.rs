@@ -46,3 +46,16 @@ pub trait ServerStore: SessionStore {
     /// are found by both names.
     async fn settle_former_project(&mut self, is_ours: bool) -> Result<(), StoreError>;
 }
+
+/// Returns what a user can do about the error of any server.
+pub(crate) fn hint(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::Unreachable { .. } => {
+            Some("see that the server runs and that its address is right, then do it again")
+        }
+        StoreError::Corrupt { .. } => {
+            Some("nothing was changed; see to the server before anything else, and to its last backup")
+        }
+        _ => None,
+    }
+}

@@ -90,3 +90,22 @@ pub(super) fn from_io(path: &Path, error: std::io::Error) -> StoreError {
         _ => StoreError::Other { place, source: error.into() },
     }
 }
+
+/// Returns what a user can do about an error of a file.
+pub(crate) fn hint(error: &StoreError) -> Option<&'static str> {
+    match error {
+        StoreError::Unreadable { .. } => Some("check the permissions of the file and its folder"),
+        StoreError::ReadOnly { .. } => {
+            Some("reading still works; check the permissions of the file and its folder")
+        }
+        StoreError::Unsafe { .. } => Some("make it a plain file or folder of your own; nothing was changed"),
+        StoreError::UnknownDefinition { .. } => {
+            Some("`sqlite3 FILE .schema` shows it; drop it there if the file is yours. Nothing was changed")
+        }
+        StoreError::Busy { .. } => Some("try again, or find out who holds it with `fuser`"),
+        StoreError::Corrupt { .. } => {
+            Some("keep a copy of the file before anything else; `sqlite3 FILE .recover` may save most of it")
+        }
+        _ => None,
+    }
+}

@@ -280,9 +280,14 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
     }
     transaction.execute("DELETE FROM events WHERE session_id = ?1", [session])?;
     transaction.execute("DELETE FROM compactions WHERE session_id = ?1", [session])?;
+    // The events are counted in the revision, which never falls.
+    transaction.execute(
+        "UPDATE sessions SET last_event = NULL, completed = NULL,
+                changes = min(ifnull(changes, 0) + ifnull(event_count, 0) + 1, 9223372036854775807)
+         WHERE id = ?1",
+        [session],
+    )?;
     counts::write(&transaction, session, &Tally::default(), None, None)?;
-    transaction
-        .execute("UPDATE sessions SET last_event = NULL, completed = NULL WHERE id = ?1", [session])?;
     transaction.commit()?;
     Ok(())
 }

@@ -31,6 +31,7 @@ use rusqlite::Connection;
 use codec::Codec;
 pub use connection::{check_foreign, open_foreign};
 use error::Fault;
+pub(crate) use error::hint;
 pub use file::make_folder_of;
 use file::{Identity, StoreFile};
 use schema::SessionColumns;

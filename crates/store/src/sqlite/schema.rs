@@ -35,7 +35,7 @@ const SHARED_COLUMNS: [(&str, &str); 8] = [
 ///
 /// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these
 /// names. What they hold is said at [`azureal_core::Counts`] and in [`super::counts`].
-const OUR_COLUMNS: [(&str, &str); 23] = [
+const OUR_COLUMNS: [(&str, &str); 24] = [
     ("tokens_in", "INTEGER"),
     ("tokens_out", "INTEGER"),
     ("counted_seq", "INTEGER"),
@@ -59,10 +59,19 @@ const OUR_COLUMNS: [(&str, &str); 23] = [
     ("tallied_seq", "INTEGER"),
     (CACHE_COLUMNS[0], "INTEGER"),
     (CACHE_COLUMNS[1], "INTEGER"),
+    (CHANGES, "INTEGER"),
 ];
 
-/// Those of our columns that a file of the second release lacks.
+/// Columns that came after the second release: the totals of the cache.
 const CACHE_COLUMNS: [&str; 2] = ["cache_read", "cache_write"];
+/// Another: the changes of a session that added no events.
+const CHANGES: &str = "changes";
+
+/// Returns whether a file of the second release, or one since, may lack this column. Without it, the counts of such a file are
+/// complete.
+fn is_later(column: &str) -> bool {
+    column == CHANGES || CACHE_COLUMNS.contains(&column)
+}
 
 /// The columns that we add to a compaction.
 const OUR_COMPACTION_COLUMNS: [(&str, &str); 3] =
@@ -138,8 +147,8 @@ fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
 enum Standing {
     /// It has all that we need.
     Ours,
-    /// One of the second release, which lacks only the totals of the cache.
-    LacksCache,
+    /// One of the second release or since, which lacks only [later](is_later) columns.
+    LacksLater,
     /// A version that came before.
     Older,
 }
@@ -154,7 +163,7 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<SessionCol
         return Ok(SessionColumns::complete());
     }
     let found = columns(&snapshot, "sessions").map_err(|error| error::from_sqlite(path, error))?;
-    Ok(SessionColumns::of(&found, standing == Standing::LacksCache))
+    Ok(SessionColumns::of(&found, standing == Standing::LacksLater))
 }
 
 fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError> {
@@ -170,8 +179,8 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
         std::iter::once(of_sessions).chain(others).all(|sql| connection.prepare(sql).is_ok())
     };
     let has_all = has(&ALL_COLUMNS);
-    let lacks_cache = !has_all && has(&ALL_BUT_CACHE);
-    if !has_all && !lacks_cache && !has_our_tables(connection).map_err(sqlite)? {
+    let lacks_later = !has_all && has(&ALL_BUT_LATER);
+    if !has_all && !lacks_later && !has_our_tables(connection).map_err(sqlite)? {
         let why = "it is an SQLite file of another kind".to_owned();
         return Err(StoreError::NotAStore { place: place(), why });
     }
@@ -195,7 +204,7 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     let format = check("azureal_format", format, FORMAT)?;
     Ok(match schema_version == Some(SCHEMA_VERSION) && format == Some(FORMAT) {
         true if has_all => Standing::Ours,
-        true if lacks_cache => Standing::LacksCache,
+        true if lacks_later => Standing::LacksLater,
         true | false => Standing::Older,
     })
 }
@@ -253,7 +262,7 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     set_versions(&transaction)?;
     sessions::fill_uuids(&transaction)?;
     let lacks = |name: &str| !present.contains(name);
-    let lacked_counts = OUR_COLUMNS.iter().any(|(name, _)| lacks(name) && !CACHE_COLUMNS.contains(name));
+    let lacked_counts = OUR_COLUMNS.iter().any(|(name, _)| lacks(name) && !is_later(name));
     if lacked_counts {
         // Nothing has been counted into a column that was missing.
         transaction.execute("UPDATE sessions SET tallied_seq = NULL WHERE counted_seq IS NOT NULL", [])?;
@@ -322,7 +331,7 @@ fn columns(connection: &Connection, table: &str) -> rusqlite::Result<BTreeSet<St
 /// Names every column of a session.
 static ALL_COLUMNS: LazyLock<String> = LazyLock::new(|| selecting(|_| true));
 /// Names every column that a session had in the second release.
-static ALL_BUT_CACHE: LazyLock<String> = LazyLock::new(|| selecting(|name| !CACHE_COLUMNS.contains(&name)));
+static ALL_BUT_LATER: LazyLock<String> = LazyLock::new(|| selecting(|name| !is_later(name)));
 
 fn selecting(is_meant: fn(&str) -> bool) -> String {
     let names = SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).map(|(name, _)| *name);
@@ -330,7 +339,7 @@ fn selecting(is_meant: fn(&str) -> bool) -> String {
 }
 
 /// The columns of a session that are listed, in the order in which [`super::sessions`] reads them.
-const LISTED: [&str; 25] = [
+const LISTED: [&str; 26] = [
     "id",
     "name",
     "worktree",
@@ -356,6 +365,7 @@ const LISTED: [&str; 25] = [
     "last_claude_uuid",
     "cache_read",
     "cache_write",
+    CHANGES,
 ];
 
 /// How much the newest summary of a session covers and its size, behind the listed columns: NULL without a summary,

@@ -166,9 +166,13 @@ pub(super) fn change(
     Ok(())
 }
 
+/// Counts a change that adds no event: [`SessionRecord::revision`].
+pub(super) const CHANGED: &str = "changes = min(ifnull(changes, 0) + 1, 9223372036854775807)";
+
 pub(super) fn rename(connection: &mut Connection, id: SessionId, name: &str) -> Result<(), Fault> {
     check_name(name)?;
-    change(connection, id, "UPDATE sessions SET name = ?2 WHERE id = ?1", params![id.number(), name])
+    let sql = format!("UPDATE sessions SET name = ?2, {CHANGED} WHERE id = ?1");
+    change(connection, id, &sql, params![id.number(), name])
 }
 
 pub(super) fn delete(connection: &mut Connection, id: SessionId) -> Result<(), Fault> {
@@ -196,8 +200,10 @@ pub(super) fn clear_original_run(
     id: SessionId,
     run: &str,
 ) -> Result<bool, Fault> {
-    let sql = "UPDATE sessions SET last_claude_uuid = '' WHERE id = ?1 AND last_claude_uuid = ?2";
-    change_if(connection, id, sql, run)
+    let sql = format!(
+        "UPDATE sessions SET last_claude_uuid = '', {CHANGED} WHERE id = ?1 AND last_claude_uuid = ?2"
+    );
+    change_if(connection, id, &sql, run)
 }
 
 /// Changes a session by one statement that has a condition. Returns whether it held.
@@ -246,6 +252,7 @@ pub(super) fn get(
     let mut record = record.flatten().ok_or(StoreError::NoSuchSession(id))?;
     count(connection, columns, codec, &mut record)?;
     find_covered(connection, columns, codec, &mut record)?;
+    record.revision = record.revision.saturating_add(record.counts.events);
     if columns.keep_counts() {
         record.damaged.extend(damaged_state(connection, session)?);
     }
@@ -438,6 +445,7 @@ fn finish(
             count(connection, columns, codec, record)?;
         }
         find_covered(connection, columns, codec, record)?;
+        record.revision = record.revision.saturating_add(record.counts.events);
     }
     Ok(())
 }
@@ -479,16 +487,18 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
         forked_from: cells.uuid(20),
         last_active: normal_timestamp(&cells.text(21).unwrap_or_default()),
         original_run: cells.text(22).filter(|run| !run.is_empty()),
+        // The events are added once they are counted.
+        revision: cells.count(25),
         ..SessionRecord::new(id)
     };
     record.damaged = cells.damaged;
     // Of the newest summary, which is measured again if its measures are no numbers.
-    record.covered = match integer(row.get_ref(25)?) {
+    record.covered = match integer(row.get_ref(26)?) {
         Some(unknown) if unknown < 0 => UNKNOWN,
-        None if row.get_ref(25)? != ValueRef::Null => UNKNOWN,
+        None if row.get_ref(26)? != ValueRef::Null => UNKNOWN,
         covered => unsigned(covered),
     };
-    record.opening = opening(row.get_ref(26)?);
+    record.opening = opening(row.get_ref(27)?);
     Ok(Some(record))
 }
 
@@ -540,6 +550,7 @@ pub(super) fn add_compaction(
         return Err(StoreError::NoSuchSession(id).into());
     }
     insert_compaction(&transaction, codec, id, compaction)?;
+    count_change(&transaction, session)?;
     transaction.commit()?;
     Ok(())
 }
@@ -583,6 +594,11 @@ fn forget_model_tokens(connection: &Connection, session: i64) -> Result<(), Faul
     Ok(())
 }
 
+fn count_change(connection: &Connection, session: i64) -> Result<(), Fault> {
+    connection.execute(&format!("UPDATE sessions SET {CHANGED} WHERE id = ?1"), [session])?;
+    Ok(())
+}
+
 pub(super) fn remove_compaction(
     connection: &mut Connection,
     id: SessionId,
@@ -602,6 +618,7 @@ pub(super) fn remove_compaction(
         };
     }
     forget_model_tokens(&transaction, session)?;
+    count_change(&transaction, session)?;
     transaction.commit()?;
     Ok(true)
 }

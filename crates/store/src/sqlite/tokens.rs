@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::codec::Codec;
 use super::error::Fault;
 use super::events;
-use super::sessions::{begin, change, changed};
+use super::sessions::{CHANGED, begin, change, changed};
 use super::values::signed;
 use crate::timestamp::now;
 
@@ -50,12 +50,12 @@ pub(super) fn add_totals(
 /// Adds tokens to the totals of a session; says how many sessions there were to add to.
 pub(super) fn add(connection: &Connection, session: i64, tokens: Tokens) -> rusqlite::Result<usize> {
     connection
-        .prepare_cached(
+        .prepare_cached(&format!(
             "UPDATE sessions SET tokens_in = min(ifnull(tokens_in, 0) + ?2, 9223372036854775807),
                     tokens_out = min(ifnull(tokens_out, 0) + ?3, 9223372036854775807),
                     cache_read = min(ifnull(cache_read, 0) + ?4, 9223372036854775807),
-                    cache_write = min(ifnull(cache_write, 0) + ?5, 9223372036854775807) WHERE id = ?1",
-        )?
+                    cache_write = min(ifnull(cache_write, 0) + ?5, 9223372036854775807), {CHANGED} WHERE id = ?1"
+        ))?
         .execute(with_counts(session, tokens))
 }
 
@@ -104,9 +104,12 @@ pub(super) fn sum_cache(connection: &Connection, codec: &mut Codec) -> rusqlite:
 }
 
 pub(super) fn set(connection: &mut Connection, id: SessionId, tokens: Tokens) -> Result<(), Fault> {
-    let sql = "UPDATE sessions SET tokens_in = ?2, tokens_out = ?3, cache_read = ?4, cache_write = ?5 WHERE id = ?1";
+    let sql = format!(
+        "UPDATE sessions SET tokens_in = ?2, tokens_out = ?3, cache_read = ?4, cache_write = ?5, {CHANGED}
+         WHERE id = ?1"
+    );
     let [session, input, output, read, written] = with_counts(i64::from(id.number()), tokens);
-    change(connection, id, sql, params![session, input, output, read, written])
+    change(connection, id, &sql, params![session, input, output, read, written])
 }
 
 pub(super) fn add_to_session(

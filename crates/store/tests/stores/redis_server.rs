@@ -116,7 +116,7 @@ fn what_a_server_keeps_is_said_and_one_that_evicts_is_refused() {
         set("maxmemory-policy", policy);
         let error = open(&server.url()).err().unwrap();
         assert!(matches!(&error, StoreError::Forgetful { why, .. } if why.contains(policy)), "{error}");
-        assert!(error.hint().unwrap().contains("noeviction"));
+        assert!(azureal_store::hint(&error).unwrap().contains("noeviction"));
         assert!(open(&format!("{}?loss=accepted", server.url())).is_ok());
     }
 }

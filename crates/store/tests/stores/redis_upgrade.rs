@@ -74,6 +74,9 @@ fn check_upgraded(store: &RedisStore, before: &[SessionRecord]) {
         assert_eq!(record.opening, summary.map_or(0, |summary| summary.summary.chars().count() as u64));
         let mut kept = record.clone();
         (kept.uuid, kept.opening, kept.counts.answered, kept.counts.last_prompt) = (None, 0, false, None);
+        // What was written to have it upgraded may be a change.
+        assert!(kept.revision >= before.revision);
+        kept.revision = before.revision;
         assert_eq!(kept, *before);
     }
 }

@@ -302,7 +302,7 @@ fn a_full_disk_is_said_and_writing_goes_on_when_there_is_room() {
             assert!(stored < 1000, "the disk never fills");
         };
         assert!(matches!(error, StoreError::Full { .. }), "{error}");
-        assert!(error.hint().is_some_and(|hint| hint.contains("make room")));
+        assert!(azureal_store::hint(&error).is_some_and(|hint| hint.contains("make room")));
         assert_eq!(read_all(&store, id).len(), stored * EVENTS);
         assert!(mount("remount,size=8m"));
         for number in stored..stored + 20 {

@@ -352,7 +352,7 @@ fn a_newer_file_is_refused_and_not_touched() {
         let before = std::fs::read(project.path()).unwrap();
         let error = SqliteStore::open(project.path(), SqliteOptions::default()).err().unwrap();
         assert!(matches!(&error, StoreError::Newer { found, .. } if found == value), "{error}");
-        assert!(error.to_string().contains(key) && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains(key) && azureal_store::hint(&error).is_some(), "{error}");
         assert!(std::fs::read(project.path()).unwrap() == before);
     }
 }
@@ -810,4 +810,26 @@ fn a_file_of_the_second_release_is_not_counted_again() {
     let tokens = Tokens { cache_read: 1, cache_write: 2, ..Tokens::new(3, 4) };
     wait(store.add_tokens(id, tokens)).unwrap();
     assert_eq!(wait(store.get(id)).unwrap().tokens, tokens);
+}
+
+#[test]
+fn a_file_from_before_revisions_is_read_as_it_is_and_upgraded_by_the_first_change() {
+    let project = Project::new();
+    let id = new_session(&project.store());
+    append(&project.store(), id, [Event::user("one"), Event::assistant("two")]);
+    project.raw().execute_batch("ALTER TABLE sessions DROP COLUMN changes").unwrap();
+    let before = std::fs::read(project.path()).unwrap();
+    let store = project.store();
+    assert_eq!(wait(store.get(id)).unwrap().revision, 2);
+    assert_eq!(wait(store.list(&ListQuery::default())).unwrap()[0].revision, 2);
+    assert!(std::fs::read(project.path()).unwrap() == before, "reading has written");
+    wait(store.rename(id, "name")).unwrap();
+    assert_eq!(wait(store.get(id)).unwrap().revision, 3);
+    // The original program does not know of it, and what it appends is a change all the same.
+    let original = project.raw();
+    original_append(&original, 1, &[Event::user("three")]);
+    assert_eq!(wait(store.get(id)).unwrap().revision, 4);
+    assert_eq!(wait(store.list(&ListQuery::default())).unwrap()[0].revision, 4);
+    wait(store.clear(id)).unwrap();
+    assert_eq!(wait(store.get(id)).unwrap().revision, 5);
 }

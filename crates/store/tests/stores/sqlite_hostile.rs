@@ -83,7 +83,7 @@ fn a_file_with_expressions_of_others_is_refused_and_not_touched() {
             matches!(&error, StoreError::UnknownDefinition { what: found, .. } if found == what),
             "{what}: {error}"
         );
-        assert!(error.to_string().contains("sessions.azs") && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains("sessions.azs") && azureal_store::hint(&error).is_some(), "{error}");
         assert!(std::fs::read(project.path()).unwrap() == before, "{what}");
     }
 }

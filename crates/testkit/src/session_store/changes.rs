@@ -63,6 +63,50 @@ pub(super) async fn what_could_not_be_read_again_is_refused(store: Store) {
     assert_eq!(texts(&store, id).await.len(), 1, "the whole turn is refused");
 }
 
+pub(super) async fn the_revision_grows_with_every_change(store: Store) {
+    let id = store.create(unnamed()).await.unwrap();
+    let other = session_of_prompts(&store, 1).await;
+    let of_other = store.get(other).await.unwrap();
+    let mut last = store.get(id).await.unwrap().revision;
+    macro_rules! changes {
+        ($($what:literal: $change:expr),+ $(,)?) => {
+            $({
+                $change.await.unwrap();
+                let record = store.get(id).await.unwrap();
+                assert!(record.revision > last, "{}: {} after {last}", $what, record.revision);
+                assert_eq!(store.list(&ListQuery::default()).await.unwrap().iter().find(|each| each.id == id), Some(&record));
+                last = record.revision;
+            })+
+        };
+    }
+    changes! {
+        "a turn": store.append(id, prompt("one")),
+        "another": store.append(id, prompt("two")),
+        "a turn without events": store.append(id, Turn { tokens: Tokens::new(1, 1), ..Turn::default() }),
+        "a name": store.rename(id, "name"),
+        "tokens": store.add_tokens(id, Tokens::new(1, 1)),
+        "other tokens": store.set_tokens(id, Tokens::new(9, 9)),
+        "a summary": store.add_compaction(id, &Compaction::new(Seq(1), "summary")),
+        "another summary": store.add_compaction(id, &Compaction::new(Seq(1), "other summary")),
+        "a summary that is removed": store.remove_compaction(id, Seq(1)),
+        "a clear": store.clear(id),
+        "a turn after it": store.append(id, prompt("three")),
+        "a clear of one event": store.clear(id),
+        "a clear of none": store.clear(id),
+    }
+    // Neither reading nor a refusal is a change, nor what is done to another session.
+    store.read(id, Page::last(1)).await.unwrap();
+    assert!(!store.remove_compaction(id, Seq(1)).await.unwrap());
+    assert!(store.append(id, Turn { after: Some(Seq(7)), ..prompt("refused") }).await.is_err());
+    store.note_run(id, Some("run")).await.unwrap();
+    let fork = store.fork(id, Seq::END, unnamed()).await.unwrap();
+    assert_eq!(store.get(id).await.unwrap().revision, last);
+    assert_eq!(store.get(other).await.unwrap(), of_other);
+    let before = store.get(fork).await.unwrap().revision;
+    store.append(fork, prompt("four")).await.unwrap();
+    assert!(store.get(fork).await.unwrap().revision > before);
+}
+
 pub(super) async fn compactions_are_ordered_by_how_far_they_reach(store: Store) {
     let id = session_of_prompts(&store, 5).await;
     let other = session_of_prompts(&store, 5).await;
@@ -112,7 +156,8 @@ pub(super) async fn a_compaction_changes_no_event(store: Store) {
     let after = (store.get(id).await.unwrap(), read_all(&store, id).await);
     let covered = after.0.covered;
     let opening = "summary".len() as u64;
-    assert_eq!(after, (SessionRecord { covered, opening, ..before.0 }, before.1));
+    let revision = before.0.revision + 1;
+    assert_eq!(after, (SessionRecord { covered, opening, revision, ..before.0 }, before.1));
 }
 
 pub(super) async fn a_compaction_says_who_wrote_it_and_how_large_it_is(store: Store) {
@@ -254,6 +299,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
             opening: within.last().map_or(0, |(_, summary)| summary.chars().count() as u64),
             counts: Counts { context_tokens: None, ..counts_of(events.iter().take(kept as usize)) },
             covered: within.last().map_or(0, |(seq, _)| counts_of(events.iter().take(*seq as usize)).told),
+            revision: kept,
             ..SessionRecord::new(fork)
         };
         assert_ne!(record.uuid, before.uuid, "at {at}");
@@ -313,10 +359,12 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     assert_eq!(read_all(&store, id).await, []);
     assert_eq!(summaries(&store, id).await, []);
     assert_eq!(before.counts.agent.as_deref(), Some("claude"));
-    let expected =
-        SessionRecord { counts: Counts::default(), completed: None, covered: 0, opening: 0, ..before };
+    let revision = before.revision + 1;
+    let counts = Counts::default();
+    let mut expected = SessionRecord { counts, completed: None, covered: 0, opening: 0, revision, ..before };
     assert_eq!(store.get(id).await.unwrap(), expected);
     store.clear(id).await.unwrap();
+    expected.revision += 1;
     assert_eq!(store.get(id).await.unwrap(), expected, "cleared twice");
 
     let answer = store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await;

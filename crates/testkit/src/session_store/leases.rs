@@ -12,10 +12,10 @@ use super::*;
 
 /// Longer than any case takes.
 const LONG: Duration = Duration::from_secs(600);
-/// So short that it is over soon.
-const SHORT: Duration = Duration::from_millis(50);
-/// Long enough for a short one to be over.
-const SOON: Duration = Duration::from_millis(250);
+/// The shortest lease. Only the clock of the store can end it.
+const SHORT: Duration = Duration::from_millis(1);
+/// Long enough for a short one to be over, however coarse that clock is.
+const SOON: Duration = Duration::from_millis(20);
 
 fn holder(user: &str) -> Holder {
     Holder {

@@ -160,7 +160,7 @@ pub(super) async fn a_turn_without_events_adds_its_tokens_and_sets_its_mark(stor
     };
     let appended = store.append(id, turn).await.unwrap();
     assert_eq!((appended.first, appended.last), (Seq(3), Seq(2)));
-    let expected = SessionRecord { tokens: Tokens::new(3, 4), ..before };
+    let expected = SessionRecord { tokens: Tokens::new(3, 4), revision: before.revision + 1, ..before };
     assert_eq!(store.get(id).await.unwrap(), expected);
     let mark = Mark { session: id, note: "nothing to say".to_owned() };
     let expected = store.crash_notes().is_some().then_some(mark);

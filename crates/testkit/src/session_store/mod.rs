@@ -7,6 +7,7 @@ mod leases;
 mod log;
 mod sessions;
 mod watch;
+mod watch_all;
 
 use std::sync::Arc;
 
@@ -77,6 +78,7 @@ crate::contract::contract! {
         a_history_from_elsewhere_arrives_whole_and_once,
         a_turn_may_say_what_it_comes_after,
         what_could_not_be_read_again_is_refused,
+        the_revision_grows_with_every_change,
         compactions_are_ordered_by_how_far_they_reach,
         a_compaction_replaces_one_that_ends_where_it_does,
         a_compaction_ends_at_an_event,
@@ -115,6 +117,11 @@ crate::contract::contract! {
         a_change_is_heard_while_waiting_for_it,
         a_wait_ends_when_its_time_is_over,
         each_of_several_who_watch_hears,
+    }
+    watch_all {
+        whatever_is_done_in_a_watched_store_is_heard,
+        a_wait_for_any_change_ends_when_its_time_is_over,
+        each_of_several_who_watch_a_store_hears,
     }
     as_context {
         a_conversation_is_made_at_its_first_append,

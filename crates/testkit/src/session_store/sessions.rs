@@ -155,7 +155,8 @@ pub(super) async fn renaming_changes_the_name_and_nothing_else(store: Store) {
     let later = store.create(unnamed()).await.unwrap();
     let before = store.get(id).await.unwrap();
     store.rename(id, "a better name").await.unwrap();
-    let expected = SessionRecord { name: "a better name".to_owned(), ..before.clone() };
+    let revision = before.revision + 1;
+    let expected = SessionRecord { name: "a better name".to_owned(), revision, ..before.clone() };
     assert_eq!(store.get(id).await.unwrap(), expected);
     assert_eq!(store.find("a better name").await.unwrap(), [id]);
     assert_eq!(store.find(&before.name).await.unwrap(), []);
@@ -478,6 +479,7 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
         assert_closed(&leases.held().await);
     }
     assert_closed(&store.watch(id).await.map(|_| ()));
+    assert_closed(&store.watch_all().await.map(|_| ()));
     if let Some(mut watch) = watch {
         assert_closed(&watch.changed(Duration::ZERO).await);
     }

@@ -9,13 +9,17 @@ use futures_executor::block_on;
 use super::*;
 
 /// Longer than any case takes: whoever waits for so long has heard nothing.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 /// So short that it is over soon.
-const SHORT: Duration = Duration::from_millis(100);
+pub(super) const SHORT: Duration = Duration::from_millis(100);
 
 /// Watches a session, from where it can be heard; nothing if the store tells nothing.
 async fn watch(store: &Store, id: SessionId) -> Option<Box<dyn Watch>> {
-    let mut watch = store.watch(id).await.unwrap()?;
+    settled(store.watch(id).await.unwrap()?).await
+}
+
+/// Waits until a watch hears, and has nothing more to say.
+pub(super) async fn settled(mut watch: Box<dyn Watch>) -> Option<Box<dyn Watch>> {
     // One that cannot hear yet says each time that there may be something.
     let began = Instant::now();
     while watch.changed(SHORT).await.unwrap() {
@@ -25,7 +29,7 @@ async fn watch(store: &Store, id: SessionId) -> Option<Box<dyn Watch>> {
 }
 
 /// Waits for news, and makes sure that it was not the time that ended it.
-async fn hears(watch: &mut dyn Watch, what: &str) {
+pub(super) async fn hears(watch: &mut dyn Watch, what: &str) {
     let began = Instant::now();
     assert!(watch.changed(LONG).await.unwrap(), "{what} was not heard");
     assert!(began.elapsed() < LONG / 2, "{what} was not heard, only looked for");

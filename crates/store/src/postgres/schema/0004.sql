@@ -1,4 +1,242 @@
--- Version 4: look-up of sessions by the beginning of a name.
+-- Version 4: look-up of sessions by the beginning of a name, the revision of a session, and watching a whole project.
 
 -- A name may be longer than an index can hold. Names are compared byte for byte.
 CREATE INDEX sessions_by_prefix ON @schema@.sessions (project, (left(name, 100) COLLATE "C"));
+
+-- Counts the changes that add no events. With the number of the last event it is the revision of the session, so that a turn
+-- writes no more than before. What is cleared is added, so that the revision never falls.
+ALTER TABLE @schema@.sessions ADD COLUMN changes bigint NOT NULL DEFAULT 0;
+
+-- Until when somebody wants to hear of changes to any session of the project, unless they renew it.
+ALTER TABLE @schema@.projects ADD COLUMN watched_until timestamptz;
+
+-- Tells whoever listens that a session has changed: those who watch it, and those who watch its project. No session has the
+-- number 0, so that is the channel of the project.
+CREATE FUNCTION @schema@.tell(in_project text, in_session integer, in_is_watched boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF in_is_watched THEN PERFORM @schema@.ring(in_project, in_session); END IF;
+  IF EXISTS (SELECT 1 FROM @schema@.projects WHERE project = in_project AND watched_until > clock_timestamp()) THEN
+    PERFORM @schema@.ring(in_project, 0);
+  END IF;
+END $$;
+
+-- The functions below are as in the version before, but that they count changes and tell of them. Their arguments are the
+-- same, so a client of version 3 that still runs may call them.
+
+-- Makes a session. The caller has locked the project.
+CREATE OR REPLACE FUNCTION @schema@.insert_session(
+  in_project text, in_name text, in_worktree text, in_created_at text, in_uuid uuid, in_forked_from uuid,
+  in_last_active text)
+RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+  number integer;
+BEGIN
+  UPDATE @schema@.projects SET last_session = last_session + 1 WHERE project = in_project
+  RETURNING last_session INTO number;
+  INSERT INTO @schema@.sessions (project, session, name, worktree, created_at, uuid, forked_from, last_active)
+  VALUES (in_project, number, coalesce(in_name, 'S' || number), in_worktree, in_created_at, in_uuid, in_forked_from,
+    in_last_active);
+  PERFORM @schema@.tell(in_project, number, false);
+  RETURN number;
+END $$;
+
+CREATE OR REPLACE FUNCTION @schema@.append_turn(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint, in_lease text,
+  in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
+  in_agent text, in_first_agent text, in_keeps_model boolean, in_model text, in_other_model text, in_requested_model text,
+  in_last_prompt text, in_answered boolean, in_last_active text, in_told bigint, in_context_tokens bigint,
+  in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
+  in_tokens_in bigint, in_tokens_out bigint, in_cache_read bigint, in_cache_write bigint, in_used_in text, in_mark text, in_note text,
+  OUT outcome text, OUT starts_at bigint, OUT ends_at bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  done bigint[];
+  events_added bigint := cardinality(in_events);
+  has_events boolean := events_added > 0;
+  is_watched boolean;
+  has_answer boolean;
+BEGIN
+  IF in_repeated THEN
+    -- First the row: an earlier try may be about to commit, and what it changes would be taken for somebody else's.
+    PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+    done := @schema@.answer_of(in_project, in_operation, in_repeated);
+    IF done IS NOT NULL THEN
+      outcome := 'done'; starts_at := done[2]; ends_at := done[3];
+      RETURN;
+    END IF;
+  END IF;
+  WITH changed AS (
+    UPDATE @schema@.sessions SET
+      last_seq = last_seq + events_added,
+      changes = CASE WHEN has_events THEN changes ELSE changes + 1 END,
+      messages = messages + in_added[2 * open_message - (preview IS NULL)::integer],
+      open_message = in_opens[2 * open_message - (preview IS NULL)::integer],
+      preview = coalesce(preview, in_previews[2 * open_message - 1]),
+      agent = coalesce(in_agent, agent),
+      model = CASE WHEN in_first_agent IS NOT NULL AND agent IS DISTINCT FROM in_first_agent THEN in_other_model
+                   WHEN in_keeps_model THEN model ELSE in_model END,
+      requested_model = CASE WHEN in_agent IS NULL THEN requested_model ELSE in_requested_model END,
+      last_prompt = coalesce(in_last_prompt, last_prompt),
+      answered = answered OR in_answered,
+      last_active = CASE WHEN has_events THEN in_last_active ELSE last_active END,
+      told = @schema@.plus(told, in_told),
+      context_tokens = CASE WHEN has_events THEN in_context_tokens ELSE context_tokens END,
+      -- The session at the front of the list stays there: no index to write.
+      active = CASE WHEN NOT has_events OR active = (SELECT max(newest.active) FROM @schema@.sessions AS newest
+                                                     WHERE newest.project = in_project)
+               THEN active ELSE nextval('@schema@.activity') END,
+      completed = CASE WHEN has_events THEN in_completed ELSE completed END,
+      duration_ms = @schema@.plus(duration_ms, in_duration_ms),
+      cost_usd = LEAST(cost_usd + in_cost_usd, 1e300),
+      tokens_in = @schema@.plus(tokens_in, in_tokens_in),
+      tokens_out = @schema@.plus(tokens_out, in_tokens_out),
+      cache_read = @schema@.plus(cache_read, in_cache_read),
+      cache_write = @schema@.plus(cache_write, in_cache_write)
+    WHERE project = in_project AND session = in_session AND (in_after IS NULL OR last_seq = in_after)
+      AND (in_lease IS NULL OR lease = in_lease)
+    RETURNING last_seq - events_added + 1 AS first_added, last_seq, watched_until, answered
+  ), added AS (
+    INSERT INTO @schema@.events (project, session, seq, kind, json, data)
+    SELECT in_project, in_session, first_added - 1 + number, kind, json,
+      CASE WHEN in_repeated THEN @schema@.as_jsonb(json) ELSE json::jsonb END
+    FROM changed, unnest(in_kinds, in_events) WITH ORDINALITY AS new (kind, json, number)
+  ), noted AS (
+    INSERT INTO @schema@.operations (project, operation, answer)
+    SELECT in_project, in_operation, ARRAY[in_session, first_added, last_seq] FROM changed
+  )
+  SELECT first_added, last_seq, has_events AND watched_until > clock_timestamp(), answered
+  INTO starts_at, ends_at, is_watched, has_answer FROM changed;
+  IF NOT FOUND THEN
+    SELECT last_seq, CASE WHEN lease IS DISTINCT FROM coalesce(in_lease, lease) THEN 'fenced' ELSE 'moved' END
+    INTO ends_at, outcome FROM @schema@.sessions
+    WHERE project = in_project AND session = in_session;
+    IF NOT FOUND THEN outcome := 'absent'; END IF;
+    RETURN;
+  END IF;
+  IF in_used_in IS NOT NULL AND has_answer THEN
+    -- Most turns continue the session of the turn before: that writes nothing.
+    INSERT INTO @schema@.last_used AS known (project, used_in, session) VALUES (in_project, in_used_in, in_session)
+    ON CONFLICT (project, md5(used_in)) DO UPDATE SET session = EXCLUDED.session WHERE known.session <> EXCLUDED.session;
+  END IF;
+  IF in_mark IS NOT NULL THEN
+    INSERT INTO @schema@.marks (project, name, session, note)
+    VALUES (in_project, in_mark, in_session, in_note)
+    ON CONFLICT (project, md5(name)) DO UPDATE SET session = EXCLUDED.session, note = EXCLUDED.note;
+  END IF;
+  PERFORM @schema@.tell(in_project, in_session, is_watched);
+  IF random() < 0.005 THEN PERFORM @schema@.forget_operations(in_project); END IF;
+  -- As in note_done.
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  outcome := 'done';
+END $$;
+
+-- Says whether there is such a session.
+CREATE OR REPLACE FUNCTION @schema@.add_tokens(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_tokens_in bigint, in_tokens_out bigint,
+  in_cache_read bigint, in_cache_write bigint)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN RETURN false; END IF;
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
+  UPDATE @schema@.sessions SET
+    tokens_in = @schema@.plus(tokens_in, in_tokens_in), tokens_out = @schema@.plus(tokens_out, in_tokens_out),
+    cache_read = @schema@.plus(cache_read, in_cache_read), cache_write = @schema@.plus(cache_write, in_cache_write),
+    changes = changes + 1
+  WHERE project = in_project AND session = in_session;
+  PERFORM @schema@.tell(in_project, in_session, false);
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN true;
+END $$;
+
+CREATE OR REPLACE FUNCTION @schema@.delete_session(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  is_watched boolean;
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
+  DELETE FROM @schema@.sessions WHERE project = in_project AND session = in_session
+  RETURNING watched_until > clock_timestamp() INTO is_watched;
+  IF NOT FOUND THEN RETURN false; END IF;
+  PERFORM @schema@.tell(in_project, in_session, is_watched);
+  DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.marks WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.last_used WHERE project = in_project AND session = in_session;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN true;
+END $$;
+
+CREATE OR REPLACE FUNCTION @schema@.clear_session(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  is_watched boolean;
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN RETURN false; END IF;
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN true; END IF;
+  UPDATE @schema@.sessions SET changes = changes + last_seq + 1, last_seq = 0, messages = 0, open_message = 1, preview = NULL,
+    agent = NULL, model = NULL, told = 0, context_tokens = NULL, completed = NULL,
+    last_prompt = NULL, answered = false, requested_model = NULL, generation = generation + 1
+  WHERE project = in_project AND session = in_session
+  RETURNING watched_until > clock_timestamp() INTO is_watched;
+  PERFORM @schema@.tell(in_project, in_session, is_watched);
+  DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN true;
+END $$;
+
+CREATE OR REPLACE FUNCTION @schema@.add_compaction(
+  in_project text, in_session integer, in_after_seq bigint, in_summary text, in_created_at text, in_covers bigint,
+  in_writer text, in_opening_chars bigint, in_opening bigint,
+  OUT outcome text, OUT last_seq bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT sessions.last_seq INTO last_seq FROM @schema@.sessions
+  WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN
+    outcome := 'absent';
+  ELSIF in_after_seq < 1 OR in_after_seq > last_seq THEN
+    outcome := 'no_event';
+  ELSE
+    INSERT INTO @schema@.compactions (project, session, after_seq, summary, created_at, covers, writer, opening_chars, opening)
+    VALUES (in_project, in_session, in_after_seq, in_summary, in_created_at, in_covers, in_writer, in_opening_chars, in_opening)
+    ON CONFLICT (project, session, after_seq) DO UPDATE
+    SET summary = EXCLUDED.summary, created_at = EXCLUDED.created_at, covers = EXCLUDED.covers,
+      writer = EXCLUDED.writer, opening_chars = EXCLUDED.opening_chars, opening = EXCLUDED.opening;
+    -- The model will have something else before it.
+    UPDATE @schema@.sessions SET context_tokens = NULL, changes = changes + 1
+    WHERE project = in_project AND session = in_session;
+    PERFORM @schema@.tell(in_project, in_session, false);
+    outcome := 'done';
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION @schema@.remove_compaction(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after_seq bigint)
+RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN RETURN 'absent'; END IF;
+  IF @schema@.answer_of(in_project, in_operation, in_repeated) IS NOT NULL THEN RETURN 'done'; END IF;
+  DELETE FROM @schema@.compactions
+  WHERE project = in_project AND session = in_session AND after_seq = in_after_seq;
+  IF NOT FOUND THEN RETURN 'none'; END IF;
+  UPDATE @schema@.sessions SET context_tokens = NULL, changes = changes + 1
+  WHERE project = in_project AND session = in_session;
+  PERFORM @schema@.tell(in_project, in_session, false);
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
+  RETURN 'done';
+END $$;

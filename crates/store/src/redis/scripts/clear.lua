@@ -1,5 +1,7 @@
 -- Removes the events and summaries of the session, and what was counted over them. Answers: done; absent.
 if not is_there(session) then return {'absent'} end
+-- The events are counted in the revision, which never falls.
+redis.call('HINCRBY', session, 'changes', text((redis.call('HGET', session, 'last_seq') or 0) + 1))
 redis.call('HDEL', session, 'last_seq', 'largest', 'messages', 'open_message', 'preview', 'agent', 'model', 'completed',
   'told', 'covered', 'opening', 'context_tokens', 'last_prompt', 'answered', 'requested_model')
 redis.call('HINCRBY', session, 'generation', 1)

@@ -8,8 +8,10 @@ if answer then
   return values
 end
 
--- Remembers that the operation is done, for as long as a client may ask again, and answers with these values.
+-- Remembers that the operation is done, for as long as a client may ask again, and answers with these values. Wakes whoever
+-- watches the project, once the transaction is over.
 local function finish(...)
+  if redis.call('EXISTS', watched) == 1 then redis.call('XADD', changed, 'MAXLEN', 1, '*', 'in', project) end
   redis.call('SET', done, table.concat({...}, ' '), 'PX', lifetime)
   return {'done', ...}
 end

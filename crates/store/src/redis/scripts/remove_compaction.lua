@@ -4,4 +4,5 @@ local after = take()
 if redis.call('HDEL', compactions, after, after .. ':at', after .. ':covers', after .. ':writer',
   after .. ':opening') == 0 then return {'none'} end
 note_covered()
+redis.call('HINCRBY', session, 'changes', 1)
 return finish()

@@ -72,6 +72,8 @@ end
 local function add_turn(session_number)
   local count = tonumber(take())
   local changes = count > 0 and add_events(session_number, count) or {}
+  -- The events of a turn are counted in the revision as they are.
+  if count == 0 then redis.call('HINCRBY', session, 'changes', 1) end
   redis.call('HSET', session, 'tokens_in', sum(tokens_in, take()), 'tokens_out', sum(tokens_out, take()),
     'cache_read', sum(cache_read, take()), 'cache_write', sum(cache_write, take()), unpack(changes))
   local used_in = take_optional()

@@ -1,0 +1,262 @@
+//! What can go wrong with a store.
+//!
+//! An error has a kind for programs and a message for people. Hints come from elsewhere: a store knows what to do about its
+//! database, and a front end knows its commands.
+
+use std::error::Error;
+
+use crate::{LARGEST_EVENT, Mark, Seq, SessionId};
+
+/// What can go wrong with a store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no session of this number.
+    #[error("session {0} is not in this store")]
+    NoSuchSession(SessionId),
+    /// There is no event at this place.
+    #[error("session {session} has no event {seq}: its last is {last}")]
+    NoSuchEvent {
+        /// The session.
+        session: SessionId,
+        /// The place that was asked for.
+        seq: Seq,
+        /// The last event there is.
+        last: Seq,
+    },
+    /// The session has gone on since it was looked at.
+    #[error("session {session} has gone on meanwhile: its last event is {last}, not {expected}")]
+    Moved {
+        /// The session.
+        session: SessionId,
+        /// The last event that it should have had.
+        expected: Seq,
+        /// The last event that it has.
+        last: Seq,
+    },
+    /// Somebody else has been given the lease of the session since.
+    #[error("session {0} was taken over by somebody else meanwhile")]
+    Fenced(SessionId),
+    /// Somebody was faster: this has been done.
+    #[error("this is in session {} already", .0.session)]
+    Marked(Mark),
+    /// An event is larger than [`LARGEST_EVENT`].
+    #[error("an event of {bytes} bytes is larger than the {} MiB that one may have", LARGEST_EVENT >> 20)]
+    TooLarge {
+        /// How large it is.
+        bytes: usize,
+    },
+    /// The store cannot be read.
+    #[error("{place} cannot be read")]
+    Unreadable {
+        /// The store.
+        place: String,
+    },
+    /// The name cannot be told from a session's number, or is empty.
+    #[error("`{0}` cannot be the name of a session")]
+    UnusableName(String),
+    /// The store was written by a newer azureal.
+    #[error(
+        "{place} was written by a newer azureal: it has {what} {found}, and this one knows up to {known}"
+    )]
+    Newer {
+        /// The store.
+        place: String,
+        /// Which of its versions is newer.
+        what: &'static str,
+        /// What it has.
+        found: String,
+        /// What this build knows.
+        known: u32,
+    },
+    /// There is something, and it is no store of ours.
+    #[error("{place} is not an azureal store: {why}")]
+    NotAStore {
+        /// The place.
+        place: String,
+        /// What it is instead.
+        why: String,
+    },
+    /// The place is not one that history should be written to.
+    #[error("{place} is not safe to use: {why}")]
+    Unsafe {
+        /// The place.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The store's file has a definition that would run, and that is not ours.
+    #[error("{place} defines {what}, which azureal did not create")]
+    UnknownDefinition {
+        /// The store.
+        place: String,
+        /// The definition, such as "the trigger `x`".
+        what: String,
+    },
+    /// The server of the store does not answer.
+    #[error("{place} cannot be reached{}: {why}", waited(*.seconds))]
+    Unreachable {
+        /// The store.
+        place: String,
+        /// What was said last.
+        why: String,
+        /// How long it was tried, in whole seconds.
+        seconds: u64,
+    },
+    /// The server of the store lets us not in, or not do this.
+    #[error("{place} refuses us: {why}")]
+    Denied {
+        /// The store.
+        place: String,
+        /// What it said.
+        why: String,
+    },
+    /// The server of the store throws things away when it has no room for more.
+    #[error("{place} may throw history away: {why}")]
+    Forgetful {
+        /// The store.
+        place: String,
+        /// By which of its settings.
+        why: String,
+    },
+    /// Others have held the store for longer than it is sensible to wait.
+    #[error("{place} has been in use by another program for {seconds} seconds")]
+    Busy {
+        /// The store.
+        place: String,
+        /// How long we waited.
+        seconds: u64,
+    },
+    /// There is no room left.
+    #[error("{place} cannot grow: the disk is full")]
+    Full {
+        /// The store.
+        place: String,
+    },
+    /// A session number above the highest one would be needed.
+    #[error("the store has no session number left: the highest is in use, or was")]
+    NumbersUsedUp,
+    /// The store can be read and not written.
+    #[error("{place} cannot be written")]
+    ReadOnly {
+        /// The store.
+        place: String,
+    },
+    /// The store's own structure is broken.
+    #[error("{place} is damaged: {why}")]
+    Corrupt {
+        /// The store.
+        place: String,
+        /// What is broken.
+        why: String,
+    },
+    /// The store does not offer this.
+    #[error("this store does not support {0}")]
+    NotSupported(&'static str),
+    /// The store has been closed.
+    #[error("the store has been closed")]
+    Closed,
+    /// Anything else that the database or the system says.
+    #[error("{place}: {source}")]
+    Other {
+        /// The store.
+        place: String,
+        /// What it said.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+/// What `?` converts by itself. Not every error: that would include [`StoreError`], which Rust does not allow.
+macro_rules! from_foreign {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for StoreError {
+            fn from(error: $error) -> Self {
+                Self::other(error)
+            }
+        })+
+    };
+}
+
+from_foreign!(
+    Box<dyn Error + Send + Sync>,
+    serde_json::Error,
+    std::fmt::Error,
+    std::io::Error,
+    std::num::ParseFloatError,
+    std::num::ParseIntError,
+    std::num::TryFromIntError,
+    std::str::Utf8Error,
+    std::string::FromUtf8Error,
+    std::time::SystemTimeError,
+    String,
+    &str,
+);
+
+impl StoreError {
+    /// Wraps the error of another crate, for stores of one's own: `map_err(StoreError::other)?`.
+    pub fn other(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Other { place: "the store".to_owned(), source: source.into() }
+    }
+
+    /// Returns the name of this sort of error, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NoSuchSession(_) | Self::NoSuchEvent { .. } => "not_found",
+            Self::Moved { .. } | Self::Marked(_) => "conflict",
+            Self::Fenced(_) => "fenced",
+            Self::TooLarge { .. } => "too_large",
+            Self::Unreadable { .. } => "unreadable",
+            Self::UnusableName(_) => "unusable_name",
+            Self::Corrupt { .. } => "damaged",
+            Self::Newer { .. } => "newer",
+            Self::NotAStore { .. } => "not_a_store",
+            Self::Unsafe { .. } | Self::UnknownDefinition { .. } | Self::Forgetful { .. } => "unsafe",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Denied { .. } => "denied",
+            Self::Busy { .. } => "busy",
+            Self::Full { .. } => "full",
+            Self::NumbersUsedUp => "numbers_used_up",
+            Self::ReadOnly { .. } => "read_only",
+            Self::NotSupported(_) => "not_supported",
+            Self::Closed => "closed",
+            Self::Other { .. } => "store",
+        }
+    }
+
+    /// Returns the store that the error is about, if it names one: a file, or a URL without its secrets.
+    pub fn place(&self) -> Option<&str> {
+        match self {
+            Self::Unreadable { place }
+            | Self::Newer { place, .. }
+            | Self::NotAStore { place, .. }
+            | Self::Unsafe { place, .. }
+            | Self::UnknownDefinition { place, .. }
+            | Self::Unreachable { place, .. }
+            | Self::Denied { place, .. }
+            | Self::Forgetful { place, .. }
+            | Self::Busy { place, .. }
+            | Self::Full { place }
+            | Self::ReadOnly { place }
+            | Self::Corrupt { place, .. }
+            | Self::Other { place, .. } => Some(place),
+            Self::NoSuchSession(_)
+            | Self::NoSuchEvent { .. }
+            | Self::Moved { .. }
+            | Self::Fenced(_)
+            | Self::Marked(_)
+            | Self::TooLarge { .. }
+            | Self::UnusableName(_)
+            | Self::NumbersUsedUp
+            | Self::NotSupported(_)
+            | Self::Closed => None,
+        }
+    }
+}
+
+/// Says for how long something was tried, where it was tried for long enough to be noticed.
+fn waited(seconds: u64) -> String {
+    match seconds {
+        0 => String::new(),
+        seconds => format!(" (tried for {seconds} s)"),
+    }
+}
