@@ -248,3 +248,17 @@ fn output_that_cannot_be_written_is_an_error() {
     let mut list = world.command(&["list"]);
     assert!(list.stdout(null).status().unwrap().success());
 }
+
+#[test]
+fn the_program_can_be_a_bridge_and_is_one_only_when_asked_first() {
+    let world = World::new();
+    let bridge = world.run(&["__bridge"]);
+    assert_eq!(bridge.code, 1, "its task is empty");
+    assert!(
+        bridge.stdout.starts_with(r#"{"end":{"outcome":"failed","reason":"the task of the bridge"#),
+        "{}",
+        bridge.stdout
+    );
+    assert_eq!(world.run(&["--json", "__bridge"]).code, 2);
+    assert_eq!(world.run(&["__offline", "eliza"]).code, 2);
+}

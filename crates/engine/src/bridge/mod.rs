@@ -21,7 +21,7 @@
 //! the agent and its family are stopped. SIGTERM does so at once. The last line says how the run ended. A bridge without
 //! a last line was killed: the process that stores the turn ends the processes that carry the marker of the run.
 //!
-//! [Decision 8](../../../../docs/decisions/0008-bridge.md) has the reasons.
+//! (`docs/decisions/0008-bridge.md` has the reasons.)
 
 mod control;
 mod host;
