@@ -142,7 +142,7 @@ mod tests {
             assert_eq!(keys.project(), prefix);
             let all = keys.of_script(Some(Uuid::nil()), SessionId::new(3));
             assert!(all.iter().all(|key| key.starts_with(prefix)), "{all:?}");
-            assert_eq!(all.len(), 15);
+            assert_eq!(all.len(), 17);
         }
     }
 }

@@ -644,7 +644,6 @@ mod tests {
             NameFilter::Exact("login".to_owned()),
             NameFilter::Exact("S3".to_owned()),
             NameFilter::Prefix("log".to_owned()),
-            NameFilter::Prefix("\u{10ffff}".to_owned()),
         ];
         for filter in filters {
             let (condition, values) = of_name(&filter);
