@@ -10,17 +10,26 @@ mod thread;
 
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+pub(crate) use address::decoded;
+#[cfg(feature = "redis")]
+pub(crate) use certificates::LARGEST_CERTIFICATES;
+#[cfg(feature = "redis")]
+pub(crate) use outcomes::Outcome;
+#[cfg(feature = "postgres")]
+pub(crate) use retry::Retry;
+
 use azureal_core::{SessionStore, StoreError, async_trait};
 
 #[cfg(test)]
 pub(crate) use address::tests as address_tests;
 pub use address::{AddressError, ServerAddress};
-pub(crate) use address::{ProjectName, decoded, options, project_hint};
+pub(crate) use address::{ProjectName, options, project_hint};
 pub(crate) use bounded::{Bounded, Framing, Overflow, PER_PART, too_large};
-pub(crate) use certificates::{LARGEST_CERTIFICATES, roots};
+pub(crate) use certificates::roots;
 pub(crate) use checks::{check_compactions, check_new, check_turn_size, stored_cost, tally_through};
-pub(crate) use outcomes::{Outcome, Outcomes, number_of};
-pub(crate) use retry::{Retry, Transient, retry_with_backoff};
+pub(crate) use outcomes::{Outcomes, number_of};
+pub(crate) use retry::{Transient, retry_with_backoff};
 pub(crate) use thread::OwnThread;
 
 /// How long opening waits for a server that does not answer. The user may have mistyped its name.

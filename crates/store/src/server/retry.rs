@@ -14,6 +14,7 @@ const LONGEST_DELAY: Duration = Duration::from_millis(500);
 pub(crate) enum Retry {
     No,
     /// Without a delay.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only PostgreSQL has such errors"))]
     AtOnce,
     AfterDelay,
 }
