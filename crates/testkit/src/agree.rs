@@ -12,8 +12,8 @@ use azureal_core::event::{
     AssistantText, Complete, Init, MessageEvent, ModelSwitch, ToolResult, Usage, UserMessage,
 };
 use azureal_core::{
-    Block, Compaction, Event, ListQuery, NameFilter, NewEvent, NewMark, NewSession, Page, Role, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, Tokens, Turn, Uuid, WorktreeFilter,
+    Block, Compaction, Event, ListQuery, NameFilter, NewEvent, NewMark, NewSession, NewTurn, Page, Role, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, Tokens, Uuid, WorktreeFilter,
 };
 use futures_executor::block_on;
 use futures_util::future::join_all;
@@ -412,7 +412,7 @@ impl Side {
             }
             Operation::Append(session, events, tokens, mark, used_in) => {
                 let mark = mark.map(|(name, note)| NewMark { name, note });
-                let turn = Turn { events, tokens, mark, used_in, ..Turn::default() };
+                let turn = NewTurn { events, tokens, mark, used_in, ..NewTurn::default() };
                 self.say(store.append(self.id(session), turn).await)
             }
             Operation::Read(session, page) => self.say(store.read(self.id(session), page).await),

@@ -13,6 +13,7 @@ mod agree;
 mod context_store;
 mod contract;
 pub mod model_server;
+pub mod programs;
 pub mod real_agents;
 pub mod servers;
 mod session_store;

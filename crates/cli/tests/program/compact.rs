@@ -1,7 +1,6 @@
 //! compact, tokens and show --digest.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,12 +18,6 @@ fn world() -> World {
     });
     world.session("work", &turns.collect::<Vec<_>>());
     world
-}
-
-/// Puts a program of this name on the path.
-fn program(world: &World, name: &str, script: &str) {
-    let program = world.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
-    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// A script that says this as Claude Code would.
@@ -52,7 +45,7 @@ fn context(world: &World) -> String {
 #[test]
 fn a_session_is_compacted_and_that_is_undone() {
     let world = world();
-    program(&world, "claude", &claude_says("They fixed the login."));
+    world.program("claude", &claude_says("They fixed the login."));
     let (before, events) = (context(&world), world.run(&["show", "S1", "--json"]).quiet());
     insta::assert_snapshot!(run(&world, &["compact", "S1"]), @r"
     exit code 0
@@ -109,7 +102,7 @@ fn a_session_is_compacted_and_that_is_undone() {
 #[test]
 fn a_preview_shows_the_summary_and_changes_nothing() {
     let world = world();
-    program(&world, "claude", &claude_says("They fixed\u{1b}[31m the login."));
+    world.program("claude", &claude_says("They fixed\u{1b}[31m the login."));
     let before = world.snapshot("p/.azureal/sessions.azs".rsplit_once('/').unwrap().0);
     let ran = run(&world, &["compact", "S1", "--preview"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "They fixed␛[31m the login.\n"), "{ran}");
@@ -128,7 +121,7 @@ fn a_preview_shows_the_summary_and_changes_nothing() {
 #[test]
 fn an_agent_that_fails_is_told_and_another_writes_the_summary_or_nobody() {
     let world = world();
-    program(&world, "claude", "echo 'no network' >&2; exit 1");
+    world.program("claude", "echo 'no network' >&2; exit 1");
     let ran = run(&world, &["compact", "S1", "--json"]);
     assert_eq!(ran.code, 0, "{ran}");
     let report = ran.json();
@@ -156,7 +149,7 @@ fn without_a_model_the_digest_is_the_summary() {
 fn where_there_is_nothing_to_gain_nothing_is_stored() {
     let world = World::new();
     world.session("short", &[user("Hello"), assistant("Hi!"), user("Bye")]);
-    program(&world, "claude", "echo asked > \"$PWD/asked\"");
+    world.program("claude", "echo asked > \"$PWD/asked\"");
     let ran = run(&world, &["compact", "short"]);
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
@@ -174,7 +167,7 @@ fn where_there_is_nothing_to_gain_nothing_is_stored() {
 #[test]
 fn ctrl_c_ends_the_agent_too_and_changes_nothing() {
     let world = world();
-    program(&world, "claude", "echo $$ > \"$PWD/pid\"; exec sleep 1000");
+    world.program("claude", "echo $$ > \"$PWD/pid\"; exec sleep 1000");
     let before = context(&world);
     let child =
         command(&world, &["compact", "S1"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -255,7 +248,7 @@ fn the_meter_goes_down_when_a_session_is_compacted_before_a_turn() {
 #[test]
 fn one_number_of_characters_and_tokens_is_shown_everywhere() {
     let world = world();
-    program(&world, "claude", &claude_says(&"They fixed the login. ".repeat(30)));
+    world.program("claude", &claude_says(&"They fixed the login. ".repeat(30)));
     // One session with a system message, one without.
     assert_eq!(
         run(&world, &["run", "-a", "claude", "--system", "Be brief.", "--name", "framed", "hello"]).code,
@@ -309,7 +302,7 @@ fn a_threshold_in_tokens_is_compared_with_what_the_provider_counted() {
             "result": "x", "usage": usage});
         format!("cat > /dev/null\nprintf '%s\\n' '{delta}' '{said}' '{result}'")
     };
-    program(&world, "claude", &said(120));
+    world.program("claude", &said(120));
     let compactions = || run(&["compact", "S1", "--list", "--json"]).stdout.matches("after_seq").count();
     // The first turn of an agent has no count before it.
     assert_eq!(run(&["run", "-s", "S1", "-a", "claude", "one"]).code, 0);
@@ -318,7 +311,7 @@ fn a_threshold_in_tokens_is_compared_with_what_the_provider_counted() {
     assert_eq!((&session["context"]["tokens"], &session["context"]["percent"]), (&json!(120), &json!(80)));
     assert_eq!(run(&["run", "-s", "S1", "-a", "claude", "two"]).code, 0);
     assert_eq!(compactions(), before, "120 of 150 tokens");
-    program(&world, "claude", &said(151));
+    world.program("claude", &said(151));
     assert_eq!(run(&["run", "-s", "S1", "-a", "claude", "three"]).code, 0);
     assert_eq!(compactions(), before, "it was not over the limit when it began");
     assert_eq!(run(&["run", "-s", "S1", "-a", "claude", "four"]).code, 0);

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -25,10 +24,8 @@ impl Project {
         let sent = world.path("sent");
         fs::create_dir(&sent).unwrap();
         let (answer, sent) = (answer.display(), sent.display());
-        let script =
-            format!("#!/bin/sh\ncat > '{sent}'/$(ls '{sent}' | wc -l | tr -d ' ')\ncat '{answer}'\n");
-        let program = world.file("bin/claude", &script);
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = format!("cat > '{sent}'/$(ls '{sent}' | wc -l | tr -d ' ')\ncat '{answer}'");
+        world.program("claude", &script);
         Self { world }
     }
 

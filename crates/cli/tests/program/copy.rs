@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use azureal_core::{
-    Compaction, Event, NewEvent, NewSession, Seq, SessionId, SessionStore, Tokens, Turn, TurnTotals,
+    Compaction, Event, NewEvent, NewSession, NewTurn, Seq, SessionId, SessionStore, Tokens, TurnTotals,
     append_events,
 };
 use azureal_store::SqliteStore;
@@ -58,11 +58,11 @@ fn make_source(path: &Path) {
         store.create(new(None, "")).await.unwrap();
         let gone = store.create(new(Some("gone"), ".")).await.unwrap();
         store.delete(gone).await.unwrap();
-        let turn = Turn {
+        let turn = NewTurn {
             events: HOSTILE.iter().map(|text| NewEvent::verbatim((*text).to_owned()).unwrap()).collect(),
             tokens: Tokens::new(12, 34),
             totals: Some(TurnTotals { completed: Some(false), duration_ms: 567, cost_usd: 0.25 }),
-            ..Turn::default()
+            ..NewTurn::default()
         };
         let summary = |after_seq, summary: &str| Compaction {
             created_at: "2021-01-01T00:00:00Z".to_owned(),
@@ -351,7 +351,7 @@ fn make_long_source(path: &Path) {
                 store.create(NewSession { name: Some(name.into()), ..NewSession::default() }).await.unwrap();
             let count = if name == "long" { LONG } else { 3 };
             let events = (0..count).map(|n| Event::user(format!("{name} {n}")));
-            let turn = Turn { tokens: Tokens::new(7, 9), ..Turn::verbatim(events) };
+            let turn = NewTurn { tokens: Tokens::new(7, 9), ..NewTurn::verbatim(events) };
             store.append(id, turn).await.unwrap();
             store.add_compaction(id, &Compaction::new(Seq(count as u64 - 1), "nearly all")).await.unwrap();
         }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Stdio};
 
-use azureal_core::{Event, SessionId, SessionStore, Turn};
+use azureal_core::{Event, NewTurn, SessionId, SessionStore};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
 use azureal_testkit::servers::{PgBouncer, PoolMode};
@@ -117,7 +117,7 @@ fn many_turns_come_in_order_and_once() {
         numbers.push(line["seq"].as_u64().unwrap());
         if let Some(turn) = turns.next() {
             let events = (0..10).map(|n| Event::user(format!("{turn} {n}")));
-            block_on(store.append(id, Turn::verbatim(events))).unwrap();
+            block_on(store.append(id, NewTurn::verbatim(events))).unwrap();
         }
     }
     assert_eq!(numbers, (3..=3 + 150 * 10).collect::<Vec<u64>>());
@@ -134,11 +134,12 @@ fn nothing_of_what_is_there_and_all_that_comes() {
     let id: SessionId = "S1".parse().unwrap();
     let mut following = Following::start(&world, "", &["talk", "--last", "0"]);
     assert!(following.line().starts_with("S1 · talk"));
-    block_on(store.append(id, Turn::verbatim([Event::user("new")]))).unwrap();
+    block_on(store.append(id, NewTurn::verbatim([Event::user("new")]))).unwrap();
     assert_eq!(following.until("new"), "\n## User\nnew\n");
     // It begins anew when it is cleared, and ends when it is deleted.
     block_on(store.clear(id)).unwrap();
-    block_on(store.append(id, Turn::verbatim([Event::user("newer"), Event::assistant("newest")]))).unwrap();
+    block_on(store.append(id, NewTurn::verbatim([Event::user("newer"), Event::assistant("newest")])))
+        .unwrap();
     assert!(following.until("newest").contains("newer"));
     world.run(&["rm", "S1", "--yes"]).quiet();
     let (code, said) = following.end();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use azureal_core::SUMMARY_PROMPT;
 use azureal_process::{Marker, find_marked};
-use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Place, Request, Usage};
+use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Request, StreamPosition, Usage};
 use azureal_testkit::real_agents::{AgentHome, Agents};
 use serde_json::{Value, json};
 
@@ -213,10 +213,13 @@ fn a_model_that_cannot_be_reached_ends_the_turn() {
 #[test]
 fn what_came_before_the_connection_broke_is_stored() {
     // Claude Code prints words as they come, Codex only whole items, and those again when it asks again.
-    let claude =
-        (Answer::new().text("Once upon a time there was").cut(Place::InBlock(0)), "\"a \"", "Once upon a ");
+    let claude = (
+        Answer::new().text("Once upon a time there was").cut(StreamPosition::InBlock(0)),
+        "\"a \"",
+        "Once upon a ",
+    );
     let codex = (
-        Answer::new().text("Once upon a time.").text("There was").cut(Place::InBlock(1)),
+        Answer::new().text("Once upon a time.").text("There was").cut(StreamPosition::InBlock(1)),
         "a time.",
         "Once upon a time.",
     );
@@ -277,7 +280,7 @@ fn an_agent_that_is_killed_leaves_what_it_said() {
 #[test]
 fn a_model_that_never_answers_is_waited_for_as_long_as_was_said() {
     for agent in ["claude", "codex"] {
-        let server = ModelServer::always(Answer::new().stall(Place::Events(2)));
+        let server = ModelServer::always(Answer::new().stall(StreamPosition::Events(2)));
         let Some(real) = Real::new(&server) else { return };
         let start = Instant::now();
         let ran = real.ask(agent, "The first prompt", &["--timeout", "2", "--json"]);

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -35,8 +34,7 @@ impl World {
 
     /// Puts a program on the path of [`with_programs`](Self::with_programs): a shell script.
     pub(crate) fn program(&self, name: &str, script: &str) {
-        let program = self.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        azureal_testkit::programs::script(&self.path(&format!("bin/{name}")), script);
     }
 
     /// The program with what was put on the path.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use azureal_core::event::MessageEvent;
 use azureal_core::{
     AutoCompactStore, Block, CompactError, Compaction, ContextStore, Event, Json, MemoryContextStore,
-    Message, NewSession, Page, Role, Seq, SessionContext, SessionStore, StubTransport, Turn, read_context,
+    Message, NewSession, NewTurn, Page, Role, Seq, SessionContext, SessionStore, StubTransport, read_context,
 };
 use azureal_store::MemoryStore;
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, Work};
@@ -368,7 +368,7 @@ fn a_session_that_another_program_appends_to_is_compacted_where_it_was_read() {
     block_on(append(&store, numbered(0..6)));
     let mut compacting = Box::pin(store.compact());
     assert!(compacting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    block_on(sessions.append(id, Turn::verbatim([Event::user("from elsewhere")]))).unwrap();
+    block_on(sessions.append(id, NewTurn::verbatim([Event::user("from elsewhere")]))).unwrap();
     assert!(block_on(compacting).unwrap());
     let history = block_on(store.get_history()).unwrap();
     assert_eq!((history.len(), &history[4]), (5, &Message::user("from elsewhere")));
@@ -379,7 +379,7 @@ fn context_after(events: Vec<Event>, covered: u64) -> String {
     let store = MemoryStore::default();
     block_on(async {
         let id = store.create(NewSession::default()).await.unwrap();
-        store.append(id, Turn::verbatim(events)).await.unwrap();
+        store.append(id, NewTurn::verbatim(events)).await.unwrap();
         store.add_compaction(id, &Compaction::new(Seq(covered), "the summary")).await.unwrap();
         read_context(&store, id).await.unwrap().into_string()
     })

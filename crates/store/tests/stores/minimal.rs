@@ -2,8 +2,8 @@
 
 use azureal_store::MemoryStore;
 use azureal_store::core::{
-    Appended, Compaction, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore,
-    StoreError, StoredEvent, Tokens, Turn, async_trait,
+    Appended, Compaction, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore,
+    StoreError, StoredEvent, Tokens, async_trait,
 };
 use azureal_testkit::session_store_contract;
 
@@ -11,8 +11,8 @@ use azureal_testkit::session_store_contract;
 #[derive(Default)]
 struct MinimalStore(MemoryStore);
 
-fn unmarked(turn: Turn) -> Turn {
-    Turn { mark: None, ..turn }
+fn unmarked(turn: NewTurn) -> NewTurn {
+    NewTurn { mark: None, ..turn }
 }
 
 #[async_trait]
@@ -24,7 +24,7 @@ impl SessionStore for MinimalStore {
     async fn create_with(
         &self,
         new: NewSession,
-        turn: Turn,
+        turn: NewTurn,
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         self.0.create_with(new, unmarked(turn), compactions).await
@@ -50,7 +50,7 @@ impl SessionStore for MinimalStore {
         self.0.delete(id).await
     }
 
-    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
+    async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
         self.0.append(id, unmarked(turn)).await
     }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::scratch::wait;
 use crate::storm::{EVENTS, storm, turn_of, turns_in};
 use azureal_store::core::{
-    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, Seq,
-    SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
+    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, NewTurn, Seq,
+    SessionId, SessionStore, StoreError, Taken, Tokens,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, PostgresServer};
@@ -60,7 +60,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
         let name = format!("{:08}", expected.len());
         // As the program appends: under its lease, and after what it has read.
         let after = Some(Seq((expected.len() * EVENTS) as u64));
-        let turn = Turn { lease: Some(lease.id.clone()), after, ..turn_of(&name) };
+        let turn = NewTurn { lease: Some(lease.id.clone()), after, ..turn_of(&name) };
         let appended = wait(store.append(id, turn)).unwrap_or_else(|error| panic!("{name}: {error}"));
         expected.push(name);
         assert_eq!(appended.last.0 as usize, expected.len() * EVENTS);
@@ -100,7 +100,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
         let before = turns_in(&direct, other).len();
         proxy.arm(Some(*cut));
         let after = Some(Seq((before * EVENTS) as u64));
-        let turn = Turn { lease: Some(lease.id.clone()), after, ..turn_of("-the-cut") };
+        let turn = NewTurn { lease: Some(lease.id.clone()), after, ..turn_of("-the-cut") };
         let answer = wait(store.append(other, turn));
         assert!(matches!(answer, Err(StoreError::Unreachable { .. })), "{cut:?}: {answer:?}");
         // The server may notice the cut later than we do. What it does now it does before it takes the lock again.
@@ -133,7 +133,7 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
     assert_eq!(sessions(), 4);
     twice(&|id| {
         let mark = NewMark { name: format!("import {id}"), note: String::new() };
-        let turn = Turn { mark: Some(mark), ..turn_of("imported") };
+        let turn = NewTurn { mark: Some(mark), ..turn_of("imported") };
         wait(store.create_with(named("two"), turn, Vec::new())).unwrap();
     });
     assert_eq!(sessions(), 6);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use azureal_store::ServerAddress;
-use azureal_store::core::{Event, NewSession, Page, Seq, SessionId, SessionStore, Turn};
+use azureal_store::core::{Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{CuttingProxy, PgBouncer, PoolMode, PostgresServer};
 use azureal_testkit::session_store_contract;
@@ -30,8 +30,8 @@ session_store_contract!(behind_a_pool_of_transactions, async {
     Some((behind(PoolMode::Transaction).await?, ()))
 });
 
-fn hello(text: &str) -> Turn {
-    Turn::verbatim([Event::user(text)])
+fn hello(text: &str) -> NewTurn {
+    NewTurn::verbatim([Event::user(text)])
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    CrashNotes, Event, Holder, LeaseId, Leases, ListQuery, NameFilter, NewEvent, NewLease, NewSession, Page,
-    Seq, SessionId, SessionStore, StoreError, Tokens, Turn, Watch, WorktreeFilter,
+    CrashNotes, Event, Holder, LeaseId, Leases, ListQuery, NameFilter, NewEvent, NewLease, NewSession,
+    NewTurn, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Watch, WorktreeFilter,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -90,7 +90,7 @@ fn events_can_be_asked_for_as_json() {
     let events = texts.iter().filter_map(|text| NewEvent::verbatim(text.clone()).ok()).collect::<Vec<_>>();
     let stored = events.len();
     assert!(stored > plain.len());
-    block_on(store.append(id, Turn { events: events.clone(), ..Turn::default() })).unwrap();
+    block_on(store.append(id, NewTurn { events: events.clone(), ..NewTurn::default() })).unwrap();
     let read = block_on(store.read(id, Page::last(9))).unwrap();
     assert!(read.iter().all(|event| texts.contains(event.json.as_ref().unwrap())));
     let asked = |sql: &str| server.sql(&sql.replace("events", &format!("{schema}.events")));
@@ -102,7 +102,7 @@ fn events_can_be_asked_for_as_json() {
     let odd_ones = "SELECT count(*) FROM events WHERE data IS NULL";
     assert_eq!(asked(odd_ones), (stored - plain.len()).to_string());
     // As a history from elsewhere it is the same.
-    let turn = Turn { events, ..Turn::default() };
+    let turn = NewTurn { events, ..NewTurn::default() };
     let copy = block_on(store.create_with(NewSession::default(), turn, Vec::new())).unwrap();
     assert_eq!(block_on(store.read(copy, Page::last(9))).unwrap(), read);
     assert_eq!(asked(odd_ones), (2 * (stored - plain.len())).to_string());
@@ -155,7 +155,10 @@ fn no_statement_reads_a_whole_table() {
             let listed = store.list(&ListQuery { name: prefix, ..ListQuery::default() }).await.unwrap();
             assert_eq!(listed.len(), 11);
             let used_in = Some("place 3".to_owned());
-            store.append(id, Turn { used_in, ..Turn::verbatim([Event::assistant("x")]) }).await.unwrap();
+            store
+                .append(id, NewTurn { used_in, ..NewTurn::verbatim([Event::assistant("x")]) })
+                .await
+                .unwrap();
             assert_eq!(store.last_used("place 3").await.unwrap(), Some(id));
             let uuid = store.get(id).await.unwrap().uuid.unwrap();
             assert_eq!(store.find_uuid(uuid).await.unwrap(), Some(id));
@@ -219,12 +222,12 @@ fn a_server_that_only_reads_says_so_and_is_asked_again() {
     while block_on(store.rename(id, "too soon")).is_ok() {
         assert!(began.elapsed() < Duration::from_secs(10), "the server still writes");
     }
-    let error = block_on(store.append(id, Turn::verbatim([Event::user("x")]))).unwrap_err();
+    let error = block_on(store.append(id, NewTurn::verbatim([Event::user("x")]))).unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
     assert_eq!(block_on(store.list(&ListQuery::default())).unwrap().len(), 1, "reading works");
     // The one that takes over writes, and the store finds it by itself.
     std::thread::scope(|scope| {
-        let appending = scope.spawn(|| block_on(store.append(id, Turn::verbatim([Event::user("y")]))));
+        let appending = scope.spawn(|| block_on(store.append(id, NewTurn::verbatim([Event::user("y")]))));
         std::thread::sleep(Duration::from_millis(300));
         read_only("off");
         assert_eq!(appending.join().unwrap().unwrap().last, Seq(1));
@@ -330,7 +333,7 @@ fn a_turn_of_another_client_is_heard_before_one_would_look() {
     is_quiet(&mut *watch);
     let mut times: Vec<Duration> = (0..9)
         .map(|_| {
-            block_on(other.append(id, Turn::verbatim([Event::user("hello")]))).unwrap();
+            block_on(other.append(id, NewTurn::verbatim([Event::user("hello")]))).unwrap();
             let began = Instant::now();
             assert!(block_on(watch.changed(Duration::from_secs(20))).unwrap());
             assert_eq!(block_on(store.read(id, Page::last(1))).unwrap().len(), 1);
@@ -382,7 +385,7 @@ fn nothing_is_said_of_a_session_that_nobody_watches() {
     let store = open(&format!("{}?schema={schema}&project=p", server.url())).unwrap();
     let id = block_on(store.create(NewSession::default())).unwrap();
     let append = |turn| assert!(block_on(store.append(id, turn)).is_ok());
-    let hello = || Turn::verbatim([Event::user("hello")]);
+    let hello = || NewTurn::verbatim([Event::user("hello")]);
     let heard_while = |change: &dyn Fn()| {
         let listening = Listener::start(&server.url(), &format!("SELECT {schema}.listen_to('p', 1)"));
         change();
@@ -393,7 +396,7 @@ fn nothing_is_said_of_a_session_that_nobody_watches() {
     is_quiet(&mut *watch);
     assert_eq!(heard_while(&|| [hello(), hello()].into_iter().for_each(append)), 2);
     // A turn without events is nothing to see.
-    assert_eq!(heard_while(&|| append(Turn::default())), 0);
+    assert_eq!(heard_while(&|| append(NewTurn::default())), 0);
     drop(watch);
     server.sql(&format!("UPDATE {schema}.sessions SET watched_until = clock_timestamp()"));
     assert_eq!(heard_while(&|| append(hello())), 0, "it is not watched any more");

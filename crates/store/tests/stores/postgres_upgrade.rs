@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use azureal_store::core::{
-    Event, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, Tokens, Turn,
+    Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, Tokens,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -111,7 +111,7 @@ fn tables_of_the_first_release_are_upgraded_and_lose_nothing() {
 
     // It continues as a new one would.
     let id = SessionId::new(1).unwrap();
-    let turn = Turn { used_in: Some(".".to_owned()), ..Turn::verbatim([Event::user("third")]) };
+    let turn = NewTurn { used_in: Some(".".to_owned()), ..NewTurn::verbatim([Event::user("third")]) };
     assert_eq!(block_on(stores[1].append(id, turn)).unwrap().last, Seq(7));
     assert_eq!(block_on(stores[0].last_used(".")).unwrap(), Some(id));
     let fork = block_on(stores[0].fork(id, Seq(3), NewSession::default())).unwrap();
@@ -136,7 +136,7 @@ fn a_role_that_may_use_the_tables_may_use_the_new_ones() {
     let address: PostgresAddress = url.parse().unwrap();
     let store = block_on(PostgresStore::open(&address, PostgresOptions::default())).unwrap();
     let id = SessionId::new(1).unwrap();
-    let turn = Turn { used_in: Some(".".to_owned()), ..Turn::verbatim([Event::assistant("hi")]) };
+    let turn = NewTurn { used_in: Some(".".to_owned()), ..NewTurn::verbatim([Event::assistant("hi")]) };
     block_on(store.append(id, turn)).unwrap();
     assert_eq!(block_on(store.last_used(".")).unwrap(), Some(id));
     block_on(store.delete(id)).unwrap();
@@ -194,7 +194,7 @@ fn tables_of_the_second_release_gain_what_their_turns_reported_of_the_cache() {
     assert_eq!(found, [(1500, 1300), (0, 0), (1500, 400), (0, 0), (0, 0)]);
     let id = SessionId::new(1).unwrap();
     let tokens = Tokens { cache_read: 80, cache_write: 10, ..Tokens::new(100, 1) };
-    block_on(store.append(id, Turn { tokens, ..Turn::verbatim([Event::user("more")]) })).unwrap();
+    block_on(store.append(id, NewTurn { tokens, ..NewTurn::verbatim([Event::user("more")]) })).unwrap();
     let expected = Tokens { cache_read: 1580, cache_write: 1310, ..Tokens::new(3150, 9) };
     assert_eq!(block_on(store.get(id)).unwrap().tokens, expected);
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::scratch::wait;
 use crate::storm::{EVENTS, storm, turn_of, turns_in};
 use azureal_store::core::{
-    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, Seq,
-    SessionId, SessionStore, StoreError, Taken, Tokens, Turn,
+    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, NewTurn, Seq,
+    SessionId, SessionStore, StoreError, Taken, Tokens,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, RedisServer};
@@ -60,7 +60,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let mut append = || {
         let name = format!("{:08}", expected.len());
         let after = Some(Seq((expected.len() * EVENTS) as u64));
-        let turn = Turn { lease: Some(held.id.clone()), after, ..turn_of(&name) };
+        let turn = NewTurn { lease: Some(held.id.clone()), after, ..turn_of(&name) };
         let appended = wait(store.append(id, turn)).unwrap_or_else(|error| panic!("{name}: {error}"));
         expected.push(name);
         assert_eq!(appended.last.0 as usize, expected.len() * EVENTS);
@@ -97,7 +97,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
         let other = wait(direct.create(NewSession::default())).unwrap();
         let held = lease();
         assert_eq!(wait(direct.take(other, &held)).unwrap(), Taken::Ours);
-        let turn = |name: &str, after: usize| Turn {
+        let turn = |name: &str, after: usize| NewTurn {
             lease: Some(held.id.clone()),
             after: Some(Seq(after as u64)),
             ..turn_of(name)
@@ -136,7 +136,7 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
     assert_eq!(sessions(), 4);
     twice(&|id| {
         let mark = NewMark { name: format!("import {id}"), note: String::new() };
-        let turn = Turn { mark: Some(mark), ..turn_of("imported") };
+        let turn = NewTurn { mark: Some(mark), ..turn_of("imported") };
         wait(store.create_with(named("two"), turn, Vec::new())).unwrap();
     });
     assert_eq!(sessions(), 6);
@@ -145,7 +145,7 @@ fn every_change_is_made_once_though_its_answer_is_lost() {
     let held = lease();
     twice(&|id| assert_eq!(wait(store.take(id, &held)).unwrap(), Taken::Ours));
     twice(&|id| {
-        let turn = Turn {
+        let turn = NewTurn {
             lease: Some(held.id.clone()),
             after: Some(Seq::START),
             ..turn_of(&format!("turn of {id}"))

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use azureal_store::core::{
     Compaction, CrashNotes, Event, Holder, LARGEST_EVENT, LeaseId, Leases, ListQuery, NewEvent, NewLease,
-    NewMark, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken, Tokens, Turn,
-    WorktreeFilter,
+    NewMark, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken,
+    Tokens, WorktreeFilter,
 };
 use azureal_store::redis::{Durability, RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -28,7 +28,7 @@ fn new_session(store: &RedisStore) -> SessionId {
 }
 
 fn append(store: &RedisStore, id: SessionId, text: &str) -> Result<Seq, StoreError> {
-    let turn = Turn { tokens: Tokens::new(1, 1), ..Turn::verbatim([Event::user(text)]) };
+    let turn = NewTurn { tokens: Tokens::new(1, 1), ..NewTurn::verbatim([Event::user(text)]) };
     Ok(block_on(store.append(id, turn))?.last)
 }
 
@@ -43,7 +43,7 @@ fn use_all_keys(store: &RedisStore) {
     let id = new_session(store);
     block_on(async {
         let mark = Some(NewMark { name: "mark".to_owned(), note: String::new() });
-        store.append(id, Turn { mark, ..Turn::verbatim([Event::user("Hello")]) }).await.unwrap();
+        store.append(id, NewTurn { mark, ..NewTurn::verbatim([Event::user("Hello")]) }).await.unwrap();
         store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await.unwrap();
         store.note_run(id, Some("run")).await.unwrap();
         assert_eq!(store.take(id, &lease()).await.unwrap(), Taken::Ours);
@@ -185,7 +185,7 @@ fn the_largest_event_comes_back_and_pages_stay_small() {
     largest.extend(std::iter::repeat_n(' ', LARGEST_EVENT - largest.len()));
     let events = [Event::user("small").to_json(), largest.clone()];
     let events = events.map(|text| NewEvent::verbatim(text).unwrap()).into();
-    block_on(store.append(id, Turn { events, ..Turn::default() })).unwrap();
+    block_on(store.append(id, NewTurn { events, ..NewTurn::default() })).unwrap();
     let page = block_on(store.read(id, Page::last(9))).unwrap();
     assert_eq!(page.len(), 1, "a page is full with the largest event");
     assert!(page[0].json.as_ref().unwrap() == &largest, "it came back changed");
@@ -269,9 +269,9 @@ fn a_lease_that_the_server_forgot_is_nobodys_and_its_turn_is_refused() {
     let id = new_session(&store);
     server.command(&["SAVE"]);
     let (forgotten, next) = (lease(), lease());
-    let under = |lease: &NewLease| Turn {
+    let under = |lease: &NewLease| NewTurn {
         lease: Some(lease.id.clone()),
-        ..Turn::verbatim([Event::user("under a lease")])
+        ..NewTurn::verbatim([Event::user("under a lease")])
     };
     block_on(async {
         assert_eq!(store.take(id, &forgotten).await.unwrap(), Taken::Ours);
@@ -385,7 +385,7 @@ fn nothing_that_lies_about_takes_the_place_of_a_history() {
     let id = new_session(&store);
     append(&store, id, "kept").unwrap();
     server.command(&["XADD", "azureal:{leftover}:aside", "9999999999999999-7", "kind", "", "json", ""]);
-    let late = Turn { after: Some(Seq(9)), ..Turn::verbatim([Event::user("late")]) };
+    let late = NewTurn { after: Some(Seq(9)), ..NewTurn::verbatim([Event::user("late")]) };
     assert!(matches!(block_on(store.append(id, late)), Err(StoreError::Moved { .. })));
     // A server that has forgotten the script runs what follows it all the same.
     server.command(&["SCRIPT", "FLUSH"]);

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use azureal_store::core::{
-    Compaction, CrashNotes, Event, ListQuery, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore,
-    StoredEvent, Tokens, Turn,
+    Compaction, CrashNotes, Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord,
+    SessionStore, StoredEvent, Tokens,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -100,7 +100,7 @@ fn a_project_of_the_first_release_is_upgraded_by_the_first_write_and_loses_nothi
     let identities = |store: &RedisStore| list(store).iter().map(|each| each.uuid).collect::<Vec<_>>();
     let again = open(server, "upgraded");
     assert_eq!(identities(&again), identities(&store));
-    block_on(again.append(before[0].id, Turn::verbatim([Event::user("more")]))).unwrap();
+    block_on(again.append(before[0].id, NewTurn::verbatim([Event::user("more")]))).unwrap();
     let fork = block_on(again.fork(before[1].id, Seq(2), NewSession::default())).unwrap();
     assert_eq!(block_on(again.get(fork)).unwrap().forked_from, list(&store)[2].uuid);
 }
@@ -125,7 +125,7 @@ fn however_many_write_first_each_session_has_one_identity() {
     std::thread::scope(|scope| {
         for store in &stores {
             let id = before[0].id;
-            scope.spawn(move || block_on(store.append(id, Turn::verbatim([Event::user("x")]))).unwrap());
+            scope.spawn(move || block_on(store.append(id, NewTurn::verbatim([Event::user("x")]))).unwrap());
         }
     });
     let members = server.command(&["ZCARD", "azureal:{together}:uuids"]);
@@ -140,7 +140,7 @@ fn a_session_from_before_the_totals_of_the_cache_begins_at_none() {
     let Some(server) = RedisServer::shared() else { return };
     let store = open(server, "cache");
     let tokens = Tokens { cache_read: 80, cache_write: 10, ..Tokens::new(100, 1) };
-    let turn = || Turn { tokens, ..Turn::verbatim([Event::user("hello")]) };
+    let turn = || NewTurn { tokens, ..NewTurn::verbatim([Event::user("hello")]) };
     let id = block_on(store.create_with(NewSession::default(), turn(), Vec::new())).unwrap();
     let key = format!("azureal:{{cache}}:session:{}", id.number());
     assert_eq!(server.command(&["HDEL", &key, "cache_read", "cache_write"]), "2");

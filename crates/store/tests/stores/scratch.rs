@@ -4,7 +4,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use azureal_store::core::{Event, NewSession, Page, Seq, SessionId, SessionStore, StoredEvent, Turn};
+use azureal_store::core::{Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoredEvent};
 use azureal_store::sqlite::rusqlite::Connection;
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
@@ -107,7 +107,7 @@ pub(crate) fn new_session(store: &SqliteStore) -> SessionId {
 }
 
 pub(crate) fn append(store: &SqliteStore, id: SessionId, events: impl IntoIterator<Item = Event>) -> Seq {
-    wait(store.append(id, Turn::verbatim(events))).unwrap().last
+    wait(store.append(id, NewTurn::verbatim(events))).unwrap().last
 }
 
 pub(crate) fn read_all(store: &SqliteStore, id: SessionId) -> Vec<StoredEvent> {

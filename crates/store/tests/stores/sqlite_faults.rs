@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::scratch::{self, Project, append, have, new_session, read_all, role, wait, worker};
-use azureal_store::core::{Event, NewSession, SessionStore, StoreError, Turn};
+use azureal_store::core::{Event, NewSession, NewTurn, SessionStore, StoreError};
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 
 const EVENTS: usize = 3;
@@ -14,8 +14,8 @@ const EVENTS: usize = 3;
 const TURNS: usize = 3;
 
 /// The turns of these tests: large enough to touch several pages, and recognisable.
-fn turn(number: usize) -> Turn {
-    Turn::verbatim(
+fn turn(number: usize) -> NewTurn {
+    NewTurn::verbatim(
         (0..EVENTS).map(|event| Event::user(format!("{number} {event} {}", noise(number * 7 + event)))),
     )
 }
@@ -325,7 +325,8 @@ fn the_check_finds_half_a_turn() {
         ..NewSession::default()
     }))
     .unwrap();
-    let half = Turn { events: turn(0).events.into_iter().take(EVENTS - 1).collect(), ..Turn::default() };
+    let half =
+        NewTurn { events: turn(0).events.into_iter().take(EVENTS - 1).collect(), ..NewTurn::default() };
     wait(store.append(id, half)).unwrap();
     drop(store);
     assert!(std::panic::catch_unwind(|| whole_turns(&project)).is_err());

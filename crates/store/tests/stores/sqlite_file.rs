@@ -7,8 +7,8 @@ use crate::scratch::{
     self, Project, append, have, new_session, original_append, original_session, read_all, wait,
 };
 use azureal_store::core::{
-    Compaction, Event, ListQuery, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
-    read_context,
+    Compaction, Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError,
+    Tokens, read_context,
 };
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, rusqlite};
 
@@ -23,7 +23,10 @@ fn the_file_appears_with_its_first_session_and_not_before() {
     let id = SessionId::new(1).unwrap();
     assert_eq!(wait(store.list(&ListQuery::default())).unwrap(), []);
     assert!(matches!(wait(store.get(id)), Err(StoreError::NoSuchSession(_))));
-    assert!(matches!(wait(store.append(id, Turn::verbatim(talk("x")))), Err(StoreError::NoSuchSession(_))));
+    assert!(matches!(
+        wait(store.append(id, NewTurn::verbatim(talk("x")))),
+        Err(StoreError::NoSuchSession(_))
+    ));
     assert!(!project.path().parent().unwrap().exists());
     assert_eq!(new_session(&store), id);
     assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
@@ -526,7 +529,7 @@ fn a_store_that_was_removed_is_noticed() {
     append(&store, id, talk("x"));
     std::fs::remove_dir_all(project.path().parent().unwrap()).unwrap();
     // Not stored in a file that nobody can find any more.
-    let error = wait(store.append(id, Turn::verbatim(talk("y")))).unwrap_err();
+    let error = wait(store.append(id, NewTurn::verbatim(talk("y")))).unwrap_err();
     assert!(matches!(error, StoreError::NoSuchSession(_)), "{error}");
     assert_eq!(new_session(&store).to_string(), "S1");
     assert!(project.path().exists());
@@ -547,7 +550,7 @@ fn tokens_of_a_turn_are_added_with_it() {
     let project = Project::new();
     let store = project.store();
     let id = new_session(&store);
-    let turn = Turn { tokens: Tokens::new(10, 3), ..Turn::verbatim(talk("x")) };
+    let turn = NewTurn { tokens: Tokens::new(10, 3), ..NewTurn::verbatim(talk("x")) };
     wait(store.append(id, turn.clone())).unwrap();
     wait(store.append(id, turn)).unwrap();
     assert_eq!(wait(store.get(id)).unwrap().tokens, Tokens::new(20, 6));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::scratch::{Project, append, new_session, original_append, original_session, read_all, wait};
 use azureal_store::core::{
-    Event, LARGEST_EVENT, ListQuery, NewSession, SessionId, SessionStore, StoreError, Turn,
+    Event, LARGEST_EVENT, ListQuery, NewSession, NewTurn, SessionId, SessionStore, StoreError,
 };
 use azureal_store::sqlite::{SqliteOptions, SqliteStore, check_foreign, open_foreign, rusqlite};
 
@@ -179,6 +179,6 @@ fn the_largest_event_is_stored_though_it_does_not_compress() {
     let event = Event::user(noise);
     let json = event.to_json();
     assert_eq!(json.len(), LARGEST_EVENT);
-    wait(store.append(id, Turn::verbatim([event]))).unwrap();
+    wait(store.append(id, NewTurn::verbatim([event]))).unwrap();
     assert!(read_all(&store, id)[0].json.as_ref().unwrap() == &json);
 }

@@ -9,7 +9,7 @@ use crate::scratch::{
     self, Project, append, new_session, original_append, original_session, read_all, wait, worker, worker_of,
 };
 use azureal_store::core::{
-    Event, ListQuery, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Turn, read_history,
+    Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, read_history,
 };
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore};
 
@@ -31,7 +31,7 @@ fn eight_processes_append_to_one_session() {
         let store = SqliteStore::open(path, SqliteOptions::default()).unwrap();
         for turn in 0..TURNS {
             let events = (0..EVENTS).map(|event| Event::user(format!("{role} {turn} {event}")));
-            wait(store.append(first, Turn::verbatim(events))).unwrap();
+            wait(store.append(first, NewTurn::verbatim(events))).unwrap();
         }
         return;
     }
@@ -76,7 +76,7 @@ fn processes_that_start_at_once_make_one_store_and_one_session_of_a_name() {
         let store = SqliteStore::open(path, SqliteOptions::default()).unwrap();
         let new = NewSession { name: Some("shared".into()), worktree: ".".into(), ..NewSession::default() };
         let id = wait(store.find_or_create(new)).unwrap();
-        wait(store.append(id, Turn::verbatim([Event::user("here")]))).unwrap();
+        wait(store.append(id, NewTurn::verbatim([Event::user("here")]))).unwrap();
         wait(store.create(NewSession::default())).unwrap();
         return;
     }
@@ -138,7 +138,7 @@ fn who_cannot_write_can_still_read() {
         assert_eq!(wait(read_history(&store, id)).unwrap().len(), 2);
         assert_eq!(wait(store.find("S1")).unwrap(), [id]);
         for error in [
-            wait(store.append(id, Turn::verbatim([Event::user("x")]))).unwrap_err(),
+            wait(store.append(id, NewTurn::verbatim([Event::user("x")]))).unwrap_err(),
             wait(store.rename(id, "x")).unwrap_err(),
             wait(store.create(NewSession::default())).unwrap_err(),
         ] {
@@ -167,7 +167,7 @@ fn who_cannot_write_can_still_read() {
         let before = std::fs::read(project.path()).unwrap();
         // Root may write everywhere, so somebody else has to try, with a copy that they can reach.
         let program = project.folder.path().join("reader");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        azureal_testkit::programs::copy(&std::env::current_exe().unwrap(), &program);
         let mut reader =
             worker_of(&program, "sqlite_together::who_cannot_write_can_still_read", role, &project.path());
         if is_root() {
@@ -197,7 +197,7 @@ fn what_cannot_be_read_is_not_called_unwritable() {
         set(&project.path(), file_mode);
         set(project.folder.path(), 0o755);
         let program = project.folder.path().join("reader");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        azureal_testkit::programs::copy(&std::env::current_exe().unwrap(), &program);
         let test = "sqlite_together::what_cannot_be_read_is_not_called_unwritable";
         let mut reader = worker_of(&program, test, "reader", &project.path());
         if is_root() {

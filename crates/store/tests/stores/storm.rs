@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use azureal_store::core::{
-    Event, NewMark, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Turn,
+    Event, NewMark, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, Tokens,
 };
 use azureal_testkit::servers::{PostgresServer, RedisServer};
 
@@ -45,11 +45,11 @@ macro_rules! killable {
 
 killable!(PostgresServer, RedisServer);
 
-pub(crate) fn turn_of(name: &str) -> Turn {
-    Turn {
+pub(crate) fn turn_of(name: &str) -> NewTurn {
+    NewTurn {
         mark: Some(NewMark { name: name.to_owned(), note: String::new() }),
         tokens: Tokens::new(1, 2),
-        ..Turn::verbatim((0..EVENTS).map(|event| Event::user(format!("{name}/{event}"))))
+        ..NewTurn::verbatim((0..EVENTS).map(|event| Event::user(format!("{name}/{event}"))))
     }
 }
 

@@ -17,14 +17,14 @@ const MOST_DELTAS: usize = 64;
 /// ```
 /// use std::time::Duration;
 ///
-/// use azureal_testkit::model_server::{Answer, Place};
+/// use azureal_testkit::model_server::{Answer, StreamPosition};
 /// use serde_json::json;
 ///
 /// let works = Answer::new()
 ///     .thinking("I should look first.")
 ///     .text("Let me look.")
 ///     .tool("Bash", json!({"command": "ls"}));
-/// let breaks_off = Answer::new().text("Once upon a time").cut(Place::InBlock(0));
+/// let breaks_off = Answer::new().text("Once upon a time").cut(StreamPosition::InBlock(0));
 /// let refuses = Answer::error(429, "slow down").retry_after(Duration::from_secs(1));
 /// # drop((works, breaks_off, refuses));
 /// ```
@@ -78,10 +78,10 @@ pub(super) struct Failure {
 pub(super) enum Ending {
     #[default]
     Whole,
-    Cut(Place),
-    Stall(Place),
+    Cut(StreamPosition),
+    Stall(StreamPosition),
     Error {
-        place: Place,
+        place: StreamPosition,
         kind: String,
         message: String,
     },
@@ -89,7 +89,7 @@ pub(super) enum Ending {
 
 /// A place in a stream, where it is cut or stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum StreamPosition {
     /// After this many events. The Messages API begins with `message_start` and `ping`, the Responses API with
     /// `response.created` and `response.in_progress`, so 2 is before any block with either.
     Events(usize),
@@ -272,7 +272,7 @@ impl Answer {
     /// they matter, [`hold`](Self::hold) the cut until the client has shown them.
     ///
     /// Of an answer that is not streamed, half of the body is sent.
-    pub fn cut(mut self, place: Place) -> Self {
+    pub fn cut(mut self, place: StreamPosition) -> Self {
         self.ending = Ending::Cut(place);
         self
     }
@@ -281,7 +281,7 @@ impl Answer {
     /// server is dropped. With [`hold`](Self::hold) after it, the gate tells when that has begun.
     ///
     /// Of an answer that is not streamed, half of the body is sent.
-    pub fn stall(mut self, place: Place) -> Self {
+    pub fn stall(mut self, place: StreamPosition) -> Self {
         self.ending = Ending::Stall(place);
         self
     }
@@ -289,7 +289,7 @@ impl Answer {
     /// Ends the stream there with an error of this type, `overloaded_error` or `server_is_overloaded` for example.
     ///
     /// An answer that is not streamed is sent whole.
-    pub fn error_in_stream(mut self, place: Place, kind: &str, message: &str) -> Self {
+    pub fn error_in_stream(mut self, place: StreamPosition, kind: &str, message: &str) -> Self {
         self.ending = Ending::Error { place, kind: kind.into(), message: message.into() };
         self
     }

@@ -57,7 +57,7 @@ use answer::{Ending, Failure, Wait};
 use cache::Measured;
 use http::{Connection, LOOK, Message};
 
-pub use answer::{Answer, Gate, Place, Usage};
+pub use answer::{Answer, Gate, StreamPosition, Usage};
 pub use cache::{Cache, CacheKeys, Clock, IMAGE_TOKENS};
 pub use request::{Api, Request};
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use super::answer::{Place, Wait};
+use super::answer::{StreamPosition, Wait};
 
 /// An answer in the words of one API.
 pub(super) struct Rendered {
@@ -53,7 +53,7 @@ impl Event {
     }
 }
 
-impl Place {
+impl StreamPosition {
     /// Returns how many of the events come before this place.
     ///
     /// # Panics

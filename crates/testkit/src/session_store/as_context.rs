@@ -164,7 +164,7 @@ pub(super) async fn a_summary_goes_with_what_the_user_asked(store: Store) {
         Event::user("the newest"),
         Event::assistant("stays"),
     ];
-    store.append(id, Turn::verbatim(turn)).await.unwrap();
+    store.append(id, NewTurn::verbatim(turn)).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(6), "the summary")).await.unwrap();
     let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     let (_, told) = told.split_once("## Summary of what happened before\n").unwrap();
@@ -194,13 +194,13 @@ pub(super) async fn a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole
         Event::Compacting,
         Event::assistant("goes on"),
     ];
-    store.append(id, Turn::verbatim(turn)).await.unwrap();
+    store.append(id, NewTurn::verbatim(turn)).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(4), "the summary")).await.unwrap();
     let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     let rest = format!("### Prompt, event 1\nfirst\n\n## User\n{long}\n\n## Assistant\ngoes on");
     assert!(told.ends_with(&rest), "{told}");
     // Nothing that comes later changes what was told.
-    store.append(id, Turn::verbatim([Event::assistant("and on"), Event::user("next")])).await.unwrap();
+    store.append(id, NewTurn::verbatim([Event::assistant("and on"), Event::user("next")])).await.unwrap();
     assert!(read_context(store.as_ref(), id).await.unwrap().starts_with(&told));
     assert!(store.remove_compaction(id, Seq(4)).await.unwrap());
     assert!(!read_context(store.as_ref(), id).await.unwrap().contains("### Prompt"));
@@ -212,7 +212,7 @@ pub(super) async fn sealed_segments_stay_until_a_compaction(store: Store) {
     for number in 1..=9 {
         let end = Event::Complete(Complete::default());
         let said = [Event::user("go"), Event::assistant(format!("{number} ").repeat(3_000)), end];
-        store.append(id, Turn::verbatim(said)).await.unwrap();
+        store.append(id, NewTurn::verbatim(said)).await.unwrap();
         if number == 6 {
             // Up to the last words of turn 5.
             store.add_compaction(id, &Compaction::new(Seq(14), "they met ".repeat(600))).await.unwrap();
@@ -232,7 +232,7 @@ pub(super) async fn sealed_segments_stay_until_a_compaction(store: Store) {
 pub(super) async fn what_the_user_asked_is_bounded(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     let turn = (1..=1200).map(|number| Event::user(format!("{number}: {}", "x".repeat(number % 600))));
-    store.append(id, Turn::verbatim(turn)).await.unwrap();
+    store.append(id, NewTurn::verbatim(turn)).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(1200), "the summary")).await.unwrap();
     let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     let (_, prompts) = told.split_once("newest first\n\n").unwrap();

@@ -16,14 +16,16 @@ fn pairs(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
     expected.iter().map(|(seq, summary)| (*seq, (*summary).to_owned())).collect()
 }
 
-fn marked(name: &str, note: &str) -> Turn {
-    Turn { mark: Some(NewMark { name: name.to_owned(), note: note.to_owned() }), ..prompt("hello") }
+fn marked(name: &str, note: &str) -> NewTurn {
+    NewTurn { mark: Some(NewMark { name: name.to_owned(), note: note.to_owned() }), ..prompt("hello") }
 }
 
 pub(super) async fn a_history_from_elsewhere_arrives_whole_and_once(store: Store) {
     let mark = NewMark { name: "import:a".to_owned(), note: "note".to_owned() };
-    let turn =
-        || Turn { mark: Some(mark.clone()), ..Turn::verbatim([Event::user("a"), Event::assistant("b")]) };
+    let turn = || NewTurn {
+        mark: Some(mark.clone()),
+        ..NewTurn::verbatim([Event::user("a"), Event::assistant("b")])
+    };
     let summary = |after_seq| Compaction::new(Seq(after_seq), "we met");
     // What does not fit leaves nothing behind, not even a session.
     let refused = store.create_with(named("mine"), turn(), vec![summary(3)]).await;
@@ -47,7 +49,7 @@ pub(super) async fn a_history_from_elsewhere_arrives_whole_and_once(store: Store
 
 pub(super) async fn a_turn_may_say_what_it_comes_after(store: Store) {
     let id = session_of_prompts(&store, 2).await;
-    let after = |seq| Turn { after: Some(Seq(seq)), ..Turn::verbatim([Event::user("next")]) };
+    let after = |seq| NewTurn { after: Some(Seq(seq)), ..NewTurn::verbatim([Event::user("next")]) };
     let moved = store.append(id, after(1)).await;
     assert!(matches!(moved, Err(StoreError::Moved { expected: Seq(1), last: Seq(2), .. })), "{moved:?}");
     assert_eq!(texts(&store, id).await.len(), 2);
@@ -58,7 +60,7 @@ pub(super) async fn a_turn_may_say_what_it_comes_after(store: Store) {
 pub(super) async fn what_could_not_be_read_again_is_refused(store: Store) {
     let id = session_of_prompts(&store, 1).await;
     let large = Event::user("x".repeat(azureal_core::LARGEST_EVENT));
-    let refused = store.append(id, Turn::verbatim([Event::user("small"), large])).await;
+    let refused = store.append(id, NewTurn::verbatim([Event::user("small"), large])).await;
     assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
     assert_eq!(texts(&store, id).await.len(), 1, "the whole turn is refused");
 }
@@ -82,7 +84,7 @@ pub(super) async fn the_revision_grows_with_every_change(store: Store) {
     changes! {
         "a turn": store.append(id, prompt("one")),
         "another": store.append(id, prompt("two")),
-        "a turn without events": store.append(id, Turn { tokens: Tokens::new(1, 1), ..Turn::default() }),
+        "a turn without events": store.append(id, NewTurn { tokens: Tokens::new(1, 1), ..NewTurn::default() }),
         "a name": store.rename(id, "name"),
         "tokens": store.add_tokens(id, Tokens::new(1, 1)),
         "other tokens": store.set_tokens(id, Tokens::new(9, 9)),
@@ -97,7 +99,7 @@ pub(super) async fn the_revision_grows_with_every_change(store: Store) {
     // Neither reading nor a refusal is a change, nor what is done to another session.
     store.read(id, Page::last(1)).await.unwrap();
     assert!(!store.remove_compaction(id, Seq(1)).await.unwrap());
-    assert!(store.append(id, Turn { after: Some(Seq(7)), ..prompt("refused") }).await.is_err());
+    assert!(store.append(id, NewTurn { after: Some(Seq(7)), ..prompt("refused") }).await.is_err());
     store.note_run(id, Some("run")).await.unwrap();
     let fork = store.fork(id, Seq::END, unnamed()).await.unwrap();
     assert_eq!(store.get(id).await.unwrap().revision, last);
@@ -176,7 +178,7 @@ pub(super) async fn a_compaction_says_who_wrote_it_and_how_large_it_is(store: St
     let fork = store.fork(id, Seq(2), unnamed()).await.unwrap();
     assert_eq!(store.compactions(fork).await.unwrap(), all[..1]);
     assert_eq!(store.get(fork).await.unwrap().opening, 1_001);
-    let turn = Turn::verbatim([Event::user("a")]);
+    let turn = NewTurn::verbatim([Event::user("a")]);
     let copy = store.create_with(unnamed(), turn, vec![by(1, "codex")]).await.unwrap();
     assert_eq!(store.compactions(copy).await.unwrap(), [by(1, "codex")]);
     let listed = store.list(&ListQuery::default()).await.unwrap();
@@ -191,7 +193,7 @@ pub(super) async fn what_is_told_is_counted_and_how_much_of_it_is_covered(store:
     let told = |events: &[Event]| events.iter().map(told_chars).sum::<u64>();
     let id = store.create(unnamed()).await.unwrap();
     for event in &events {
-        store.append(id, Turn::verbatim([event.clone()])).await.unwrap();
+        store.append(id, NewTurn::verbatim([event.clone()])).await.unwrap();
     }
     let all = told(&events);
     assert!(all > 0);
@@ -219,7 +221,7 @@ pub(super) async fn what_is_told_is_counted_and_how_much_of_it_is_covered(store:
 pub(super) async fn what_the_model_had_before_it_is_known_until_something_comes_after(store: Store) {
     let done = |context_tokens| {
         let usage = Some(Usage { input_tokens: 7, context_tokens, ..Usage::default() });
-        Turn::verbatim([Event::user("go"), Event::Complete(Complete { usage, ..Complete::default() })])
+        NewTurn::verbatim([Event::user("go"), Event::Complete(Complete { usage, ..Complete::default() })])
     };
     let id = store.create(unnamed()).await.unwrap();
     let known = async || {
@@ -230,7 +232,7 @@ pub(super) async fn what_the_model_had_before_it_is_known_until_something_comes_
     assert_eq!(known().await, None);
     store.append(id, done(Some(1234))).await.unwrap();
     assert_eq!(known().await, Some(1234));
-    store.append(id, Turn::default()).await.unwrap();
+    store.append(id, NewTurn::default()).await.unwrap();
     store.rename(id, "renamed").await.unwrap();
     assert_eq!(known().await, Some(1234), "nothing came");
     store.append(id, done(None)).await.unwrap();
@@ -267,7 +269,7 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
     }));
     let length = events.len() as u64;
     let id = store.create(named("origin")).await.unwrap();
-    let turn = Turn { tokens: Tokens::new(1, 2), ..Turn::verbatim(events.clone()) };
+    let turn = NewTurn { tokens: Tokens::new(1, 2), ..NewTurn::verbatim(events.clone()) };
     store.append(id, turn).await.unwrap();
     let laid = [(1, "to one"), (6, "to six"), (length, "to the end")];
     for (seq, summary) in laid {
@@ -349,7 +351,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
         cost_usd: 0.5,
         ..Complete::default()
     }));
-    let turn = Turn { tokens: Tokens::new(1, 2), ..Turn::verbatim(events) };
+    let turn = NewTurn { tokens: Tokens::new(1, 2), ..NewTurn::verbatim(events) };
     store.append(id, turn).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(2), "summary")).await.unwrap();
     let before = store.get(id).await.unwrap();

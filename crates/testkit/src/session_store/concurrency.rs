@@ -51,7 +51,7 @@ pub(super) async fn turns_appended_at_once_stay_whole(store: Store) {
     let places = at_once(|thread| {
         let each = (0..TURNS).map(|turn| {
             let events = (0..EVENTS).map(|event| said(thread, turn, event));
-            block_on(store.append(id, Turn::verbatim(events))).unwrap()
+            block_on(store.append(id, NewTurn::verbatim(events))).unwrap()
         });
         each.collect::<Vec<_>>()
     });
@@ -80,7 +80,7 @@ pub(super) async fn tokens_added_at_once_all_count(store: Store) {
     at_once(|_| {
         for _ in 0..TURNS {
             block_on(store.add_tokens(id, one)).unwrap();
-            let turn = Turn { tokens: one, ..prompt("hello") };
+            let turn = NewTurn { tokens: one, ..prompt("hello") };
             block_on(store.append(id, turn)).unwrap();
         }
     });

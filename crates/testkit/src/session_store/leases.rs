@@ -31,8 +31,8 @@ fn lease(user: &str, lasts: Duration) -> NewLease {
     NewLease { id: LeaseId::random(), holder: holder(user), lasts, instead_of: None }
 }
 
-fn under(lease: &NewLease) -> Turn {
-    Turn { lease: Some(lease.id.clone()), ..prompt("under a lease") }
+fn under(lease: &NewLease) -> NewTurn {
+    NewTurn { lease: Some(lease.id.clone()), ..prompt("under a lease") }
 }
 
 /// Returns the leases of a store that gives out some.
@@ -132,18 +132,18 @@ pub(super) async fn a_turn_under_a_lost_lease_is_refused(store: Store) {
     take(&store, id, &theirs).await;
     let mark = NewMark { name: "mark".to_owned(), note: String::new() };
     let tokens = Tokens::new(1, 1);
-    let refused = || Turn { mark: Some(mark.clone()), tokens, ..under(&ours) };
+    let refused = || NewTurn { mark: Some(mark.clone()), tokens, ..under(&ours) };
     let is_fenced = |answer: Result<_, StoreError>| matches!(answer, Err(StoreError::Fenced(at)) if at == id);
     assert!(is_fenced(store.append(id, refused()).await));
     assert_eq!(store.append(id, under(&theirs)).await.unwrap().last, Seq(3));
     // Also when the other has gone again: they went on without it.
     leases(&store).release(id, &theirs.id).await.unwrap();
     assert!(is_fenced(store.append(id, refused()).await));
-    assert!(is_fenced(store.append(id, Turn { events: vec![], ..refused() }).await));
+    assert!(is_fenced(store.append(id, NewTurn { events: vec![], ..refused() }).await));
     assert_eq!(store.mark("mark").await.unwrap(), None, "a refused turn has set its mark");
     assert_eq!(store.get(id).await.unwrap().tokens, Tokens::default());
     // What a turn must come after is looked at apart from that.
-    let after = Turn { after: Some(Seq(1)), ..under(&theirs) };
+    let after = NewTurn { after: Some(Seq(1)), ..under(&theirs) };
     assert!(matches!(store.append(id, after).await, Err(StoreError::Moved { .. })));
 }
 

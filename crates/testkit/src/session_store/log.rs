@@ -14,7 +14,7 @@ pub(super) async fn events_are_numbered_from_one_without_gaps(store: Store) {
     let rows = [(2, 1, 2), (0, 3, 2), (1, 3, 3), (4, 4, 7)];
     for (count, first, last) in rows {
         let events = (0..count).map(|index| Event::user(format!("{count}.{index}")));
-        let appended = store.append(id, Turn::verbatim(events)).await.unwrap();
+        let appended = store.append(id, NewTurn::verbatim(events)).await.unwrap();
         let expected = Appended { first: Seq(first), last: Seq(last) };
         assert_eq!(appended, expected, "a turn of {count} events");
     }
@@ -78,7 +78,7 @@ pub(super) async fn what_is_appended_is_counted(store: Store) {
         let id = store.create(unnamed()).await.unwrap();
         let (first, second) = events.split_at(cut);
         for turn in [first, second] {
-            let turn = Turn::verbatim(turn.iter().cloned());
+            let turn = NewTurn::verbatim(turn.iter().cloned());
             store.append(id, turn).await.unwrap();
         }
         let record = store.get(id).await.unwrap();
@@ -108,7 +108,7 @@ pub(super) async fn the_preview_and_the_messages_are_those_of_the_fold(store: St
     for history in histories {
         let id = store.create(unnamed()).await.unwrap();
         for message in &history {
-            let turn = Turn::verbatim(events_of_message(message.clone()));
+            let turn = NewTurn::verbatim(events_of_message(message.clone()));
             store.append(id, turn).await.unwrap();
         }
         let first = history.iter().find(|message| message.role == Role::User);
@@ -139,7 +139,7 @@ pub(super) async fn the_totals_of_turns_add_up(store: Store) {
         (vec![complete(true, 1, 1.0), complete(true, 1, 1.0)], Some(true), 14, 2.75),
     ];
     for (events, completed, duration_ms, cost_usd) in rows {
-        store.append(id, Turn::verbatim(events.clone())).await.unwrap();
+        store.append(id, NewTurn::verbatim(events.clone())).await.unwrap();
         let record = store.get(id).await.unwrap();
         assert_eq!(
             (record.completed, record.duration_ms, record.cost_usd),
@@ -152,11 +152,11 @@ pub(super) async fn the_totals_of_turns_add_up(store: Store) {
 pub(super) async fn a_turn_without_events_adds_its_tokens_and_sets_its_mark(store: Store) {
     let id = session_of_prompts(&store, 2).await;
     let before = store.get(id).await.unwrap();
-    let turn = Turn {
+    let turn = NewTurn {
         events: Vec::new(),
         tokens: Tokens::new(3, 4),
         mark: Some(NewMark { name: "empty".to_owned(), note: "nothing to say".to_owned() }),
-        ..Turn::default()
+        ..NewTurn::default()
     };
     let appended = store.append(id, turn).await.unwrap();
     assert_eq!((appended.first, appended.last), (Seq(3), Seq(2)));
@@ -177,7 +177,7 @@ pub(super) async fn tokens_are_added_and_overwritten(store: Store) {
     assert_eq!(store.get(id).await.unwrap().tokens, tokens(300, 130));
     store.set_tokens(id, tokens(7, 8)).await.unwrap();
     assert_eq!(store.get(id).await.unwrap().tokens, tokens(7, 8));
-    let turn = Turn { tokens: tokens(1, 2), ..prompt("hello") };
+    let turn = NewTurn { tokens: tokens(1, 2), ..prompt("hello") };
     store.append(id, turn).await.unwrap();
     assert_eq!(store.get(id).await.unwrap().tokens, tokens(8, 10));
     // More than 32 bits hold.
@@ -189,7 +189,7 @@ pub(super) async fn tokens_are_added_and_overwritten(store: Store) {
 
 pub(super) async fn tokens_of_the_cache_are_summed_with_the_others(store: Store) {
     let cached = |input, cache_read, cache_write| Tokens { input, output: 1, cache_read, cache_write };
-    let turn = |tokens| Turn { tokens, ..prompt("hello") };
+    let turn = |tokens| NewTurn { tokens, ..prompt("hello") };
     let id = store.create_with(unnamed(), turn(cached(1000, 0, 900)), Vec::new()).await.unwrap();
     let is = async |id, expected: Tokens| {
         let record = store.get(id).await.unwrap();
@@ -200,7 +200,7 @@ pub(super) async fn tokens_of_the_cache_are_summed_with_the_others(store: Store)
     is(id, cached(1000, 0, 900)).await;
     store.append(id, turn(cached(2000, 1500, 400))).await.unwrap();
     store.add_tokens(id, cached(10, 7, 2)).await.unwrap();
-    store.append(id, Turn { events: Vec::new(), ..turn(cached(5, 4, 1)) }).await.unwrap();
+    store.append(id, NewTurn { events: Vec::new(), ..turn(cached(5, 4, 1)) }).await.unwrap();
     is(id, Tokens { output: 4, ..cached(3015, 1511, 1303) }).await;
     // A fork has not sent anything yet.
     let fork = store.fork(id, Seq::END, unnamed()).await.unwrap();
@@ -260,7 +260,7 @@ pub(super) async fn prompts_are_found_from_a_point_backwards(store: Store) {
         Event::Message(MessageEvent { role: Role::User, content: vec![Block::text("five")] }),
         Event::Compacting,
     ];
-    store.append(id, Turn::verbatim(turn)).await.unwrap();
+    store.append(id, NewTurn::verbatim(turn)).await.unwrap();
     store.append(session_of_prompts(&store, 3).await, prompt("of another session")).await.unwrap();
     for (until, limit, expected) in [
         (Seq::END, 9, &[5, 4, 1][..]),
@@ -323,7 +323,7 @@ pub(super) async fn event_texts_come_back_byte_for_byte(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     let events: Vec<NewEvent> =
         rows.iter().map(|(_, text)| NewEvent::verbatim((*text).to_owned()).unwrap()).collect();
-    let turn = Turn { events, ..Turn::default() };
+    let turn = NewTurn { events, ..NewTurn::default() };
     store.append(id, turn).await.unwrap();
     let expected: Vec<StoredEvent> = rows
         .iter()
@@ -363,8 +363,10 @@ pub(crate) fn odd_texts() -> Vec<String> {
 pub(super) async fn any_text_is_kept(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     for (text, number) in odd_texts().iter().zip(1..) {
-        let turn =
-            Turn { mark: Some(NewMark { name: format!("mark {text}"), note: text.clone() }), ..prompt(text) };
+        let turn = NewTurn {
+            mark: Some(NewMark { name: format!("mark {text}"), note: text.clone() }),
+            ..prompt(text)
+        };
         store.append(id, turn).await.unwrap();
         store.add_compaction(id, &Compaction::new(Seq(number), text)).await.unwrap();
         if let Some(notes) = store.crash_notes() {
@@ -385,7 +387,7 @@ pub(super) async fn large_events_are_read_whole(store: Store) {
     let large: Vec<Event> =
         (0..4).map(|index| Event::user(format!("{index} 0123456789 \u{1F980}\n").repeat(1 << 16))).collect();
     assert!(large[0].to_json().len() > 1 << 20);
-    store.append(id, Turn::verbatim(large.clone())).await.unwrap();
+    store.append(id, NewTurn::verbatim(large.clone())).await.unwrap();
     store.append(id, prompt("small")).await.unwrap();
     let expected: Vec<Event> = large.into_iter().chain([Event::user("small")]).collect();
     let events =
@@ -408,7 +410,7 @@ pub(super) async fn large_events_are_read_whole(store: Store) {
 pub(super) async fn a_long_log_is_read_whole(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     let count = 2500;
-    let turn = Turn::verbatim((0..count).map(|number| Event::user(number.to_string())));
+    let turn = NewTurn::verbatim((0..count).map(|number| Event::user(number.to_string())));
     let appended = store.append(id, turn).await.unwrap();
     assert_eq!((appended.first, appended.last), (Seq(1), Seq(count)));
     store.append(id, prompt("last")).await.unwrap();
@@ -429,7 +431,7 @@ pub(super) async fn only_what_an_agent_reported_is_cut_down(store: Store) {
         content: "1\n2\n3\n4".to_owned(),
         ..ToolResult::default()
     });
-    store.append(id, Turn::verbatim([result.clone()])).await.unwrap();
+    store.append(id, NewTurn::verbatim([result.clone()])).await.unwrap();
     append_events(store.as_ref(), id, [result.clone()]).await.unwrap();
     let read = read_all(&store, id).await;
     let kept = fold([read[1].event().unwrap()]);

@@ -12,8 +12,8 @@ mod watch_all;
 use std::sync::Arc;
 
 use azureal_core::{
-    Compaction, Counts, Event, NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError,
-    StoredEvent, Tally, Turn,
+    Compaction, Counts, Event, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore,
+    StoreError, StoredEvent, Tally,
 };
 
 crate::contract::contract! {
@@ -166,8 +166,8 @@ async fn session_of_prompts(store: &Store, count: u64) -> SessionId {
     id
 }
 
-fn prompt(text: &str) -> Turn {
-    Turn::verbatim([Event::user(text)])
+fn prompt(text: &str) -> NewTurn {
+    NewTurn::verbatim([Event::user(text)])
 }
 
 /// Reads a whole session, page by page.

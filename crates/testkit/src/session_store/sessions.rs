@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use azureal_core::{
-    Counts, Event, Holder, LeaseId, ListQuery, NameFilter, NewLease, NewMark, Page, Seq, SessionId,
-    SessionRecord, Tokens, Turn, Uuid, WorktreeFilter, normal_timestamp,
+    Counts, Event, Holder, LeaseId, ListQuery, NameFilter, NewLease, NewMark, NewTurn, Page, Seq, SessionId,
+    SessionRecord, Tokens, Uuid, WorktreeFilter, normal_timestamp,
 };
 
 use super::*;
@@ -173,7 +173,7 @@ pub(super) async fn the_session_that_was_active_last_is_listed_first(store: Stor
     assert_eq!(list_ids(&store).await, [a, c, b]);
     store.append(b, prompt("hello")).await.unwrap();
     assert_eq!(list_ids(&store).await, [b, a, c]);
-    store.append(a, Turn::default()).await.unwrap();
+    store.append(a, NewTurn::default()).await.unwrap();
     assert_eq!(list_ids(&store).await, [b, a, c], "a turn without events is no activity");
     let fork = store.fork(c, Seq::END, unnamed()).await.unwrap();
     assert_eq!(list_ids(&store).await, [fork, b, a, c], "the fork is active, its origin is not");
@@ -287,14 +287,16 @@ pub(super) async fn sessions_are_listed_by_name_and_by_prefix(store: Store) {
 pub(super) async fn a_session_that_is_not_there_is_an_error_everywhere(store: Store) {
     let deleted = session_of_prompts(&store, 1).await;
     store.delete(deleted).await.unwrap();
-    let marked =
-        || Turn { mark: Some(NewMark { name: "mark".to_owned(), note: String::new() }), ..prompt("hello") };
+    let marked = || NewTurn {
+        mark: Some(NewMark { name: "mark".to_owned(), note: String::new() }),
+        ..prompt("hello")
+    };
     for id in [deleted, nobody()] {
         assert_no_such_session(&store.get(id).await, id);
         assert_no_such_session(&store.rename(id, "name").await, id);
         assert_no_such_session(&store.delete(id).await, id);
         assert_no_such_session(&store.append(id, marked()).await, id);
-        assert_no_such_session(&store.append(id, Turn::default()).await, id);
+        assert_no_such_session(&store.append(id, NewTurn::default()).await, id);
         assert_no_such_session(&store.read(id, Page::last(1)).await, id);
         assert_no_such_session(&store.read_prompts(id, Seq::END, 1).await, id);
         assert_no_such_session(&store.read(id, Page::After(Seq::START, 0)).await, id);
@@ -329,11 +331,11 @@ fn lease() -> NewLease {
 pub(super) async fn a_deleted_session_leaves_nothing(store: Store) {
     let kept = session_of_prompts(&store, 2).await;
     let id = store.create(named("to go")).await.unwrap();
-    let turn = Turn {
+    let turn = NewTurn {
         events: vec![Event::user("secret").into()],
         tokens: Tokens::new(1, 2),
         mark: Some(NewMark { name: "done".to_owned(), note: "note".to_owned() }),
-        ..Turn::default()
+        ..NewTurn::default()
     };
     store.append(id, turn).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await.unwrap();
@@ -393,9 +395,9 @@ pub(super) async fn a_session_from_elsewhere_keeps_its_identity(store: Store) {
 }
 
 pub(super) async fn the_session_that_was_used_last_is_known_by_worktree(store: Store) {
-    let turn = |used_in: &str, events: Vec<Event>| Turn {
+    let turn = |used_in: &str, events: Vec<Event>| NewTurn {
         used_in: Some(used_in.to_owned()),
-        ..Turn::verbatim(events)
+        ..NewTurn::verbatim(events)
     };
     let answered = |used_in: &str| turn(used_in, vec![Event::user("hello"), Event::assistant("hi")]);
     let failed = |used_in: &str| turn(used_in, vec![Event::user("hello"), Event::error("agent", "no")]);
@@ -464,7 +466,7 @@ pub(super) async fn a_closed_store_says_so_everywhere(store: Store) {
     assert_closed(&store.compactions(id).await);
     assert_closed(&store.add_compaction(id, &Compaction::new(Seq(1), "summary")).await);
     assert_closed(&store.remove_compaction(id, Seq(1)).await);
-    assert_closed(&store.create_with(unnamed(), Turn::default(), vec![]).await);
+    assert_closed(&store.create_with(unnamed(), NewTurn::default(), vec![]).await);
     if let Some(notes) = store.crash_notes() {
         assert_closed(&notes.mark("mark").await);
         assert_closed(&notes.remove_mark("mark").await);

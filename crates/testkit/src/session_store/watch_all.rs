@@ -30,7 +30,7 @@ pub(super) async fn whatever_is_done_in_a_watched_store_is_heard(store: Store) {
     }
     heard! {
         "a turn": store.append(id, prompt("hello")),
-        "a turn without events": store.append(id, Turn { tokens: azureal_core::Tokens::new(1, 1), ..Turn::default() }),
+        "a turn without events": store.append(id, NewTurn { tokens: azureal_core::Tokens::new(1, 1), ..NewTurn::default() }),
         "a name": store.rename(id, "name"),
         "tokens": store.add_tokens(id, azureal_core::Tokens::new(1, 1)),
         "other tokens": store.set_tokens(id, azureal_core::Tokens::new(1, 1)),

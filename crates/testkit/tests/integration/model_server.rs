@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_testkit::model_server::{Answer, Cache, Clock, Gate, ModelServer, Place, Usage};
+use azureal_testkit::model_server::{Answer, Cache, Clock, Gate, ModelServer, StreamPosition, Usage};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -198,10 +198,10 @@ fn a_stream_is_cut_where_the_answer_says() {
     let four = Answer::new().text("one two three four").text("five");
     let server = ModelServer::answering(move |request| {
         let place = match request.number {
-            1 | 2 => Place::Events(2),
-            3 | 4 => Place::InBlock(0),
-            5 | 6 => Place::AfterBlock(0),
-            _ => Place::Events(1000),
+            1 | 2 => StreamPosition::Events(2),
+            3 | 4 => StreamPosition::InBlock(0),
+            5 | 6 => StreamPosition::AfterBlock(0),
+            _ => StreamPosition::Events(1000),
         };
         four.clone().cut(place)
     });
@@ -216,7 +216,8 @@ fn a_stream_is_cut_where_the_answer_says() {
 
 #[test]
 fn an_error_may_come_in_the_stream() {
-    let broken = Answer::new().text("one two").error_in_stream(Place::InBlock(0), "overloaded", "no");
+    let broken =
+        Answer::new().text("one two").error_in_stream(StreamPosition::InBlock(0), "overloaded", "no");
     let server = ModelServer::always(broken);
     let (events, _) = ask(&server, APIS[0], true).events();
     assert_eq!(events.last().unwrap()["error"]["type"], "overloaded");
@@ -227,7 +228,8 @@ fn an_error_may_come_in_the_stream() {
 #[test]
 fn a_stall_ends_with_the_server() {
     let gate = Gate::new();
-    let server = ModelServer::always(Answer::new().text("one two").stall(Place::InBlock(0)).hold(&gate));
+    let server =
+        ModelServer::always(Answer::new().text("one two").stall(StreamPosition::InBlock(0)).hold(&gate));
     let mut waiting = connect(&server);
     send(&mut waiting, "POST", APIS[0], "", r#"{"stream": true}"#);
     gate.wait_until_reached(LIMIT);

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_testkit::model_server::{
-    Answer, Cache, CacheKeys, Clock, Gate, ModelServer, Place, Request, Usage,
+    Answer, Cache, CacheKeys, Clock, Gate, ModelServer, Request, StreamPosition, Usage,
 };
 use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_asked};
 use serde_json::{Value, json};
@@ -204,7 +204,7 @@ fn claude_asks_again_without_a_stream_when_one_is_cut() {
     let Some(agents) = Agents::find() else { return };
     let gate = Gate::new();
     let server = ModelServer::scripted([
-        Answer::new().text("Once upon a time there was").cut(Place::InBlock(0)).hold(&gate),
+        Answer::new().text("Once upon a time there was").cut(StreamPosition::InBlock(0)).hold(&gate),
         Answer::from("Second attempt."),
     ]);
     let home = AgentHome::new(&agents, &server);
@@ -322,7 +322,7 @@ fn codex_fails_when_the_key_is_refused() {
 fn codex_asks_again_when_a_stream_is_cut() {
     let Some(agents) = Agents::find() else { return };
     let server = ModelServer::scripted([
-        Answer::new().text("Once upon a time there was").cut(Place::InBlock(0)),
+        Answer::new().text("Once upon a time there was").cut(StreamPosition::InBlock(0)),
         Answer::from("Second attempt."),
     ]);
     let home = AgentHome::new(&agents, &server);

@@ -30,7 +30,7 @@ use crate::model_server::answer::Usage;
 const LOOK_BACK: usize = 20;
 
 /// A place where an entry can end: after a block.
-struct Place {
+struct BlockPosition {
     key: Key,
     /// The tokens up to here.
     tokens: u64,
@@ -38,13 +38,13 @@ struct Place {
     position: usize,
 }
 
-fn places(body: &Value, blocks: &[Block<'_>]) -> Vec<Place> {
+fn places(body: &Value, blocks: &[Block<'_>]) -> Vec<BlockPosition> {
     let has_image = |block: &Block<'_>| {
         let is_image = |value: &Value| value["type"] == "image";
         is_image(&block.value) || items(&block.value["content"]).iter().any(is_image)
     };
     let has_images = blocks.iter().any(has_image);
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<BlockPosition> = Vec::new();
     let mut section = Section::Tools;
     let (mut key, mut total) = (hash(("messages", body["model"].as_str())), 0);
     for (index, block) in blocks.iter().enumerate() {
@@ -62,13 +62,13 @@ fn places(body: &Value, blocks: &[Block<'_>]) -> Vec<Place> {
             && matches!(block.kind(), "tool_use" | "tool_result")
             && blocks[index - 1].kind() == block.kind();
         let position = places.last().map_or(0, |last| last.position + usize::from(!continues_run));
-        places.push(Place { key, tokens: total, position });
+        places.push(BlockPosition { key, tokens: total, position });
     }
     places
 }
 
 /// Returns the last of these places that has an entry, of those that the look-back from the last one reaches.
-fn longest_entry(cache: &Cache, places: &[Place]) -> Option<usize> {
+fn longest_entry(cache: &Cache, places: &[BlockPosition]) -> Option<usize> {
     let last = places.last()?.position;
     let start = places.partition_point(|place| place.position + LOOK_BACK <= last);
     places[start..].iter().rposition(|place| cache.has(place.key)).map(|at| start + at)
