@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use azureal_core::{Message, NewSession, SessionId, SessionStore, Turn, events_of_message};
+use azureal_core::{Message, NewSession, NewTurn, SessionId, SessionStore, events_of_message};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::{Journal, SqliteOptions, Work};
 use futures_executor::block_on;
@@ -76,8 +76,8 @@ pub(crate) fn session() -> NewSession {
 }
 
 /// Makes a turn of these messages, nothing shortened.
-pub(crate) fn turn(messages: impl IntoIterator<Item = Message>) -> Turn {
-    Turn::verbatim(messages.into_iter().flat_map(events_of_message))
+pub(crate) fn turn(messages: impl IntoIterator<Item = Message>) -> NewTurn {
+    NewTurn::verbatim(messages.into_iter().flat_map(events_of_message))
 }
 
 /// A store that is made once and measured often.

@@ -106,7 +106,7 @@ fn deleted(id: SessionId) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::{Event, NewSession, Turn};
+    use azureal_core::{Event, NewSession, NewTurn};
     use azureal_store::MemoryStore;
     use futures_executor::block_on;
 
@@ -117,7 +117,8 @@ mod tests {
         let store = MemoryStore::default();
         let id = block_on(store.create(NewSession::default())).unwrap();
         let append = |texts: &[&str]| {
-            block_on(store.append(id, Turn::verbatim(texts.iter().map(|text| Event::user(*text))))).unwrap();
+            block_on(store.append(id, NewTurn::verbatim(texts.iter().map(|text| Event::user(*text)))))
+                .unwrap();
         };
         let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
         let mut news = || match block_on(follower.look()).map_err(|error| error.kind()) {
@@ -153,7 +154,7 @@ mod tests {
         let store = MemoryStore::default();
         let id = block_on(store.create(NewSession::default())).unwrap();
         let events = (0..PAGE_EVENTS * 2 + 1).map(|n| Event::user(n.to_string()));
-        block_on(store.append(id, Turn::verbatim(events))).unwrap();
+        block_on(store.append(id, NewTurn::verbatim(events))).unwrap();
         let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
         let mut numbers = Vec::new();
         while let Some(News::Events(events)) = block_on(follower.look()).unwrap() {

@@ -81,9 +81,9 @@ fn summarise_write(mut call: ToolCall) -> ToolCall {
 
 fn compact_result(mut result: ToolResult) -> ToolResult {
     let keep = match Tool::named(&result.tool_name) {
-        Tool::Read => Keep::Ends,
-        Tool::Bash => Keep::Last(2),
-        Tool::Task => Keep::First(5),
+        Tool::Read => KeptPart::Ends,
+        Tool::Bash => KeptPart::Last(2),
+        Tool::Task => KeptPart::First(5),
         // An error is a message, not a list of files.
         Tool::Glob if !result.is_error => {
             let count = count_files(&result.content);
@@ -98,7 +98,7 @@ fn compact_result(mut result: ToolResult) -> ToolResult {
         | Tool::File
         | Tool::WebFetch
         | Tool::WebSearch
-        | Tool::Other => Keep::First(3),
+        | Tool::Other => KeptPart::First(3),
     };
     if let Some((content, omitted)) = keep_lines(&result.content, keep) {
         result.content = content;
@@ -116,7 +116,7 @@ fn count_files(listing: &str) -> u64 {
 }
 
 #[derive(Clone, Copy)]
-enum Keep {
+enum KeptPart {
     First(usize),
     Last(usize),
     /// The first line and the last.
@@ -125,11 +125,11 @@ enum Keep {
 
 /// Returns the kept lines with a marker where lines were left out, and how many those are; `None` when all of the text
 /// stays.
-fn keep_lines(text: &str, keep: Keep) -> Option<(String, u64)> {
+fn keep_lines(text: &str, keep: KeptPart) -> Option<(String, u64)> {
     let (head, tail) = match keep {
-        Keep::First(count) => (count, 0),
-        Keep::Last(count) => (0, count),
-        Keep::Ends => (1, 1),
+        KeptPart::First(count) => (count, 0),
+        KeptPart::Last(count) => (0, count),
+        KeptPart::Ends => (1, 1),
     };
     let count = text.lines().count();
     let omitted = count.saturating_sub(head + tail);

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 #[cfg(doc)]
-use crate::Turn;
+use crate::NewTurn;
 use crate::{SessionId, SessionStore, StoreError};
 
 /// Marks of what is stored, and notes of runs that are not: a capability of a [`SessionStore`].
@@ -13,7 +13,7 @@ use crate::{SessionId, SessionStore, StoreError};
 /// again arrives again.
 #[async_trait]
 pub trait CrashNotes: SessionStore {
-    /// Returns the mark of this name, if a turn has set it ([`Turn::mark`]).
+    /// Returns the mark of this name, if a turn has set it ([`NewTurn::mark`]).
     async fn mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
 
     /// Removes a mark; returns whether there was one.

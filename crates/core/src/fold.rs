@@ -47,7 +47,7 @@ impl Open {
     }
 
     /// Says where `event` goes and moves on to the state after it.
-    pub fn place(&mut self, event: &Event) -> Place {
+    pub fn place(&mut self, event: &Event) -> MessagePosition {
         let (next, continues) = match event {
             Event::UserMessage(UserMessage { starts, .. }) => {
                 (Self::Prompt, *starts == Some(false) && matches!(self, Self::Prompt | Self::Results))
@@ -78,16 +78,16 @@ impl Open {
             | Event::Compacting
             | Event::Compacted
             | Event::Reasoning(_)
-            | Event::Unknown(_) => return Place::Nowhere,
+            | Event::Unknown(_) => return MessagePosition::Nowhere,
         };
         *self = next;
-        if continues { Place::Continues } else { Place::Starts }
+        if continues { MessagePosition::Continues } else { MessagePosition::Starts }
     }
 }
 
 /// Where an event goes in the list of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum MessagePosition {
     /// It is the first of a new message.
     Starts,
     /// It belongs to the message before it.
@@ -111,9 +111,9 @@ impl Fold {
             return;
         };
         match (place, self.messages.last_mut()) {
-            (Place::Continues, Some(last)) => last.content.append(&mut message.content),
-            (Place::Starts, _) | (Place::Continues, None) => self.messages.push(message),
-            (Place::Nowhere, _) => {}
+            (MessagePosition::Continues, Some(last)) => last.content.append(&mut message.content),
+            (MessagePosition::Starts, _) | (MessagePosition::Continues, None) => self.messages.push(message),
+            (MessagePosition::Nowhere, _) => {}
         }
     }
 

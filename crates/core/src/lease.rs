@@ -10,9 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{SessionId, StoreError};
 #[cfg(doc)]
-use crate::{SessionStore, Turn};
+use crate::{NewTurn, SessionStore};
+use crate::{SessionId, StoreError};
 
 /// The name of a lease. No other lease has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ pub enum Taken {
 /// Leases of sessions: a capability of a [`SessionStore`] that several machines share.
 ///
 /// A lease lasts until it is released or expires. A holder whose lease has expired finds out when it appends a turn:
-/// [`Turn::lease`].
+/// [`NewTurn::lease`].
 #[async_trait]
 pub trait Leases: Send + Sync {
     /// Tries to acquire the lease of a session. One holder at a time; never blocks.

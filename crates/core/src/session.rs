@@ -5,7 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::event::{Init, Usage};
-use crate::fold::{Open, Place};
+use crate::fold::{MessagePosition, Open};
 use crate::{Block, Event, Role, told_chars};
 
 /// The number of a session: S1, S2, S3 … Numbered once, never used again.
@@ -307,7 +307,7 @@ impl Tally {
     pub fn add_to_messages(&mut self, event: &Event) {
         let before = self.open;
         match self.open.place(event) {
-            Place::Starts => {
+            MessagePosition::Starts => {
                 self.counts.messages += 1;
                 if self.counts.preview.is_none() && before == Open::Results {
                     // The first user message was results alone, and it has just ended.
@@ -316,8 +316,8 @@ impl Tally {
                 self.counts.look_for_preview(event);
             }
             // The first user message may begin with a tool's result and go on with text.
-            Place::Continues => self.counts.look_for_preview(event),
-            Place::Nowhere => {}
+            MessagePosition::Continues => self.counts.look_for_preview(event),
+            MessagePosition::Nowhere => {}
         }
     }
 }

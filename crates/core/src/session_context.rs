@@ -8,12 +8,12 @@ use futures_util::future;
 
 use crate::compact_context::summary_messages;
 use crate::context::system_text;
-use crate::fold::{Open, Place};
+use crate::fold::{MessagePosition, Open};
 use crate::prompts::{decides, read_carried};
 use crate::{
     Beginning, Compaction, Context, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession,
-    Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore, StoreError,
-    StoredEvent, Tally, Tokens, Turn, Uuid, check_name, events_of_message, fold, told_chars,
+    NewTurn, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore, StoreError,
+    StoredEvent, Tally, Tokens, Uuid, check_name, events_of_message, fold, told_chars,
 };
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
@@ -99,7 +99,7 @@ impl<S: SessionStore + ?Sized> SessionContext<S> {
     ) -> Result<Self, StoreError> {
         let context = Self::open(store, id)?;
         let events: Vec<Event> = messages.into_iter().flat_map(events_of_message).collect();
-        let turn = Turn { after: Some(Seq::START), ..Turn::verbatim(events) };
+        let turn = NewTurn { after: Some(Seq::START), ..NewTurn::verbatim(events) };
         let session = context.number_or_create().await?;
         context.store.append(session, turn).await?;
         Ok(context)
@@ -136,7 +136,7 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
 
     async fn append(&self, message: Message) -> Result<(), StoreError> {
         let id = self.number_or_create().await?;
-        self.store.append(id, Turn::verbatim(events_of_message(message))).await?;
+        self.store.append(id, NewTurn::verbatim(events_of_message(message))).await?;
         Ok(())
     }
 
@@ -387,7 +387,7 @@ async fn last_event_of<S: SessionStore + ?Sized>(
     let (mut fold, mut open) = (Fold::default(), Open::default());
     let (mut begun, mut last) = (0, opening.after);
     each_event(store, id, opening.after, |seq, event| {
-        if open.place(&event) == Place::Starts {
+        if open.place(&event) == MessagePosition::Starts {
             begun += 1;
         }
         if begun <= expected.len() {
@@ -401,7 +401,7 @@ async fn last_event_of<S: SessionStore + ?Sized>(
 
 /// Says whether an event is part of a message.
 pub(crate) fn is_message(event: &Event) -> bool {
-    Open::default().place(event) != Place::Nowhere
+    Open::default().place(event) != MessagePosition::Nowhere
 }
 
 /// Says whether an event is a system message, in either of the forms in which one is stored.

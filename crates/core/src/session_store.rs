@@ -46,7 +46,7 @@ pub trait SessionStore: Send + Sync {
     async fn create_with(
         &self,
         new: NewSession,
-        turn: Turn,
+        turn: NewTurn,
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError>;
 
@@ -88,10 +88,10 @@ pub trait SessionStore: Send + Sync {
     /// holds an event larger than [`LARGEST_EVENT`] is [`StoreError::TooLarge`].
     /// When this returns, it is as durable as the store can make it.
     ///
-    /// Events are numbered from 1, without gaps. [`Turn::count_into`] says what they do to the counts and
-    /// [`Turn::totals`] what they do to the totals: `completed` is overwritten, duration and cost are added. A
+    /// Events are numbered from 1, without gaps. [`NewTurn::count_into`] says what they do to the counts and
+    /// [`NewTurn::totals`] what they do to the totals: `completed` is overwritten, duration and cost are added. A
     /// turn without events changes neither, yet adds its tokens and sets its mark.
-    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError>;
+    async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError>;
 
     /// Reads a page of a session's events, oldest first.
     ///
@@ -145,7 +145,7 @@ pub trait SessionStore: Send + Sync {
     /// Takes the summary that ends at `after_seq` off again; says whether there was one.
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError>;
 
-    /// Returns the session of the last turn with this [`Turn::used_in`].
+    /// Returns the session of the last turn with this [`NewTurn::used_in`].
     async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError>;
 
     /// Returns the [crash notes](CrashNotes) of the store, if it keeps any.
@@ -229,7 +229,7 @@ impl dyn SessionStore + '_ {
 
 /// What one turn adds to a session.
 #[derive(Debug, Clone, Default)]
-pub struct Turn {
+pub struct NewTurn {
     /// The events, in order.
     pub events: Vec<NewEvent>,
     /// Tokens to be added to the session's totals.
@@ -252,7 +252,7 @@ pub struct Turn {
 /// The most that the text of one event may hold, in bytes: 64 MiB. Larger ones are refused.
 pub const LARGEST_EVENT: usize = 64 << 20;
 
-impl Turn {
+impl NewTurn {
     /// Makes a turn of these events, exactly as they are.
     pub fn verbatim(events: impl IntoIterator<Item = Event>) -> Self {
         Self { events: events.into_iter().map(NewEvent::from).collect(), ..Self::default() }
@@ -297,7 +297,7 @@ pub async fn append_events<S: SessionStore + ?Sized>(
     id: SessionId,
     events: impl IntoIterator<Item = Event>,
 ) -> Result<Appended, StoreError> {
-    let turn = Turn::compacted(events);
+    let turn = NewTurn::compacted(events);
     store.append(id, turn).await
 }
 

@@ -25,7 +25,7 @@ use crate::launch::{Launch, exit_of};
 use crate::output_limit::{OutputLimit, Printed, guard};
 use crate::own_record::Homes;
 use crate::spool::{Spool, SpoolError, Spools};
-use crate::turn::{Effect, Input, Sent, Turn};
+use crate::turn_machine::{Effect, Input, Sent, TurnMachine};
 use crate::watch::Watcher;
 
 /// The variable that every process of a run carries, so that none of them gets lost.
@@ -156,7 +156,7 @@ impl Controls {
 /// Runs the turns of one session until none is left.
 pub struct Driver<'a> {
     setup: Setup<'a>,
-    turn: Turn,
+    turn: TurnMachine,
     words: Receiver<Word>,
     sender: Sender<Word>,
     run: Option<Run>,
@@ -189,7 +189,7 @@ impl<'a> Driver<'a> {
         let controls = Controls(sender.clone());
         let driver = Self {
             setup,
-            turn: Turn::default(),
+            turn: TurnMachine::default(),
             words,
             sender,
             run: None,

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use azureal_core::event::SystemMessage;
 use azureal_core::{
-    Beginning, Context, ContextCommand, ContextFrame, Event, Keep, LeaseId, Seq, SessionId, SessionStore,
-    StoreError, Threshold, Turn, read_beginning, read_context, read_record_chars, system_message,
+    Beginning, Context, ContextCommand, ContextFrame, Event, Keep, LeaseId, NewTurn, Seq, SessionId,
+    SessionStore, StoreError, Threshold, read_beginning, read_context, read_record_chars, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
 use futures_executor::block_on;
@@ -167,10 +167,10 @@ impl Gather<'_> {
                 let (dynamic, fixed): (Vec<_>, Vec<_>) = ran.into_iter().partition(|run| run.command.dynamic);
                 if let Some(system) = beginning(system.as_deref(), &fixed) {
                     // As the first event or not at all, should somebody have begun the session without a lease.
-                    let turn = Turn {
+                    let turn = NewTurn {
                         after: Some(Seq::START),
                         lease: self.lease.cloned(),
-                        ..Turn::verbatim([Event::SystemMessage(system)])
+                        ..NewTurn::verbatim([Event::SystemMessage(system)])
                     };
                     block_on(self.store.append(self.session, turn))?;
                 }

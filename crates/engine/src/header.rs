@@ -33,7 +33,7 @@ pub struct SpooledTurn {
     /// Whether that is another one than in the turn before, of the same agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub switches_model: bool,
-    /// Where the store remembers the session as the last one used: [`Turn::used_in`](azureal_core::Turn::used_in).
+    /// Where the store remembers the session as the last one used: [`NewTurn::used_in`](azureal_core::NewTurn::used_in).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_in: Option<String>,
     /// The directory that it runs in. Only for people: a name that is not UTF-8 is stored as it is shown.

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use azureal_core::agent::{Agent, AgentOutput, CacheSeen, Ending};
 use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
-    Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError,
-    Turn, compact_event,
+    Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore,
+    StoreError, compact_event,
 };
 use azureal_process::FollowError;
 
@@ -318,14 +318,14 @@ async fn store_once(
         Some(mark) => (mark.session, None),
         None => {
             let usage = complete.usage.unwrap_or_default();
-            let turn = Turn {
+            let turn = NewTurn {
                 tokens: usage.into(),
                 mark: Some(NewMark {
                     name: mark_of(spool.turn()),
                     note: if is_kept { KEPT.to_owned() } else { String::new() },
                 }),
                 used_in: spool.turn().used_in.clone(),
-                ..Turn::verbatim(events)
+                ..NewTurn::verbatim(events)
             };
             append(store, meant_for, turn, destination).await?
         }
@@ -345,13 +345,13 @@ async fn store_once(
 async fn append(
     store: &dyn SessionStore,
     session: SessionId,
-    turn: Turn,
+    turn: NewTurn,
     destination: &Destination,
 ) -> Result<(SessionId, Option<Appended>), StoreError> {
     let Destination::Under(lease, began_after) = destination else {
         return Ok((session, Some(store.append(session, turn).await?)));
     };
-    let leased = Turn { lease: Some(lease.clone()), ..turn.clone() };
+    let leased = NewTurn { lease: Some(lease.clone()), ..turn.clone() };
     match store.append(session, leased).await {
         Err(StoreError::Fenced(_)) => {
             // Somebody may have stored it meanwhile: whoever took the session over on this machine.

@@ -1,6 +1,6 @@
 //! Runs turns.
 //!
-//! - [`Turn`] decides: what can happen to the turns of a session, as inputs in and effects out.
+//! - [`TurnMachine`] decides: what can happen to the turns of a session, as inputs in and effects out.
 //! - [`Slots`] knows which turns run in a worktree, and which one is looked at.
 //! - [`Lease`] lets one process of a machine at a time run a turn in a session, [`SessionLease`] one of all machines.
 //! - [`Spools`] keeps what an agent prints until it is in the store, and says whose it is.
@@ -31,7 +31,7 @@ mod recover;
 mod session_lease;
 mod slots;
 mod spool;
-mod turn;
+mod turn_machine;
 mod turn_parser;
 mod watch;
 
@@ -59,6 +59,6 @@ pub use own_record::{Homes, Noted};
 pub use recover::{Recovered, recover};
 pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};
 pub use slots::Slots;
-pub use spool::{Found, Spool, SpoolError, Spools};
-pub use turn::{Effect, Input, Sent, Turn};
+pub use spool::{FoundSpool, Spool, SpoolError, Spools};
+pub use turn_machine::{Effect, Input, Sent, TurnMachine};
 pub use watch::Watcher;

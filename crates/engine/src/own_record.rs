@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
 use azureal_core::event::{Complete, Init, Usage};
 use azureal_core::{
-    Event, LeaseId, Page, Seq, SessionId, SessionStore, StoreError, Turn, compact_event, strip_context,
+    Event, LeaseId, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, compact_event, strip_context,
 };
 use azureal_process::MarkersInUse;
 use rustix::fs::OFlags;
@@ -141,7 +141,7 @@ pub(crate) async fn store_record(
     } else {
         let complete = events.iter().rev().find_map(complete_of).unwrap_or_default();
         let usage = complete.usage.unwrap_or_default();
-        let turn = Turn { tokens: usage.into(), after: Some(last), lease, ..Turn::verbatim(events) };
+        let turn = NewTurn { tokens: usage.into(), after: Some(last), lease, ..NewTurn::verbatim(events) };
         let appended = Some(store.append(session, turn).await?);
         Noted::Stored(Ingested { appended, ..Ingested::new(session, complete) }, record.name)
     };

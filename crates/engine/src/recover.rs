@@ -17,7 +17,7 @@ use crate::header::{SpooledProcess, SpooledTurn};
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::original_run::clear_own_note;
 use crate::own_record::{Homes, Noted, recover_noted};
-use crate::spool::{Found, SESSION_MARKER, Spool, SpoolError, Spools};
+use crate::spool::{FoundSpool, SESSION_MARKER, Spool, SpoolError, Spools};
 
 /// A spool that was found, and what became of it.
 #[derive(Debug)]
@@ -56,9 +56,9 @@ pub async fn recover(
     let mut recovered = Vec::new();
     for found in spools.find()? {
         let found = match found {
-            Found::Owned(turn, process) => Recovered::Running(*turn, process),
-            Found::Unreadable(path) => Recovered::Unreadable(path),
-            Found::Orphan(spool) => {
+            FoundSpool::Owned(turn, process) => Recovered::Running(*turn, process),
+            FoundSpool::Unreadable(path) => Recovered::Unreadable(path),
+            FoundSpool::Orphan(spool) => {
                 let recovered = recover_one(store, *spool, agents, homes).await;
                 if let Recovered::Stored(turn, _) = &recovered {
                     spools.remove_control(&turn.run);

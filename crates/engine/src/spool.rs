@@ -62,7 +62,7 @@ impl CancelNote {
 
 /// A spool that lies in the folder.
 #[derive(Debug)]
-pub enum Found {
+pub enum FoundSpool {
     /// Nobody owned it; now we do.
     Orphan(Box<Spool>),
     /// Somebody else runs or stores it.
@@ -226,10 +226,10 @@ impl Spools {
 
     /// Says whether there is a spool of a session.
     pub fn are_of(&self, session: SessionId) -> Result<bool, SpoolError> {
-        let is_of = |found: &Found| match found {
-            Found::Orphan(spool) => spool.turn().session_id() == Some(session),
-            Found::Owned(turn, _) => turn.session_id() == Some(session),
-            Found::Unreadable(_) => false,
+        let is_of = |found: &FoundSpool| match found {
+            FoundSpool::Orphan(spool) => spool.turn().session_id() == Some(session),
+            FoundSpool::Owned(turn, _) => turn.session_id() == Some(session),
+            FoundSpool::Unreadable(_) => false,
         };
         Ok(self.find()?.iter().any(is_of))
     }
@@ -244,7 +244,7 @@ impl Spools {
     }
 
     /// Finds every spool, the oldest first, and owns those that nobody else does. Removes leftover lease files.
-    pub fn find(&self) -> Result<Vec<Found>, SpoolError> {
+    pub fn find(&self) -> Result<Vec<FoundSpool>, SpoolError> {
         let folder = match Folder::open(&self.folder) {
             Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -261,18 +261,18 @@ impl Spools {
         headers.sort();
         // One that cannot be looked at does not hide the others.
         let look =
-            |(_, path): (i64, PathBuf)| look_at(&folder, &path).unwrap_or(Some(Found::Unreadable(path)));
-        let mut found: Vec<Found> = headers.into_iter().filter_map(look).collect();
+            |(_, path): (i64, PathBuf)| look_at(&folder, &path).unwrap_or(Some(FoundSpool::Unreadable(path)));
+        let mut found: Vec<FoundSpool> = headers.into_iter().filter_map(look).collect();
         note_idle(&mut found);
         Ok(found)
     }
 }
 
 /// Finds the orphans whose run no process belongs to. One look at all processes, however many orphans there are.
-fn note_idle(found: &mut [Found]) {
+fn note_idle(found: &mut [FoundSpool]) {
     let mut in_use = None;
     for found in found {
-        if let Found::Orphan(spool) = found {
+        if let FoundSpool::Orphan(spool) = found {
             let in_use = in_use.get_or_insert_with(|| MarkersInUse::of(&[RUN_MARKER, CONTEXT_MARKER]));
             let is_carried = |key: &str| match Marker::new(key, spool.turn.run.clone()) {
                 Ok(marker) => in_use.contains(&marker),
@@ -284,7 +284,7 @@ fn note_idle(found: &mut [Found]) {
     }
 }
 
-fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<Found>> {
+fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<FoundSpool>> {
     let name = name_of(header_path);
     let header = match folder.open_file(name, READ_AND_APPEND) {
         Ok(header) => header,
@@ -313,14 +313,14 @@ fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<Found>> {
     // The names of its other files are made of the run: one that a forged header names would be another's.
     let is_its_own = |turn: &SpooledTurn| header_path.file_stem() == Some(OsStr::new(&turn.run));
     let Some(turn) = turn.filter(is_its_own) else {
-        return Ok(Some(Found::Unreadable(header_path.to_owned())));
+        return Ok(Some(FoundSpool::Unreadable(header_path.to_owned())));
     };
     if !is_ours {
-        return Ok(Some(Found::Owned(Box::new(turn), process)));
+        return Ok(Some(FoundSpool::Owned(Box::new(turn), process)));
     }
     let (folder, header_path) = (folder.clone(), header_path.to_owned());
     let spool = Spool { header, folder, header_path, output_path, turn, process, ended, is_idle: false };
-    Ok(Some(Found::Orphan(Box::new(spool))))
+    Ok(Some(FoundSpool::Orphan(Box::new(spool))))
 }
 
 /// Says whether a file is missing or empty.
@@ -509,12 +509,12 @@ pub(crate) mod tests {
 
         // Another process sees whose it is, and leaves it alone.
         assert!(
-            matches!(&spools.find().unwrap()[..], [Found::Owned(found, Some(_))] if **found == turn("a"))
+            matches!(&spools.find().unwrap()[..], [FoundSpool::Owned(found, Some(_))] if **found == turn("a"))
         );
         spool.note_ended(&ending()).unwrap();
         drop(spool);
         let mut found = spools.find().unwrap();
-        let Some(Found::Orphan(spool)) = found.pop() else { panic!("{found:?}") };
+        let Some(FoundSpool::Orphan(spool)) = found.pop() else { panic!("{found:?}") };
         assert_eq!(
             (spool.turn(), spool.process(), spool.ended()),
             (&turn("a"), Some(&process), Some(ending()))
@@ -534,7 +534,7 @@ pub(crate) mod tests {
         assert!(spool.is_cancelled());
         spool.note_ended(&ending()).unwrap();
         drop(spool);
-        let Some(Found::Orphan(spool)) = spools.find().unwrap().pop() else { panic!() };
+        let Some(FoundSpool::Orphan(spool)) = spools.find().unwrap().pop() else { panic!() };
         assert_eq!((spool.is_cancelled(), spool.ended()), (true, Some(ending())));
         spool.remove().unwrap();
         spools.note_cancel(&turn("a")).unwrap();
@@ -566,13 +566,13 @@ pub(crate) mod tests {
             fs::write(&path, &whole[..cut]).unwrap();
             let found = spools.find().unwrap().pop().unwrap();
             match found {
-                Found::Unreadable(_) => assert!(cut < first_line),
-                Found::Orphan(spool) => {
+                FoundSpool::Unreadable(_) => assert!(cut < first_line),
+                FoundSpool::Orphan(spool) => {
                     assert!(cut >= first_line);
                     assert_eq!(spool.turn(), &turn("a"));
                     assert_eq!(spool.process().is_some(), cut >= whole.len() - 1, "{cut}");
                 }
-                Found::Owned(..) => panic!("nobody owns it"),
+                FoundSpool::Owned(..) => panic!("nobody owns it"),
             }
         }
     }
@@ -585,12 +585,12 @@ pub(crate) mod tests {
         let (header, output) = (spool.header_path.clone(), spool.output_path.clone());
         fs::write(&header, "").unwrap();
         assert!(
-            matches!(&spools.find().unwrap()[..], [Found::Unreadable(_)]),
+            matches!(&spools.find().unwrap()[..], [FoundSpool::Unreadable(_)]),
             "somebody holds it, so it is left alone"
         );
         drop(spool);
         fs::write(&output, "line\n").unwrap();
-        assert!(matches!(&spools.find().unwrap()[..], [Found::Unreadable(path)] if *path == header));
+        assert!(matches!(&spools.find().unwrap()[..], [FoundSpool::Unreadable(path)] if *path == header));
         fs::write(&output, "").unwrap();
         assert!(spools.find().unwrap().is_empty());
         assert_eq!(fs::read_dir(folder.path().join("spool")).unwrap().count(), 0);
@@ -610,10 +610,10 @@ pub(crate) mod tests {
             assert!(file.stream_position().unwrap() <= LARGEST_HEADER);
             spools.find().unwrap().pop().unwrap()
         };
-        assert!(matches!(sparse(""), Found::Unreadable(_)));
-        assert!(matches!(sparse("{\"turn\":\""), Found::Unreadable(_)));
+        assert!(matches!(sparse(""), FoundSpool::Unreadable(_)));
+        assert!(matches!(sparse("{\"turn\":\""), FoundSpool::Unreadable(_)));
         let whole = line_of(&HeaderLine::Turn(turn("a")), &spool.header_path).unwrap();
-        assert!(matches!(sparse(&whole), Found::Owned(found, None) if *found == turn("a")));
+        assert!(matches!(sparse(&whole), FoundSpool::Owned(found, None) if *found == turn("a")));
         assert!(!spool.is_cancelled());
     }
 
@@ -626,7 +626,7 @@ pub(crate) mod tests {
         drop(spool);
         let forged = line_of(&HeaderLine::Turn(turn("../../precious")), &header).unwrap();
         fs::write(&header, forged).unwrap();
-        assert!(matches!(&spools.find().unwrap()[..], [Found::Unreadable(path)] if *path == header));
+        assert!(matches!(&spools.find().unwrap()[..], [FoundSpool::Unreadable(path)] if *path == header));
     }
 
     #[test]
@@ -653,7 +653,7 @@ pub(crate) mod tests {
                             barrier.wait();
                             let mut stored = 0;
                             for found in spools.find().unwrap() {
-                                if let Found::Orphan(spool) = found {
+                                if let FoundSpool::Orphan(spool) = found {
                                     stored += 1;
                                     spool.remove().unwrap();
                                 }

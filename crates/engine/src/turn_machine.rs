@@ -23,7 +23,7 @@ pub enum Sent {
 ///
 /// Prompts that came while a turn was running wait in `staged`, in their order: none is lost to a later one.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub enum Turn {
+pub enum TurnMachine {
     /// Nothing runs.
     #[default]
     Idle,
@@ -140,7 +140,7 @@ pub enum Effect {
     Ignored(Input),
 }
 
-impl Turn {
+impl TurnMachine {
     /// Moves on by one input and says what must now be done.
     pub fn step(&mut self, input: Input) -> Vec<Effect> {
         let (next, effects) = match (std::mem::take(self), input) {
@@ -290,8 +290,8 @@ mod tests {
     use super::*;
 
     /// Feeds inputs and returns the effects of each.
-    fn play(inputs: Vec<Input>) -> (Turn, Vec<Vec<Effect>>) {
-        let mut turn = Turn::default();
+    fn play(inputs: Vec<Input>) -> (TurnMachine, Vec<Vec<Effect>>) {
+        let mut turn = TurnMachine::default();
         let effects = inputs.into_iter().map(|input| turn.step(input)).collect();
         (turn, effects)
     }
@@ -317,7 +317,7 @@ mod tests {
             Input::Exited,
             Input::Stored { is_done: false },
         ]);
-        assert_eq!(turn, Turn::Idle);
+        assert_eq!(turn, TurnMachine::Idle);
         assert_eq!(
             effects,
             [
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(effects[4], []);
         assert_eq!(effects[5], [Effect::Ingest]);
         assert_eq!(effects[6], [Effect::Gather(prompt("b"))]);
-        assert_eq!(turn, Turn::Gathering { sent: prompt("b"), staged: vec!["c".into()], stop: None });
+        assert_eq!(turn, TurnMachine::Gathering { sent: prompt("b"), staged: vec!["c".into()], stop: None });
     }
 
     #[test]
@@ -353,10 +353,10 @@ mod tests {
         let begun = || vec![submit("a"), Input::Gathered(frame("a")), Input::Started];
         let (turn, effects) = play([begun(), vec![submit("b"), Input::Refused]].concat());
         assert_eq!(effects[4], [Effect::Ingest], "somebody stopped it meanwhile");
-        assert!(matches!(turn, Turn::Storing { .. }));
+        assert!(matches!(turn, TurnMachine::Storing { .. }));
         let (turn, effects) = play([begun(), vec![Input::Refused, Input::Started, Input::Exited]].concat());
         assert_eq!(effects[3..], [vec![Effect::StartAgain], vec![], vec![Effect::Ingest]]);
-        assert!(matches!(turn, Turn::Storing { .. }));
+        assert!(matches!(turn, TurnMachine::Storing { .. }));
         let (_, effects) = play([begun(), vec![Input::Refused, Input::Cancel, Input::Started]].concat());
         assert_eq!(effects[5], [Effect::Stop(Outcome::Cancelled)]);
     }
@@ -368,7 +368,7 @@ mod tests {
         let (turn, effects) =
             play(vec![submit("a"), Input::Gathered(frame("a")), Input::Cancel, Input::Started]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
-        assert_eq!(turn, Turn::Stopping { staged: vec![], goes_on: false });
+        assert_eq!(turn, TurnMachine::Stopping { staged: vec![], goes_on: false });
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod tests {
         assert!(matches!(&effects[3][..], [Effect::IngestUnstarted(Outcome::Cancelled, _)]));
         assert_eq!(
             turn,
-            Turn::Storing { staged: vec![], goes_on: false },
+            TurnMachine::Storing { staged: vec![], goes_on: false },
             "what took too long takes back what waits"
         );
         let (_, effects) = play(vec![submit("a"), Input::TimeUp, Input::Gathered(frame("a"))]);
@@ -399,7 +399,7 @@ mod tests {
             Input::Exited,
             Input::Stored { is_done: false },
         ]);
-        assert_eq!(turn, Turn::Idle);
+        assert_eq!(turn, TurnMachine::Idle);
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
             Input::Stored { is_done: false },
         ]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Timeout)]);
-        assert!(matches!(turn, Turn::Gathering { sent, .. } if sent == prompt("b")));
+        assert!(matches!(turn, TurnMachine::Gathering { sent, .. } if sent == prompt("b")));
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
         ]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Failed)]);
         assert_eq!(effects[4], [Effect::Ignored(Input::OutputLimit)]);
-        assert!(matches!(turn, Turn::Gathering { sent, .. } if sent == prompt("b")));
+        assert!(matches!(turn, TurnMachine::Gathering { sent, .. } if sent == prompt("b")));
     }
 
     #[test]
@@ -447,18 +447,24 @@ mod tests {
                 vec![Effect::Gather(Sent::GoOn)]
             ]
         );
-        assert_eq!(turn, Turn::Gathering { sent: Sent::GoOn, staged: vec![], stop: None });
+        assert_eq!(turn, TurnMachine::Gathering { sent: Sent::GoOn, staged: vec![], stop: None });
 
         // Who had come to the end anyway does not go on.
-        assert_eq!(go_on(&[Input::Exited, Input::Stored { is_done: true }]).0, Turn::Idle);
+        assert_eq!(go_on(&[Input::Exited, Input::Stored { is_done: true }]).0, TurnMachine::Idle);
         // The person's own words come first, and a cancel ends it.
         let (turn, _) = go_on(&[submit("b"), Input::Exited, Input::Stored { is_done: false }]);
-        assert!(matches!(turn, Turn::Gathering { sent, .. } if sent == prompt("b")));
+        assert!(matches!(turn, TurnMachine::Gathering { sent, .. } if sent == prompt("b")));
         let (turn, effects) = go_on(&[Input::Cancel, Input::Exited, Input::Stored { is_done: false }]);
-        assert_eq!((turn, &effects[4][..]), (Turn::Idle, &[Effect::Stop(Outcome::Cancelled)][..]));
-        assert_eq!(go_on(&[Input::Exited, Input::Cancel, Input::Stored { is_done: false }]).0, Turn::Idle);
-        assert_eq!(go_on(&[Input::TimeUp, Input::Exited, Input::Stored { is_done: false }]).0, Turn::Idle);
-        assert_eq!(go_on(&[Input::Exited, Input::NotStored("full".into())]).0, Turn::Idle);
+        assert_eq!((turn, &effects[4][..]), (TurnMachine::Idle, &[Effect::Stop(Outcome::Cancelled)][..]));
+        assert_eq!(
+            go_on(&[Input::Exited, Input::Cancel, Input::Stored { is_done: false }]).0,
+            TurnMachine::Idle
+        );
+        assert_eq!(
+            go_on(&[Input::TimeUp, Input::Exited, Input::Stored { is_done: false }]).0,
+            TurnMachine::Idle
+        );
+        assert_eq!(go_on(&[Input::Exited, Input::NotStored("full".into())]).0, TurnMachine::Idle);
     }
 
     #[test]
@@ -471,7 +477,7 @@ mod tests {
             inputs.push(input);
             let (turn, effects) = play(inputs);
             assert_eq!(effects.last().unwrap()[..], [Effect::IngestUnstarted(Outcome::Failed, "why".into())]);
-            assert_eq!(turn, Turn::Storing { staged: vec![], goes_on: false });
+            assert_eq!(turn, TurnMachine::Storing { staged: vec![], goes_on: false });
         }
     }
 
@@ -485,7 +491,7 @@ mod tests {
             Input::Exited,
             Input::NotStored("full".into()),
         ]);
-        assert_eq!(turn, Turn::Idle);
+        assert_eq!(turn, TurnMachine::Idle);
         assert_eq!(effects[5], [Effect::Tell("full".into()), Effect::Tell("not sent: b".into())]);
     }
 
@@ -494,9 +500,9 @@ mod tests {
         for input in
             [Input::Exited, Input::Cancel, Input::Stored { is_done: false }, Input::TimeUp, Input::Started]
         {
-            let mut turn = Turn::Idle;
+            let mut turn = TurnMachine::Idle;
             assert_eq!(turn.step(input.clone()), [Effect::Ignored(input)]);
-            assert_eq!(turn, Turn::Idle);
+            assert_eq!(turn, TurnMachine::Idle);
         }
     }
 
@@ -524,7 +530,7 @@ mod tests {
         let mut state = 12345_u64;
         for _ in 0..20_000 {
             let (mut turn, mut submitted, mut settled, mut started, mut ingested) =
-                (Turn::default(), 0, 0, 0, 0);
+                (TurnMachine::default(), 0, 0, 0, 0);
             let mut cancelled = false;
             for _ in 0..12 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -540,7 +546,7 @@ mod tests {
                         Effect::Start(_) => started += 1,
                         Effect::Ingest => ingested += 1,
                         Effect::IngestUnstarted(..)
-                            if matches!(turn, Turn::Storing { .. }) && started > ingested =>
+                            if matches!(turn, TurnMachine::Storing { .. }) && started > ingested =>
                         {
                             ingested += 1;
                         }
@@ -549,18 +555,20 @@ mod tests {
                 }
             }
             let waiting = match &turn {
-                Turn::Idle => 0,
-                Turn::Gathering { staged, .. }
-                | Turn::Starting { staged, .. }
-                | Turn::Running { staged }
-                | Turn::Stopping { staged, .. }
-                | Turn::Storing { staged, .. } => staged.len(),
+                TurnMachine::Idle => 0,
+                TurnMachine::Gathering { staged, .. }
+                | TurnMachine::Starting { staged, .. }
+                | TurnMachine::Running { staged }
+                | TurnMachine::Stopping { staged, .. }
+                | TurnMachine::Storing { staged, .. } => staged.len(),
             };
             if !cancelled {
                 assert_eq!(submitted, settled + waiting, "{turn:?}");
             }
-            let in_flight =
-                matches!(turn, Turn::Starting { .. } | Turn::Running { .. } | Turn::Stopping { .. });
+            let in_flight = matches!(
+                turn,
+                TurnMachine::Starting { .. } | TurnMachine::Running { .. } | TurnMachine::Stopping { .. }
+            );
             assert_eq!(started, ingested + usize::from(in_flight), "{turn:?}");
         }
     }

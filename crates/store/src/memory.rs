@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, Event, ListQuery, Mark, NewMark, NewSession, PROMPT_KINDS, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Uuid, async_trait,
-    check_name,
+    Appended, Compaction, CrashNotes, Event, ListQuery, Mark, NewMark, NewSession, NewTurn, PROMPT_KINDS,
+    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Uuid,
+    async_trait, check_name,
 };
 
 /// Keeps sessions in memory, gone with the process.
@@ -17,11 +17,11 @@ use azureal_core::{
 /// ```
 /// # futures_executor::block_on(async {
 /// use azureal_store::MemoryStore;
-/// use azureal_store::core::{Event, NewSession, Page, SessionStore, Turn};
+/// use azureal_store::core::{Event, NewSession, Page, SessionStore, NewTurn};
 ///
 /// let store = MemoryStore::default();
 /// let id = store.create(NewSession::default()).await?;
-/// store.append(id, Turn::verbatim([Event::user("Hello"), Event::assistant("Hi!")])).await?;
+/// store.append(id, NewTurn::verbatim([Event::user("Hello"), Event::assistant("Hi!")])).await?;
 ///
 /// let last = store.read(id, Page::last(1)).await?;
 /// assert_eq!(last[0].event(), Ok(Event::assistant("Hi!")));
@@ -44,7 +44,7 @@ struct State {
     activity: u64,
     sessions: BTreeMap<SessionId, Session>,
     marks: BTreeMap<String, Mark>,
-    /// The last session by [`Turn::used_in`].
+    /// The last session by [`NewTurn::used_in`].
     last_used: BTreeMap<String, SessionId>,
 }
 
@@ -202,7 +202,7 @@ impl Session {
         self.tally.counts.context_tokens = None;
     }
 
-    fn append(&mut self, turn: Turn) -> Appended {
+    fn append(&mut self, turn: NewTurn) -> Appended {
         let before = self.last();
         self.tokens = self.tokens + turn.tokens;
         if !turn.events.is_empty() {
@@ -292,7 +292,7 @@ impl SessionStore for MemoryStore {
     async fn create_with(
         &self,
         new: NewSession,
-        mut turn: Turn,
+        mut turn: NewTurn,
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         turn.texts()?;
@@ -364,7 +364,7 @@ impl SessionStore for MemoryStore {
         Ok(())
     }
 
-    async fn append(&self, id: SessionId, mut turn: Turn) -> Result<Appended, StoreError> {
+    async fn append(&self, id: SessionId, mut turn: NewTurn) -> Result<Appended, StoreError> {
         turn.texts()?;
         let mut state = self.open()?;
         let last = state.session(id)?.last();

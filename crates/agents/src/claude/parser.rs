@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use super::NAME;
 use super::token_count::{TokenCount, largest, sum};
-use super::wire::{Block, Head, Outcome, Stream, System, Tokens, Turn};
+use super::wire::{Block, Head, Stream, System, Tokens, WireResult, WireTurn};
 use crate::calls::Calls;
 use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
@@ -208,7 +208,7 @@ impl Parser {
     }
 
     /// Reads what the model said, or the program in its place. Nothing if it cannot be read.
-    pub(super) fn assistant(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+    pub(super) fn assistant(&mut self, turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         let subagent = turn.parent_tool_use_id;
         let message = turn.message.0?;
         let synthetic = message.model == SYNTHETIC;
@@ -279,7 +279,7 @@ impl Parser {
     }
 
     /// Reads what tools gave back. Texts in the user's name are the program's own, as the prompt is not printed.
-    pub(super) fn user(&mut self, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+    pub(super) fn user(&mut self, turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         let content = turn.message.0?.content?;
         if let Some(text) = text_of(content) {
             return Some(command_output(&text).into_iter().collect());
@@ -354,7 +354,7 @@ impl Parser {
     }
 
     /// Reads the end of a turn of work, which need not be the end of the run.
-    fn result(&mut self, subtype: &str, result: Outcome) -> Vec<AgentOutput> {
+    fn result(&mut self, subtype: &str, result: WireResult) -> Vec<AgentOutput> {
         let failed = result.is_error || subtype.starts_with("error");
         let open = std::mem::take(&mut self.open);
         let mut out = if failed { self.keep(open) } else { Vec::new() };
@@ -481,7 +481,7 @@ fn command_output(text: &str) -> Option<AgentOutput> {
 #[cfg(test)]
 mod tests {
     use azureal_core::agent::Exit;
-    use azureal_core::event::Outcome as RunOutcome;
+    use azureal_core::event::Outcome;
 
     use super::*;
 
@@ -528,14 +528,14 @@ mod tests {
     #[test]
     fn a_start_that_was_refused_leaves_no_trace_but_its_beginning_if_it_was_repeated() {
         let (events, shown) = play(&[INIT, REFUSED, REFUSED_END, INIT_AGAIN, SAID, DONE], Exit::Code(0));
-        assert_eq!(outcome(&events), RunOutcome::Done);
+        assert_eq!(outcome(&events), Outcome::Done);
         let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
         assert_eq!((kinds, shown), (vec!["Init", "Init", "AssistantText", "Complete"], vec![]));
         let Event::Init(last) = &events[1] else { panic!("{events:?}") };
         assert_eq!(last.agent_session.as_deref(), Some("s2"), "the one that has a transcript of the turn");
 
         let (events, _) = play(&[INIT, REFUSED, REFUSED_END], Exit::Code(1));
-        assert_eq!(outcome(&events), RunOutcome::Failed);
+        assert_eq!(outcome(&events), Outcome::Failed);
         let kinds: Vec<&str> = events.iter().map(Event::kind).collect();
         assert_eq!(kinds, ["Init", "Error", "Complete"], "not repeated, it is told once");
         assert!(cache_seen(&[INIT, REFUSED, REFUSED_END]).refusal == Some(CacheRefusal::TooMany));
@@ -585,7 +585,7 @@ mod tests {
         }
     }
 
-    fn outcome(events: &[Event]) -> RunOutcome {
+    fn outcome(events: &[Event]) -> Outcome {
         match events.last() {
             Some(Event::Complete(complete)) => complete.outcome.unwrap(),
             other => panic!("no end: {other:?}"),
@@ -603,7 +603,7 @@ mod tests {
             Exit::Code(1),
         );
         assert_eq!(events.first(), Some(&Event::error("refusal", "I cannot help.")));
-        assert_eq!((events.len(), outcome(&events)), (2, RunOutcome::Failed));
+        assert_eq!((events.len(), outcome(&events)), (2, Outcome::Failed));
     }
 
     #[test]
@@ -690,8 +690,8 @@ mod tests {
         let Some(Event::Complete(complete)) = events.last() else { panic!("{events:?}") };
         assert_eq!((complete.cost_usd, complete.usage.unwrap().input_tokens), (0.5, 50));
         let (bad, good) = (result(true, 0.1, 1), result(false, 0.2, 2));
-        assert_eq!(outcome(&play(&[&bad, &good], Exit::Code(0)).0), RunOutcome::Done);
-        assert_eq!(outcome(&play(&[&good, &bad], Exit::Code(0)).0), RunOutcome::Failed);
+        assert_eq!(outcome(&play(&[&bad, &good], Exit::Code(0)).0), Outcome::Done);
+        assert_eq!(outcome(&play(&[&good, &bad], Exit::Code(0)).0), Outcome::Failed);
     }
 
     #[test]

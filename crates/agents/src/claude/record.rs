@@ -16,7 +16,7 @@ use azureal_core::event::{Init, Usage};
 use super::NAME;
 use super::parser::{Parser, SYNTHETIC};
 use super::token_count::{size, sum};
-use super::wire::{Block, Head, RecordHead, Turn};
+use super::wire::{Block, Head, RecordHead, WireTurn};
 use crate::closing::Said;
 use crate::span::Span;
 use crate::unreadable::unreadable_line;
@@ -81,7 +81,7 @@ impl AgentParser for Record {
 }
 
 impl Record {
-    fn user(&mut self, record: &RecordHead, turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+    fn user(&mut self, record: &RecordHead, turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         if record.is_meta || record.is_compact_summary {
             return Some(Vec::new());
         }
@@ -100,7 +100,7 @@ impl Record {
         Some(vec![AgentOutput::Event(Event::user(prompt))])
     }
 
-    fn assistant(&mut self, record: &RecordHead, mut turn: Turn<'_>) -> Option<Vec<AgentOutput>> {
+    fn assistant(&mut self, record: &RecordHead, mut turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         let message = turn.message.0.as_mut()?;
         // What the program says in the model's place names no model.
         let model = if message.model == SYNTHETIC { "" } else { message.model.as_str() };
@@ -136,7 +136,7 @@ impl Record {
 }
 
 /// Returns what the user said, if that is what the message is: one text, or nothing but texts.
-fn prompt(turn: &Turn<'_>) -> Option<String> {
+fn prompt(turn: &WireTurn<'_>) -> Option<String> {
     let content = turn.message.0.as_ref()?.content?;
     if let Ok(text) = serde_json::from_str::<String>(content.get()) {
         return Some(text);

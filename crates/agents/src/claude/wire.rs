@@ -65,7 +65,7 @@ pub(super) struct System {
 
 /// A line of type `assistant` or `user`.
 #[derive(Deserialize)]
-pub(super) struct Turn<'a> {
+pub(super) struct WireTurn<'a> {
     #[serde(default, borrow)]
     pub(super) message: Loose<Message<'a>>,
     #[serde(default, deserialize_with = "lenient")]
@@ -153,7 +153,7 @@ pub(super) struct StartedMessage {
 
 /// A line of type `result`.
 #[derive(Deserialize)]
-pub(super) struct Outcome {
+pub(super) struct WireResult {
     #[serde(default, deserialize_with = "lenient")]
     pub(super) is_error: bool,
     #[serde(default, deserialize_with = "lenient")]

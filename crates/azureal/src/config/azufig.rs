@@ -3,16 +3,16 @@
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::node::{Entry, Lines, Node, Place, Problem, Value};
+use super::node::{ConfigPosition, Entry, Lines, Node, Problem, Value};
 
 /// Reads the text of an `azufig.toml`.
 pub(super) fn parse(text: &str) -> Result<Node, Problem> {
     let lines = Lines::of(text);
     let table = DeTable::parse(text).map_err(|error| {
-        let place = error.span().map_or(Place::START, |span| lines.place(span.start));
+        let place = error.span().map_or(ConfigPosition::START, |span| lines.place(span.start));
         Problem::new(place, format!("this TOML cannot be read: {}", error.message().replace('\n', ", ")))
     })?;
-    Ok(Node { value: table_of(&lines, table.into_inner()), place: Place::START })
+    Ok(Node { value: table_of(&lines, table.into_inner()), place: ConfigPosition::START })
 }
 
 fn node(lines: &Lines<'_>, value: Spanned<DeValue<'_>>) -> Node {

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Error as Failed, Location, MessageFormatter, Spanned, UserMessageFormatter};
 
-use super::node::{Entry, Node, Place, Problem, Value};
+use super::node::{ConfigPosition, Entry, Node, Problem, Value};
 
 /// How deep a file may be nested.
 const DEPTH: usize = 32;
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let place = error.location().map_or(Place::START, Place::from);
+        let place = error.location().map_or(ConfigPosition::START, ConfigPosition::from);
         let mut cause = &error;
         while let Failed::AliasError { error, .. } | Failed::WithSnippet { error, .. } = cause {
             cause = error;
@@ -45,7 +45,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
     })
 }
 
-impl From<Location> for Place {
+impl From<Location> for ConfigPosition {
     fn from(location: Location) -> Self {
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
         Self { line: count(location.line()), column: count(location.column()) }

@@ -52,7 +52,7 @@ pub(super) enum Detail {
     /// The place, and the value that is wrong: for commands that show the files.
     Content,
     /// The place alone: a command that was asked for something else repeats nothing of the file.
-    Place,
+    Position,
 }
 
 impl ConfigFile {
@@ -192,7 +192,7 @@ fn misread(path: &Path, problem: &Problem, detail: Detail) -> Error {
             problem.message.as_str(),
             "`azureal config --help` shows what a configuration file may hold; nothing was run",
         ),
-        Detail::Place => (
+        Detail::Position => (
             "this is not a configuration that azureal understands",
             "`azureal config` says what is wrong there",
         ),

@@ -57,7 +57,7 @@ pub struct Config {
 
 /// A value that is in effect, and the file and line that it comes from.
 #[derive(Debug, Clone, Copy)]
-pub struct Found<'a, T> {
+pub struct ConfiguredValue<'a, T> {
     /// The value.
     pub value: &'a T,
     /// The file.
@@ -72,7 +72,7 @@ pub enum Chosen<'a, T> {
     /// From this environment variable.
     Environment(&'a T, &'static str),
     /// From a file.
-    File(Found<'a, T>),
+    File(ConfiguredValue<'a, T>),
 }
 
 impl<'a, T> Chosen<'a, T> {
@@ -91,7 +91,7 @@ impl Config {
     /// One that cannot be read is an error before any question of trust: what cannot be understood cannot be
     /// shown to somebody who is to trust it. The error repeats nothing of a project's file.
     pub fn load(project: &Project, environment: &Environment) -> Result<Self, Error> {
-        Self::read(project.directory(), environment.clone(), Detail::Place)
+        Self::read(project.directory(), environment.clone(), Detail::Position)
     }
 
     /// Like [`load`](Self::load), for commands that show what the files say: errors do so too.
@@ -208,32 +208,32 @@ impl Config {
     }
 
     /// Finds the size at which a session is compacted.
-    pub fn find_threshold(&self) -> Option<Found<'_, Threshold>> {
+    pub fn find_threshold(&self) -> Option<ConfiguredValue<'_, Threshold>> {
         self.first(|settings| settings.threshold.as_ref())
     }
 
     /// Finds whether histories are sent to Claude Code for the prompt cache.
-    pub fn find_claude_cache(&self) -> Option<Found<'_, Caching>> {
+    pub fn find_claude_cache(&self) -> Option<ConfiguredValue<'_, Caching>> {
         self.first(|settings| settings.claude_cache.as_ref())
     }
 
     /// Finds how much an agent may print.
-    pub fn find_output_limit(&self) -> Option<Found<'_, OutputLimit>> {
+    pub fn find_output_limit(&self) -> Option<ConfiguredValue<'_, OutputLimit>> {
         self.first(|settings| settings.output_limit.as_ref())
     }
 
     /// Finds the first message of new sessions.
-    pub fn find_default_system_message(&self) -> Option<Found<'_, String>> {
+    pub fn find_default_system_message(&self) -> Option<ConfiguredValue<'_, String>> {
         self.first(|settings| settings.default_system_message.as_ref())
     }
 
     /// Returns the variables that are declared, each as the nearest file has it.
-    pub fn find_variables(&self) -> Vec<(&str, Found<'_, Variable>)> {
-        let mut found: Vec<(&str, Found<'_, Variable>)> = Vec::new();
+    pub fn find_variables(&self) -> Vec<(&str, ConfiguredValue<'_, Variable>)> {
+        let mut found: Vec<(&str, ConfiguredValue<'_, Variable>)> = Vec::new();
         for file in self.in_effect() {
             for (name, variable) in &file.settings.variables {
                 if found.iter().all(|(known, _)| known != name) {
-                    found.push((name, Found { value: &variable.value, file, line: variable.line }));
+                    found.push((name, ConfiguredValue { value: &variable.value, file, line: variable.line }));
                 }
             }
         }
@@ -242,7 +242,7 @@ impl Config {
 
     /// Returns the context commands as they are written. Of each format the nearest list counts alone; ours
     /// comes before cllm's.
-    pub fn find_context_commands(&self) -> Vec<Found<'_, ContextCommand>> {
+    pub fn find_context_commands(&self) -> Vec<ConfiguredValue<'_, ContextCommand>> {
         let nearest = |format: Format| {
             self.in_effect()
                 .filter(move |file| file.format == format)
@@ -252,7 +252,11 @@ impl Config {
             .into_iter()
             .filter_map(nearest)
             .flat_map(|(file, commands)| {
-                commands.iter().map(move |Located { value, line }| Found { value, file, line: *line })
+                commands.iter().map(move |Located { value, line }| ConfiguredValue {
+                    value,
+                    file,
+                    line: *line,
+                })
             })
             .collect()
     }
@@ -324,10 +328,10 @@ impl Config {
     fn first<'a, T>(
         &'a self,
         setting: impl Fn(&'a Settings) -> Option<&'a Located<T>>,
-    ) -> Option<Found<'a, T>> {
+    ) -> Option<ConfiguredValue<'a, T>> {
         self.in_effect().find_map(|file| {
             let Located { value, line } = setting(&file.settings)?;
-            Some(Found { value, file, line: *line })
+            Some(ConfiguredValue { value, file, line: *line })
         })
     }
 
@@ -341,7 +345,7 @@ impl Config {
 }
 
 /// As `file:line`.
-impl<T> std::fmt::Display for Found<'_, T> {
+impl<T> std::fmt::Display for ConfiguredValue<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.file.path().display(), self.line)
     }

@@ -15,7 +15,7 @@ const REPEATED: usize = 40;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
     pub(super) value: Value,
-    pub(super) place: Place,
+    pub(super) place: ConfigPosition,
 }
 
 /// What can stand in a configuration file.
@@ -36,18 +36,18 @@ pub(super) enum Value {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
     pub(super) key: String,
-    pub(super) place: Place,
+    pub(super) place: ConfigPosition,
     pub(super) node: Node,
 }
 
 /// A line and a column, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ConfigPosition {
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
-impl Place {
+impl ConfigPosition {
     /// Where a file begins, for what is wrong with it as a whole.
     pub(super) const START: Self = Self { line: 1, column: 1 };
 }
@@ -70,16 +70,16 @@ impl<'a> Lines<'a> {
     }
 
     /// Finds the place of a byte.
-    pub(super) fn place(&self, byte: usize) -> Place {
+    pub(super) fn place(&self, byte: usize) -> ConfigPosition {
         let line = self.starts.partition_point(|start| *start <= byte);
         let start = self.starts.get(line.saturating_sub(1)).copied().unwrap_or_default();
         let before = self.text.get(start..byte).filter(|before| before.len() <= COUNTED);
         let column = before.map_or(byte.saturating_sub(start), |before| before.chars().count());
-        Place { line, column: column + 1 }
+        ConfigPosition { line, column: column + 1 }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ConfigPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -88,12 +88,12 @@ impl fmt::Display for Place {
 /// What is wrong with a file, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
-    pub(super) place: Place,
+    pub(super) place: ConfigPosition,
     pub(super) message: String,
 }
 
 impl Problem {
-    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+    pub(super) fn new(place: ConfigPosition, message: impl Into<String>) -> Self {
         Self { place, message: message.into() }
     }
 }

@@ -10,7 +10,7 @@ use azureal_engine::OutputLimit;
 use serde::{Deserialize, Serialize};
 
 use super::file::Owner;
-use super::node::{Entry, Node, Place, Problem, Value};
+use super::node::{ConfigPosition, Entry, Node, Problem, Value};
 use crate::error::quoted;
 
 /// How long a context command may be given.
@@ -188,11 +188,11 @@ enum Strictness {
     KnownKeys,
 }
 
-fn located<T>(place: Place, value: T) -> Located<T> {
+fn located<T>(place: ConfigPosition, value: T) -> Located<T> {
     Located { value, line: place.line }
 }
 
-fn at_most(most: usize, count: usize, key: &str, place: Place) -> Result<(), Problem> {
+fn at_most(most: usize, count: usize, key: &str, place: ConfigPosition) -> Result<(), Problem> {
     if count > most {
         return Err(Problem::new(place, format!("{} has {count}; allowed are {most}", quoted(key))));
     }

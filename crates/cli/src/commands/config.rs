@@ -15,7 +15,7 @@ use crate::output::{Output, warn};
 use crate::trust_question::note_ignored;
 use azureal::Project;
 use azureal::config::{
-    AZUFIG, Chosen, Config, ConfigFile, Found, STARTER, Variable, describe, permission_name, terms,
+    AZUFIG, Chosen, Config, ConfigFile, ConfiguredValue, STARTER, Variable, describe, permission_name, terms,
 };
 use azureal::error::shown;
 
@@ -150,7 +150,7 @@ struct FileLine {
 }
 
 impl Source {
-    fn of<T>(found: &Found<'_, T>) -> Self {
+    fn of<T>(found: &ConfiguredValue<'_, T>) -> Self {
         Self::File { path: found.file.path().display().to_string(), line: found.line }
     }
 }
@@ -176,7 +176,7 @@ impl Setting {
         }
     }
 
-    fn of<T>(found: Option<Found<'_, T>>, value: impl Fn(&T) -> Value) -> Self {
+    fn of<T>(found: Option<ConfiguredValue<'_, T>>, value: impl Fn(&T) -> Value) -> Self {
         match found {
             Some(found) => Self { value: value(found.value), source: Source::of(&found) },
             None => Self { value: Value::Null, source: Source::Default },
@@ -247,7 +247,7 @@ impl Report {
     }
 }
 
-fn command_line(found: &Found<'_, ContextCommand>) -> CommandLine {
+fn command_line(found: &ConfiguredValue<'_, ContextCommand>) -> CommandLine {
     let ContextCommand { name, command, template: _, on_failure, timeout, dynamic } = found.value;
     CommandLine {
         name: name.clone(),

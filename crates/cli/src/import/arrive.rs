@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use azureal_core::{
-    Compaction, NewMark, NewSession, Seq, SessionId, SessionStore, StoreError, Tokens, Turn, TurnTotals,
+    Compaction, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore, StoreError, Tokens, TurnTotals,
     check_name, normal_timestamp,
 };
 use jiff::{Timestamp, civil, tz};
@@ -237,7 +237,7 @@ impl Arriving<'_> {
         let begun = rest.read();
         while rest.read() < self.arrival.texts.count {
             let turn = self.next_turn(&mut rest, tokens, totals, mark).await?;
-            let appended = self.store.append(id, Turn { after: Some(last), ..turn }).await;
+            let appended = self.store.append(id, NewTurn { after: Some(last), ..turn }).await;
             let Some(appended) = unless_changed(appended)? else {
                 return Ok(None);
             };
@@ -257,15 +257,15 @@ impl Arriving<'_> {
         tokens: Tokens,
         totals: TurnTotals,
         mark: Option<&str>,
-    ) -> Result<Turn, Failure> {
+    ) -> Result<NewTurn, Failure> {
         let arrival = self.arrival;
         let events = rest.piece().await?;
         let note = to_json(&Note { events: rest.read(), hash: rest.hash() })?;
-        let mut turn = Turn {
+        let mut turn = NewTurn {
             events,
             mark: mark.map(|mark| NewMark { name: mark.to_owned(), note }),
             totals: Some(TurnTotals::default()),
-            ..Turn::default()
+            ..NewTurn::default()
         };
         if rest.read() == arrival.texts.count {
             turn.tokens = arrival.tokens.saturating_sub(tokens);
@@ -309,7 +309,7 @@ impl Arriving<'_> {
 
     async fn set_mark(&self, id: SessionId, name: String, note: String) -> Result<(), Failure> {
         let mark = Some(NewMark { name, note });
-        self.store.append(id, Turn { mark, ..Turn::default() }).await?;
+        self.store.append(id, NewTurn { mark, ..NewTurn::default() }).await?;
         Ok(())
     }
 

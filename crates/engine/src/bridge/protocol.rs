@@ -1,6 +1,6 @@
 //! A protocol as a machine: what happens goes in, steps come out as data.
 //!
-//! Like [`Turn`](crate::Turn), a protocol neither waits nor writes; the bridge does what the steps say. A new protocol is
+//! Like [`TurnMachine`](crate::TurnMachine), a protocol neither waits nor writes; the bridge does what the steps say. A new protocol is
 //! this trait and a transport that delivers its messages.
 
 use azureal_core::bridge::{Answered, AnsweredBy, BridgeEnd, Question};

@@ -10,7 +10,7 @@ use azureal_core::agent::{
 };
 use azureal_core::event::{Complete, Outcome, SystemMessage};
 use azureal_core::{
-    Event, NewSession, Page, Role, SessionId, SessionStore, Threshold, Turn, read_context, read_history,
+    Event, NewSession, NewTurn, Page, Role, SessionId, SessionStore, Threshold, read_context, read_history,
 };
 use azureal_engine::{
     AutoCompaction, Briefing, Controls, Driver, Homes, Ingested, Notice, OutputLimit, Setup, Spools,
@@ -132,7 +132,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let store = MemoryStore::default();
         let session = block_on(store.create(NewSession::default())).unwrap();
-        block_on(store.append(session, Turn::verbatim(events))).unwrap();
+        block_on(store.append(session, NewTurn::verbatim(events))).unwrap();
         let spools = Spools::new(folder.path().join("spool"));
         Self { folder, store, spools, session, briefing: Briefing::default() }
     }

@@ -9,7 +9,7 @@ use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, PromptCache, TurnRequest};
 use azureal_core::event::{CommandRecord, Outcome, SystemMessage};
 use azureal_core::{
-    ContextCommand, Event, NewSession, OnFailure, Page, SessionId, SessionStore, Turn, strip_context,
+    ContextCommand, Event, NewSession, NewTurn, OnFailure, Page, SessionId, SessionStore, strip_context,
 };
 use azureal_engine::{
     Briefing, CONTEXT_MARKER, CommandProgress, Controls, Driver, Homes, Ingested, Keeping, Notice,
@@ -110,7 +110,7 @@ impl Project {
     }
 
     fn begin_with(&self, events: impl IntoIterator<Item = Event>) {
-        block_on(self.store.append(self.session, Turn::verbatim(events))).unwrap();
+        block_on(self.store.append(self.session, NewTurn::verbatim(events))).unwrap();
     }
 }
 

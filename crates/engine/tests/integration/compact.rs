@@ -8,8 +8,8 @@ use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
 use azureal_core::event::{Complete, Init, SystemMessage, ToolCall, ToolResult};
 use azureal_core::{
-    Compaction, Event, Holder, Json, Keep, NewSession, Page, Seq, SessionId, SessionStore, Threshold, Turn,
-    read_context,
+    Compaction, Event, Holder, Json, Keep, NewSession, NewTurn, Page, Seq, SessionId, SessionStore,
+    Threshold, read_context,
 };
 use azureal_engine::{
     CompactNotice, CompactSetup, CompactionError, Leased, Spools, Summarised, Summariser, compact, summarise,
@@ -97,7 +97,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let store = MemoryStore::default();
         let session = block_on(store.create(NewSession::default())).unwrap();
-        block_on(store.append(session, Turn::verbatim(events))).unwrap();
+        block_on(store.append(session, NewTurn::verbatim(events))).unwrap();
         let spools = Spools::new(folder.path().join("spool"));
         Self { folder, store, spools, session }
     }
@@ -332,7 +332,7 @@ fn a_later_summary_is_made_of_the_earlier_one_and_the_events_since() {
     world.compact(&[&StandIn::new("first", good)], Duration::from_secs(20));
     let more = (6..=9)
         .flat_map(|number| [Event::user(format!("Prompt {number}")), Event::assistant("y".repeat(3_000))]);
-    block_on(world.store.append(world.session, Turn::verbatim(more))).unwrap();
+    block_on(world.store.append(world.session, NewTurn::verbatim(more))).unwrap();
     let echo = StandIn::new("echo", |record| {
         assert!(
             record.contains(GOOD) && record.contains("Answer 3.") && !record.contains("Answer 2."),
@@ -358,7 +358,7 @@ fn a_system_message_is_told_exactly_once_however_often_it_is_compacted() {
         let context = world.context();
         assert_eq!(context.matches("Be kind.").count(), 1, "round {round}: {context}");
         assert!(context.starts_with("## System message\nBe kind.\n"), "round {round}: {context}");
-        block_on(world.store.append(world.session, Turn::verbatim((6..=9).flat_map(turn)))).unwrap();
+        block_on(world.store.append(world.session, NewTurn::verbatim((6..=9).flat_map(turn)))).unwrap();
     }
 }
 
@@ -480,7 +480,7 @@ proptest! {
         prop_assert_eq!(world.context(), before, "undone, byte for byte");
         // However the session goes on, what was told is how the next context begins.
         block_on(world.store.add_compaction(world.session, &Compaction::new(report.boundary.after_seq, &report.summary))).unwrap();
-        block_on(world.store.append(world.session, Turn::verbatim([Event::user("more")]))).unwrap();
+        block_on(world.store.append(world.session, NewTurn::verbatim([Event::user("more")]))).unwrap();
         prop_assert!(world.context().starts_with(&after));
     }
 }

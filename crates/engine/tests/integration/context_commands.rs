@@ -16,12 +16,12 @@ use tempfile::TempDir;
 use crate::machine::{alone, busy, is_own_process, own_memory};
 
 /// A folder to run in, and a marker that no other test has.
-struct Place {
+struct StreamPosition {
     folder: TempDir,
     marker: Marker,
 }
 
-impl Place {
+impl StreamPosition {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +66,7 @@ fn running(argument: &str) -> usize {
 fn twenty_hostile_commands_take_no_longer_than_the_longest_timeout_and_leave_nothing() {
     let _alone = alone();
     const TIMEOUT: f64 = 1.5;
-    let place = Place::new();
+    let place = StreamPosition::new();
     let timed_out = |text| (with_timeout(text, TIMEOUT), CommandEnd::TimedOut);
     let code = |text, code| (with_timeout(text, TIMEOUT), CommandEnd::Code(code));
     let signal = |text, signal| (with_timeout(text, TIMEOUT), CommandEnd::Signal(signal));
@@ -135,7 +135,7 @@ fn twenty_hostile_commands_take_no_longer_than_the_longest_timeout_and_leave_not
 
 #[test]
 fn what_is_printed_is_text_whatever_it_is() {
-    let place = Place::new();
+    let place = StreamPosition::new();
     for (script, output) in [
         ("printf 'a\\377b'", "a\u{fffd}b"),
         ("printf 'a\\000b'", "a\0b"),
@@ -159,7 +159,7 @@ fn a_flood_costs_no_memory() {
     if !is_own_process("context_commands::a_flood_costs_no_memory") {
         return;
     }
-    let place = Place::new();
+    let place = StreamPosition::new();
     let before = own_memory("VmHWM");
     let run = place.one(command("head -c 300000000 /dev/zero"));
     assert_eq!((&run.end, run.output.matches("bytes left out").count()), (&CommandEnd::Code(0), 1));
@@ -170,7 +170,7 @@ fn a_flood_costs_no_memory() {
 
 #[test]
 fn failures_are_told_ignored_or_final() {
-    let place = Place::new();
+    let place = StreamPosition::new();
     let with = |text: &str, on_failure| ContextCommand { on_failure, ..command(text) };
     let runs = place.run(&[with("exit 3", OnFailure::Warn), with("exit 4", OnFailure::Ignore)]).unwrap();
     assert!(runs[0].block().unwrap().contains("Command exited with code 3"));
@@ -191,7 +191,7 @@ fn failures_are_told_ignored_or_final() {
 
 #[test]
 fn commands_that_are_stopped_leave_nothing_and_say_so() {
-    let place = Place::new();
+    let place = StreamPosition::new();
     let stop = CommandStop::default();
     let commands = [command("sleep 1000"), command("setsid sleep 1000 & sleep 1000"), command("echo done")];
     let mut ended = Vec::new();
@@ -210,7 +210,7 @@ fn commands_that_are_stopped_leave_nothing_and_say_so() {
 
 #[test]
 fn a_folder_that_is_gone_is_a_failure_of_the_command() {
-    let place = Place::new();
+    let place = StreamPosition::new();
     let stop = CommandStop::default();
     let nowhere = Path::new("/no/such/folder");
     let runs = run_commands(&[command("true")], nowhere, &place.marker, &stop, &mut |_| {}).unwrap();
@@ -222,7 +222,7 @@ fn a_folder_that_is_gone_is_a_failure_of_the_command() {
 }
 
 /// Runs commands and returns how long that took altogether.
-fn time(place: &Place, commands: &[ContextCommand]) -> Duration {
+fn time(place: &StreamPosition, commands: &[ContextCommand]) -> Duration {
     let started = Instant::now();
     let runs = place.run(commands).unwrap();
     assert!(runs.iter().all(|run| run.failure().is_none()), "{runs:?}");
@@ -232,7 +232,7 @@ fn time(place: &Place, commands: &[ContextCommand]) -> Duration {
 #[test]
 fn verify_parallel_execution_faster_than_sequential() {
     let _alone = alone();
-    let place = Place::new();
+    let place = StreamPosition::new();
     let nap = || command("sleep 0.2");
     // Others use this machine as well, so it is tried again: what is slow by nature is slow each time.
     let (one, ten) = (0..10)
@@ -246,7 +246,7 @@ fn verify_parallel_execution_faster_than_sequential() {
 
 #[test]
 fn commands_run_at_the_same_time() {
-    let place = Place::new();
+    let place = StreamPosition::new();
     // Each waits for the other: neither ends unless both run.
     let meet =
         |own: &str, other: &str| command(&format!("touch {own}; until test -e {other}; do sleep 0.01; done"));
@@ -256,7 +256,7 @@ fn commands_run_at_the_same_time() {
 
 #[test]
 fn a_stop_from_another_thread_is_heard_while_all_hang() {
-    let place = Place::new();
+    let place = StreamPosition::new();
     let stop = CommandStop::default();
     let started = Instant::now();
     let ended = thread::scope(|scope| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use azureal_agents::registry;
 use azureal_core::event::{Complete, Init, Outcome};
 use azureal_core::{
-    CrashNotes, Event, NewSession, Page, Seq, SessionId, SessionStore, Tokens, Turn, build_context_prompt,
+    CrashNotes, Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, Tokens, build_context_prompt,
 };
 use azureal_engine::{
     Homes, Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process,
@@ -79,7 +79,7 @@ impl Project {
     }
 
     fn append(&self, events: &[Event]) {
-        block_on(self.store.append(self.session, Turn::verbatim(events.to_vec()))).unwrap();
+        block_on(self.store.append(self.session, NewTurn::verbatim(events.to_vec()))).unwrap();
     }
 }
 

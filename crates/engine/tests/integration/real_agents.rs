@@ -9,7 +9,7 @@ use azureal_core::agent::{
 };
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{
-    ContextCommand, Event, Message, NewSession, Page, Role, SessionId, SessionStore, Turn, read_context,
+    ContextCommand, Event, Message, NewSession, NewTurn, Page, Role, SessionId, SessionStore, read_context,
     read_history, wrap_context,
 };
 use azureal_engine::{Briefing, Driver, Homes, Ingested, Notice, OutputLimit, RUN_MARKER, Setup, Spools};
@@ -229,7 +229,7 @@ fn history_does_not_make_an_agent_act() {
     );
     // In a block of its own, and in the one before the prompt.
     let long = format!("{hostile}\n{}\n{hostile}", "word ".repeat(1_000));
-    let turn = Turn::verbatim([Event::user(&long), Event::user(&hostile), Event::assistant(&hostile)]);
+    let turn = NewTurn::verbatim([Event::user(&long), Event::user(&hostile), Event::assistant(&hostile)]);
     block_on(world.store.append(world.session, turn)).unwrap();
     for agent in ["claude", "codex"] {
         assert_eq!(world.run(agent, "go on").complete.outcome, Some(Outcome::Done), "{agent}");
@@ -353,7 +353,8 @@ fn a_context_of_900_000_characters_arrives_whole() {
     let long = "0123456789".repeat(2_000);
     for number in 0..45 {
         let end = Event::Complete(Complete::default());
-        let turn = Turn::verbatim([Event::user(format!("{number} {long}")), Event::assistant("noted"), end]);
+        let turn =
+            NewTurn::verbatim([Event::user(format!("{number} {long}")), Event::assistant("noted"), end]);
         block_on(world.store.append(world.session, turn)).unwrap();
     }
     for agent in ["claude", "codex"] {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use azureal_agents::registry;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, TurnRequest};
-use azureal_core::{Event, Keep, NewSession, Page, SessionId, SessionStore, Threshold, Turn, read_context};
+use azureal_core::{
+    Event, Keep, NewSession, NewTurn, Page, SessionId, SessionStore, Threshold, read_context,
+};
 use azureal_engine::{CompactSetup, Spools, Summarised, Summariser, compact};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
@@ -68,7 +70,7 @@ impl World {
                 Event::assistant("I looked at it. ".repeat(200)),
             ]
         });
-        block_on(store.append(session, Turn::verbatim(turns))).unwrap();
+        block_on(store.append(session, NewTurn::verbatim(turns))).unwrap();
         std::fs::write(home.project().join("secret.txt"), "the secret content").unwrap();
         Some(Self { _busy: busy(), agents, home, store, session })
     }

@@ -15,8 +15,8 @@ use azureal_core::{
     read_history,
 };
 use azureal_engine::{
-    Briefing, Controls, Driver, Found, Homes, Ingested, Notice, OutputLimit, RUN_MARKER, Recovered, Setup,
-    SpooledProcess, SpooledTurn, Spools, recover,
+    Briefing, Controls, Driver, FoundSpool, Homes, Ingested, Notice, OutputLimit, RUN_MARKER, Recovered,
+    Setup, SpooledProcess, SpooledTurn, Spools, recover,
 };
 use azureal_process::{Marker, Spawn, Stream, find_marked};
 use azureal_store::SqliteStore;
@@ -484,12 +484,10 @@ fn a_turn_that_was_stored_and_not_removed_is_only_removed() {
     let mark = azureal_core::NewMark { name: "run:bb".into(), note: String::new() };
     drop(spool);
     assert!(matches!(&recovered(&project)[..], [Recovered::Stored(..)]));
-    block_on(
-        project.store.append(
-            project.session,
-            azureal_core::Turn { mark: Some(mark), ..azureal_core::Turn::default() },
-        ),
-    )
+    block_on(project.store.append(
+        project.session,
+        azureal_core::NewTurn { mark: Some(mark), ..azureal_core::NewTurn::default() },
+    ))
     .unwrap();
     for (path, bytes) in copies {
         assert!(path.starts_with(&folder));
@@ -597,7 +595,7 @@ fn a_spool_that_was_laid_there_by_others_is_not_read() {
 fn a_turn_that_never_began_is_stored_as_interrupted() {
     let project = Project::new();
     drop(project.spools.begin(spooled(&project, "cc")).unwrap());
-    assert!(matches!(&project.spools.find().unwrap()[..], [Found::Orphan(_)]));
+    assert!(matches!(&project.spools.find().unwrap()[..], [FoundSpool::Orphan(_)]));
     assert!(matches!(&recovered(&project)[..], [Recovered::Stored(..)]));
     assert_eq!(outcomes(&project), [Outcome::Interrupted]);
     assert_eq!(project.history()[0], Message::user("before the crash"));

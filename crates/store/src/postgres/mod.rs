@@ -21,8 +21,8 @@ mod watch;
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Turn, Watch, async_trait,
+    Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, NewTurn, Page, Seq,
+    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Watch, async_trait,
     check_name, read_told_through,
 };
 use tokio_postgres::Row;
@@ -67,13 +67,13 @@ impl Default for PostgresOptions {
 ///
 /// ```no_run
 /// # futures_executor::block_on(async {
-/// use azureal_store::core::{Event, NewSession, SessionStore, Turn};
+/// use azureal_store::core::{Event, NewSession, SessionStore, NewTurn};
 /// use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 ///
 /// let address: PostgresAddress = "postgres://ada@db.example/team?project=engine".parse()?;
 /// let store = PostgresStore::open(&address, PostgresOptions::default()).await?;
 /// let id = store.create(NewSession::default()).await?;
-/// store.append(id, Turn::verbatim([Event::user("Hello")])).await?;
+/// store.append(id, NewTurn::verbatim([Event::user("Hello")])).await?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
@@ -232,7 +232,7 @@ impl SessionStore for PostgresStore {
     async fn create_with(
         &self,
         new: NewSession,
-        turn: Turn,
+        turn: NewTurn,
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
@@ -304,7 +304,7 @@ impl SessionStore for PostgresStore {
         if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
     }
 
-    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
+    async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
         let texts = texts_of(&turn, self.connections.place())?;
         let call = self
             .operation("append_turn")

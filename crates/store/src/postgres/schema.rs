@@ -35,7 +35,7 @@ pub(super) fn in_schema(sql: &str, schema: &str) -> String {
 }
 
 /// What opening a store finds out about its project.
-pub(super) struct Found {
+pub(super) struct FoundSchema {
     /// The name under which the sessions are kept, if it is not the project's own.
     pub(super) kept_as: Option<String>,
     /// Whether there are sessions under the former name that no project has claimed, and none under the name.
@@ -49,7 +49,7 @@ pub(super) async fn prepare(
     project: &str,
     former: Option<&str>,
     retry_budget: Duration,
-) -> Result<Found, StoreError> {
+) -> Result<FoundSchema, StoreError> {
     let look = || {
         let sql = in_schema(
             "SELECT version, getdatabaseencoding()::text,
@@ -83,14 +83,14 @@ pub(super) async fn prepare(
 }
 
 /// Reads the answer; `None` if the tables are of an older version.
-fn found(place: &str, row: &Row) -> Result<Option<Found>, StoreError> {
+fn found(place: &str, row: &Row) -> Result<Option<FoundSchema>, StoreError> {
     let failed = |error| other(place, error);
     check_encoding(place, row.try_get(1).map_err(failed)?)?;
     if !check_version(place, row.try_get(0).map_err(failed)?)? {
         return Ok(None);
     }
     let (kept_as, has_former) = (row.try_get(2).map_err(failed)?, row.try_get(3).map_err(failed)?);
-    Ok(Some(Found { kept_as, has_former }))
+    Ok(Some(FoundSchema { kept_as, has_former }))
 }
 
 /// Says whether a version is ours; one that is newer is an error.

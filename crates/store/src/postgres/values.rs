@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use azureal_core::{
-    Compaction, ListQuery, NameFilter, NewSession, Page, StoreError, Tokens, Turn, TurnTotals, Uuid,
+    Compaction, ListQuery, NameFilter, NewSession, NewTurn, Page, StoreError, Tokens, TurnTotals, Uuid,
 };
 use tokio_postgres::types::Type;
 
 use super::connection::Call;
 use super::rows;
 use super::text::escaped;
-use crate::server::{Outcomes, check_turn_size, number_of, stored_cost};
+use crate::server::{FoldCases, check_turn_size, number_of, stored_cost};
 use crate::timestamp::{given_or_now, now};
 
 /// Returns the statement that reads a page: a row without values where a session has no such events, and none
@@ -103,7 +103,7 @@ pub(super) fn with_filters(call: Call, query: &ListQuery) -> Call {
 }
 
 /// Returns the texts of a turn's events, each written once; refuses what could not be stored, or not be sent.
-pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreError> {
+pub(super) fn texts_of(turn: &NewTurn, place: &str) -> Result<Vec<String>, StoreError> {
     let texts: Vec<String> = turn.texts()?.into_iter().map(Cow::into_owned).collect();
     let bytes: usize = texts.iter().map(String::len).sum();
     check_turn_size(bytes, place).map(|()| texts)
@@ -113,8 +113,8 @@ pub(super) fn texts_of(turn: &Turn, place: &str) -> Result<Vec<String>, StoreErr
 pub(super) const LAST_ACTIVE: &str = "in_last_active";
 
 /// Adds what a turn is made of to a call.
-pub(super) fn with_turn(call: Call, turn: &Turn, texts: Vec<String>) -> Call {
-    let Outcomes { cases, alone, model } = Outcomes::of(turn);
+pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call {
+    let FoldCases { cases, alone, model } = FoldCases::of(turn);
     let text = |text: String| escaped(&text).into_owned();
     let call = call.sending(texts.iter().map(String::len).sum());
     let added: Vec<i64> = cases.iter().map(|case| rows::signed(case.added)).collect();
@@ -181,7 +181,7 @@ pub(super) fn with_fork(call: Call, new: &NewSession) -> Call {
 }
 
 /// Adds summaries to a call, each column as an array.
-pub(super) fn with_compactions(call: Call, turn: &Turn, compactions: &[Compaction]) -> Call {
+pub(super) fn with_compactions(call: Call, turn: &NewTurn, compactions: &[Compaction]) -> Call {
     let places: Vec<i64> = compactions.iter().map(|one| rows::integer(one.after_seq)).collect();
     let summaries: Vec<String> = compactions.iter().map(|one| escaped(&one.summary).into_owned()).collect();
     let times: Vec<String> = compactions.iter().map(|one| given_or_now(&one.created_at)).collect();

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use azureal_core::{
     Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListQuery, Mark, NameFilter,
-    NewSession, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens,
-    Turn, Watch, async_trait, check_name, read_told_through,
+    NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally,
+    Tokens, Watch, async_trait, check_name, read_told_through,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -75,7 +75,7 @@ impl Default for RedisOptions {
 ///
 /// ```no_run
 /// # futures_executor::block_on(async {
-/// use azureal_store::core::{Event, NewSession, SessionStore, Turn};
+/// use azureal_store::core::{Event, NewSession, SessionStore, NewTurn};
 /// use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 ///
 /// let address: RedisAddress = "rediss://ada@cache.example?project=engine".parse()?;
@@ -84,7 +84,7 @@ impl Default for RedisOptions {
 ///     eprintln!("{address} {warning}");
 /// }
 /// let id = store.create(NewSession::default()).await?;
-/// store.append(id, Turn::verbatim([Event::user("Hello")])).await?;
+/// store.append(id, NewTurn::verbatim([Event::user("Hello")])).await?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
@@ -436,7 +436,7 @@ impl SessionStore for RedisStore {
     async fn create_with(
         &self,
         new: NewSession,
-        turn: Turn,
+        turn: NewTurn,
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         check_new(&new)?;
@@ -533,7 +533,7 @@ impl SessionStore for RedisStore {
         self.change(id, self.operation(&scripts::DELETE, Some(id)).with(id.number())).await
     }
 
-    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
+    async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
         let operation = Uuid::now_v7();
         let call = self.once(&scripts::APPEND, &self.keys.of_script(Some(operation), Some(id)));
         let call = call.with(id.number());

@@ -2,24 +2,24 @@
 
 use std::borrow::Cow;
 
-use azureal_core::{PROMPT_KINDS, SessionId, Tokens, Turn};
+use azureal_core::{NewTurn, PROMPT_KINDS, SessionId, Tokens};
 
 use uuid::Uuid;
 
 use super::countable;
 use super::keys::Keys;
 use super::scripts::Call;
-use crate::server::{Outcome, Outcomes, number_of, stored_cost};
+use crate::server::{FoldCase, FoldCases, number_of, stored_cost};
 use crate::timestamp::now;
 
 /// Adds what a turn does to its session to a call, in the order in which `turn.lua` takes it.
-pub(super) fn with_turn(call: Call, turn: &Turn, texts: &[Cow<'_, str>]) -> Call {
+pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: &[Cow<'_, str>]) -> Call {
     let mut call = call.with(turn.events.len());
     if !turn.events.is_empty() {
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         call = call.with(longest).with(places_of_prompts(turn));
-        let Outcomes { cases, alone, model } = Outcomes::of(turn);
-        for Outcome { added, opens, preview } in cases {
+        let FoldCases { cases, alone, model } = FoldCases::of(turn);
+        for FoldCase { added, opens, preview } in cases {
             let (sign, preview) = preview.map_or(("", String::new()), |preview| ("+", preview));
             call = call.with(format!("{added} {} {sign}{preview}", number_of(opens)));
         }
@@ -57,7 +57,7 @@ pub(super) fn with_tokens(call: Call, tokens: Tokens) -> Call {
 }
 
 /// Returns which events of a turn can hold a prompt, counted from 1.
-fn places_of_prompts(turn: &Turn) -> String {
+fn places_of_prompts(turn: &NewTurn) -> String {
     let events = turn.events.iter().zip(1_u64..);
     let prompts = events.filter(|(new, _)| PROMPT_KINDS.contains(&new.event().kind()));
     prompts.map(|(_, place)| format!("{place} ")).collect()
@@ -70,7 +70,7 @@ pub(super) fn with_events(
     keys: &Keys,
     operation: Uuid,
     id: SessionId,
-    turn: &Turn,
+    turn: &NewTurn,
     texts: &[Cow<'_, str>],
 ) -> Call {
     if turn.events.is_empty() {

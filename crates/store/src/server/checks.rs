@@ -1,7 +1,7 @@
 //! Checks and conversions before a request, for every server.
 
 use azureal_core::{
-    Compaction, NewSession, Page, Seq, SessionId, SessionStore, StoreError, Tally, Turn, check_name,
+    Compaction, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, Tally, check_name,
 };
 
 /// The largest turn, in bytes. No server accepts a request of a gigabyte.
@@ -18,7 +18,7 @@ pub(crate) fn check_new(new: &NewSession) -> Result<(), StoreError> {
 
 /// Refuses summaries that do not end at an event of the turn. `session` returns the number that the session would have.
 pub(crate) async fn check_compactions<S>(
-    turn: &Turn,
+    turn: &NewTurn,
     compactions: &[Compaction],
     session: impl FnOnce() -> S + Send,
 ) -> Result<(), StoreError>

@@ -6,13 +6,13 @@
 //! and the server takes the one that holds.
 
 use azureal_core::fold::Open;
-use azureal_core::{Counts, Event, NewEvent, Seq, Tally, Turn};
+use azureal_core::{Counts, Event, NewEvent, NewTurn, Seq, Tally};
 
 /// The eight outcomes, and what depends on no state.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcomes {
+pub(crate) struct FoldCases {
     /// In the order of [`Open::ALL`] and in pairs: without a preview so far, and with one.
-    pub(crate) cases: Vec<Outcome>,
+    pub(crate) cases: Vec<FoldCase>,
     /// The counts of an empty session after this turn. Of these only some hold for any other session too: the agent and
     /// the requested model, the last prompt, `answered`, `told` (added) and the tokens of the context.
     pub(crate) alone: Counts,
@@ -32,7 +32,7 @@ pub(crate) struct ModelOutcome {
 }
 
 impl ModelOutcome {
-    fn of(turn: &Turn) -> Self {
+    fn of(turn: &NewTurn) -> Self {
         let first_agent = turn.events.iter().find_map(|new| match new.event() {
             Event::Init(init) => init.agent.clone(),
             _ => None,
@@ -56,7 +56,7 @@ impl ModelOutcome {
 
 /// What a turn does in one state.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct FoldCase {
     /// How many messages are added.
     pub(crate) added: u64,
     /// Which message is open afterwards.
@@ -65,8 +65,8 @@ pub(crate) struct Outcome {
     pub(crate) preview: Option<String>,
 }
 
-impl Outcomes {
-    pub(crate) fn of(turn: &Turn) -> Self {
+impl FoldCases {
+    pub(crate) fn of(turn: &NewTurn) -> Self {
         let mut alone = Tally::default();
         turn.count_into(&mut alone, Seq::START);
         let mut outcomes = Self { alone: alone.counts, model: ModelOutcome::of(turn), ..Self::default() };
@@ -78,7 +78,7 @@ impl Outcomes {
                 for new in &turn.events {
                     tally.add_to_messages(new.event());
                 }
-                outcomes.cases.push(Outcome {
+                outcomes.cases.push(FoldCase {
                     added: tally.counts.messages,
                     opens: tally.open,
                     preview: tally.counts.preview.filter(|_| !had_preview),
@@ -109,9 +109,9 @@ mod tests {
     fn counted_by_outcomes(first: &[Event], second: &[Event]) -> (u64, Open, Option<String>) {
         let mut state = (0, Open::Nothing, None);
         for events in [first, second] {
-            let outcomes = Outcomes::of(&Turn::verbatim(events.to_vec()));
+            let outcomes = FoldCases::of(&NewTurn::verbatim(events.to_vec()));
             let chosen = 2 * usize::from(number_of(state.1) - 1) + usize::from(state.2.is_some());
-            let Outcome { added, opens, preview } = &outcomes.cases[chosen];
+            let FoldCase { added, opens, preview } = &outcomes.cases[chosen];
             state = (state.0 + added, *opens, preview.clone().or(state.2));
         }
         state
@@ -172,7 +172,7 @@ mod tests {
                 for event in &events[cut..] {
                     tally.add(tally.through.next(), Some(event));
                 }
-                let outcome = ModelOutcome::of(&Turn::verbatim(events[cut..].to_vec()));
+                let outcome = ModelOutcome::of(&NewTurn::verbatim(events[cut..].to_vec()));
                 let found = match outcome.of_same {
                     _ if outcome.first_agent.is_some() && outcome.first_agent != agent => outcome.of_other,
                     Some(set) => set,

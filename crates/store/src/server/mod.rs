@@ -4,7 +4,7 @@ mod address;
 mod bounded;
 mod certificates;
 mod checks;
-mod outcomes;
+mod fold_cases;
 mod retry;
 mod thread;
 
@@ -15,7 +15,7 @@ pub(crate) use address::decoded;
 #[cfg(feature = "redis")]
 pub(crate) use certificates::LARGEST_CERTIFICATES;
 #[cfg(feature = "redis")]
-pub(crate) use outcomes::Outcome;
+pub(crate) use fold_cases::FoldCase;
 #[cfg(feature = "postgres")]
 pub(crate) use retry::Retry;
 
@@ -28,7 +28,7 @@ pub(crate) use address::{ProjectName, options, project_hint};
 pub(crate) use bounded::{Bounded, Framing, Overflow, PER_PART, too_large};
 pub(crate) use certificates::roots;
 pub(crate) use checks::{check_compactions, check_new, check_turn_size, stored_cost, tally_through};
-pub(crate) use outcomes::{Outcomes, number_of};
+pub(crate) use fold_cases::{FoldCases, number_of};
 pub(crate) use retry::{Transient, retry_with_backoff};
 pub(crate) use thread::OwnThread;
 

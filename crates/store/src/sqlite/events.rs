@@ -1,7 +1,7 @@
 //! Events: appending a turn, reading pages, forking, clearing.
 
 use azureal_core::{
-    Appended, Compaction, Damage, NewSession, Page, Seq, SessionId, StoreError, StoredEvent, Tally, Turn,
+    Appended, Compaction, Damage, NewSession, NewTurn, Page, Seq, SessionId, StoreError, StoredEvent, Tally,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
@@ -48,7 +48,7 @@ struct NewRow<'a> {
 }
 
 /// Makes the rows of a turn.
-fn pack<'a>(codec: &mut Codec, turn: &'a Turn) -> Result<Vec<NewRow<'a>>, Fault> {
+fn pack<'a>(codec: &mut Codec, turn: &'a NewTurn) -> Result<Vec<NewRow<'a>>, Fault> {
     let texts = turn.texts()?;
     let rows = turn.events.iter().zip(texts).map(|(new, json)| {
         let char_len = json.chars().count().cast_signed() as i64;
@@ -61,7 +61,7 @@ pub(super) fn append(
     connection: &mut Connection,
     codec: &mut Codec,
     id: SessionId,
-    turn: &Turn,
+    turn: &NewTurn,
 ) -> Result<Appended, Fault> {
     let rows = pack(codec, turn)?;
     let transaction = sessions::begin(connection)?;
@@ -75,7 +75,7 @@ pub(super) fn create_with(
     connection: &mut Connection,
     codec: &mut Codec,
     new: &NewSession,
-    turn: &Turn,
+    turn: &NewTurn,
     compactions: &[Compaction],
 ) -> Result<SessionId, Fault> {
     let rows = pack(codec, turn)?;
@@ -99,7 +99,7 @@ pub(super) fn create_with(
 fn append_rows(
     transaction: &Connection,
     id: SessionId,
-    turn: &Turn,
+    turn: &NewTurn,
     rows: &[NewRow<'_>],
     newest: Option<i64>,
 ) -> Result<Appended, Fault> {

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, ListQuery, Mark, NewSession, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tokens, Turn, Uuid, Watch, async_trait,
+    Appended, Compaction, CrashNotes, ListQuery, Mark, NewSession, NewTurn, Page, Seq, SessionId,
+    SessionRecord, SessionStore, StoreError, StoredEvent, Tokens, Uuid, Watch, async_trait,
 };
 pub use rusqlite;
 use rusqlite::Connection;
@@ -175,7 +175,7 @@ impl SessionStore for SqliteStore {
     async fn create_with(
         &self,
         new: NewSession,
-        turn: Turn,
+        turn: NewTurn,
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError> {
         self.worker.run(move |database| database.create_history(&new, &turn, &compactions)).await?
@@ -226,7 +226,7 @@ impl SessionStore for SqliteStore {
         self.change(id, move |open, _| sessions::delete(&mut open.connection, id)).await
     }
 
-    async fn append(&self, id: SessionId, turn: Turn) -> Result<Appended, StoreError> {
+    async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
         self.change(id, move |open, codec| events::append(&mut open.connection, codec, id, &turn)).await
     }
 
@@ -443,7 +443,7 @@ impl Database {
     fn create_history(
         &mut self,
         new: &NewSession,
-        turn: &Turn,
+        turn: &NewTurn,
         compactions: &[Compaction],
     ) -> Result<SessionId, StoreError> {
         if !self.opened()? {

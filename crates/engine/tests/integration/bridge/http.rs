@@ -16,7 +16,7 @@ fn a_model_behind_http_goes_through_a_bridge() {
 fn a_model_that_fails_is_told_of() {
     for (answer, error) in [
         (Answer::error(500, "out of order"), "answered with status 500: "),
-        (Answer::new().text("half").cut(Place::Events(4)), "the response was cut off"),
+        (Answer::new().text("half").cut(StreamPosition::Events(4)), "the response was cut off"),
     ] {
         let server = ModelServer::scripted([answer]);
         let project = Project::new();

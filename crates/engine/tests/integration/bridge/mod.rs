@@ -22,7 +22,7 @@ use azureal_core::bridge::{
 };
 use azureal_core::event::{Init, Outcome, Usage};
 use azureal_core::{
-    Event, Keep, Message, NewSession, Page, SessionId, SessionStore, Threshold, Turn, read_history,
+    Event, Keep, Message, NewSession, NewTurn, Page, SessionId, SessionStore, Threshold, read_history,
 };
 use azureal_engine::{
     BridgeHost, Briefing, CompactSetup, Control, ControlError, Controls, Driver, Homes, Ingested, Notice,
@@ -32,7 +32,7 @@ use azureal_engine::{
 use azureal_process::{Marker, Patience, ProcessIdentity, Spawn, Stream, find_marked, stop};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
-use azureal_testkit::model_server::{Answer, Gate, ModelServer, Place};
+use azureal_testkit::model_server::{Answer, Gate, ModelServer, StreamPosition};
 use futures_executor::block_on;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -375,7 +375,7 @@ fn an_agent_behind_a_bridge_writes_a_summary() {
     let long = |text: &str| Event::assistant(text.repeat(400));
     for number in 0..6 {
         let events = vec![Event::user(format!("prompt {number}")), long("words of an answer ")];
-        block_on(project.store.append(project.session, Turn::verbatim(events))).unwrap();
+        block_on(project.store.append(project.session, NewTurn::verbatim(events))).unwrap();
     }
     let (agent, directory) = (Bridge::new("summary"), project.directory());
     let summariser = Summariser { agent: &agent, program: Path::new(CHILD), model: None, settings: None };
