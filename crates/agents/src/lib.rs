@@ -11,14 +11,14 @@
 //! ```
 //! use azureal_agents::registry;
 //! use azureal_core::ContextFrame;
-//! use azureal_core::agent::{AgentOutput, TurnRequest};
+//! use azureal_core::agent::{AgentOutput, AgentRequest};
 //!
 //! let choice = registry::for_model("codex/gpt-5.4")?;
-//! let turn = TurnRequest {
+//! let turn = AgentRequest {
 //!     frame: ContextFrame::new("", "", "Fix the test"),
 //!     model: choice.model,
 //!     in_git: true,
-//!     ..TurnRequest::default()
+//!     ..AgentRequest::default()
 //! };
 //! let command = choice.agent.command(&turn)?;
 //! assert_eq!(command.args[..2], ["exec", "--json"]);

@@ -33,7 +33,7 @@ pub trait Agent: Send + Sync {
     }
 
     /// Says what to run for a turn, and what to write to its standard input.
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError>;
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError>;
 
     /// Makes a reader for the output of one run.
     fn parser(&self) -> Box<dyn AgentParser>;
@@ -136,7 +136,7 @@ pub enum Program {
 
 /// What is asked of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TurnRequest {
+pub struct AgentRequest {
     /// The history, this turn's context and the prompt.
     pub frame: ContextFrame,
     /// The model; the agent's own choice without one.

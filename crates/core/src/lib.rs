@@ -41,6 +41,7 @@ mod pairs;
 mod prompts;
 mod session;
 mod session_context;
+mod session_snapshot;
 mod session_store;
 mod store_error;
 mod system_message;
@@ -78,6 +79,7 @@ pub use session_context::{
     SessionContext, read_beginning, read_context, read_context_under, read_history, read_record_chars,
     read_told_through,
 };
+pub use session_snapshot::SessionSnapshot;
 pub use session_store::{
     Appended, Damage, LARGEST_EVENT, ListQuery, NameFilter, NewEvent, NewTurn, Page, SessionStore,
     StoredEvent, WorktreeFilter, append_events, check_name,

@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
-const PAGE: usize = 400;
+pub(crate) const PAGE: usize = 400;
 
 /// How many events are looked at for a session's system message, which is its first message.
-const BEGINNING: usize = 16;
+pub(crate) const BEGINNING: usize = 16;
 
 /// A session of any [`SessionStore`], as a [`ContextStore`].
 ///
@@ -262,7 +262,7 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
         context.carry(&read_carried(store, id, opening.after, goes_on).await?);
         context.seal();
     }
-    each_event_from(store, id, opening.after, first, |_, event| context.push(&event)).await?;
+    each_event_from(store, id, opening.after, first, Seq::END, |_, event| context.push(&event)).await?;
     Ok(context.finish())
 }
 
@@ -421,15 +421,16 @@ async fn each_event<S: SessionStore + ?Sized>(
     take: impl FnMut(Seq, Event) + Send,
 ) -> Result<(), StoreError> {
     let first = store.read(id, Page::After(after, PAGE)).await?;
-    each_event_from(store, id, after, first, take).await
+    each_event_from(store, id, after, first, Seq::END, take).await
 }
 
-/// Does the same when the first page has been read.
-async fn each_event_from<S: SessionStore + ?Sized>(
+/// Does the same when the first page has been read, and reads no page after the event `until`.
+pub(crate) async fn each_event_from<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     after: Seq,
     first: Vec<StoredEvent>,
+    until: Seq,
     mut take: impl FnMut(Seq, Event) + Send,
 ) -> Result<(), StoreError> {
     let (mut reached, mut page) = (after, first);
@@ -445,6 +446,10 @@ async fn each_event_from<S: SessionStore + ?Sized>(
                 take(stored.seq, decode(id, &stored));
             }
         };
+        if last >= until {
+            decode_all.await;
+            return Ok(());
+        }
         // Polled in this order, so that the database is asked before the decoding begins.
         let (next, ()) = future::join(store.read(id, Page::After(last, PAGE)), decode_all).await;
         page = next?;
@@ -454,7 +459,7 @@ async fn each_event_from<S: SessionStore + ?Sized>(
 
 /// Reads an event. One that is damaged is told as an error in its place: the rest stays usable, and a
 /// history with a hole in it does not pass for a whole one.
-fn decode(session: SessionId, stored: &StoredEvent) -> Event {
+pub(crate) fn decode(session: SessionId, stored: &StoredEvent) -> Event {
     stored.event().unwrap_or_else(|damage| {
         Event::error("damaged", format!("event {} of session {session} is damaged: {damage}", stored.seq))
     })

@@ -7,15 +7,14 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use azureal_core::agent::{Agent, AgentOutput, Ending, Permission, PromptCache, TurnRequest};
+use azureal_core::agent::{Agent, AgentOutput, AgentRequest, Ending, Permission, PromptCache};
 use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{
-    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Keep, Page, SUMMARY_PROMPT,
-    Seq, SessionId, SessionStore, StoreError, Threshold, Tokens, boundary, read_context, read_context_under,
+    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Page, SUMMARY_PROMPT,
+    Seq, SessionId, SessionStore, StoreError, Tokens, boundary, read_context, read_context_under,
     read_told_through, told_chars,
 };
 use azureal_process::{Child, Patience, Stream};
@@ -23,10 +22,12 @@ use futures_executor::block_on;
 use rustix::fs::OFlags;
 use tracing::info;
 
-use crate::drive::STDERR_BYTES;
-use crate::launch::{Launch, exit_of};
+use crate::engine::EngineOptions;
+use crate::launch::{Launch, STDERR_BYTES, exit_of};
 use crate::lease::{Leased, this_process};
+use crate::request::{CompactionOptions, Summariser};
 use crate::spool::{SpoolError, Spools, at};
+use crate::turn_event::TurnEvent;
 use crate::watch::{Look, Watcher};
 
 /// How long a summary may be, in characters.
@@ -53,56 +54,14 @@ const PAGE: usize = 400;
 /// The author of a summary that no agent wrote.
 pub const DIGEST: &str = "digest";
 
-/// What is compacted, and by whom.
+/// A session that is compacted, and how.
 #[derive(Clone, Copy)]
-pub struct CompactSetup<'a> {
-    /// Where the session is kept.
-    pub store: &'a dyn SessionStore,
-    /// The folder for the lock, and for what agents print while they write.
-    pub spools: &'a Spools,
-    /// The session.
-    pub session: SessionId,
-    /// Who is asked for the summary, one after the other; with nobody it is the digest.
-    pub summarisers: &'a [Summariser<'a>],
-    /// The directory that agents run in.
-    pub directory: &'a Path,
-    /// Whether that belongs to a git repository.
-    pub in_git: bool,
-    /// How large a session may become.
-    pub threshold: Threshold,
-    /// What stays as it is.
-    pub keep: Keep,
-    /// How long one agent may take.
-    pub timeout: Duration,
-    /// Says whether the person wants it to stop.
-    pub is_cancelled: &'a dyn Fn() -> bool,
-}
-
-/// An agent that can be asked for a summary.
-#[derive(Clone, Copy)]
-pub struct Summariser<'a> {
-    /// The agent.
-    pub agent: &'a dyn Agent,
-    /// Its program.
-    pub program: &'a Path,
-    /// The model, if not the agent's own choice.
-    pub model: Option<&'a str>,
-    /// What its program's own settings say, where it wants to know them.
-    pub settings: Option<&'a str>,
-}
-
-/// What is going on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CompactNotice<'a> {
-    /// This agent is asked.
-    Asking(&'a str),
-    /// This agent gave no usable summary.
-    Failed {
-        /// The agent.
-        agent: &'a str,
-        /// Why not.
-        why: &'a str,
-    },
+pub(crate) struct Compactor<'a> {
+    pub(crate) engine: &'a EngineOptions,
+    pub(crate) session: SessionId,
+    pub(crate) options: &'a CompactionOptions,
+    /// Returns whether the user wants it to stop.
+    pub(crate) is_cancelled: &'a dyn Fn() -> bool,
 }
 
 /// A summary, and what it is good for.
@@ -163,42 +122,42 @@ fn who(holder: Option<&Holder>) -> String {
 /// Compacts a session, and returns the summary that is now laid over it; nothing if there is nothing to gain.
 ///
 /// One at a time: while another process does it, this is [`CompactionError::Busy`].
-pub fn compact(
-    setup: &CompactSetup<'_>,
-    notice: &mut dyn FnMut(CompactNotice<'_>),
+pub(crate) fn compact(
+    setup: &Compactor<'_>,
+    report: &mut dyn FnMut(TurnEvent),
 ) -> Result<Option<Summarised>, CompactionError> {
     let session = setup.session;
-    let holder = this_process(setup.summarisers.first().map_or(DIGEST, |first| first.agent.name()));
-    let _lease = match setup.spools.lease_compaction(session, &holder)? {
+    let holder = this_process(setup.options.summarisers.first().map_or(DIGEST, |first| first.agent.name()));
+    let _lease = match setup.engine.spools.lease_compaction(session, &holder)? {
         Leased::Ours(lease) => lease,
         Leased::Theirs(holder) => return Err(CompactionError::Busy { session, holder }),
     };
-    let summarised = summarise(setup, notice)?;
+    let summarised = summarise(setup, report)?;
     if let Some(Summarised { boundary, summary, writer, used, chars_after, .. }) = &summarised {
-        let told = block_on(setup.store.get(session))?.counts.told;
-        let covered = block_on(read_told_through(setup.store, session, boundary.after_seq))?;
+        let told = block_on(setup.engine.store.get(session))?.counts.told;
+        let covered = block_on(read_told_through(&*setup.engine.store, session, boundary.after_seq))?;
         let compaction = Compaction {
             writer: Some(writer.clone()),
             opening_chars: Some((*chars_after as u64).saturating_sub(told.saturating_sub(covered))),
             ..Compaction::new(boundary.after_seq, summary)
         };
-        block_on(setup.store.add_compaction(session, &compaction))?;
+        block_on(setup.engine.store.add_compaction(session, &compaction))?;
         // The summary is laid, whether this is counted or not.
-        drop(block_on(setup.store.add_tokens(session, *used)));
+        drop(block_on(setup.engine.store.add_tokens(session, *used)));
     }
     Ok(summarised)
 }
 
 /// Writes the summary that [`compact`] would lay over the session, and changes nothing.
-pub fn summarise(
-    setup: &CompactSetup<'_>,
-    notice: &mut dyn FnMut(CompactNotice<'_>),
+pub(crate) fn summarise(
+    setup: &Compactor<'_>,
+    report: &mut dyn FnMut(TurnEvent),
 ) -> Result<Option<Summarised>, CompactionError> {
     let Some(work) = Work::find(setup)? else { return Ok(None) };
     let (mut failed, mut used) = (Vec::new(), Tokens::default());
-    for summariser in setup.summarisers {
+    for summariser in &setup.options.summarisers {
         let agent = summariser.agent.name();
-        notice(CompactNotice::Asking(agent));
+        report(TurnEvent::Summarising { agent: agent.to_owned() });
         let why = match work.ask(setup, summariser, &mut used) {
             Ok(Written { summary, model }) => {
                 let (before, after) = (work.chars_before, work.chars_with(setup, &summary)?);
@@ -213,7 +172,7 @@ pub fn summarise(
         };
         // Not why: that may be text of the agent.
         info!(session = %setup.session, agent, "a summary cannot be used");
-        notice(CompactNotice::Failed { agent, why: &why });
+        report(TurnEvent::NotSummarised { agent: agent.to_owned(), why: why.clone() });
         failed.push((agent.to_owned(), why));
     }
     let digest = within(&work.digest(), work.most);
@@ -253,12 +212,12 @@ enum Unusable {
 
 impl Work {
     /// Finds what a summary would cover; nothing if there is nothing to gain.
-    fn find(setup: &CompactSetup<'_>) -> Result<Option<Self>, CompactionError> {
-        let earlier = block_on(setup.store.compactions(setup.session))?.pop();
+    fn find(setup: &Compactor<'_>) -> Result<Option<Self>, CompactionError> {
+        let earlier = block_on(setup.engine.store.compactions(setup.session))?.pop();
         let after = earlier.as_ref().map_or(Seq::START, |earlier| earlier.after_seq);
-        let mut events = read_events(setup.store, setup.session, after)?;
-        let Some(boundary) = boundary(&events, setup.threshold, setup.keep) else { return Ok(None) };
-        let chars_before = block_on(read_context(setup.store, setup.session))?.chars().count();
+        let mut events = read_events(&*setup.engine.store, setup.session, after)?;
+        let Some(boundary) = boundary(&events, setup.options.threshold, setup.options.keep) else { return Ok(None) };
+        let chars_before = block_on(read_context(&*setup.engine.store, setup.session))?.chars().count();
         events.truncate(events.partition_point(|(seq, _)| *seq <= boundary.after_seq));
         // The system message stays as it is. To whoever writes the summary it would be an instruction.
         let is_told = |event: &Event| !matches!(event, Event::SystemMessage(_));
@@ -276,9 +235,9 @@ impl Work {
     }
 
     /// Returns how much the next agent would be told with this summary.
-    fn chars_with(&self, setup: &CompactSetup<'_>, summary: &str) -> Result<usize, CompactionError> {
+    fn chars_with(&self, setup: &Compactor<'_>, summary: &str) -> Result<usize, CompactionError> {
         let compaction = Compaction::new(self.boundary.after_seq, summary);
-        let context = block_on(read_context_under(setup.store, setup.session, Some(&compaction)))?;
+        let context = block_on(read_context_under(&*setup.engine.store, setup.session, Some(&compaction)))?;
         Ok(context.chars().count())
     }
 
@@ -337,8 +296,8 @@ impl Work {
     /// Asks one agent, once, and adds what that took.
     fn ask(
         &self,
-        setup: &CompactSetup<'_>,
-        summariser: &Summariser<'_>,
+        setup: &Compactor<'_>,
+        summariser: &Summariser,
         used: &mut Tokens,
     ) -> Result<Written, Unusable> {
         let record = self.record();
@@ -346,19 +305,19 @@ impl Work {
         if self.most < MOST_CHARS {
             prompt.push_str(&format!(" This record is short: write at most {} characters.", self.most));
         }
-        let request = TurnRequest {
+        let request = AgentRequest {
             // A question that is asked once: nothing of it is worth a place in a cache.
             frame: ContextFrame::new(record.as_str(), "", &prompt),
             cache: PromptCache::Off,
-            model: summariser.model.map(str::to_owned),
+            model: summariser.model.clone(),
             permission: Some(Permission::Answer),
-            in_git: setup.in_git,
-            settings: summariser.settings.map(str::to_owned),
+            in_git: setup.engine.in_git,
+            settings: summariser.settings.clone(),
             arguments: Vec::new(),
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;
-        let model = answer.model.clone().or_else(|| summariser.model.map(str::to_owned));
+        let model = answer.model.clone().or_else(|| summariser.model.clone());
         let said = answer.finish().map_err(Unusable::Because)?;
         let summary = judge(&said, &record).map_err(Unusable::Because)?;
         Ok(Written { summary: within(summary, MOST_CHARS), model })
@@ -390,16 +349,16 @@ fn digest_of(earlier: Option<&str>, events: &[Event]) -> String {
 }
 
 /// Runs an agent and returns what it said.
-fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) -> Result<Answer, Unusable> {
+fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Result<Answer, Unusable> {
     let because = |why: String| Unusable::Because(why);
     let run = uuid::Uuid::new_v4().simple().to_string();
-    let mut output = Output::open(setup.spools, who.agent, &run).map_err(because)?;
+    let mut output = Output::open(&setup.engine.spools, who.agent, &run).map_err(because)?;
     let stdout = output.file.try_clone().map_err(|error| because(error.to_string()))?;
     let launch = Launch {
         agent: who.agent,
-        program: who.program,
-        directory: setup.directory,
-        spools: setup.spools,
+        program: &who.program,
+        directory: &setup.engine.directory,
+        spools: &setup.engine.spools,
         run: &run,
         session: None,
         limits: BridgeLimits::default(),
@@ -436,7 +395,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
 ///
 /// One read, then all checks: an agent that prints faster than this reads would otherwise never be stopped.
 fn attend(
-    setup: &CompactSetup<'_>,
+    setup: &Compactor<'_>,
     child: &Child,
     output: &mut Output,
     answer: &mut Answer,
@@ -452,8 +411,8 @@ fn attend(
                 return Err(Unusable::Cancelled);
             }
         }
-        if started.elapsed() > setup.timeout {
-            return because(format!("it took longer than {} seconds", setup.timeout.as_secs_f64()));
+        if started.elapsed() > setup.options.timeout {
+            return because(format!("it took longer than {} seconds", setup.options.timeout.as_secs_f64()));
         }
         output.check_size().map_err(Unusable::Because)?;
         match output.watcher.look() {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use azureal_core::agent::{Agent, AgentOutput, Ending, Permission, PromptCache, TurnRequest};
+use azureal_core::agent::{Agent, AgentOutput, AgentRequest, Ending, Permission, PromptCache};
 use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, read_record_chars};
@@ -177,7 +177,7 @@ struct Run {
     gathering: CommandStop,
     child: Option<Child>,
     /// What was sent with a breakpoint, so that it can be sent again without one.
-    with_breakpoint: Option<TurnRequest>,
+    with_breakpoint: Option<AgentRequest>,
     /// Where the output of this start ends, once the program is started a second time.
     output_end: Arc<AtomicU64>,
 }
@@ -462,7 +462,7 @@ impl<'a> Driver<'a> {
             // Whoever watches the first start reads no further: a slow one comes to it when the second has printed.
             run.output_end.store(run.spool.output_length(), Ordering::SeqCst);
         }
-        self.launch(&TurnRequest { cache: PromptCache::Segments, ..request }, notice)
+        self.launch(&AgentRequest { cache: PromptCache::Segments, ..request }, notice)
     }
 
     fn start(&mut self, frame: ContextFrame, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
@@ -474,7 +474,7 @@ impl<'a> Driver<'a> {
             // The system message of the session, if it was made just now.
             *began_after = Seq(record.counts.events);
         }
-        let request = TurnRequest {
+        let request = AgentRequest {
             frame,
             model: setup.model.map(str::to_owned),
             permission: setup.permission,
@@ -490,7 +490,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Starts the agent's program.
-    fn launch(&mut self, request: &TurnRequest, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
+    fn launch(&mut self, request: &AgentRequest, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
         let setup = self.setup;
         let growth = self.growth(&request.frame);
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };

@@ -8,46 +8,26 @@
 //!
 //! A history that has become too long is compacted first.
 
-use std::path::Path;
 use std::thread;
-use std::time::Duration;
 
 use azureal_core::event::SystemMessage;
 use azureal_core::{
-    Beginning, Context, ContextCommand, ContextFrame, Event, Keep, LeaseId, NewTurn, Seq, SessionId,
-    SessionStore, StoreError, Threshold, read_beginning, read_context, read_record_chars, system_message,
+    Beginning, Context, ContextCommand, ContextFrame, Event, LeaseId, NewTurn, Seq, SessionId,
+    SessionSnapshot, StoreError, system_message,
 };
 use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
 use futures_executor::block_on;
 
-use crate::compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact};
+use crate::compact::{CompactionError, Compactor, Summarised, compact};
 use crate::context_commands::{
     CONTEXT_MARKER, CommandProgress, CommandRun, CommandStop, CommandsEnded, run_commands,
 };
+use crate::engine::EngineOptions;
 use crate::git_status;
 use crate::header::SpooledTurn;
-use crate::spool::{CancelNote, Spools};
-
-/// What agents are told besides the history.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Briefing {
-    /// The prompt that a session begins with.
-    pub system: Option<String>,
-    /// The commands whose output belongs into the context.
-    pub commands: Vec<ContextCommand>,
-    /// Where it goes.
-    pub keeping: Keeping,
-}
-
-/// Whether what a session begins with is kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Keeping {
-    /// As the first event of the session.
-    #[default]
-    Stored,
-    /// Not at all: it stands in front of the prompt, like the output of every other command.
-    Ephemeral,
-}
+use crate::request::{Briefing, Keeping, TurnOptions};
+use crate::spool::CancelNote;
+use crate::turn_event::TurnEvent;
 
 /// Why there is nothing to send.
 #[derive(Debug, thiserror::Error)]
@@ -65,17 +45,6 @@ pub(crate) enum GatherError {
     /// The thread that read it has gone.
     #[error("the history could not be read")]
     NoHistory,
-}
-
-/// Compactions that are made by themselves, when a session has become too long.
-#[derive(Clone, Copy)]
-pub struct AutoCompaction<'a> {
-    /// How large a session may become.
-    pub threshold: Threshold,
-    /// Who is asked for the summary, one after the other.
-    pub summarisers: &'a [Summariser<'a>],
-    /// How long one of them may take.
-    pub timeout: Duration,
 }
 
 /// How much of the reason why an agent wrote no summary is told.
@@ -121,147 +90,158 @@ pub fn end_commands(turn: &SpooledTurn) {
 
 /// The turn that is gathered for.
 pub(crate) struct Gather<'a> {
-    pub(crate) store: &'a dyn SessionStore,
+    pub(crate) engine: &'a EngineOptions,
+    pub(crate) options: &'a TurnOptions,
     pub(crate) session: SessionId,
     /// The lease of the store that allows the turn.
     pub(crate) lease: Option<&'a LeaseId>,
-    pub(crate) directory: &'a Path,
-    pub(crate) briefing: &'a Briefing,
     /// The run's name.
     pub(crate) run: &'a str,
     pub(crate) stop: &'a CommandStop,
-    /// Where somebody else says that it is to end, who then has ended the commands.
+    /// Another process notes here that the turn is to end, after it has ended the commands.
     pub(crate) cancel_note: &'a CancelNote,
-    /// What is done about a history that is too long.
-    pub(crate) compaction: Option<&'a AutoCompaction<'a>>,
-    pub(crate) spools: &'a Spools,
-    pub(crate) in_git: bool,
-    /// Whether a long history takes the git status along, which the agent's program then need not tell.
-    pub(crate) tells_git_status: bool,
+    /// Whether the session may be compacted: not twice for one prompt.
+    pub(crate) may_compact: bool,
 }
 
-/// What is worth telling while a turn is gathered.
-#[derive(Debug)]
-pub(crate) enum Gathering {
-    /// How far the commands are.
-    Command(CommandProgress),
-    /// Who is being asked for a summary.
-    Summary(String),
-    /// What came of a compaction, in one line.
-    Compacted(String),
+/// Everything that is sent with a prompt, and the session as it is then.
+pub(crate) struct Gathered {
+    pub(crate) frame: ContextFrame,
+    pub(crate) session: SessionSnapshot,
+    /// Whether the session was compacted for it, or that was tried.
+    pub(crate) was_compacted: bool,
 }
 
-type Progress<'a> = &'a mut (dyn FnMut(Gathering) + Send);
+type Report<'a> = &'a mut (dyn FnMut(TurnEvent) + Send);
 
 impl Gather<'_> {
     /// Gathers everything that is sent with a prompt. Blocks until all commands have ended.
-    pub(crate) fn frame(&self, prompt: &str, progress: Progress<'_>) -> Result<ContextFrame, GatherError> {
-        let Briefing { system, commands, keeping } = self.briefing;
+    pub(crate) fn gather(
+        &self,
+        mut session: SessionSnapshot,
+        prompt: &str,
+        report: Report<'_>,
+    ) -> Result<Gathered, GatherError> {
+        let Briefing { system, commands, keeping } = &self.options.briefing;
+        let gathered = |frame, session| Gathered { frame, session, was_compacted: false };
         if *keeping == Keeping::Ephemeral {
-            let ran = self.run(commands, progress)?;
-            return Ok(ContextFrame::plain(&turn_context(system.as_deref(), &ran), prompt));
+            let ran = self.run(commands, report)?;
+            let frame = ContextFrame::plain(&turn_context(system.as_deref(), &ran), prompt);
+            return Ok(gathered(frame, session));
         }
-        match block_on(read_beginning(self.store, self.session))? {
+        match session.beginning {
             Beginning::Nothing => {
-                let ran = self.run(commands, progress)?;
+                let ran = self.run(commands, report)?;
                 let (dynamic, fixed): (Vec<_>, Vec<_>) = ran.into_iter().partition(|run| run.command.dynamic);
-                if let Some(system) = beginning(system.as_deref(), &fixed) {
-                    // As the first event or not at all, should somebody have begun the session without a lease.
-                    let turn = NewTurn {
-                        after: Some(Seq::START),
-                        lease: self.lease.cloned(),
-                        ..NewTurn::verbatim([Event::SystemMessage(system)])
-                    };
-                    block_on(self.store.append(self.session, turn))?;
-                }
-                let history = block_on(read_context(self.store, self.session))?;
+                let history = match beginning(system.as_deref(), &fixed) {
+                    Some(system) => self.store_beginning(&mut session, system)?,
+                    None => Context::default(),
+                };
                 let git_status = match self.is_long(history.chars().count() as u64) {
                     true => self.run(&[git_status::command()], &mut |_| {})?.pop(),
                     false => None,
                 };
-                Ok(frame(history, None, &dynamic, git_status.as_ref(), prompt))
+                let frame = frame(history, None, &dynamic, git_status.as_ref(), prompt);
+                Ok(gathered(frame, session))
             }
             Beginning::SystemMessage { has_context: true } => {
                 let dynamic: Vec<ContextCommand> =
                     commands.iter().filter(|command| command.dynamic).cloned().collect();
-                self.beside_history(None, &dynamic, prompt, progress)
+                self.beside_history(session, None, &dynamic, prompt, report)
             }
             Beginning::SystemMessage { has_context: false } => {
-                self.beside_history(None, commands, prompt, progress)
+                self.beside_history(session, None, commands, prompt, report)
             }
-            Beginning::NoSystemMessage => self.beside_history(system.as_deref(), commands, prompt, progress),
+            Beginning::NoSystemMessage => {
+                self.beside_history(session, system.as_deref(), commands, prompt, report)
+            }
         }
+    }
+
+    /// Stores the system message of a new session, and returns the context with it.
+    fn store_beginning(
+        &self,
+        session: &mut SessionSnapshot,
+        system: SystemMessage,
+    ) -> Result<Context, StoreError> {
+        let event = Event::SystemMessage(system);
+        // As the first event or not at all, if another process has begun the session without a lease.
+        let turn = NewTurn {
+            after: Some(Seq::START),
+            lease: self.lease.cloned(),
+            ..NewTurn::verbatim([event.clone()])
+        };
+        block_on(self.engine.store.append(self.session, turn))?;
+        Ok(session.begin_with(&event))
     }
 
     /// Runs commands for this turn alone, while the history is read.
     fn beside_history(
         &self,
+        mut session: SessionSnapshot,
         system: Option<&str>,
         commands: &[ContextCommand],
         prompt: &str,
-        progress: Progress<'_>,
-    ) -> Result<ContextFrame, GatherError> {
-        let record = block_on(self.store.get(self.session))?;
-        let tells_git_status = self.is_long(record.context_chars());
+        report: Report<'_>,
+    ) -> Result<Gathered, GatherError> {
+        let tells_git_status = self.is_long(session.record.context_chars());
         let mut commands = commands.to_vec();
         commands.extend(tells_git_status.then(git_status::command));
         let (ran, history) = thread::scope(|scope| {
-            let history = scope.spawn(|| block_on(read_context(self.store, self.session)));
-            (self.run(&commands, progress), history.join())
+            let history = scope.spawn(|| block_on(session.context(&*self.engine.store)));
+            (self.run(&commands, report), history.join())
         });
-        let (mut ran, history) = (ran?, history.map_err(|_| GatherError::NoHistory)??);
+        let (mut ran, mut history) = (ran?, history.map_err(|_| GatherError::NoHistory)??);
         let git_status = if tells_git_status { ran.pop() } else { None };
-        let history = self.compacted(history, progress)?;
-        Ok(frame(history, system, &ran, git_status.as_ref(), prompt))
+        let compacted = self.compact(&session, report)?;
+        let was_compacted = compacted.is_some();
+        if let Some(true) = compacted {
+            session = block_on(SessionSnapshot::read(&*self.engine.store, self.session))?;
+            history = block_on(session.context(&*self.engine.store))?;
+        }
+        let frame = frame(history, system, &ran, git_status.as_ref(), prompt);
+        Ok(Gathered { frame, session, was_compacted })
     }
 
     /// Says whether a history of so many characters takes the git status along.
     fn is_long(&self, history: u64) -> bool {
-        self.tells_git_status && history > git_status::LONG_HISTORY
+        let moves_git_status = self.options.moves_git_status
+            && self.engine.in_git
+            && self.options.agent.tells_git_status();
+        moves_git_status && history > git_status::LONG_HISTORY
     }
 
-    /// Returns the history as it is told, after a compaction if it is too long.
+    /// Compacts a session that is too long. Returns whether it was compacted; `None` if it is not too long.
     ///
-    /// One that fails does not stop the turn: the agent is told what there is.
-    fn compacted(&self, history: Context, progress: Progress<'_>) -> Result<Context, GatherError> {
-        let Some(auto) = self.compaction else { return Ok(history) };
-        let session = block_on(self.store.get(self.session))?;
-        let chars = block_on(read_record_chars(self.store, &session))?;
-        if !auto.threshold.is_exceeded_by(chars, session.counts.context_tokens) {
-            return Ok(history);
+    /// A compaction that fails does not stop the turn: the agent receives the history as it is.
+    fn compact(&self, session: &SessionSnapshot, report: Report<'_>) -> Result<Option<bool>, GatherError> {
+        let Some(options) = self.options.compaction.as_ref().filter(|_| self.may_compact) else {
+            return Ok(None);
+        };
+        let chars = session.record_chars();
+        if !options.threshold.is_exceeded_by(chars, session.record.counts.context_tokens) {
+            return Ok(None);
         }
         let is_cancelled = || self.stop.is_stopped() || self.cancel_note.is_there();
-        let setup = CompactSetup {
-            store: self.store,
-            spools: self.spools,
-            session: self.session,
-            summarisers: auto.summarisers,
-            directory: self.directory,
-            in_git: self.in_git,
-            threshold: auto.threshold,
-            keep: Keep::Usual,
-            timeout: auto.timeout,
-            is_cancelled: &is_cancelled,
-        };
+        let compactor =
+            Compactor { engine: self.engine, session: self.session, options, is_cancelled: &is_cancelled };
         let mut failed = Vec::new();
-        let done = compact(&setup, &mut |notice| match notice {
-            CompactNotice::Asking(agent) => progress(Gathering::Summary(agent.to_owned())),
-            CompactNotice::Failed { agent, why } => failed.push((agent.to_owned(), why.to_owned())),
+        let done = compact(&compactor, &mut |event| match event {
+            // Told in one line, when it is known what came of it.
+            TurnEvent::NotSummarised { agent, why } => failed.push((agent, why)),
+            other => report(other),
         });
         if is_cancelled() {
             return Err(GatherError::Stopped);
         }
-        progress(Gathering::Compacted(told(self.session, chars, &done, &failed)));
-        match done {
-            Ok(Some(_)) => Ok(block_on(read_context(self.store, self.session))?),
-            Ok(None) | Err(_) => Ok(history),
-        }
+        report(TurnEvent::Notice(told(self.session, chars, &done, &failed)));
+        Ok(Some(matches!(done, Ok(Some(_)))))
     }
 
     fn run(
         &self,
         commands: &[ContextCommand],
-        progress: Progress<'_>,
+        report: Report<'_>,
     ) -> Result<Vec<CommandRun>, GatherError> {
         let marker = Marker::new(CONTEXT_MARKER, self.run)?;
         // Nobody has asked for the git status, so nobody is told of it.
@@ -269,13 +249,13 @@ impl Gather<'_> {
             CommandProgress::Began(mut names) => {
                 names.truncate(commands.iter().filter(|command| !git_status::is(command)).count());
                 if !names.is_empty() {
-                    progress(Gathering::Command(CommandProgress::Began(names)));
+                    report(TurnEvent::Command(CommandProgress::Began(names)));
                 }
             }
             CommandProgress::Ended(run) if git_status::is(&run.command) => {}
-            other => progress(Gathering::Command(other)),
+            other => report(TurnEvent::Command(other)),
         };
-        let ran = run_commands(commands, self.directory, &marker, self.stop, progress);
+        let ran = run_commands(commands, &self.engine.directory, &marker, self.stop, progress);
         if self.cancel_note.is_there() {
             return Err(GatherError::Stopped);
         }

@@ -14,7 +14,7 @@ use azureal_core::agent::{Agent, AgentOutput, CacheSeen, Ending};
 use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
     Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore,
-    StoreError, compact_event,
+    StoreError, compact_event, told_chars,
 };
 use azureal_process::FollowError;
 
@@ -41,6 +41,30 @@ pub struct Ingested {
     pub refused: Vec<String>,
     /// What became of breakpoints for the provider's prompt cache.
     pub cache: CacheSeen,
+    /// The events that are not in the output.
+    pub(crate) late: Late,
+    /// The size of its events in the context, in characters.
+    pub(crate) told: u64,
+}
+
+/// The events of a stored turn that a reader of its output does not see: those that are known only since the agent ended, or
+/// that say what is missing. The end itself is not among them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Late {
+    /// The first stored event that is from the output; `None` if nothing was appended.
+    first: Option<Seq>,
+    /// How many are.
+    from_output: u64,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Late {
+    /// Returns the stored events from the output that are still to be reported, if so many have been: the first, and the end
+    /// after the last.
+    pub(crate) fn missed(&self, reported: u64) -> Option<(Seq, Seq)> {
+        let first = self.first.filter(|_| reported < self.from_output)?;
+        Some((Seq(first.0.saturating_add(reported)), Seq(first.0.saturating_add(self.from_output))))
+    }
 }
 
 /// Why a turn is not in the store. What was printed is kept.
@@ -66,10 +90,13 @@ pub enum IngestError {
 /// Where in its session a turn goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
+    /// After everything that is there. The turn is of another process and may be in the store already, and the store
+    /// another one than that process had.
+    Recovered,
     /// After everything that is there.
-    End,
+    Live,
     /// The same, if this lease is still the session's; else into a fork of the session at this event.
-    Under(LeaseId, Seq),
+    Leased(LeaseId, Seq),
 }
 
 /// Stores what a run printed, and removes its spool.
@@ -79,10 +106,12 @@ pub async fn ingest(
     spool: Spool,
     mut ending: Ending,
     destination: &Destination,
-    homes: &Homes<'_>,
+    homes: &Homes,
 ) -> Result<Ingested, IngestError> {
-    // First: whoever stored it may have died after removing the output.
-    if let Some(mark) = store.mark(&mark_of(spool.turn())).await? {
+    // First: the process that stored it may have died after removing the output.
+    if *destination == Destination::Recovered
+        && let Some(mark) = store.mark(&mark_of(spool.turn())).await?
+    {
         let (session, complete) = (mark.session, Complete::default());
         let ingested = Ingested::new(session, complete);
         return settle(store, spool, ingested, mark.note == KEPT).await;
@@ -91,6 +120,7 @@ pub async fn ingest(
     let mut watcher = Watcher::of_turn(spool.output_path(), agent, spool.turn(), None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
     gathered.unread = watcher.skipped();
+    let from_output = gathered.events.len();
     if watcher.untold() > 0 {
         let why = format!(
             "{} further lines could not be read; all of them are kept in the spool",
@@ -107,6 +137,7 @@ pub async fn ingest(
     watcher.end(&ending).into_iter().for_each(|output| last.take(output));
     refused.append(&mut last.refused);
     events.append(&mut last.finish());
+    let late_from = from_output + 1;
     if matches!(events.last(), Some(Event::Complete(end)) if end.outcome == Some(Outcome::Interrupted))
         && ending.stopped == Some(Outcome::Interrupted)
     {
@@ -122,7 +153,7 @@ pub async fn ingest(
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
     complete_usage(&mut events, agent, homes);
-    let ingested = store_once(store, spool, events, destination).await?;
+    let ingested = store_once(store, spool, events, late_from, destination).await?;
     Ok(Ingested { refused, cache, ..ingested })
 }
 
@@ -136,6 +167,8 @@ impl Ingested {
             kept: None,
             refused: Vec::new(),
             cache: CacheSeen::default(),
+            late: Late::default(),
+            told: 0,
         }
     }
 }
@@ -248,7 +281,7 @@ fn json_length(event: &Event) -> usize {
 
 /// Fills in what an agent's output does not say and its own record does: the size of the last request; and the tokens of a
 /// turn that was interrupted.
-fn complete_usage(events: &mut [Event], agent: &dyn Agent, homes: &Homes<'_>) {
+fn complete_usage(events: &mut [Event], agent: &dyn Agent, homes: &Homes) {
     // The last one: a program that was refused was started twice.
     let run = events.iter().rev().find_map(|event| match event {
         Event::Init(init) => init.agent_session.clone(),
@@ -281,7 +314,7 @@ pub(crate) async fn ingest_unstarted(
         events.push(Event::error("not_started", why));
     }
     events.push(Event::Complete(Complete { outcome: Some(outcome), ..Complete::default() }));
-    store_once(store, spool, events, destination).await
+    store_once(store, spool, events, 1, destination).await
 }
 
 /// Returns the name that says in the store that a turn is there.
@@ -292,16 +325,19 @@ fn mark_of(turn: &SpooledTurn) -> String {
 /// The note of a mark whose turn is in the store without all that was printed: the output is kept.
 const KEPT: &str = "kept";
 
+/// Stores a turn whose events from `late_from` on are not in the output.
 async fn store_once(
     store: &dyn SessionStore,
     spool: Spool,
     events: Vec<Event>,
+    late_from: usize,
     destination: &Destination,
 ) -> Result<Ingested, IngestError> {
     let meant_for =
         spool.turn().session_id().ok_or_else(|| IngestError::NoSession(spool.output_path().to_owned()))?;
     let made = &spool.turn().session_made;
-    if !made.is_empty() && store.get(meant_for).await?.created_at != *made {
+    let is_recovered = *destination == Destination::Recovered;
+    if is_recovered && !made.is_empty() && store.get(meant_for).await?.created_at != *made {
         return Err(StoreError::NoSuchSession(meant_for).into());
     }
     let complete = events.iter().rev().find_map(|event| match event {
@@ -314,7 +350,14 @@ async fn store_once(
         Event::Init(init) => init.agent_session.clone(),
         _ => None,
     });
-    let (session, appended) = match store.mark(&mark_of(spool.turn())).await? {
+    let mut late = Late {
+        events: events.iter().skip(late_from).filter(|event| !matches!(event, Event::Complete(_))).cloned().collect(),
+        from_output: late_from.saturating_sub(1) as u64,
+        first: None,
+    };
+    let told = events.iter().map(told_chars).fold(0, u64::saturating_add);
+    let mark = if is_recovered { store.mark(&mark_of(spool.turn())).await? } else { None };
+    let (session, appended) = match mark {
         Some(mark) => (mark.session, None),
         None => {
             let usage = complete.usage.unwrap_or_default();
@@ -337,7 +380,9 @@ async fn store_once(
         // Our own note, on a session that is another's now: the turn must not be recovered into it.
         store.note_run(meant_for, None).await?;
     }
-    let ingested = Ingested { instead_of, appended, ..Ingested::new(session, complete) };
+    // After the opening.
+    late.first = appended.map(|appended| appended.first.next());
+    let ingested = Ingested { instead_of, appended, late, told, ..Ingested::new(session, complete) };
     settle(store, spool, ingested, is_kept).await
 }
 
@@ -348,7 +393,7 @@ async fn append(
     turn: NewTurn,
     destination: &Destination,
 ) -> Result<(SessionId, Option<Appended>), StoreError> {
-    let Destination::Under(lease, began_after) = destination else {
+    let Destination::Leased(lease, began_after) = destination else {
         return Ok((session, Some(store.append(session, turn).await?)));
     };
     let leased = NewTurn { lease: Some(lease.clone()), ..turn.clone() };

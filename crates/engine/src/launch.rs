@@ -5,13 +5,20 @@ use std::fs::File;
 use std::path::Path;
 
 use azureal_core::SessionId;
-use azureal_core::agent::{Agent, AgentError, Exit, TurnRequest};
+use azureal_core::agent::{Agent, AgentError, AgentRequest, Exit};
 use azureal_core::bridge::{AgentProgram, BridgeLimits, BridgeTask, Exchange};
-use azureal_process::{Child, InvalidMarker, Marker, Spawn, SpawnError, Stream};
+use azureal_process::{
+    Child, InvalidMarker, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream, stop,
+};
 
 use crate::bridge::{BridgeHost, ControlFolderError, SUBCOMMAND};
-use crate::drive::RUN_MARKER;
-use crate::spool::Spools;
+use crate::header::SpooledTurn;
+use crate::spool::{SpoolError, Spools};
+
+/// The variable that every process of a run carries, so that none of them gets lost.
+pub const RUN_MARKER: &str = "AZUREAL_RUN_ID";
+/// How much of an agent's standard error is kept.
+pub(crate) const STDERR_BYTES: usize = 16 << 10;
 
 /// Where the store is, and how to get in, is no business of agents and commands: what they see, a model may be told.
 const WITHHELD: [&str; 3] = ["AZUREAL_STORE", "AZUREAL_REDIS_PASSWORD", "AZUREAL_REDIS_PASSWORD_FILE"];
@@ -96,7 +103,7 @@ impl Launch<'_> {
     /// Starts the process whose standard output is the spool.
     pub(crate) fn start(
         &self,
-        request: &TurnRequest,
+        request: &AgentRequest,
         stdout: File,
         stderr: Stream,
     ) -> Result<Child, LaunchError> {
@@ -165,5 +172,37 @@ pub(crate) fn exit_of(child: &Child) -> Option<Exit> {
         azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
         azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
         azureal_process::Exit::Unknown => None,
+    }
+}
+
+/// Why a turn of another process is not stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// The name of its run is not one of ours.
+    #[error(transparent)]
+    Marker(#[from] InvalidMarker),
+    /// The spool cannot be written.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// A process does not end.
+    #[error("process {pid} could not be ended")]
+    Survived {
+        /// The process.
+        pid: u32,
+    },
+}
+
+/// Stops the agent of a turn and everything that it started. The turn is then stored as cancelled, by whoever runs it, or by
+/// the next recovery.
+pub fn stop_turn(
+    spools: &Spools,
+    turn: &SpooledTurn,
+    process: &ProcessIdentity,
+) -> Result<(), StopError> {
+    let marker = Marker::new(RUN_MARKER, turn.run.clone())?;
+    spools.note_cancel(turn)?;
+    match stop(process, &marker, &Patience::default()).survivors.first() {
+        None => Ok(()),
+        Some(survivor) => Err(StopError::Survived { pid: survivor.pid }),
     }
 }

@@ -29,7 +29,7 @@ pub enum OriginalRun {
 }
 
 /// Looks at the transcript of a run that the original AZUREAL program noted.
-pub fn look_at_original(agents: &[&dyn Agent], homes: &Homes<'_>, run: &str) -> OriginalRun {
+pub fn look_at_original(agents: &[&dyn Agent], homes: &Homes, run: &str) -> OriginalRun {
     find_record(agents, homes, run).map_or(OriginalRun::Missing, |(record, path)| state(&record, &path))
 }
 
@@ -50,7 +50,7 @@ fn state(record: &OwnRecord, path: &Path) -> OriginalRun {
 pub async fn recover_original(
     store: &dyn SessionStore,
     agents: &[&dyn Agent],
-    homes: &Homes<'_>,
+    homes: &Homes,
     session: SessionId,
     run: &str,
     lease: Option<LeaseId>,

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
 use azureal_core::event::{Complete, Init, Usage};
@@ -18,7 +19,7 @@ use azureal_core::{
 use azureal_process::MarkersInUse;
 use rustix::fs::OFlags;
 
-use crate::drive::GO_ON;
+use crate::start::GO_ON;
 use crate::ingest::{IngestError, Ingested, LARGEST_TURN, cost};
 use crate::lease::{Leased, this_process};
 use crate::session_lease::{InStore, LeaseError, take};
@@ -43,22 +44,19 @@ pub enum Noted {
     Missing,
 }
 
-/// The places where programs keep their files.
-#[derive(Clone)]
-pub struct Homes<'a> {
+/// The places where programs keep their files. The default has none, so that no file of any program is found.
+#[derive(Clone, Default)]
+pub struct Homes {
     /// Returns the value of an environment variable.
-    pub variable: &'a (dyn Fn(&str) -> Option<PathBuf> + Sync),
+    pub variable: Option<Arc<dyn Fn(&str) -> Option<PathBuf> + Send + Sync>>,
     /// The home directory.
     pub home: Option<PathBuf>,
 }
 
-impl Homes<'_> {
-    /// No places, so that no file of any program is found.
-    pub const NONE: Homes<'static> = Homes { variable: &|_| None, home: None };
-
+impl Homes {
     /// Returns the folder of an agent's records.
     fn records(&self, record: &OwnRecord) -> Option<PathBuf> {
-        let own = (self.variable)(record.variable).filter(|path| !path.as_os_str().is_empty());
+        let own = self.variable.as_ref().and_then(|variable| variable(record.variable)).filter(|path| !path.as_os_str().is_empty());
         let base = own.or_else(|| self.home.as_ref().map(|home| home.join(record.home)))?;
         Some(base.join(record.folder))
     }
@@ -69,7 +67,7 @@ const LAST_PART: u64 = 256 << 10;
 
 /// Returns what a run used, from the end of the agent's own record, if its output does not say it and the record's place
 /// is known. Costs the same however long the record is, and however many there are of other days.
-pub(crate) fn last_usage(agent: &dyn Agent, homes: &Homes<'_>, run: &str) -> Option<Usage> {
+pub(crate) fn last_usage(agent: &dyn Agent, homes: &Homes, run: &str) -> Option<Usage> {
     let record = agent.own_record()?;
     let records = homes.records(&record)?;
     let days = (record.folders_of)(run).into_iter().map(|folder| records.join(folder));
@@ -88,7 +86,7 @@ pub(crate) async fn recover_noted(
     store: &dyn SessionStore,
     spools: &Spools,
     agents: &[&dyn Agent],
-    homes: &Homes<'_>,
+    homes: &Homes,
     session: SessionId,
     run: &str,
     in_use: &MarkersInUse,
@@ -185,7 +183,7 @@ fn complete_of(event: &Event) -> Option<Complete> {
 /// Finds the record of a run, whichever agent's it is.
 pub(crate) fn find_record(
     agents: &[&dyn Agent],
-    homes: &Homes<'_>,
+    homes: &Homes,
     run: &str,
 ) -> Option<(OwnRecord, PathBuf)> {
     let records = agents.iter().filter_map(|agent| agent.own_record());
@@ -193,7 +191,7 @@ pub(crate) fn find_record(
 }
 
 /// Finds the file of a run.
-fn find(record: &OwnRecord, homes: &Homes<'_>, run: &str) -> Option<PathBuf> {
+fn find(record: &OwnRecord, homes: &Homes, run: &str) -> Option<PathBuf> {
     let mut folders = vec![homes.records(record)?];
     for _ in 0..record.depth {
         folders = folders.iter().flat_map(|folder| entries(folder)).filter(|path| path.is_dir()).collect();

@@ -11,7 +11,7 @@ use azureal_process::{Marker, MarkersInUse, Patience, ProcessIdentity, end_marke
 use tracing::{debug, info, warn};
 
 use crate::bridge;
-use crate::drive::{RUN_MARKER, STDERR_BYTES};
+use crate::launch::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
 use crate::header::{SpooledProcess, SpooledTurn};
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
@@ -48,27 +48,12 @@ pub async fn recover(
     store: &dyn SessionStore,
     spools: &Spools,
     agents: &[&dyn Agent],
-    homes: &Homes<'_>,
+    homes: &Homes,
 ) -> Result<Vec<Recovered>, SpoolError> {
     // Before the spools: a run that begins meanwhile has its spool before its note. A store that cannot be
     // read has nothing to recover to, and says so elsewhere.
     let noted = store.noted_runs().await.unwrap_or_default();
-    let mut recovered = Vec::new();
-    for found in spools.find()? {
-        let found = match found {
-            FoundSpool::Owned(turn, process) => Recovered::Running(*turn, process),
-            FoundSpool::Unreadable(path) => Recovered::Unreadable(path),
-            FoundSpool::Orphan(spool) => {
-                let recovered = recover_one(store, *spool, agents, homes).await;
-                if let Recovered::Stored(turn, _) = &recovered {
-                    spools.remove_control(&turn.run);
-                }
-                recovered
-            }
-        };
-        found.log();
-        recovered.push(found);
-    }
+    let mut recovered = recover_spools(store, spools, agents, homes).await?;
     let turns = recovered.iter().filter_map(Recovered::turn);
     let have_spools: HashSet<SessionId> = turns.filter_map(SpooledTurn::session_id).collect();
     let mut lost =
@@ -84,6 +69,32 @@ pub async fn recover(
         let noted = Recovered::Noted(session, run, noted);
         noted.log();
         recovered.push(noted);
+    }
+    Ok(recovered)
+}
+
+/// Does the same with the spools alone. Where there is none, the store is not asked.
+pub(crate) async fn recover_spools(
+    store: &dyn SessionStore,
+    spools: &Spools,
+    agents: &[&dyn Agent],
+    homes: &Homes,
+) -> Result<Vec<Recovered>, SpoolError> {
+    let mut recovered = Vec::new();
+    for found in spools.find()? {
+        let found = match found {
+            FoundSpool::Owned(turn, process) => Recovered::Running(*turn, process),
+            FoundSpool::Unreadable(path) => Recovered::Unreadable(path),
+            FoundSpool::Orphan(spool) => {
+                let recovered = recover_one(store, *spool, agents, homes).await;
+                if let Recovered::Stored(turn, _) = &recovered {
+                    spools.remove_control(&turn.run);
+                }
+                recovered
+            }
+        };
+        found.log();
+        recovered.push(found);
     }
     Ok(recovered)
 }
@@ -123,7 +134,7 @@ async fn recover_one(
     store: &dyn SessionStore,
     spool: Spool,
     agents: &[&dyn Agent],
-    homes: &Homes<'_>,
+    homes: &Homes,
 ) -> Recovered {
     let turn = spool.turn().clone();
     if spool.process().is_none() && !spool.is_idle() {
@@ -144,7 +155,7 @@ async fn recover_one(
     }
     let ingested = if spool.process().is_none() && is_empty(&spool) {
         let why = "azureal ended before the agent was started";
-        ingest_unstarted(store, spool, Outcome::Interrupted, why, &Destination::End).await
+        ingest_unstarted(store, spool, Outcome::Interrupted, why, &Destination::Recovered).await
     } else {
         let ending = spool.ended().unwrap_or_else(|| Ending {
             stderr: spool.errors_text(STDERR_BYTES),
@@ -152,7 +163,7 @@ async fn recover_one(
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest(store, *agent, spool, ending, &Destination::End, homes).await
+        ingest(store, *agent, spool, ending, &Destination::Recovered, homes).await
     };
     match ingested {
         Ok(ingested) => {

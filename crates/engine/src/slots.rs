@@ -1,4 +1,4 @@
-//! Slots: the turns that run in a worktree, and which of them is looked at.
+//! Slots: the turns that run in a worktree, and which of them is the active one.
 
 /// The running turns of a worktree, by the number of their process, in the order in which they began.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,14 +14,14 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Takes a slot for a process, and looks at it.
+    /// Takes a slot for a process, and makes it the active one.
     pub fn take(&mut self, pid: u32, turn: T) {
         self.slots.retain(|(taken, _)| *taken != pid);
         self.slots.push((pid, turn));
         self.active = Some(pid);
     }
 
-    /// Frees the slot of a process. If it was the one that is looked at, that becomes the last one left.
+    /// Frees the slot of a process. If it was the active one, the last one left becomes active.
     pub fn free(&mut self, pid: u32) -> Option<T> {
         let at = self.slots.iter().position(|(taken, _)| *taken == pid)?;
         let (_, turn) = self.slots.remove(at);
@@ -31,8 +31,8 @@ impl<T> Slots<T> {
         Some(turn)
     }
 
-    /// Looks at the slot of this process; says whether there is one.
-    pub fn look_at(&mut self, pid: u32) -> bool {
+    /// Makes the slot of this process the active one; returns whether there is one.
+    pub fn activate(&mut self, pid: u32) -> bool {
         let found = self.get(pid).is_some();
         if found {
             self.active = Some(pid);
@@ -40,7 +40,7 @@ impl<T> Slots<T> {
         found
     }
 
-    /// Returns the process that is looked at.
+    /// Returns the process of the active slot.
     pub fn active(&self) -> Option<u32> {
         self.active
     }
@@ -66,7 +66,7 @@ mod tests {
         for pid in [10, 20, 30] {
             slots.take(pid, ());
         }
-        assert!(slots.look_at(20));
+        assert!(slots.activate(20));
         assert_eq!(slots.free(20), Some(()));
         assert_eq!(slots.active(), Some(30));
         assert_eq!(slots.free(10), Some(()));
@@ -76,10 +76,10 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_cannot_be_looked_at() {
+    fn a_process_without_a_slot_cannot_be_active() {
         let mut slots = Slots::default();
         slots.take(10, ());
-        assert!(!slots.look_at(11));
+        assert!(!slots.activate(11));
         assert_eq!(slots.active(), Some(10));
     }
 }

@@ -18,7 +18,7 @@ use rustix::fs::OFlags;
 
 use crate::bridge::{BridgeHost, Control};
 use crate::context_commands::CONTEXT_MARKER;
-use crate::drive::RUN_MARKER;
+use crate::launch::RUN_MARKER;
 use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn};
 use crate::lease::remove_leftovers;
 use crate::private::Folder;

@@ -13,7 +13,7 @@
 //! own had in an earlier run.
 
 use azureal_core::ContextFrame;
-use azureal_core::agent::{AgentCommand, AgentError, CacheLifetime, Permission, PromptCache, TurnRequest};
+use azureal_core::agent::{AgentCommand, AgentError, AgentRequest, CacheLifetime, Permission, PromptCache};
 use serde_json::json;
 
 use super::NAME;
@@ -23,7 +23,7 @@ use super::NAME;
 const MAX_STDIN: usize = 10_000_000;
 
 /// Says how to run `claude` for a turn.
-pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
     let mut args: Vec<String> = [
         "-p",
         "--verbose",
@@ -117,12 +117,12 @@ mod tests {
                 " --model claude-opus-4-8[1m] --permission-mode bypassPermissions",
             ),
         ] {
-            let turn = TurnRequest {
+            let turn = AgentRequest {
                 frame: ContextFrame::new("the history", "the turn", "the prompt"),
                 model: model.map(str::to_owned),
                 permission,
                 in_git: false,
-                ..TurnRequest::default()
+                ..AgentRequest::default()
             };
             let command = build(&turn).unwrap();
             assert_eq!(command.args.join(" "), format!("{PLAIN}{more}"));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn who_only_answers_has_no_tools_and_leaves_nothing() {
-        let turn = TurnRequest { permission: Some(Permission::Answer), ..TurnRequest::default() };
+        let turn = AgentRequest { permission: Some(Permission::Answer), ..AgentRequest::default() };
         let command = build(&turn).unwrap();
         let flags = "--permission-mode dontAsk --tools  --strict-mcp-config --no-session-persistence";
         assert_eq!(command.args.join(" "), format!("{PLAIN} {flags}"));
@@ -142,7 +142,7 @@ mod tests {
     #[track_caller]
     fn check(session: &str, turn: &str, prompt: &str, content: &str) {
         let frame = ContextFrame::new(session, turn, prompt);
-        let command = build(&TurnRequest { frame, ..TurnRequest::default() }).unwrap();
+        let command = build(&AgentRequest { frame, ..AgentRequest::default() }).unwrap();
         let expected =
             format!("{{\"type\":\"user\",\"message\":{{\"role\":\"user\",\"content\":{content}}}}}\n");
         assert_eq!(String::from_utf8(command.stdin).unwrap(), expected);
@@ -177,7 +177,7 @@ mod tests {
             ..ContextFrame::default()
         };
         let sent = |frame: &ContextFrame, cache| {
-            let turn = TurnRequest { frame: frame.clone(), cache, ..TurnRequest::default() };
+            let turn = AgentRequest { frame: frame.clone(), cache, ..AgentRequest::default() };
             let line = build(&turn).unwrap().stdin;
             let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
             let blocks = line["message"]["content"].as_array().unwrap().clone();
@@ -214,15 +214,15 @@ mod tests {
         let variable = ("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS".to_owned(), "1".to_owned());
         for (has_git_status, env) in [(false, vec![]), (true, vec![variable])] {
             let frame = ContextFrame { has_git_status, ..ContextFrame::new("past", "git", "go") };
-            assert_eq!(build(&TurnRequest { frame, ..TurnRequest::default() }).unwrap().env, env);
+            assert_eq!(build(&AgentRequest { frame, ..AgentRequest::default() }).unwrap().env, env);
         }
     }
 
     #[test]
     fn what_is_too_long_is_refused_and_not_cut() {
-        let turn = |length: usize| TurnRequest {
+        let turn = |length: usize| AgentRequest {
             frame: ContextFrame::new("", "", &"x".repeat(length)),
-            ..TurnRequest::default()
+            ..AgentRequest::default()
         };
         assert!(build(&turn(9_000_000)).is_ok());
         assert!(matches!(build(&turn(MAX_STDIN)), Err(AgentError::TooLong { limit: MAX_STDIN, .. })));

@@ -7,7 +7,7 @@ mod token_count;
 mod wire;
 
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentParser, Login, Needs, OwnRecord, Program, TurnRequest,
+    Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Login, Needs, OwnRecord, Program,
 };
 
 /// Claude Code.
@@ -68,7 +68,7 @@ impl Agent for Claude {
         })
     }
 
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         command::build(turn)
     }
 

@@ -4,7 +4,7 @@
 //! words may do that, the history must not: there a character that nobody sees goes between the `$` and the
 //! word.
 
-use azureal_core::agent::{AgentCommand, AgentError, Permission, TurnRequest};
+use azureal_core::agent::{AgentCommand, AgentError, AgentRequest, Permission};
 
 use super::NAME;
 
@@ -20,7 +20,7 @@ const BOUNDED_RETRIES: &str = "features.unbounded_connection_retries=false";
 const ZERO_WIDTH_SPACE: char = '\u{200B}';
 
 /// Says how to run `codex` for a turn.
-pub(super) fn build(turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
     let mut args: Vec<String> = ["exec", "--json", "-c", BOUNDED_RETRIES].map(str::to_owned).into();
     match turn.permission {
         None => {}
@@ -76,8 +76,12 @@ mod tests {
 
     use super::*;
 
-    fn turn(session: &str, prompt: &str) -> TurnRequest {
-        TurnRequest { frame: ContextFrame::new(session, "", prompt), in_git: true, ..TurnRequest::default() }
+    fn turn(session: &str, prompt: &str) -> AgentRequest {
+        AgentRequest {
+            frame: ContextFrame::new(session, "", prompt),
+            in_git: true,
+            ..AgentRequest::default()
+        }
     }
 
     #[test]
@@ -110,7 +114,7 @@ mod tests {
             (Some(Permission::Edit), false, None, needs_git.clone()),
             (Some(Permission::All), false, None, needs_git),
         ] {
-            let turn = TurnRequest {
+            let turn = AgentRequest {
                 permission,
                 in_git,
                 model: model.map(str::to_owned),

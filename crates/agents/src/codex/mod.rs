@@ -11,8 +11,8 @@ mod shell;
 mod wire;
 
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentParser, Login, Needs, OwnRecord, OwnSettings, Permission, Program,
-    TurnRequest,
+    Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Login, Needs, OwnRecord, OwnSettings,
+    Permission, Program,
 };
 
 /// Codex.
@@ -62,7 +62,7 @@ impl Agent for Codex {
         })
     }
 
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let mut command = command::build(turn)?;
         if turn.permission == Some(Permission::Answer) {
             // An answer that does not come is asked of somebody else, and not thirty times more of the same model.

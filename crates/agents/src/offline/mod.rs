@@ -26,7 +26,7 @@ mod answer;
 mod parser;
 mod record;
 
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, TurnRequest};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program};
 use serde_json::json;
 
 pub use answer::answer;
@@ -86,7 +86,7 @@ impl Agent for Offline {
         &["ada", "ben"]
     }
 
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let persona = match &turn.model {
             None => Persona::default(),
             Some(model) => Persona::named(model).ok_or_else(|| AgentError::NoSuchModel {
@@ -130,11 +130,11 @@ mod tests {
 
     use super::*;
 
-    fn turn(model: Option<&str>) -> TurnRequest {
-        TurnRequest {
+    fn turn(model: Option<&str>) -> AgentRequest {
+        AgentRequest {
             frame: ContextFrame::new("past", "now", "the prompt"),
             model: model.map(str::to_owned),
-            ..TurnRequest::default()
+            ..AgentRequest::default()
         }
     }
 
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn arguments_are_refused() {
-        let turn = TurnRequest { arguments: vec!["--max-turns".to_owned()], ..turn(None) };
+        let turn = AgentRequest { arguments: vec!["--max-turns".to_owned()], ..turn(None) };
         assert_eq!(Offline.command(&turn).unwrap_err().to_string(), "offline takes no arguments");
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentParser, Permission, Program, PromptCache, TurnRequest,
+    Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Permission, Program, PromptCache,
 };
 use azureal_core::event::{Complete, Outcome, SystemMessage};
 use azureal_core::{
@@ -62,7 +62,7 @@ impl Agent for StandIn {
     fn answers_for(&self, _: &str) -> bool {
         false
     }
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let asked = match turn.permission {
             Some(Permission::Answer) => Asked::Summary,
             _ if turn.frame.prompt.starts_with("Go on with the work") => Asked::GoOn,

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use azureal_agents::offline::Offline;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, PromptCache, TurnRequest};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Program, PromptCache};
 use azureal_core::event::{CommandRecord, Outcome, SystemMessage};
 use azureal_core::{
     ContextCommand, Event, NewSession, NewTurn, OnFailure, Page, SessionId, SessionStore, strip_context,
@@ -33,7 +33,7 @@ impl Agent for Listener {
     fn answers_for(&self, _: &str) -> bool {
         false
     }
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let script = r#"echo >> turns; cat > sent-$(wc -l < turns | tr -d ' ')
             printf '%s\n' '{"AssistantText":{"text":"heard"}}'
             printf '%s\n' '{"Complete":{"success":true,"duration_ms":1,"cost_usd":0.0,"outcome":"done"}}'"#;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use azureal_agents::offline::Offline;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Permission, Program};
 use azureal_core::event::{Complete, Init, SystemMessage, ToolCall, ToolResult};
 use azureal_core::{
     Compaction, Event, Holder, Json, Keep, NewSession, NewTurn, Page, Seq, SessionId, SessionStore,
@@ -56,7 +56,7 @@ impl Agent for StandIn {
     fn answers_for(&self, _: &str) -> bool {
         false
     }
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         assert_eq!(turn.permission, Some(Permission::Answer), "who summarises has no tools");
         self.asked.fetch_add(1, Ordering::SeqCst);
         let record = turn.frame.rest.trim();

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, CacheLifetime, Permission, Program,
-    PromptCache, TurnRequest,
+    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, CacheLifetime, Permission,
+    Program, PromptCache,
 };
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{
@@ -39,7 +39,7 @@ impl Agent for Homed<'_> {
     fn answers_for(&self, model: &str) -> bool {
         self.agent.answers_for(model)
     }
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let mut command = self.agent.command(turn)?;
         let text = |text: std::ffi::OsString| text.into_string().unwrap();
         command.env.extend(self.home.environment().into_iter().map(|(key, value)| (text(key), text(value))));

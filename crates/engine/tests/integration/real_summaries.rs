@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use azureal_agents::registry;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Program, TurnRequest};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Program};
 use azureal_core::{
     Event, Keep, NewSession, NewTurn, Page, SessionId, SessionStore, Threshold, read_context,
 };
@@ -34,7 +34,7 @@ impl Agent for Homed<'_> {
     fn answers_for(&self, model: &str) -> bool {
         self.agent.answers_for(model)
     }
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let mut command = self.agent.command(turn)?;
         let text = |text: std::ffi::OsString| text.into_string().unwrap();
         // What the agent's folder sets counts more than what the home does.

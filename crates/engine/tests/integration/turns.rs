@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, PromptCache, TurnRequest,
+    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program, PromptCache,
 };
 use azureal_core::event::Outcome;
 use azureal_core::{
@@ -39,7 +39,7 @@ impl Agent for Script {
     fn answers_for(&self, _: &str) -> bool {
         false
     }
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         Ok(AgentCommand {
             args: vec!["-c".into(), self.0.clone()],
             stdin: turn.frame.clone().into_text().into_bytes(),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::bridged::{Bridged, MessageParser};
 use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, Program, PromptCache, TurnRequest,
+    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program, PromptCache,
 };
 use azureal_core::bridge::{
     AgentProgram, AnsweredBy, BridgeEnd, BridgeLimits, BridgeLine, BridgeTask, Consent, Exchange,
@@ -85,7 +85,7 @@ impl Agent for Bridge {
     fn is_bridged(&self) -> bool {
         true
     }
-    fn command(&self, turn: &TurnRequest) -> Result<AgentCommand, AgentError> {
+    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let text = turn.frame.clone().into_text();
         let exchange = match &self.url {
             None => Exchange::JsonRpc(JsonRpcExchange {

@@ -1,0 +1,155 @@
+//! The turn service: runs turns of one project, several at a time.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+
+use azureal_core::agent::Agent;
+use azureal_core::{Holder, SessionId, SessionStore};
+
+use crate::compact::{CompactionError, Compactor, Summarised, compact, summarise};
+use crate::handle::{Reporter, TurnControls, TurnHandle, TurnResult};
+use crate::lease::this_process;
+use crate::own_record::Homes;
+use crate::prepare::Preparation;
+use crate::recover::{Recovered, recover};
+use crate::request::{CompactionOptions, TurnRequest};
+use crate::slots::Slots;
+use crate::spool::{SpoolError, Spools};
+use crate::turn_event::TurnEvent;
+
+/// Where turns run, and what they have in common.
+#[derive(Clone)]
+pub struct EngineOptions {
+    /// The store.
+    pub store: Arc<dyn SessionStore>,
+    /// The folder that keeps the output of running turns.
+    pub spools: Spools,
+    /// The agents whose interrupted turns can be recovered.
+    pub agents: &'static [&'static dyn Agent],
+    /// The directory that agents and context commands run in.
+    pub directory: PathBuf,
+    /// Whether it belongs to a git repository.
+    pub in_git: bool,
+    /// The places where the agents' programs keep their files.
+    pub homes: Homes,
+    /// The name of the user, for whom others see as the holder of a lease; `None` for the number of the user.
+    pub user: Option<String>,
+}
+
+impl EngineOptions {
+    /// Creates the options of an engine outside a git repository, that knows no agents' files.
+    pub fn new(store: Arc<dyn SessionStore>, spools: Spools, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            store,
+            spools,
+            agents: &[],
+            directory: directory.into(),
+            in_git: false,
+            homes: Homes::default(),
+            user: None,
+        }
+    }
+
+    pub(crate) fn holder(&self, agent: &str) -> Holder {
+        let holder = this_process(agent);
+        Holder { user: self.user.clone().unwrap_or(holder.user), ..holder }
+    }
+}
+
+/// Runs turns. Clones are the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    options: Arc<EngineOptions>,
+    slots: SharedSlots,
+}
+
+/// A turn whose agent runs.
+#[derive(Debug, Clone)]
+pub struct RunningTurn {
+    /// The session.
+    pub session: SessionId,
+    /// The name of the agent.
+    pub agent: &'static str,
+    /// Stops it, or sends the next prompt after it.
+    pub controls: TurnControls,
+}
+
+impl Engine {
+    /// Creates an engine. It starts nothing and writes nothing.
+    pub fn new(options: EngineOptions) -> Self {
+        Self { options: Arc::new(options), slots: SharedSlots::default() }
+    }
+
+    /// Runs a turn: acquires the session's lease, recovers what was interrupted in it, gathers the context, compacts the session
+    /// if it has become too long, asks the agent, and stores what it answers. Returns at once.
+    ///
+    /// Turns of several sessions run at the same time, each in its slot. In one session, a prompt is
+    /// [staged](TurnHandle::stage).
+    pub fn submit(&self, request: TurnRequest) -> TurnHandle {
+        let (sender, inbox) = mpsc::channel();
+        let (poster, posted) = mpsc::channel();
+        let (result, session) = (TurnResult::default(), Arc::<OnceLock<SessionId>>::default());
+        let events = Reporter::start(Arc::clone(&self.options.store), posted);
+        let controls = TurnControls::new(sender.clone());
+        let handle = TurnHandle::new(controls, events, Arc::clone(&result), Arc::clone(&session));
+        let (engine, slots) = (Arc::clone(&self.options), self.slots.clone());
+        thread::spawn(move || {
+            let preparation = Preparation { engine, slots, inbox, sender, poster, session };
+            // The events end when this is over: then the result is there.
+            preparation.run(request, &result);
+        });
+        handle
+    }
+
+    /// Returns the slots: the turns whose agents run, by the process of the agent.
+    pub fn slots(&self) -> Slots<RunningTurn> {
+        self.slots.lock().clone()
+    }
+
+    /// Makes the slot of this process the active one; returns whether there is one.
+    pub fn activate(&self, pid: u32) -> bool {
+        self.slots.lock().activate(pid)
+    }
+
+    /// Stores interrupted turns, as far as that can be done, and returns what was found.
+    pub async fn recover(&self) -> Result<Vec<Recovered>, SpoolError> {
+        let EngineOptions { store, spools, agents, homes, .. } = &*self.options;
+        recover(&**store, spools, agents, homes).await
+    }
+
+    /// Compacts a session, and returns the summary; `None` if there is nothing to gain. Blocks until it is done.
+    ///
+    /// One at a time: while another process compacts the session, this is [`CompactionError::Busy`].
+    pub fn compact(
+        &self,
+        session: SessionId,
+        options: &CompactionOptions,
+        is_cancelled: &dyn Fn() -> bool,
+        report: &mut dyn FnMut(TurnEvent),
+    ) -> Result<Option<Summarised>, CompactionError> {
+        compact(&Compactor { engine: &self.options, session, options, is_cancelled }, report)
+    }
+
+    /// Writes the summary of [`compact`](Self::compact), and changes nothing.
+    pub fn summarise(
+        &self,
+        session: SessionId,
+        options: &CompactionOptions,
+        is_cancelled: &dyn Fn() -> bool,
+        report: &mut dyn FnMut(TurnEvent),
+    ) -> Result<Option<Summarised>, CompactionError> {
+        summarise(&Compactor { engine: &self.options, session, options, is_cancelled }, report)
+    }
+}
+
+/// The slots of an engine, which all of its turns take and free.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SharedSlots(Arc<Mutex<Slots<RunningTurn>>>);
+
+impl SharedSlots {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Slots<RunningTurn>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,220 @@
+//! A running turn, as its caller sees it.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::thread;
+
+use azureal_core::agent::AgentOutput;
+use azureal_core::{Page, Seq, SessionId, SessionStore};
+use futures_channel::mpsc;
+use futures_core::Stream;
+use futures_executor::block_on;
+use futures_util::SinkExt;
+
+use crate::drive::Message;
+use crate::ingest::Late;
+use crate::turn_event::{FinishedTurn, TurnError, TurnEvent};
+use crate::turn_machine::Input;
+use crate::watch::Watcher;
+
+/// How many events wait for a caller who is slow. The agent's output is read no faster than the caller takes it.
+const WAITING_EVENTS: usize = 64;
+/// How many events are read at once.
+const PAGE: usize = 100;
+
+/// A turn that was submitted.
+///
+/// It runs on threads of its own, and continues when the handle is dropped. Its events are a [`Stream`]; without an executor,
+/// [`next_event`](Self::next_event) blocks. A caller who does not read them does not hold up the turn.
+pub struct TurnHandle {
+    controls: TurnControls,
+    events: mpsc::Receiver<TurnEvent>,
+    result: TurnResult,
+    session: Arc<OnceLock<SessionId>>,
+}
+
+/// Stops a turn, or sends the next prompt after it.
+#[derive(Debug, Clone)]
+pub struct TurnControls(Sender<Message>);
+
+/// The result, once there is one.
+pub(crate) type TurnResult = Arc<Mutex<Option<Result<FinishedTurn, TurnError>>>>;
+
+impl TurnControls {
+    pub(crate) fn new(sender: Sender<Message>) -> Self {
+        Self(sender)
+    }
+
+    /// Cancels the turn. What came until then is stored.
+    pub fn cancel(&self) {
+        // A turn that is over needs no cancel.
+        drop(self.0.send(Message::Input(Input::Cancel)));
+    }
+
+    /// Stages a prompt: the turn is stopped and stored, then this prompt is sent. Prompts that are staged keep their order.
+    pub fn stage(&self, prompt: impl Into<String>) {
+        drop(self.0.send(Message::Input(Input::Submit(prompt.into()))));
+    }
+}
+
+impl TurnHandle {
+    pub(crate) fn new(
+        controls: TurnControls,
+        events: mpsc::Receiver<TurnEvent>,
+        result: TurnResult,
+        session: Arc<OnceLock<SessionId>>,
+    ) -> Self {
+        Self { controls, events, result, session }
+    }
+
+    /// Returns the session; `None` until a new one is created.
+    pub fn session(&self) -> Option<SessionId> {
+        self.session.get().copied()
+    }
+
+    /// Returns what stops the turn, or sends the next prompt after it: for another thread, or a signal handler.
+    pub fn controls(&self) -> TurnControls {
+        self.controls.clone()
+    }
+
+    /// Cancels the turn. What came until then is stored.
+    pub fn cancel(&self) {
+        self.controls.cancel();
+    }
+
+    /// Stages a prompt: the turn is stopped and stored, then this prompt is sent.
+    pub fn stage(&self, prompt: impl Into<String>) {
+        self.controls.stage(prompt);
+    }
+
+    /// Waits for the next event; `None` when the turn is over.
+    pub fn next_event(&mut self) -> Option<TurnEvent> {
+        block_on(std::future::poll_fn(|context| Pin::new(&mut self.events).poll_next(context)))
+    }
+
+    /// Returns the result. Waits until the turn is over, and drops the events that were not taken; after the last event it
+    /// does not wait.
+    pub fn result(mut self) -> Result<FinishedTurn, TurnError> {
+        while self.next_event().is_some() {}
+        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        result.unwrap_or(Err(TurnError::Lost))
+    }
+}
+
+impl Stream for TurnHandle {
+    type Item = TurnEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<TurnEvent>> {
+        Pin::new(&mut self.events).poll_next(context)
+    }
+}
+
+/// A message of the thread that runs a turn to the one that reports it.
+pub(crate) enum Posted {
+    Event(TurnEvent),
+    /// The output of the agent can be read here.
+    Watch(Watcher),
+    /// The turn is stored. These events of it are not in the output.
+    Stored(Late, Box<FinishedTurn>),
+}
+
+/// Reports a turn: reads its output as fast as the caller takes it.
+pub(crate) struct Reporter {
+    store: Arc<dyn SessionStore>,
+    posted: Receiver<Posted>,
+    /// Messages that came while an output was read, and wait for its end.
+    waiting: VecDeque<Posted>,
+    events: mpsc::Sender<TurnEvent>,
+    /// How many stored events of this run were reported.
+    reported: u64,
+}
+
+/// The caller has gone.
+struct Gone;
+
+impl Reporter {
+    /// Starts to report on a thread of its own, which ends with the turn.
+    pub(crate) fn start(
+        store: Arc<dyn SessionStore>,
+        posted: Receiver<Posted>,
+    ) -> mpsc::Receiver<TurnEvent> {
+        let (events, receiver) = mpsc::channel(WAITING_EVENTS);
+        let mut reporter = Self { store, posted, waiting: VecDeque::new(), events, reported: 0 };
+        thread::spawn(move || reporter.report());
+        receiver
+    }
+
+    fn report(&mut self) {
+        while let Some(next) = self.waiting.pop_front().or_else(|| self.posted.recv().ok()) {
+            let reported = match next {
+                Posted::Event(event) => self.send(event),
+                Posted::Watch(watcher) => self.watch(watcher),
+                Posted::Stored(late, finished) => self.stored(late, finished),
+            };
+            if reported.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, event: TurnEvent) -> Result<(), Gone> {
+        block_on(self.events.send(event)).map_err(|_| Gone)
+    }
+
+    fn output(&mut self, output: AgentOutput) -> Result<(), Gone> {
+        self.reported += u64::from(matches!(output, AgentOutput::Event(_)));
+        self.send(TurnEvent::Output(output))
+    }
+
+    /// Reports the output of a run until it has ended, and notices meanwhile.
+    fn watch(&mut self, mut watcher: Watcher) -> Result<(), Gone> {
+        loop {
+            while let Ok(next) = self.posted.try_recv() {
+                match next {
+                    Posted::Event(event @ TurnEvent::Notice(_)) => self.send(event)?,
+                    other => self.waiting.push_back(other),
+                }
+            }
+            match watcher.next_outputs() {
+                Ok(Some(outputs)) => outputs.into_iter().try_for_each(|output| self.output(output))?,
+                Ok(None) => return Ok(()),
+                // The turn continues. The events that were not reported are, when it is stored.
+                Err(error) => return self.send(TurnEvent::Notice(error.to_string())),
+            }
+        }
+    }
+
+    /// Reports the events that were not in the output, or were not read there.
+    fn stored(&mut self, late: Late, finished: Box<FinishedTurn>) -> Result<(), Gone> {
+        let reported = std::mem::take(&mut self.reported);
+        if let Some((first, end)) = late.missed(reported) {
+            self.read(&finished, first, end)?;
+        }
+        for event in late.events {
+            self.send(TurnEvent::Output(AgentOutput::Event(event)))?;
+        }
+        self.send(TurnEvent::Stored(finished))
+    }
+
+    /// Reports stored events, from `first` to before `end`.
+    fn read(&mut self, finished: &FinishedTurn, first: Seq, end: Seq) -> Result<(), Gone> {
+        let mut after = Seq(first.0.saturating_sub(1));
+        while after.next() < end {
+            let page = match block_on(self.store.read(finished.session, Page::After(after, PAGE))) {
+                Ok(page) => page,
+                Err(error) => return self.send(TurnEvent::Notice(error.to_string())),
+            };
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for stored in page.iter().take_while(|stored| stored.seq < end) {
+                if let Ok(event) = stored.event() {
+                    self.send(TurnEvent::Output(AgentOutput::Event(event)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,322 @@
+//! Before an agent is asked: the session, its lease, what was interrupted in it, and the options of the turn.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use azureal_core::{NewSession, SessionId, SessionSnapshot};
+use azureal_process::ProcessIdentity;
+use futures_channel::oneshot;
+use futures_executor::block_on;
+use tracing::{info, warn};
+
+use crate::drive::{Driver, Message, TurnTask};
+use crate::engine::{EngineOptions, SharedSlots};
+use crate::handle::{Posted, TurnResult};
+use crate::header::SpooledTurn;
+use crate::launch::stop_turn;
+use crate::original_run::{OriginalRun, look_at_original, recover_original};
+use crate::output_limit::OutputLimit;
+use crate::recover::{Recovered, recover_spools};
+use crate::request::{SessionTarget, TurnOptions, TurnRequest, TurnStart};
+use crate::session_lease::{SessionLease, SessionLeased, lease_session};
+use crate::turn_event::{Accepted, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
+use crate::turn_machine::Input;
+
+/// The time between two attempts to acquire a lease: each is a question to a server that others work with.
+const LEASE_PAUSE: Duration = Duration::from_millis(500);
+/// The time between two looks at an agent that is followed.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
+
+/// A turn that has not begun.
+pub(crate) struct Preparation {
+    pub(crate) engine: Arc<EngineOptions>,
+    pub(crate) slots: SharedSlots,
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) sender: Sender<Message>,
+    pub(crate) poster: Sender<Posted>,
+    /// Set as soon as the session is known.
+    pub(crate) session: Arc<OnceLock<SessionId>>,
+}
+
+impl Preparation {
+    /// Runs the turn, and leaves its result.
+    pub(crate) fn run(self, request: TurnRequest, result: &TurnResult) {
+        let finished = self.turn(request);
+        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(finished);
+    }
+
+    fn turn(self, request: TurnRequest) -> Result<FinishedTurn, TurnError> {
+        let snapshot = match &request.session {
+            SessionTarget::Existing(id) => {
+                self.note_session(*id);
+                Some(block_on(SessionSnapshot::read(&*self.engine.store, *id))?)
+            }
+            SessionTarget::New(_) | SessionTarget::Named(_) => None,
+        };
+        // Before anything is created or acquired: what is wrong with the request leaves no trace.
+        let options = self.plan(&request, snapshot.as_ref())?;
+        let session = match &request.session {
+            SessionTarget::Existing(id) => *id,
+            SessionTarget::New(new) => self.create(new)?,
+            SessionTarget::Named(new) => block_on(self.engine.store.find_or_create(new.clone()))?,
+        };
+        self.note_session(session);
+        let created = matches!(request.session, SessionTarget::New(_)).then_some(session);
+        let (engine, poster) = (Arc::clone(&self.engine), self.poster.clone());
+        let (finished, is_new) = match self.accept(&request, session, snapshot, options) {
+            Ok((task, snapshot, lease)) => {
+                let is_new = task.is_new;
+                let Self { inbox, sender, poster, .. } = self;
+                let finished = Driver::new(task, snapshot, inbox, sender, poster).run(request.prompt);
+                // Before the result is there: the next turn need not wait for it.
+                drop(lease);
+                (finished, is_new)
+            }
+            Err(error) => (Err(error), created.is_some()),
+        };
+        let has_begun = match &finished {
+            Ok(_) | Err(TurnError::NotContinued { .. } | TurnError::NotStored(_)) => true,
+            Err(_) => false,
+        };
+        if is_new && !has_begun && let Err(error) = block_on(engine.store.delete(session)) {
+            let why = format!("{session} was created for this turn and could not be deleted: {error}");
+            drop(poster.send(Posted::Event(TurnEvent::Notice(why))));
+        }
+        finished
+    }
+
+    fn note_session(&self, session: SessionId) {
+        // It is set once or twice, to the same.
+        drop(self.session.set(session));
+    }
+
+    /// Acquires the lease of the session, and finds out how the turn is run in it.
+    fn accept(
+        &self,
+        request: &TurnRequest,
+        session: SessionId,
+        mut snapshot: Option<SessionSnapshot>,
+        mut options: TurnOptions,
+    ) -> Result<(TurnTask, SessionSnapshot, SessionLease), TurnError> {
+        let mut staged = Vec::new();
+        let lease = self.acquire(session, options.agent.name(), request.waits, &mut staged)?;
+        self.recover(session, options.output_limit, &mut staged)?;
+        self.recover_original(session, snapshot.as_ref(), &lease)?;
+        let mut is_new = !matches!(request.session, SessionTarget::Existing(_));
+        // Another turn may have ended before the lease was acquired, with another agent or model.
+        let record = block_on(self.engine.store.get(session))?;
+        let unchanged = snapshot.take().filter(|read| read.record.revision == record.revision);
+        let snapshot = match unchanged {
+            Some(snapshot) => snapshot,
+            None => {
+                let read = block_on(SessionSnapshot::of(&*self.engine.store, record))?;
+                // It was found by its name, or another process has begun it since.
+                is_new = is_new && read.record.counts.events == 0;
+                if !is_new {
+                    options = self.plan(request, Some(&read))?;
+                }
+                read
+            }
+        };
+        self.post(TurnEvent::Accepted(Box::new(Accepted::of(&snapshot.record, is_new, &options))));
+        for prompt in staged {
+            // The inbox is ours.
+            drop(self.sender.send(Message::Input(Input::Submit(prompt))));
+        }
+        let task = TurnTask {
+            engine: Arc::clone(&self.engine),
+            slots: self.slots.clone(),
+            session,
+            lease: lease.id().cloned(),
+            used_in: request.used_in.clone(),
+            switches_model: !is_new && switches_model(&snapshot, &options),
+            is_new,
+            options: Arc::new(options),
+        };
+        Ok((task, snapshot, lease))
+    }
+
+    fn post(&self, event: TurnEvent) {
+        // A caller who does not listen does not want to know.
+        drop(self.poster.send(Posted::Event(event)));
+    }
+
+    fn plan(
+        &self,
+        request: &TurnRequest,
+        snapshot: Option<&SessionSnapshot>,
+    ) -> Result<TurnOptions, TurnError> {
+        let options = (request.plan)(&TurnStart::of(snapshot)).map_err(TurnError::Plan)?;
+        if options.agent.is_bridged() && self.engine.spools.bridges().is_none() {
+            return Err(TurnError::NoBridge { agent: options.agent.name() });
+        }
+        Ok(options)
+    }
+
+    /// Creates a session, unless another process was faster with its name.
+    fn create(&self, new: &NewSession) -> Result<SessionId, TurnError> {
+        let store = &self.engine.store;
+        let id = block_on(store.create(new.clone()))?;
+        let Some(name) = &new.name else { return Ok(id) };
+        match block_on(store.find(name))?.into_iter().min() {
+            Some(session) if session < id => {
+                block_on(store.delete(id))?;
+                Err(TurnError::NameTaken { name: name.clone(), session })
+            }
+            _ => Ok(id),
+        }
+    }
+
+    /// Acquires the lease of the session; waits for it, if that is wanted.
+    fn acquire(
+        &self,
+        session: SessionId,
+        agent: &str,
+        waits: bool,
+        staged: &mut Vec<String>,
+    ) -> Result<SessionLease, TurnError> {
+        let EngineOptions { store, spools, .. } = &*self.engine;
+        loop {
+            let busy = match block_on(lease_session(store, spools, session, &self.engine.holder(agent)))? {
+                SessionLeased::Ours(lease) => return Ok(lease),
+                SessionLeased::Here(holder) => Busy { session, holder, is_here: true },
+                SessionLeased::Elsewhere(holder) => Busy { session, holder: Some(holder), is_here: false },
+            };
+            if !waits {
+                return Err(TurnError::Busy(busy));
+            }
+            self.post(TurnEvent::Waiting(busy.clone()));
+            if self.is_cancelled_within(LEASE_PAUSE, staged) {
+                return Err(TurnError::GaveUpWaiting(busy));
+            }
+        }
+    }
+
+    /// Waits for a cancel. Prompts that come meanwhile are kept for later.
+    fn is_cancelled_within(&self, pause: Duration, staged: &mut Vec<String>) -> bool {
+        let end = Instant::now() + pause;
+        loop {
+            match self.inbox.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(Message::Input(Input::Cancel)) => return true,
+                Ok(Message::Input(Input::Submit(prompt))) => staged.push(prompt),
+                // Nothing else comes before the turn begins.
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+
+    /// Stores turns that were interrupted. If an agent of this session still runs, waits for it: the history would miss the
+    /// rest of its turn.
+    fn recover(
+        &self,
+        session: SessionId,
+        limit: OutputLimit,
+        staged: &mut Vec<String>,
+    ) -> Result<(), TurnError> {
+        let (mut is_followed, mut is_cancelled) = (false, false);
+        while let Some((turn, process)) = self.recover_spools(session)? {
+            // Once its agent has ended, processes that it started may still write for a while.
+            is_cancelled |= match std::mem::replace(&mut is_followed, true) {
+                true => self.is_cancelled_within(FOLLOW_PAUSE, staged),
+                false => self.follow(&turn, &process, limit, staged),
+            };
+        }
+        if is_cancelled { Err(TurnError::Stopped { session }) } else { Ok(()) }
+    }
+
+    /// Stores what can be stored, reports it, and returns the agent of this session that still runs.
+    fn recover_spools(&self, session: SessionId) -> Result<Option<(SpooledTurn, ProcessIdentity)>, TurnError> {
+        let EngineOptions { store, spools, agents, homes, .. } = &*self.engine;
+        let mut orphan = None;
+        for found in block_on(recover_spools(&**store, spools, agents, homes))? {
+            if let Recovered::Orphan(turn, process) = &found
+                && turn.session_id() == Some(session)
+            {
+                orphan = Some((turn.clone(), process.clone()));
+            }
+            self.post(TurnEvent::Recovered(found));
+        }
+        Ok(orphan)
+    }
+
+    /// Waits for an agent that runs in the background, and reports its output. A cancel stops it. Returns whether one came.
+    fn follow(
+        &self,
+        turn: &SpooledTurn,
+        process: &ProcessIdentity,
+        limit: OutputLimit,
+        staged: &mut Vec<String>,
+    ) -> bool {
+        let EngineOptions { spools, agents, .. } = &*self.engine;
+        info!(session = turn.session, run = turn.run, "follows an agent that runs in the background");
+        self.post(TurnEvent::Following(Box::new(turn.clone())));
+        let agent = agents.iter().find(|agent| agent.name() == turn.agent);
+        // An output that cannot be read does not stop the agent, nor the waiting.
+        if let Some(watcher) = agent.and_then(|agent| spools.watch(turn, *agent, Some(process.clone())).ok()) {
+            drop(self.poster.send(Posted::Watch(watcher)));
+        }
+        let (mut is_cancelled, mut is_stopped) = (false, false);
+        while process.is_alive() {
+            is_cancelled |= self.is_cancelled_within(FOLLOW_PAUSE, staged);
+            let is_flood = spools.printed(turn) >> 20 > limit.mib();
+            if is_flood && !is_stopped {
+                let why = format!("{} has printed more than {} MiB: it is stopped", turn.agent, limit.mib());
+                self.post(TurnEvent::Notice(why));
+            }
+            if (is_cancelled || is_flood) && !std::mem::replace(&mut is_stopped, true) {
+                let (spools, turn, process) = (spools.clone(), turn.clone(), process.clone());
+                // On a thread of its own: it gives the agent time. One that cannot be stopped is waited for.
+                thread::spawn(move || {
+                    if let Err(error) = stop_turn(&spools, &turn, &process) {
+                        warn!(error = ?error.to_string(), "an agent in the background is not stopped");
+                    }
+                });
+            }
+        }
+        is_cancelled
+    }
+
+    /// Recovers the turn that the original AZUREAL program noted in a session and never stored, if it has ended and the user
+    /// agrees. Otherwise nothing changes, and this turn continues without it.
+    fn recover_original(
+        &self,
+        session: SessionId,
+        snapshot: Option<&SessionSnapshot>,
+        lease: &SessionLease,
+    ) -> Result<(), TurnError> {
+        let EngineOptions { store, spools, agents, homes, .. } = &*self.engine;
+        let Some(run) = snapshot.and_then(|snapshot| snapshot.record.original_run.as_ref()) else { return Ok(()) };
+        // The first release of azureal noted its runs in the same place. The spool has that turn, and is stored when it can be.
+        if spools.are_of(session).unwrap_or(true) {
+            return Ok(());
+        }
+        let (idle, record) = match look_at_original(agents, homes, run) {
+            // The original program may know more of it.
+            OriginalRun::Missing => return Ok(()),
+            OriginalRun::Running(idle) => {
+                self.post(TurnEvent::OriginalRun(OriginalRunEvent::Running { session, idle }));
+                return Ok(());
+            }
+            OriginalRun::Abandoned(idle, record) => (idle, record),
+        };
+        let (answer, answered) = oneshot::channel();
+        let question = OriginalRunEvent::Abandoned { session, idle, record, answer };
+        self.post(TurnEvent::OriginalRun(question));
+        // A question that is dropped is a no.
+        if !matches!(block_on(answered), Ok(true)) {
+            return Ok(());
+        }
+        let noted = block_on(recover_original(&**store, agents, homes, session, run, lease.id().cloned()));
+        self.post(TurnEvent::OriginalRun(OriginalRunEvent::Recovered { session, noted }));
+        Ok(())
+    }
+}
+
+/// Returns whether the turn asks the session's agent for another model than the turn before.
+fn switches_model(snapshot: &SessionSnapshot, options: &TurnOptions) -> bool {
+    let counts = &snapshot.record.counts;
+    counts.agent.as_deref() == Some(options.agent.name()) && counts.requested_model != options.model
+}
