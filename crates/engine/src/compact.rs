@@ -18,7 +18,7 @@ use azureal_core::{
     Seq, SessionId, SessionStore, StoreError, Threshold, Tokens, boundary, read_context, read_context_under,
     read_told_through, told_chars,
 };
-use azureal_process::{Child, Patience, Stream};
+use azureal_process::{Child, ChildEnvironment, Patience, Stream};
 use futures_executor::block_on;
 use rustix::fs::OFlags;
 use tracing::info;
@@ -66,6 +66,8 @@ pub struct CompactSetup<'a> {
     pub summarisers: &'a [Summariser<'a>],
     /// The directory that agents run in.
     pub directory: &'a Path,
+    /// The variables that agents start with.
+    pub environment: &'a ChildEnvironment,
     /// Whether that belongs to a git repository.
     pub in_git: bool,
     /// How large a session may become.
@@ -399,6 +401,7 @@ fn run(setup: &CompactSetup<'_>, who: &Summariser<'_>, request: &TurnRequest) ->
         agent: who.agent,
         program: who.program,
         directory: setup.directory,
+        environment: setup.environment,
         spools: setup.spools,
         run: &run,
         session: None,

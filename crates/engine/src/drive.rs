@@ -11,7 +11,7 @@ use azureal_core::agent::{Agent, AgentOutput, Ending, Permission, PromptCache, T
 use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, read_record_chars};
-use azureal_process::{Child, Patience, ProcessIdentity, Stream};
+use azureal_process::{Child, ChildEnvironment, Patience, ProcessIdentity, Stream};
 use futures_executor::block_on;
 use tracing::{debug, error, info};
 
@@ -64,6 +64,8 @@ pub struct Setup<'a> {
     pub permission: Option<Permission>,
     /// The directory that the agent runs in.
     pub directory: &'a Path,
+    /// The variables that agents and commands start with.
+    pub environment: &'a ChildEnvironment,
     /// Whether that belongs to a git repository.
     pub in_git: bool,
     /// How long a turn may take.
@@ -395,6 +397,7 @@ impl<'a> Driver<'a> {
                 session: setup.session,
                 lease: setup.lease,
                 directory: setup.directory,
+                environment: setup.environment,
                 briefing: setup.briefing,
                 run: &name,
                 stop: &stop,
@@ -503,6 +506,7 @@ impl<'a> Driver<'a> {
             agent: setup.agent,
             program: setup.program,
             directory: setup.directory,
+            environment: setup.environment,
             spools: setup.spools,
             run: &run.spool.turn().run,
             session: Some(setup.session),

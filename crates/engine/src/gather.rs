@@ -17,7 +17,7 @@ use azureal_core::{
     Beginning, Context, ContextCommand, ContextFrame, Event, Keep, LeaseId, NewTurn, Seq, SessionId,
     SessionStore, StoreError, Threshold, read_beginning, read_context, read_record_chars, system_message,
 };
-use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
+use azureal_process::{ChildEnvironment, InvalidMarker, Marker, Patience, end_marked};
 use futures_executor::block_on;
 
 use crate::compact::{CompactNotice, CompactSetup, CompactionError, Summarised, Summariser, compact};
@@ -126,6 +126,7 @@ pub(crate) struct Gather<'a> {
     /// The lease of the store that allows the turn.
     pub(crate) lease: Option<&'a LeaseId>,
     pub(crate) directory: &'a Path,
+    pub(crate) environment: &'a ChildEnvironment,
     pub(crate) briefing: &'a Briefing,
     /// The run's name.
     pub(crate) run: &'a str,
@@ -237,6 +238,7 @@ impl Gather<'_> {
             session: self.session,
             summarisers: auto.summarisers,
             directory: self.directory,
+            environment: self.environment,
             in_git: self.in_git,
             threshold: auto.threshold,
             keep: Keep::Usual,
@@ -275,7 +277,7 @@ impl Gather<'_> {
             CommandProgress::Ended(run) if git_status::is(&run.command) => {}
             other => progress(Gathering::Command(other)),
         };
-        let ran = run_commands(commands, self.directory, &marker, self.stop, progress);
+        let ran = run_commands(commands, self.directory, self.environment, &marker, self.stop, progress);
         if self.cancel_note.is_there() {
             return Err(GatherError::Stopped);
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::own_environment;
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, Permission, Program, TurnRequest};
 use azureal_core::event::{Complete, Init, SystemMessage, ToolCall, ToolResult};
@@ -138,6 +139,7 @@ impl World {
             session: self.session,
             summarisers,
             directory: self.folder.path(),
+            environment: own_environment(),
             in_git: false,
             threshold: Threshold::default(),
             keep: Keep::Usual,
