@@ -8,7 +8,6 @@ mod context_settings;
 mod damage;
 mod dashed_prompt;
 mod environment;
-mod export;
 mod failure;
 mod import;
 mod interrupts;
