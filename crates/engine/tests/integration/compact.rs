@@ -17,6 +17,7 @@ use azureal_engine::{
     this_process,
 };
 use azureal_store::MemoryStore;
+use azureal_testkit::thorough;
 use futures_executor::block_on;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -457,7 +458,7 @@ fn parts_a_pair(events: &[Event], cut: usize) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(thorough(300, 3_000)))]
 
     #[test]
     fn a_compaction_makes_the_context_smaller_and_can_be_undone(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::scratch::wait;
-use crate::storm::{EVENTS, storm, turn_of, turns_in};
+use crate::storm::{EVENTS, cut_every, storm, turn_of, turns_in};
 use azureal_store::core::{
     Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, NewTurn, Seq,
     SessionId, SessionStore, StoreError, Taken, Tokens,
@@ -33,11 +33,6 @@ fn lease() -> NewLease {
     let text = String::new;
     let holder = Holder { user: text(), host: text(), pid: 1, agent: text(), since: text() };
     NewLease { id: LeaseId::random(), holder, lasts: Duration::from_secs(600), instead_of: None }
-}
-
-/// All that a test may take its time for. The short run samples the same places.
-fn is_thorough() -> bool {
-    ["AZUREAL_THOROUGH", "CI"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
 #[test]
@@ -72,7 +67,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let (to_server, to_client) = proxy.passed();
     assert!(to_server > 300 && to_client > 20, "{to_server} {to_client}");
 
-    let step = if is_thorough() { 1 } else { 9 };
+    let step = cut_every();
     let cuts: Vec<Cut> = (0..to_server)
         .step_by(step)
         .map(|after| Cut { direction: Direction::ToServer, after })
