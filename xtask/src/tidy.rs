@@ -15,13 +15,24 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 11] = [
+const ROOMS: [(&str, &[&str]); 12] = [
     ("azureal-core", &[]),
     ("azureal-process", &[]),
     ("azureal-store", &["azureal-core"]),
     ("azureal-agents", &["azureal-core", "azureal-process"]),
     ("azureal-engine", &["azureal-core", "azureal-process"]),
-    ("azureal", &["azureal-core", "azureal-process", "azureal-store", "azureal-agents", "azureal-engine"]),
+    ("azureal-exchange", &["azureal-core", "azureal-store", "azureal-agents"]),
+    (
+        "azureal",
+        &[
+            "azureal-core",
+            "azureal-process",
+            "azureal-store",
+            "azureal-agents",
+            "azureal-engine",
+            "azureal-exchange",
+        ],
+    ),
     ("azureal-tui", &["azureal"]),
     (
         PROGRAM,
@@ -32,6 +43,7 @@ const ROOMS: [(&str, &[&str]); 11] = [
             "azureal-store",
             "azureal-agents",
             "azureal-engine",
+            "azureal-exchange",
             "azureal-tui",
         ],
     ),
@@ -240,6 +252,8 @@ fn check_dependencies(package: &Package, problems: &mut Vec<String>) {
             problems.push(format!("{name} must not use {used}"));
         } else if name == "azureal-core" && IO_CRATES.contains(&used) {
             problems.push(format!("{name} must not use {used}: it does no input or output"));
+        } else if name != PROGRAM && used.starts_with("clap") {
+            problems.push(format!("{name} must not use {used}: only the program reads arguments"));
         }
     }
 }
@@ -460,6 +474,14 @@ mod tests {
             "azureal-core",
             &[("azureal-store", None)],
             &["azureal-core must not use azureal-store"],
+        );
+        check_package(
+            "azureal-exchange",
+            &[("azureal-store", None), ("azureal-agents", None), ("azureal-engine", None), ("clap", None)],
+            &[
+                "azureal-exchange must not use azureal-engine",
+                "azureal-exchange must not use clap: only the program reads arguments",
+            ],
         );
         check_package(
             "azureal-cloud",

@@ -19,25 +19,28 @@ const USAGE: u8 = 2;
 /// Runs as a child of azureal, if the arguments of this process ask for one; `None` if they do not.
 ///
 /// azureal starts its own program again for agents that are no program of their own, or do not answer one prompt and exit.
-/// A front end calls this first thing in `main`, and names its program with
+/// A front end calls this first thing in `main`, with the arguments and the variables of its process, and names its program with
 /// [`Environment::with_own_program`](crate::Environment::with_own_program). Without that, or with the program `azureal` named
 /// there, it need not.
 ///
 /// ```
 /// # use std::process::ExitCode;
 /// fn main() -> ExitCode {
-///     if let Some(status) = azureal::child_main(std::env::args_os()) {
+///     if let Some(status) = azureal::child_main(std::env::args_os(), std::env::vars_os()) {
 ///         return status;
 ///     }
 ///     // The front end.
 ///     ExitCode::SUCCESS
 /// }
 /// ```
-pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+pub fn child_main(
+    args: impl IntoIterator<Item = OsString>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Option<ExitCode> {
     let mut args = args.into_iter().skip(1);
     let subcommand = args.next()?;
     if subcommand == BRIDGE_SUBCOMMAND {
-        return Some(bridge_main());
+        return Some(bridge_main(variables.into_iter().collect()));
     }
     (subcommand == offline::SUBCOMMAND).then(|| offline_main(args.next().as_deref()))
 }
@@ -90,7 +93,7 @@ mod tests {
             [&["azureal"][..], &[], &["azureal", "run"], &["__bridge"], &["azureal", "run", "__bridge"]]
         {
             let args = args.iter().map(OsString::from);
-            assert!(child_main(args).is_none());
+            assert!(child_main(args, []).is_none());
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What the environment says: variables, and where the user's own files are.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use azureal_engine::BridgeHost;
+use azureal_process::ChildEnvironment;
 
 use crate::error::Error;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Nothing else of the process is read, and child processes get exactly these variables.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    variables: HashMap<OsString, OsString>,
+    variables: ChildEnvironment,
     own_program: Option<PathBuf>,
 }
 
@@ -39,18 +39,22 @@ impl Environment {
 
     /// Returns all variables.
     pub fn variables(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+        self.variables.iter()
+    }
+
+    /// Returns the environment of child processes: all variables, and no other.
+    pub fn for_children(&self) -> &ChildEnvironment {
+        &self.variables
     }
 
     /// Returns a variable, whatever its bytes are; `None` if it is unset or empty.
     pub fn value(&self, name: &str) -> Option<&OsStr> {
-        let value = self.variables.get(name.as_ref() as &OsStr)?;
-        (!value.is_empty()).then_some(value.as_os_str())
+        self.variables.get(name).filter(|value| !value.is_empty())
     }
 
     /// Returns a variable, if it is text.
     pub fn variable(&self, name: &str) -> Option<&str> {
-        self.variables.get(name.as_ref() as &OsStr)?.to_str()
+        self.variables.get(name)?.to_str()
     }
 
     /// Says whether a variable whose name begins like this switches something on.
@@ -134,7 +138,7 @@ impl Environment {
     /// Returns a folder that a variable names. A relative one would lead into the project, and the standard
     /// says that it does not count.
     fn folder(&self, name: &str) -> Option<PathBuf> {
-        let folder = PathBuf::from(self.variables.get(name.as_ref() as &OsStr)?);
+        let folder = PathBuf::from(self.variables.get(name)?);
         folder.is_absolute().then_some(folder)
     }
 }

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use azureal_core::{StoreError, visible_line};
 
+pub use azureal_core::quoted;
+
 use crate::workspace::Notice;
 
 /// An error: its kind for programs, a message and a hint for people, and its cause.
@@ -32,6 +34,8 @@ pub enum Category {
     Refused,
     /// The user cancelled it.
     Cancelled,
+    /// The reader of the output has closed it.
+    OutputClosed,
 }
 
 impl Error {
@@ -60,6 +64,11 @@ impl Error {
     /// Creates an error: the user cancelled it.
     pub fn cancelled(message: impl Into<String>) -> Self {
         Self { category: Category::Cancelled, ..Self::new("cancelled", message) }
+    }
+
+    /// Creates an error: the reader of the output has closed it.
+    pub fn output_closed() -> Self {
+        Self { category: Category::OutputClosed, ..Self::new("closed", "the output was closed") }
     }
 
     /// Creates an error: a file or folder could not be read or written.
@@ -173,11 +182,6 @@ pub fn plain(error: &io::Error) -> String {
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
-}
-
-/// Quotes something that a user typed or a file says.
-pub fn quoted(text: impl Display) -> String {
-    format!("`{}`", visible_line(&text.to_string()))
 }
 
 /// Returns a path for people: on one line, whatever its name holds.

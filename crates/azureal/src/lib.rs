@@ -26,13 +26,14 @@
 //! # }).unwrap();
 //! ```
 //!
-//! [`core`] is the model: events, messages, and what a store promises. Configuration is in [`config`], the agents of this machine are in [`agents`], the public JSON shapes in [`json`].
+//! [`core`] is the model: events, messages, and what a store promises. Import, export and copy of sessions are in [`exchange`]. Configuration is in [`config`], the agents of this machine are in [`agents`], the public JSON shapes in [`json`].
 
 pub mod agents;
 mod child;
 pub mod config;
 mod environment;
 pub mod error;
+pub mod exchange;
 pub mod follow;
 mod git_config;
 pub mod json;

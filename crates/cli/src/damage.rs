@@ -1,29 +1,14 @@
-//! Events and sessions that cannot be read, told at the end.
+//! Warnings about events and sessions that cannot be read.
 
-use azureal_core::{SessionId, SessionRecord, StoredEvent};
+use azureal::exchange::DamagedEvents;
+use azureal_core::{SessionId, SessionRecord};
 
 use crate::output;
 
-/// Keeps count of events that cannot be read, to tell of them at the end.
-#[derive(Debug, Default)]
-pub(crate) struct Damaged {
-    count: u64,
-    first: Option<String>,
-}
-
-impl Damaged {
-    pub(crate) fn note(&mut self, stored: &StoredEvent, why: &str) {
-        self.count += 1;
-        self.first.get_or_insert_with(|| format!("event {} ({}): {why}", stored.seq, stored.kind));
-    }
-
-    /// Tells of them on standard error.
-    pub(crate) fn report(&self, id: SessionId) {
-        let Some(first) = &self.first else { return };
-        output::warn(&match self.count {
-            1 => format!("one event of {id} cannot be read: {first}"),
-            count => format!("{count} events of {id} cannot be read, the first is {first}"),
-        });
+/// Warns about the events of a session that cannot be read.
+pub(crate) fn warn_of_damaged_events(damaged: &DamagedEvents, id: SessionId) {
+    if let Some(message) = damaged.message(id) {
+        output::warn(&message);
     }
 }
 

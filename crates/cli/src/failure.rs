@@ -10,7 +10,8 @@ use std::process::ExitCode;
 
 use azureal::Error;
 use azureal::error::{Category, plain};
-use azureal_core::{StoreError, visible, visible_line};
+use azureal::exchange::ExportError;
+use azureal_core::{StoreError, visible, visible_json, visible_line};
 use serde_json::json;
 
 use crate::output;
@@ -82,15 +83,6 @@ impl Failure {
         self
     }
 
-    /// Says that what was written went to this file and not to standard output.
-    #[must_use]
-    pub(crate) fn in_file(mut self, path: &Path) -> Self {
-        if self.kind == "output" {
-            self.message = format!("{}: {}", path.display(), self.message);
-        }
-        self
-    }
-
     /// Returns what is so, without what to do about it.
     pub(crate) fn message(&self) -> &str {
         &self.message
@@ -112,7 +104,7 @@ impl Failure {
         tracing::info!(kind = self.kind, exit = self.exit.code(), "the command failed");
         let text = if as_json {
             let error = json!({"kind": self.kind, "message": self.message, "hint": self.hint});
-            output::escaped_json(&json!({ "error": error }).to_string()).into_owned()
+            visible_json(&json!({ "error": error }).to_string()).into_owned()
         } else {
             let mut text = format!("{} {}", output::alarm("error:"), self.text());
             if let Some(hint) = &self.hint {
@@ -157,6 +149,7 @@ impl From<Error> for Failure {
                 Category::Usage => Exit::Usage,
                 Category::Refused => Exit::Refused,
                 Category::Cancelled => Exit::Cancelled,
+                Category::OutputClosed => Exit::Quiet,
                 _ => Exit::Failed,
             },
         }
@@ -182,6 +175,12 @@ fn hint_of_command(error: &StoreError) -> Option<&'static str> {
             Some("`azureal copy --to NEW.azs` copies the sessions to a store that has")
         }
         _ => None,
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        Error::from(error).into()
     }
 }
 

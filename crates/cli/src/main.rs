@@ -8,7 +8,6 @@ mod context_settings;
 mod damage;
 mod dashed_prompt;
 mod environment;
-mod export;
 mod failure;
 mod import;
 mod interrupts;
@@ -40,7 +39,7 @@ fn main() -> ExitCode {
     // Writing beyond `ulimit -f` kills a process that does not handle this signal. With a handler, the write fails and is
     // reported. What we start does not inherit it.
     drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
-    if let Some(status) = azureal::child_main(std::env::args_os()) {
+    if let Some(status) = azureal::child_main(std::env::args_os(), std::env::vars_os()) {
         return status;
     }
     match cli::run() {

@@ -4,12 +4,11 @@
 //! Text from outside is made visible before it is printed for people, and escaped in JSON, so that nothing
 //! that a model or a file says can act on a terminal.
 
-use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use azureal_core::{acts_on_terminal, visible_line};
+use azureal_core::{to_visible_json, visible_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -108,51 +107,10 @@ fn is_closed() -> bool {
     flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY)
 }
 
-/// Writes a value as one line of JSON that is safe to show.
+/// Serializes a value as one line of JSON that is safe to show.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string(value)
-        .map_err(|error| Failure::new("output", format!("this cannot be written as JSON: {error}")))?;
-    // A text may have megabytes: it is copied only where something had to be escaped.
-    let escaped = match escaped_json(&text) {
-        Cow::Borrowed(_) => None,
-        Cow::Owned(escaped) => Some(escaped),
-    };
-    Ok(escaped.unwrap_or(text))
-}
-
-/// Escapes what a terminal would act on in a JSON text, and puts it on one line.
-///
-/// Inside strings JSON itself escapes the control characters below the space, so any that are found stand
-/// between tokens, where a space means the same. The others occur only inside strings.
-pub(crate) fn escaped_json(text: &str) -> Cow<'_, str> {
-    replace_in_json(text, acts_on_terminal)
-}
-
-/// Like [`escaped_json`], and leaves nothing but ASCII: for programs that guess at encodings.
-pub(crate) fn ascii_json(text: &str) -> Cow<'_, str> {
-    replace_in_json(text, |c| !c.is_ascii() || (c.is_control() && c != '\n'))
-}
-
-fn replace_in_json(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let Some(first) = text.find(&acts) else {
-        return Cow::Borrowed(text);
-    };
-    let (clean, rest) = text.split_at(first);
-    let mut out = String::with_capacity(text.len() + 16);
-    out.push_str(clean);
-    let mut units = [0; 2];
-    for c in rest.chars() {
-        match c {
-            _ if !acts(c) => out.push(c),
-            '\0'..=' ' => out.push(' '),
-            _ => {
-                for unit in c.encode_utf16(&mut units) {
-                    out.push_str(&format!("\\u{unit:04x}"));
-                }
-            }
-        }
-    }
-    Cow::Owned(out)
+    to_visible_json(value)
+        .map_err(|error| Failure::new("output", format!("this cannot be written as JSON: {error}")))
 }
 
 /// Says whether nobody reads standard output any more.
@@ -293,18 +251,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_keeps_its_meaning_and_cannot_act() {
-        let hostile = "a\u{1b}]52;c;x\u{7}\u{9b}2J\u{202e}\u{2028}\u{7f}\n\t é 👩";
-        let text = to_json(&hostile).unwrap();
-        assert!(!text.chars().any(acts_on_terminal), "{text}");
-        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), hostile);
-        let ascii = serde_json::to_string(hostile).unwrap();
-        let ascii = ascii_json(&ascii);
-        assert!(ascii.is_ascii());
-        assert_eq!(serde_json::from_str::<String>(&ascii).unwrap(), hostile);
-    }
-
-    #[test]
     fn a_text_is_truncated_by_columns() {
         for (text, width, expected) in [
             ("hello", 5, "hello"),
@@ -317,10 +263,5 @@ mod tests {
         ] {
             assert_eq!(fit(text, width), expected);
         }
-    }
-
-    #[test]
-    fn white_space_between_tokens_stays_white_space() {
-        assert_eq!(escaped_json("{\r\n\t\"a\": \"b\\n\"}"), "{   \"a\": \"b\\n\"}");
     }
 }

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use azureal_core::event::{CommandRecord, Complete, MessageEvent, Outcome, SystemMessage};
-use azureal_core::{
-    Block, Event, Json, OutputPart, Role, StoredEvent, Tokens, Tool, ToolOutput, visible, visible_line,
-};
+use azureal_core::{Block, Event, Json, Role, StoredEvent, Tokens, Tool, visible, visible_line};
 
 use crate::output::{Paint, counted};
 use crate::token_counts::{received, sent};
+
+pub(crate) use azureal_core::duration_text as duration;
 
 /// Renders events one after the other, as text for a terminal.
 pub(crate) struct Transcript {
@@ -113,10 +113,10 @@ impl Transcript {
     fn block(&mut self, out: &mut String, role: Role, block: &Block) {
         match block {
             Block::Text { text } => self.said(out, role.into(), text),
-            Block::Image(image) => self.said(out, role.into(), &image_note(image)),
+            Block::Image(image) => self.said(out, role.into(), &image.note()),
             Block::ToolUse { name, input, .. } => self.called(out, name, input, false),
             Block::ToolResult { content, is_error, .. } => {
-                self.answered(out, &output_text(content), *is_error);
+                self.answered(out, &content.text(), *is_error);
             }
         }
     }
@@ -131,7 +131,7 @@ impl Transcript {
                 Speaker::User => Role::User,
                 Speaker::Assistant | Speaker::Margin => Role::Assistant,
             };
-            line(out, &self.paint.heading(heading(role)));
+            line(out, &self.paint.heading(role.heading()));
         }
         self.speaker = Some(speaker);
         line(out, self.shown(text.trim_end_matches('\n')).as_ref());
@@ -140,7 +140,7 @@ impl Transcript {
     fn called(&mut self, out: &mut String, tool: &str, input: &Json, by_subagent: bool) {
         if self.speaker != Some(Speaker::Assistant) {
             self.gap(out);
-            line(out, &self.paint.heading(heading(Role::Assistant)));
+            line(out, &self.paint.heading(Role::Assistant.heading()));
             self.speaker = Some(Speaker::Assistant);
         }
         let about = Tool::named(tool).key_text(input);
@@ -244,47 +244,6 @@ fn context_taken(system: &SystemMessage) -> Option<String> {
         text.push_str(&format!(" by {}", commands.join("; ")));
     }
     Some(text)
-}
-
-/// Returns what stands above somebody's words.
-pub(crate) fn heading(role: Role) -> &'static str {
-    match role {
-        Role::User => "## User",
-        Role::Assistant => "## Assistant",
-        Role::System => "## System",
-    }
-}
-
-/// Returns what stands for a picture where none can be shown.
-pub(crate) fn image_note(image: &azureal_core::Image) -> String {
-    format!("[image: {}, {} bytes]", image.media_type, image.data.len())
-}
-
-/// Returns what a tool gave back, as text.
-pub(crate) fn output_text(content: &ToolOutput) -> Cow<'_, str> {
-    match content {
-        ToolOutput::Text(text) => Cow::Borrowed(text),
-        ToolOutput::Parts(parts) => {
-            let parts: Vec<Cow<'_, str>> = parts
-                .iter()
-                .map(|part| match part {
-                    OutputPart::Text(text) => Cow::Borrowed(text.as_str()),
-                    OutputPart::Image(image) => Cow::Owned(image_note(image)),
-                })
-                .collect();
-            Cow::Owned(parts.join("\n"))
-        }
-    }
-}
-
-/// Returns a duration as people say it.
-pub(crate) fn duration(milliseconds: u64) -> String {
-    match milliseconds {
-        0..10_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
-        10_000..60_000 => format!("{} s", milliseconds / 1000),
-        60_000..3_600_000 => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
-        _ => format!("{} h {} min", milliseconds / 3_600_000, milliseconds % 3_600_000 / 60_000),
-    }
 }
 
 /// Says how a turn ended and how long it took.
@@ -437,18 +396,5 @@ mod tests {
         assert_eq!(line(false, 0.0, Some(Usage::default())), "✗ failed in 0.0 s\n");
         let usage = Usage { input_tokens: 200, output_tokens: 40, ..Usage::default() };
         assert_eq!(line(true, 0.002, Some(usage)), "✓ done in 0.0 s · 200 in · 40 out · $0.0020\n");
-    }
-
-    #[test]
-    fn durations_are_short() {
-        for (milliseconds, text) in [
-            (0, "0.0 s"),
-            (1_250, "1.2 s"),
-            (59_999, "59 s"),
-            (61_000, "1 min 1 s"),
-            (7_260_000, "2 h 1 min"),
-        ] {
-            assert_eq!(duration(milliseconds), text);
-        }
     }
 }

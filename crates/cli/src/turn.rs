@@ -110,6 +110,7 @@ pub(crate) fn take_turn(
         model: ask.choice.model.as_deref(),
         permission: ask.permission,
         directory,
+        environment: environment.for_children(),
         in_git: place.project.is_in_git(),
         timeout: ask.timeout,
         output_limit: ask.output_limit,

@@ -124,6 +124,32 @@ impl Block {
     }
 }
 
+impl Image {
+    /// Returns the text that replaces the image where only text can be shown.
+    pub fn note(&self) -> String {
+        format!("[image: {}, {} bytes]", self.media_type, self.data.len())
+    }
+}
+
+impl ToolOutput {
+    /// Returns the output as text, with a note for each image.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Parts(parts) => {
+                let parts: Vec<Cow<'_, str>> = parts
+                    .iter()
+                    .map(|part| match part {
+                        OutputPart::Text(text) => Cow::Borrowed(text.as_str()),
+                        OutputPart::Image(image) => Cow::Owned(image.note()),
+                    })
+                    .collect();
+                Cow::Owned(parts.join("\n"))
+            }
+        }
+    }
+}
+
 impl MediaType {
     /// Every format there is.
     pub const ALL: [Self; 4] = [Self::Jpeg, Self::Png, Self::Gif, Self::Webp];

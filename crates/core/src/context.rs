@@ -256,7 +256,7 @@ impl ContextBuilder {
     fn block(&mut self, role: Role, block: &Block) {
         match block {
             Block::Text { text } => self.said(role, text),
-            Block::Image(image) => self.said(role, &describe(image)),
+            Block::Image(image) => self.said(role, &image.note()),
             Block::ToolUse { name, input, .. } => self.called(name, &Tool::named(name).key_text(input)),
             Block::ToolResult { content, is_error, .. } => {
                 self.answered("", *is_error);
@@ -269,7 +269,7 @@ impl ContextBuilder {
                             }
                             match part {
                                 OutputPart::Text(text) => self.content(text),
-                                OutputPart::Image(image) => self.content(&describe(image)),
+                                OutputPart::Image(image) => self.content(&image.note()),
                             }
                         }
                     }
@@ -356,7 +356,7 @@ pub(crate) fn system_text(event: &Event) -> Option<Cow<'_, str>> {
                 .iter()
                 .filter_map(|block| match block {
                     Block::Text { text } => Some(Cow::Borrowed(text.as_str())),
-                    Block::Image(image) => Some(Cow::Owned(describe(image))),
+                    Block::Image(image) => Some(Cow::Owned(image.note())),
                     Block::ToolUse { .. } | Block::ToolResult { .. } => None,
                 })
                 .collect();
@@ -380,10 +380,6 @@ fn push_line(out: &mut String, text: &str) {
             out.push_str(part);
         }
     }
-}
-
-pub(crate) fn describe(image: &crate::Image) -> String {
-    format!("[image: {}, {} bytes]", image.media_type, image.data.len())
 }
 
 struct Wrapper {

@@ -31,6 +31,7 @@ mod context_store;
 mod crash_notes;
 mod defuse;
 mod digest;
+mod duration;
 pub mod event;
 pub mod fold;
 mod json;
@@ -64,6 +65,7 @@ pub use context_command::{ContextCommand, OnFailure};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
 pub use crash_notes::{CrashNotes, Mark, NewMark};
 pub use digest::Digest;
+pub use duration::duration_text;
 pub use event::{Event, EventError};
 pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
@@ -89,5 +91,7 @@ pub use system_message::{Beginning, context_block, context_error_block, has_cont
 pub use tool::Tool;
 pub use transport::{StubTransport, Transport, TransportError};
 pub use uuid::Uuid;
-pub use visible::{acts_on_terminal, visible, visible_line};
+pub use visible::{
+    acts_on_terminal, ascii_json, quoted, to_visible_json, visible, visible_json, visible_line,
+};
 pub use watch::Watch;

@@ -70,6 +70,15 @@ impl Role {
     /// Every role there is.
     pub const ALL: [Self; 3] = [Self::User, Self::Assistant, Self::System];
 
+    /// Returns the heading above a message of this role in a document for people.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::User => "## User",
+            Self::Assistant => "## Assistant",
+            Self::System => "## System",
+        }
+    }
+
     /// Returns the role's name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {

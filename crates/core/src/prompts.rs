@@ -5,7 +5,6 @@
 
 use std::borrow::{Borrow, Cow};
 
-use crate::context::describe;
 use crate::defuse::defuse_headings;
 use crate::event::MessageEvent;
 use crate::{Block, Event, Page, Role, Seq, SessionId, SessionStore, StoreError};
@@ -40,7 +39,7 @@ pub(crate) fn prompt_text(event: &Event) -> Option<Cow<'_, str>> {
                 .iter()
                 .filter_map(|block| match block {
                     Block::Text { text } => Some(Cow::Borrowed(text.as_str())),
-                    Block::Image(image) => Some(Cow::Owned(describe(image))),
+                    Block::Image(image) => Some(Cow::Owned(image.note())),
                     Block::ToolUse { .. } | Block::ToolResult { .. } => None,
                 })
                 .collect();

@@ -13,8 +13,8 @@ use azureal_core::agent::{Agent, AgentOutput, AgentRequest, Ending, Permission, 
 use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{
-    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Page, SUMMARY_PROMPT,
-    Seq, SessionId, SessionStore, StoreError, Tokens, boundary, read_context, read_context_under,
+    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Page, SUMMARY_PROMPT, Seq,
+    SessionId, SessionStore, StoreError, Tokens, boundary, read_context, read_context_under,
     read_told_through, told_chars,
 };
 use azureal_process::{Child, Patience, Stream};
@@ -216,7 +216,9 @@ impl Work {
         let earlier = block_on(setup.engine.store.compactions(setup.session))?.pop();
         let after = earlier.as_ref().map_or(Seq::START, |earlier| earlier.after_seq);
         let mut events = read_events(&*setup.engine.store, setup.session, after)?;
-        let Some(boundary) = boundary(&events, setup.options.threshold, setup.options.keep) else { return Ok(None) };
+        let Some(boundary) = boundary(&events, setup.options.threshold, setup.options.keep) else {
+            return Ok(None);
+        };
         let chars_before = block_on(read_context(&*setup.engine.store, setup.session))?.chars().count();
         events.truncate(events.partition_point(|(seq, _)| *seq <= boundary.after_seq));
         // The system message stays as it is. To whoever writes the summary it would be an instruction.
@@ -358,6 +360,7 @@ fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Resul
         agent: who.agent,
         program: &who.program,
         directory: &setup.engine.directory,
+        environment: &setup.engine.environment,
         spools: &setup.engine.spools,
         run: &run,
         session: None,

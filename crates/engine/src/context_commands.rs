@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use azureal_core::event::CommandRecord;
 use azureal_core::{ContextCommand, OnFailure, context_block, context_error_block};
-use azureal_process::{Child, Excerpt, Exit, Marker, Patience, Spawn, Stream, end_marked};
+use azureal_process::{Child, ChildEnvironment, Excerpt, Exit, Marker, Patience, Spawn, Stream, end_marked};
 
-use crate::launch::{LaunchError, withheld};
+use crate::launch::{LaunchError, without_withheld};
 
 /// The variable that every process of a context command carries. Another than that of the agents: a command that
 /// was left behind is not a turn that goes on.
@@ -169,7 +169,7 @@ impl CommandStop {
     }
 }
 
-/// Runs commands at the same time, in `directory`, and returns how each ended, in their order.
+/// Runs commands at the same time, in `directory` with these variables, and returns how each ended, in their order.
 ///
 /// When this returns, nothing that carries `marker` runs any more.
 ///
@@ -179,6 +179,7 @@ impl CommandStop {
 pub fn run_commands(
     commands: &[ContextCommand],
     directory: &Path,
+    environment: &ChildEnvironment,
     marker: &Marker,
     stop: &CommandStop,
     progress: &mut dyn FnMut(CommandProgress),
@@ -187,6 +188,7 @@ pub fn run_commands(
         return Ok(Vec::new());
     }
     progress(CommandProgress::Began(commands.iter().map(|command| command.name.clone()).collect()));
+    let environment = &without_withheld(environment);
     let mut runs: Vec<Option<CommandRun>> = commands.iter().map(|_| None).collect();
     let mut failed = None;
     thread::scope(|scope| {
@@ -195,7 +197,7 @@ pub fn run_commands(
             let sender = sender.clone();
             scope.spawn(move || {
                 // The receiver is there until the last of us has sent.
-                drop(sender.send((index, run_one(command, directory, marker, stop))));
+                drop(sender.send((index, run_one(command, directory, environment, marker, stop))));
             });
         }
         drop(sender);
@@ -224,11 +226,17 @@ pub fn run_commands(
     }
 }
 
-fn run_one(command: &ContextCommand, directory: &Path, marker: &Marker, stop: &CommandStop) -> CommandRun {
+fn run_one(
+    command: &ContextCommand,
+    directory: &Path,
+    environment: &ChildEnvironment,
+    marker: &Marker,
+    stop: &CommandStop,
+) -> CommandRun {
     let started = Instant::now();
-    let mut spawn = Spawn::new(SHELL, directory, Stream::Keep(OUTPUT_BYTES), marker.clone());
+    let mut spawn =
+        Spawn::new(SHELL, directory, environment.clone(), Stream::Keep(OUTPUT_BYTES), marker.clone());
     spawn.stderr = Stream::Keep(ERROR_BYTES);
-    spawn.env_remove = withheld();
     spawn.args = vec!["-c".into(), command.command.clone().into()];
     let (end, output, errors) = match spawn.start() {
         Ok(child) => {

@@ -1,119 +1,55 @@
-//! The driver: performs what the machine says, and tells it what came of that.
+//! The driver: performs what the machine says, and feeds back what came of it.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::{self, Scope};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Instant;
 
-use azureal_core::agent::{Agent, AgentOutput, AgentRequest, Ending, Permission, PromptCache};
-use azureal_core::bridge::BridgeLimits;
-use azureal_core::event::Outcome;
-use azureal_core::{ContextFrame, Event, LeaseId, Seq, SessionId, SessionStore, read_record_chars};
-use azureal_process::{Child, Patience, ProcessIdentity, Stream};
+use azureal_core::agent::{AgentRequest, CacheSeen, Ending};
+use azureal_core::event::{Complete, Outcome};
+use azureal_core::{LeaseId, Seq, SessionId, SessionRecord, SessionSnapshot};
+use azureal_process::{Child, Patience};
 use futures_executor::block_on;
 use tracing::{debug, error, info};
 
-use crate::bridge::{self, Control};
-use crate::context_commands::{CommandProgress, CommandStop};
-use crate::gather::{AutoCompaction, Briefing, Gather, Gathering};
-use crate::growth::Growth;
-use crate::header::{SpooledProcess, SpooledTurn};
+use crate::bridge;
+use crate::context_commands::CommandStop;
+use crate::engine::{EngineOptions, SharedSlots};
+use crate::gather::{Gather, GatherError, Gathered};
+use crate::handle::{Posted, TurnControls};
+use crate::header::SpooledTurn;
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
-use crate::launch::{Launch, exit_of};
-use crate::output_limit::{OutputLimit, Printed, guard};
-use crate::own_record::Homes;
-use crate::spool::{Spool, SpoolError, Spools};
+use crate::launch::{STDERR_BYTES, exit_of};
+use crate::output_limit::{OutputLimit, Printed};
+use crate::request::TurnOptions;
+use crate::spool::Spool;
+use crate::start::GO_ON;
+use crate::turn_event::{FinishedTurn, TurnError, TurnEvent};
 use crate::turn_machine::{Effect, Input, Sent, TurnMachine};
-use crate::watch::Watcher;
 
-/// The variable that every process of a run carries, so that none of them gets lost.
-pub const RUN_MARKER: &str = "AZUREAL_RUN_ID";
-/// The longest output that is looked at for a refusal. A program whose first request is refused prints a few lines.
-const REFUSED_BYTES: u64 = 1 << 20;
-/// How much of what an agent writes to standard error is kept.
-pub(crate) const STDERR_BYTES: usize = 16 << 10;
-
-/// What an agent is told that goes on after a compaction. Nobody typed it, so it is never stored.
-pub(crate) const GO_ON: &str = "Go on with the work where the record ends. This is no new request: you were interrupted in the middle \
-    of it, to summarise the older part of a session that had become long. Do not begin again, and do not repeat what is done.";
-
-/// Who is asked, where, and how.
-#[derive(Clone, Copy)]
-pub struct Setup<'a> {
-    /// Where the session is kept.
-    pub store: &'a dyn SessionStore,
-    /// Where output is kept until it is there.
-    pub spools: &'a Spools,
-    /// Who answers.
-    pub agent: &'a dyn Agent,
-    /// The agent's program.
-    pub program: &'a Path,
-    /// The session.
-    pub session: SessionId,
-    /// Where the store remembers the session as the last one used; `None` if it does not.
-    pub used_in: Option<&'a str>,
+/// A turn that has its session and its lease.
+pub(crate) struct TurnTask {
+    pub(crate) engine: Arc<EngineOptions>,
+    pub(crate) options: Arc<TurnOptions>,
+    pub(crate) slots: SharedSlots,
+    pub(crate) session: SessionId,
+    /// The lease of the store, if it gives out any.
+    pub(crate) lease: Option<LeaseId>,
+    /// Where the store remembers the session as the last one used.
+    pub(crate) used_in: Option<String>,
     /// Whether another model is asked for than in the turn before, of the same agent.
-    pub switches_model: bool,
-    /// The lease of the store that allows it, where that gives out any.
-    pub lease: Option<&'a LeaseId>,
-    /// The model, if not the agent's own choice.
-    pub model: Option<&'a str>,
-    /// What the agent may do, if not its own default.
-    pub permission: Option<Permission>,
-    /// The directory that the agent runs in.
-    pub directory: &'a Path,
-    /// Whether that belongs to a git repository.
-    pub in_git: bool,
-    /// How long a turn may take.
-    pub timeout: Option<Duration>,
-    /// How much the agent may print.
-    pub output_limit: OutputLimit,
-    /// What the agent is told besides the history.
-    pub briefing: &'a Briefing,
-    /// What is done about a history that becomes too long; nothing without it.
-    pub compaction: Option<&'a AutoCompaction<'a>>,
-    /// The places where the agent's program keeps its files.
-    pub homes: &'a Homes<'a>,
-    /// Further arguments for the agent's program, as the user typed them. Summaries are asked for without them.
-    pub arguments: &'a [String],
-    /// How the history is sent.
-    pub cache: PromptCache,
-    /// Whether a long history takes the git status along, if the agent's program would tell it before the history.
-    pub moves_git_status: bool,
+    pub(crate) switches_model: bool,
+    /// Whether the session was created for this turn, and is deleted if the turn does not begin.
+    pub(crate) is_new: bool,
 }
 
-/// What is going on, for whoever wants to know.
-pub enum Notice<'a> {
-    /// Something about the commands that gather the context of a turn.
-    Command(&'a CommandProgress),
-    /// The session has become too long, and this agent is asked for a summary.
-    Summary(&'a str),
-    /// The context of a turn cannot be had, or is not wanted any more: the turn does not begin.
-    NotGathered(&'a str),
-    /// A run has begun; it can be watched from its first line.
-    Began {
-        /// The run's name.
-        run: &'a str,
-        /// The agent's process.
-        process: &'a ProcessIdentity,
-        /// Reads what it prints.
-        watcher: Watcher,
-        /// Answers its questions; `None` for an agent that cannot ask any.
-        control: Option<Control>,
-    },
-    /// A turn is in the store.
-    Stored(&'a Ingested),
-    /// Something the person should know.
-    Tell(&'a str),
-}
-
-/// What reaches a driver while it waits.
-#[derive(Debug)]
-enum Word {
-    /// Something for the machine.
+/// A message to a driver that waits.
+pub(crate) enum Message {
+    /// An input of the machine.
     Input(Input),
+    /// The context is gathered, or not.
+    Gathered(Result<Box<Gathered>, GatherError>),
     /// Something that was read in the output of a run. It may come when that run is over.
     Observed {
         /// The run's name.
@@ -121,13 +57,10 @@ enum Word {
         /// What it is.
         what: Observed,
     },
-    /// What is worth telling of what is being gathered.
-    Gathering(Gathering),
 }
 
 /// What the driver itself learns from the output of an agent.
-#[derive(Debug)]
-enum Observed {
+pub(crate) enum Observed {
     /// The agent's own name of the run, as soon as it says it.
     Named(String),
     /// The session has become too long.
@@ -136,204 +69,198 @@ enum Observed {
     Printed(Printed, OutputLimit),
 }
 
-/// Sends prompts and cancels to a driver that runs.
-#[derive(Debug, Clone)]
-pub struct Controls(Sender<Word>);
-
-impl Controls {
-    /// Sends a prompt. While a turn runs, that one is stopped and stored first.
-    pub fn submit(&self, prompt: impl Into<String>) {
-        // A driver that has gone needs no more inputs.
-        drop(self.0.send(Word::Input(Input::Submit(prompt.into()))));
-    }
-
-    /// Cancels what runs.
-    pub fn cancel(&self) {
-        drop(self.0.send(Word::Input(Input::Cancel)));
-    }
+/// Runs the turns of one session until none is left.
+pub(crate) struct Driver {
+    pub(crate) task: TurnTask,
+    machine: TurnMachine,
+    inbox: Receiver<Message>,
+    pub(crate) sender: Sender<Message>,
+    poster: Sender<Posted>,
+    pub(crate) run: Option<Run>,
+    /// The session as the next turn finds it; `None` if it must be read.
+    snapshot: Option<SessionSnapshot>,
+    /// Whether the session was compacted since the user's last prompt: once is enough.
+    pub(crate) was_compacted: bool,
+    /// When the turn must be over: one that continues after a compaction is still the same.
+    pub(crate) deadline: Option<Instant>,
+    /// What is stored of the turn so far.
+    stored: Stored,
+    /// Why the context of the turn could not be gathered.
+    not_gathered: Option<String>,
+    last: Option<Result<FinishedTurn, TurnError>>,
 }
 
-/// Runs the turns of one session until none is left.
-pub struct Driver<'a> {
-    setup: Setup<'a>,
-    turn: TurnMachine,
-    words: Receiver<Word>,
-    sender: Sender<Word>,
-    run: Option<Run>,
-    /// Whether the session was compacted since the person's last prompt: once is enough.
-    compacted: bool,
-    /// When the turn must be over: one that goes on after a compaction is still the same.
-    deadline: Option<Instant>,
-    last: Option<Result<Ingested, IngestError>>,
+/// What is stored of a turn that may continue after a compaction.
+#[derive(Default)]
+struct Stored {
+    first: Option<Seq>,
+    refused: Vec<String>,
+    cache: CacheSeen,
 }
 
 /// The turn that is under way.
-struct Run {
-    spool: Spool,
+pub(crate) struct Run {
+    pub(crate) spool: Spool,
     destination: Destination,
-    started: Instant,
+    pub(crate) started: Instant,
     stopped: Option<Outcome>,
     /// Ends the commands that gather its context.
     gathering: CommandStop,
-    child: Option<Child>,
-    /// What was sent with a breakpoint, so that it can be sent again without one.
-    with_breakpoint: Option<AgentRequest>,
+    pub(crate) child: Option<Child>,
+    /// The request that was sent with a breakpoint, so that it can be sent again without one.
+    pub(crate) with_breakpoint: Option<AgentRequest>,
     /// Where the output of this start ends, once the program is started a second time.
-    output_end: Arc<AtomicU64>,
+    pub(crate) output_end: Arc<AtomicU64>,
+    /// The session without this turn, and the size of its record, once the context is gathered.
+    pub(crate) session: Option<(SessionRecord, u64)>,
 }
 
-impl<'a> Driver<'a> {
-    /// Makes a driver that has nothing to do yet.
-    pub fn new(setup: Setup<'a>) -> (Self, Controls) {
-        let (sender, words) = mpsc::channel();
-        let controls = Controls(sender.clone());
-        let driver = Self {
-            setup,
-            turn: TurnMachine::default(),
-            words,
+impl Driver {
+    pub(crate) fn new(
+        task: TurnTask,
+        snapshot: SessionSnapshot,
+        inbox: Receiver<Message>,
+        sender: Sender<Message>,
+        poster: Sender<Posted>,
+    ) -> Self {
+        Self {
+            task,
+            machine: TurnMachine::default(),
+            inbox,
             sender,
+            poster,
             run: None,
-            compacted: false,
+            snapshot: Some(snapshot),
+            was_compacted: false,
             deadline: None,
+            stored: Stored::default(),
+            not_gathered: None,
             last: None,
-        };
-        (driver, controls)
+        }
     }
 
-    /// Sends a prompt, and everything that is sent while it runs. Blocks until all of it is stored, and returns
-    /// what became of the last turn.
-    pub fn run(
-        mut self,
-        prompt: impl Into<String>,
-        notice: &mut dyn FnMut(Notice<'_>),
-    ) -> Option<Result<Ingested, IngestError>> {
-        thread::scope(|scope| self.drive(scope, prompt.into(), notice));
-        self.last
-    }
-
-    fn drive<'scope>(
-        &mut self,
-        scope: &'scope Scope<'scope, '_>,
-        prompt: String,
-        notice: &mut dyn FnMut(Notice<'_>),
-    ) where
-        'a: 'scope,
-    {
+    /// Sends a prompt, and everything that is staged while it runs. Blocks until all of it is stored, and returns
+    /// the last turn.
+    pub(crate) fn run(mut self, prompt: String) -> Result<FinishedTurn, TurnError> {
         let mut inputs = vec![Input::Submit(prompt)];
         loop {
             for input in std::mem::take(&mut inputs) {
                 if let Input::NotGathered(why) = &input {
-                    notice(Notice::NotGathered(why));
+                    self.not_gathered = Some(why.clone());
                 }
-                for effect in self.turn.step(input) {
-                    inputs.extend(self.perform(effect, scope, notice));
+                for effect in self.machine.step(input) {
+                    inputs.extend(self.perform(effect));
                 }
             }
             if !inputs.is_empty() {
                 continue;
             }
-            if !self.turn.is_active() {
-                return;
+            if !self.machine.is_active() {
+                return self.last.take().unwrap_or(Err(TurnError::Lost));
             }
             match self.wait() {
-                Word::Input(input) => {
-                    // Somebody else may have ended the turn before there was an agent that could be ended.
-                    let is_gathered = matches!(input, Input::Gathered(_) | Input::NotGathered(_));
-                    if is_gathered && self.run.as_ref().is_some_and(|run| run.spool.is_cancelled()) {
-                        inputs.push(Input::Cancel);
-                    }
+                Message::Input(input) => {
                     let is_refused = input == Input::Exited && self.is_refused();
                     inputs.push(if is_refused { Input::Refused } else { input });
                 }
-                Word::Gathering(Gathering::Command(progress)) => notice(Notice::Command(&progress)),
-                Word::Gathering(Gathering::Summary(agent)) => notice(Notice::Summary(&agent)),
-                Word::Gathering(Gathering::Compacted(line)) => {
-                    self.compacted = true;
-                    notice(Notice::Tell(&line));
+                Message::Gathered(gathered) => {
+                    // Another process may have ended the turn before there was an agent that could be ended.
+                    if self.run.as_ref().is_some_and(|run| run.spool.is_cancelled()) {
+                        inputs.push(Input::Cancel);
+                    }
+                    inputs.push(self.gathered(gathered));
                 }
-                Word::Observed { run, what } => {
+                Message::Observed { run, what } => {
                     if self.run.as_ref().is_some_and(|current| current.spool.turn().run == run) {
-                        inputs.extend(self.observed(what, notice));
+                        inputs.extend(self.observed(what));
                     } else {
-                        debug!(session = %self.setup.session, run, "ignored: what was seen of a run that is over");
+                        debug!(session = %self.task.session, run, "ignored: what was seen of a run that is over");
                     }
                 }
             }
         }
     }
 
-    fn observed(&self, what: Observed, notice: &mut dyn FnMut(Notice<'_>)) -> Option<Input> {
+    pub(crate) fn post(&self, event: TurnEvent) {
+        // A caller who does not listen does not want to know.
+        drop(self.poster.send(Posted::Event(event)));
+    }
+
+    pub(crate) fn post_watcher(&self, watcher: crate::watch::Watcher) {
+        drop(self.poster.send(Posted::Watch(watcher)));
+    }
+
+    pub(crate) fn notice(&self, text: impl Into<String>) {
+        self.post(TurnEvent::Notice(text.into()));
+    }
+
+    fn observed(&self, what: Observed) -> Option<Input> {
         match what {
             Observed::Named(name) => {
                 // Only an aid for recovery; the turn continues without it.
-                if let Err(error) = block_on(self.setup.store.note_run(self.setup.session, Some(&name))) {
-                    notice(Notice::Tell(&error.to_string()));
+                if let Err(error) = block_on(self.task.engine.store.note_run(self.task.session, Some(&name)))
+                {
+                    self.notice(error.to_string());
                 }
                 None
             }
             Observed::Full => Some(Input::Full),
             Observed::Printed(Printed::Much(bytes), limit) => {
-                notice(Notice::Tell(&format!(
+                self.notice(format!(
                     "{} has printed {} MiB; it is stopped at {} MiB",
-                    self.setup.agent.name(),
+                    self.task.options.agent.name(),
                     bytes >> 20,
                     limit.mib()
-                )));
+                ));
                 None
             }
             Observed::Printed(Printed::TooMuch, _) => Some(Input::OutputLimit),
         }
     }
 
-    /// Waits for the program to end, the time to be up, or the person to want something.
-    fn wait(&self) -> Word {
+    /// Waits for the program to end, the time to be up, or the user to want something.
+    fn wait(&self) -> Message {
         let is_running = matches!(&self.run, Some(Run { stopped: None, .. }));
         match self.deadline.filter(|_| is_running) {
-            Some(deadline) => match self
-                .words
-                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-            {
-                Ok(word) => word,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Word::Input(Input::TimeUp),
-            },
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                match self.inbox.recv_timeout(left) {
+                    Ok(message) => message,
+                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                        Message::Input(Input::TimeUp)
+                    }
+                }
+            }
             // We hold a sender ourselves, so this cannot be disconnected.
-            None => self.words.recv().unwrap_or(Word::Input(Input::Cancel)),
+            None => self.inbox.recv().unwrap_or(Message::Input(Input::Cancel)),
         }
     }
 
-    fn perform<'scope>(
-        &mut self,
-        effect: Effect,
-        scope: &'scope Scope<'scope, '_>,
-        notice: &mut dyn FnMut(Notice<'_>),
-    ) -> Option<Input>
-    where
-        'a: 'scope,
-    {
+    fn perform(&mut self, effect: Effect) -> Option<Input> {
         match effect {
-            Effect::Gather(sent) => self.gather(sent, scope).err().map(Input::NotGathered),
-            Effect::Start(frame) => Some(started(self.start(frame, notice))),
-            Effect::StartAgain => Some(started(self.start_again(notice))),
+            Effect::Gather(sent) => self.gather(sent).err().map(Input::NotGathered),
+            Effect::Start(frame) => Some(started(self.start(frame))),
+            Effect::StartAgain => Some(started(self.start_again())),
             Effect::Stop(outcome) => {
-                info!(session = %self.setup.session, ?outcome, "stops the turn");
+                info!(session = %self.task.session, ?outcome, "stops the turn");
                 if let Some(run) = &mut self.run {
                     run.stopped = Some(outcome);
                     run.gathering.stop();
-                    if let Some(child) = &run.child {
-                        end_all(child, notice);
+                    if let Some(child) = run.child.clone() {
+                        self.end_all(&child);
                     }
                 }
                 None
             }
-            Effect::Ingest => Some(self.ingest(notice)),
-            Effect::IngestUnstarted(outcome, why) => Some(self.ingest_unstarted(outcome, &why, notice)),
+            Effect::Ingest => Some(self.ingest()),
+            Effect::IngestUnstarted(outcome, why) => Some(self.ingest_unstarted(outcome, &why)),
             Effect::Tell(text) => {
-                notice(Notice::Tell(&text));
+                self.notice(text);
                 None
             }
             // A cancel that came too late, an exit that was known: nothing is lost by it.
             Effect::Ignored(input) => {
-                log_ignored(self.setup.session, &input);
+                log_ignored(self.task.session, &input);
                 None
             }
         }
@@ -341,252 +268,103 @@ impl<'a> Driver<'a> {
 
     /// Keeps the prompt, and begins to gather its context on a thread of its own, so that prompts and cancels are
     /// heard meanwhile.
-    fn gather<'scope>(&mut self, sent: Sent, scope: &'scope Scope<'scope, '_>) -> Result<(), String>
-    where
-        'a: 'scope,
-    {
-        let setup = self.setup;
+    fn gather(&mut self, sent: Sent) -> Result<(), String> {
+        let TurnTask { engine, options, session, lease, .. } = &self.task;
+        let (engine, options, session, lease) =
+            (Arc::clone(engine), Arc::clone(options), *session, lease.clone());
         let goes_on = sent == Sent::GoOn;
         let prompt = match sent {
             Sent::Prompt(prompt) => {
-                self.compacted = false;
-                // One that is further off than the clock reaches is none.
-                self.deadline = setup.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+                self.was_compacted = false;
+                self.stored = Stored::default();
+                self.not_gathered = None;
+                // A deadline that is further off than the clock reaches is none.
+                self.deadline = options.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
                 prompt
             }
             Sent::GoOn => GO_ON.to_owned(),
         };
-        let compaction = setup.compaction.filter(|_| !self.compacted);
+        let snapshot = match self.snapshot.take() {
+            Some(snapshot) => snapshot,
+            None => {
+                block_on(SessionSnapshot::read(&*engine.store, session)).map_err(|error| error.to_string())?
+            }
+        };
         let name = uuid::Uuid::new_v4().simple().to_string();
-        let record = block_on(setup.store.get(setup.session)).map_err(|error| error.to_string())?;
         let turn = SpooledTurn {
             run: name.clone(),
-            session: setup.session.number(),
-            session_made: record.created_at,
+            session: session.number(),
+            session_made: snapshot.record.created_at.clone(),
             prompt: prompt.clone(),
             goes_on,
-            agent: setup.agent.name().to_owned(),
-            model: setup.model.map(str::to_owned),
-            switches_model: setup.switches_model && !goes_on,
-            used_in: setup.used_in.map(str::to_owned),
-            directory: setup.directory.to_owned(),
+            agent: options.agent.name().to_owned(),
+            model: options.model.clone(),
+            switches_model: self.task.switches_model && !goes_on,
+            used_in: self.task.used_in.clone(),
+            directory: engine.directory.clone(),
             started_at: crate::clock::now_text(),
         };
-        let spool = setup.spools.begin(turn).map_err(|error| error.to_string())?;
+        let spool = engine.spools.begin(turn).map_err(|error| error.to_string())?;
         let stop = CommandStop::default();
-        let (gathering, cancel_note) = (stop.clone(), spool.cancel_note());
-        let destination = setup
-            .lease
-            .map_or(Destination::End, |lease| Destination::Under(lease.clone(), Seq(record.counts.events)));
+        let cancel_note = spool.cancel_note();
         self.run = Some(Run {
             spool,
-            destination,
+            destination: destination(lease.as_ref(), &snapshot.record),
             started: Instant::now(),
             stopped: None,
-            gathering,
+            gathering: stop.clone(),
             child: None,
             with_breakpoint: None,
             output_end: Arc::default(),
+            session: None,
         });
-        let sender = self.sender.clone();
-        scope.spawn(move || {
+        let (sender, poster, may_compact) = (self.sender.clone(), self.poster.clone(), !self.was_compacted);
+        thread::spawn(move || {
             let gather = Gather {
-                store: setup.store,
-                session: setup.session,
-                lease: setup.lease,
-                directory: setup.directory,
-                briefing: setup.briefing,
+                engine: &engine,
+                options: &options,
+                session,
+                lease: lease.as_ref(),
                 run: &name,
                 stop: &stop,
                 cancel_note: &cancel_note,
-                compaction,
-                spools: setup.spools,
-                in_git: setup.in_git,
-                tells_git_status: setup.moves_git_status && setup.in_git && setup.agent.tells_git_status(),
+                may_compact,
             };
-            // The driver hears us until it has heard how this ended.
             let gathered =
-                gather.frame(&prompt, &mut |gathering| drop(sender.send(Word::Gathering(gathering))));
-            drop(sender.send(Word::Input(match gathered {
-                Ok(frame) => Input::Gathered(frame),
-                Err(error) => Input::NotGathered(error.to_string()),
-            })));
+                gather.gather(snapshot, &prompt, &mut |event| drop(poster.send(Posted::Event(event))));
+            // The driver listens until it has heard this.
+            drop(sender.send(Message::Gathered(gathered.map(Box::new))));
         });
         Ok(())
     }
 
-    /// Returns what watches over how much a turn adds; nothing where that is not to be stopped, or there was no room
-    /// to begin with.
-    fn growth(&self, frame: &ContextFrame) -> Option<Growth> {
-        let auto = self.setup.compaction.filter(|_| !self.compacted)?;
-        let record = block_on(self.setup.store.get(self.setup.session)).ok()?;
-        let told = block_on(read_record_chars(self.setup.store, &record)).ok()?;
-        let told = told.saturating_add(frame.prompt.chars().count() as u64);
-        let room = auto.threshold.chars().checked_sub(told)?;
-        Some(Growth::new(room))
+    fn gathered(&mut self, gathered: Result<Box<Gathered>, GatherError>) -> Input {
+        let gathered = match gathered {
+            Ok(gathered) => *gathered,
+            Err(error) => return Input::NotGathered(error.to_string()),
+        };
+        self.was_compacted |= gathered.was_compacted;
+        if let Some(run) = &mut self.run {
+            let record_chars = gathered.session.record_chars();
+            // It may have a system message now.
+            run.destination = destination(self.task.lease.as_ref(), &gathered.session.record);
+            run.session = Some((gathered.session.record, record_chars));
+        }
+        Input::Gathered(gathered.frame)
     }
 
-    /// Says whether the agent's program ended because its first request was refused for our breakpoint.
-    fn is_refused(&self) -> bool {
-        let Some(Run { spool, child: Some(child), with_breakpoint: Some(_), .. }) = &self.run else {
-            return false;
-        };
-        if !matches!(child.wait(), azureal_process::Exit::Code(1..)) || spool.printed() > REFUSED_BYTES {
-            return false;
-        }
-        let Ok(mut watcher) = Watcher::of_turn(spool.output_path(), self.setup.agent, spool.turn(), None)
-        else {
-            return false;
-        };
-        let (mut is_refused, mut has_begun) = (false, false);
-        let read = watcher.read_to_end(|output| match output {
-            AgentOutput::Cache(seen) => is_refused |= seen.refusal.is_some(),
-            AgentOutput::Event(Event::Init(_) | Event::ModelSwitch(_) | Event::Hook(_)) => {}
-            AgentOutput::Event(_) => has_begun = true,
-            _ => {}
-        });
-        // A line that was cut off would take the first one of the second start along.
-        read.is_ok_and(|fragment| fragment.is_empty()) && is_refused && !has_begun
-    }
-
-    /// Sends the same without a breakpoint. The output goes to the same spool, whose parser knows.
-    fn start_again(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
-        let request = self.run.as_mut().and_then(|run| run.with_breakpoint.take());
-        let Some(request) = request else { return Err("there is nothing to send again".to_owned()) };
-        notice(Notice::Tell("the provider refused a cache breakpoint; asking again without it"));
-        if let Some(run) = &self.run {
-            if let Some(child) = &run.child {
-                // What it left behind would write into the same output.
-                end_all(child, notice);
-            }
-            // Whoever watches the first start reads no further: a slow one comes to it when the second has printed.
-            run.output_end.store(run.spool.output_length(), Ordering::SeqCst);
-        }
-        self.launch(&AgentRequest { cache: PromptCache::Segments, ..request }, notice)
-    }
-
-    fn start(&mut self, frame: ContextFrame, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
-        let setup = self.setup;
-        let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
-        if let Destination::Under(_, began_after @ Seq::START) = &mut run.destination
-            && let Ok(record) = block_on(setup.store.get(setup.session))
-        {
-            // The system message of the session, if it was made just now.
-            *began_after = Seq(record.counts.events);
-        }
-        let request = AgentRequest {
-            frame,
-            model: setup.model.map(str::to_owned),
-            permission: setup.permission,
-            in_git: setup.in_git,
-            settings: None,
-            arguments: setup.arguments.to_vec(),
-            cache: setup.cache,
-        };
-        let has_breakpoint =
-            matches!(request.cache, PromptCache::Breakpoint(_)) && !request.frame.sealed.is_empty();
-        run.with_breakpoint = has_breakpoint.then(|| request.clone());
-        self.launch(&request, notice)
-    }
-
-    /// Starts the agent's program.
-    fn launch(&mut self, request: &AgentRequest, notice: &mut dyn FnMut(Notice<'_>)) -> Result<(), String> {
-        let setup = self.setup;
-        let growth = self.growth(&request.frame);
-        let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
-        let from = run.spool.output_length();
-        let text = |error: SpoolError| error.to_string();
-        let limit = setup.output_limit.on_disk_of(setup.spools.folder());
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let output = [run.spool.output().map_err(text)?, run.spool.errors().map_err(text)?];
-        let launch = Launch {
-            agent: setup.agent,
-            program: setup.program,
-            directory: setup.directory,
-            spools: setup.spools,
-            run: &run.spool.turn().run,
-            session: Some(setup.session),
-            limits: BridgeLimits {
-                // Where we live, we are the first to notice.
-                output_bytes: limit.kill(),
-                turn_ms: left.map_or(BridgeLimits::default().turn_ms, |left| {
-                    u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
-                }),
-                ..BridgeLimits::default()
-            },
-        };
-        // A file, because it is there after us: the agent may outlive us and go on writing.
-        let errors = Stream::File(run.spool.errors().map_err(text)?);
-        let child = launch
-            .start(request, run.spool.output().map_err(text)?, errors)
-            .map_err(|error| error.with_hint())?;
-        let process = child.identity().clone();
-        info!(
-            session = %setup.session,
-            run = run.spool.turn().run,
-            agent = setup.agent.name(),
-            program = ?setup.program,
-            pid = process.pid,
-            "started the agent"
-        );
-        if run.child.replace(child.clone()).is_none() {
-            run.started = Instant::now();
-        }
-        run.output_end = Arc::new(AtomicU64::new(u64::MAX));
-        let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
-        if let Err(error) = run.spool.note_process(noted) {
-            // It runs, so the turn goes on. It can be found by what it carries.
-            notice(Notice::Tell(&error.to_string()));
-        }
-        if run.spool.is_cancelled() {
-            // By somebody who saw no process that could be ended.
-            drop(self.sender.send(Word::Input(Input::Cancel)));
-        }
-
-        let turn = run.spool.turn();
-        let watch = |process| {
-            Watcher::of_run(run.spool.output_path(), from, setup.agent, turn, Some(process))
-                .map(|watcher| watcher.ending_at(&run.output_end))
-        };
-        match watch(process.clone()) {
-            Ok(watcher) => {
-                let control = setup.agent.is_bridged().then(|| setup.spools.control(turn)).flatten();
-                notice(Notice::Began { run: &turn.run, process: &process, watcher, control });
-            }
-            // Not being able to watch does not stop the turn.
-            Err(error) => notice(Notice::Tell(&error.to_string())),
-        }
-        // Threads of their own, so that prompts and cancels are received meanwhile. Two, because an agent may print faster
-        // than it can be read: its end must not wait for that. A driver that has gone needs neither.
-        if let Ok(watcher) = watch(process) {
-            let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
-            thread::spawn(move || {
-                observe(watcher, growth, &mut |what| {
-                    drop(sender.send(Word::Observed { run: run.clone(), what }));
-                });
-            });
-        }
-        let (sender, run) = (self.sender.clone(), run.spool.turn().run.clone());
-        thread::spawn(move || {
-            guard(&child, &output, limit, |printed| {
-                let what = Observed::Printed(printed, limit);
-                drop(sender.send(Word::Observed { run: run.clone(), what }));
-            });
-            drop(sender.send(Word::Input(Input::Exited)));
-        });
-        Ok(())
-    }
-
-    fn ingest(&mut self, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
+    fn ingest(&mut self) -> Input {
         let Some(mut run) = self.run.take() else { return Input::Stored { is_done: false } };
-        let agent = self.setup.agent;
-        if let Some(child) = &run.child
-            && (matches!(child.wait(), azureal_process::Exit::Signal(_))
-                || (agent.is_bridged() && !bridge::has_ended(run.spool.output_path())))
-        {
-            // Somebody killed it, and perhaps only a wrapper: what it left would go on working unseen, and write
-            // to a file that is about to be removed.
-            end_all(child, notice);
+        let agent = self.task.options.agent;
+        if let Some(child) = &run.child {
+            if matches!(child.wait(), azureal_process::Exit::Signal(_))
+                || (agent.is_bridged() && !bridge::has_ended(run.spool.output_path()))
+            {
+                // It was killed, and perhaps only a wrapper: what it left would continue unseen, and write
+                // to a file that is about to be removed.
+                self.end_all(child);
+            }
+            self.task.slots.lock().free(child.identity().pid);
         }
         let ending = Ending {
             exit: run.child.as_ref().and_then(exit_of),
@@ -595,57 +373,123 @@ impl<'a> Driver<'a> {
             duration: run.started.elapsed(),
             stopped: run.stopped.or_else(|| run.spool.is_cancelled().then_some(Outcome::Cancelled)),
         };
-        self.setup.spools.remove_control(&run.spool.turn().run);
-        // Should we die before it is stored, whoever finds it knows how it ended.
+        let EngineOptions { store, spools, environment, .. } = &*self.task.engine;
+        spools.remove_control(&run.spool.turn().run);
+        // Should we die before it is stored, the next process that finds it knows how it ended.
         if let Err(error) = run.spool.note_ended(&ending) {
-            notice(Notice::Tell(&error.to_string()));
+            self.notice(error.to_string());
         }
-        let ingested = block_on(ingest(
-            self.setup.store,
-            self.setup.agent,
-            run.spool,
-            ending,
-            &run.destination,
-            self.setup.homes,
-        ));
-        self.settle(ingested, notice)
+        let ingested = block_on(ingest(&**store, agent, run.spool, ending, &run.destination, environment));
+        self.settle(ingested, run.session.map(|(record, _)| record))
     }
 
-    fn ingest_unstarted(&mut self, outcome: Outcome, why: &str, notice: &mut dyn FnMut(Notice<'_>)) -> Input {
+    fn ingest_unstarted(&mut self, outcome: Outcome, why: &str) -> Input {
         let Some(run) = self.run.take() else {
-            self.last = Some(Err(IngestError::NotBegun(why.to_owned())));
-            return Input::NotStored(why.to_owned());
+            let why = why.to_owned();
+            self.last = Some(Err(match self.stored.first {
+                Some(_) => TurnError::NotContinued { session: self.task.session, why: why.clone() },
+                None => TurnError::NotBegun(why.clone()),
+            }));
+            return Input::NotStored(why);
         };
-        let ingested =
-            block_on(ingest_unstarted(self.setup.store, run.spool, outcome, why, &run.destination));
-        self.settle(ingested, notice)
+        let store = &*self.task.engine.store;
+        let ingested = block_on(ingest_unstarted(store, run.spool, outcome, why, &run.destination));
+        self.settle(ingested, run.session.map(|(record, _)| record))
     }
 
-    fn settle(
-        &mut self,
-        ingested: Result<Ingested, IngestError>,
-        notice: &mut dyn FnMut(Notice<'_>),
-    ) -> Input {
-        match &ingested {
-            Ok(ingested) => {
-                let outcome = ingested.complete.outcome;
-                info!(session = %ingested.session, ?outcome, is_new = ingested.appended.is_some(), "stored the turn");
-                notice(Notice::Stored(ingested));
+    /// Reports what came of storing a turn.
+    fn settle(&mut self, ingested: Result<Ingested, IngestError>, record: Option<SessionRecord>) -> Input {
+        let ingested = match ingested {
+            Ok(ingested) => ingested,
+            Err(error) => {
+                // The user is told why.
+                error!(session = %self.task.session, "the turn is not stored");
+                let why = error.to_string();
+                self.last = Some(Err(TurnError::NotStored(error)));
+                return Input::NotStored(why);
             }
-            // The person is told why.
-            Err(_) => error!(session = %self.setup.session, "the turn is not stored"),
+        };
+        let Complete { outcome, .. } = ingested.complete;
+        info!(session = %ingested.session, ?outcome, is_new = ingested.appended.is_some(), "stored the turn");
+        let not_gathered = self.not_gathered.take();
+        if let Some(why) = not_gathered.filter(|_| self.task.is_new && self.stored.first.is_none()) {
+            // The session is deleted with all that is in it.
+            self.last = Some(Err(TurnError::NotGathered { outcome, why }));
+            return Input::Stored { is_done: false };
         }
-        let input = match &ingested {
+        let input = match ingested.instead_of {
             // What waits was meant for a session that has this turn in it.
-            Ok(Ingested { instead_of: Some(session), .. }) => {
+            Some(session) => {
                 Input::NotStored(format!("{session} was taken over by somebody else while this turn ran"))
             }
-            Ok(ingested) => Input::Stored { is_done: ingested.complete.outcome == Some(Outcome::Done) },
-            Err(error) => Input::NotStored(error.to_string()),
+            None => Input::Stored { is_done: outcome == Some(Outcome::Done) },
         };
-        self.last = Some(ingested);
+        let (late, finished) = self.finished(ingested, record);
+        drop(self.poster.send(Posted::Stored(late, Box::new(finished.clone()))));
+        self.last = Some(Ok(finished));
         input
     }
+
+    /// Joins what is stored of a turn: one that was compacted in the middle is stored in two parts.
+    fn finished(
+        &mut self,
+        mut ingested: Ingested,
+        record: Option<SessionRecord>,
+    ) -> (crate::ingest::Late, FinishedTurn) {
+        let Stored { first, refused, cache } = &mut self.stored;
+        *first = first.or(ingested.appended.map(|appended| appended.first));
+        refused.append(&mut ingested.refused);
+        cache.add(ingested.cache);
+        let store = &*self.task.engine.store;
+        let is_where_it_belongs = ingested.appended.is_some() && ingested.instead_of.is_none();
+        let record = match record.filter(|_| is_where_it_belongs) {
+            Some(mut record) => {
+                record.counts.told = record.counts.told.saturating_add(ingested.told);
+                record.counts.context_tokens = ingested.complete.usage.and_then(|usage| usage.context_tokens);
+                Some(record)
+            }
+            None => block_on(store.get(ingested.session)).ok(),
+        };
+        let finished = FinishedTurn {
+            session: ingested.session,
+            instead_of: ingested.instead_of,
+            first: *first,
+            last: ingested.appended.map(|appended| appended.last),
+            complete: ingested.complete,
+            kept: ingested.kept,
+            refused: refused.clone(),
+            cache: *cache,
+            context_chars: record.as_ref().map_or(0, SessionRecord::context_chars),
+            context_tokens: record.and_then(|record| record.counts.context_tokens),
+        };
+        (ingested.late, finished)
+    }
+
+    /// Ends an agent and everything that belongs to its run.
+    pub(crate) fn end_all(&self, child: &Child) {
+        let report = child.stop(&Patience::default());
+        if !report.survivors.is_empty() {
+            self.notice("some processes of the agent could not be ended");
+        }
+    }
+
+    pub(crate) fn controls(&self) -> TurnControls {
+        TurnControls::new(self.sender.clone())
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // A turn whose thread panics leaves no slot.
+        if let Some(child) = self.run.as_ref().and_then(|run| run.child.as_ref()) {
+            self.task.slots.lock().free(child.identity().pid);
+        }
+    }
+}
+
+/// Returns where a turn goes that begins after everything in the record.
+fn destination(lease: Option<&LeaseId>, record: &SessionRecord) -> Destination {
+    lease.map_or(Destination::Live, |lease| Destination::Leased(lease.clone(), Seq(record.counts.events)))
 }
 
 fn started(started: Result<(), String>) -> Input {
@@ -658,36 +502,6 @@ fn started(started: Result<(), String>) -> Input {
 /// Logs an input that means nothing in the state of the turn: by its name, since the rest may be text of the user.
 fn log_ignored(session: SessionId, input: &Input) {
     debug!(%session, input = input.name(), "ignored: it means nothing now");
-}
-
-/// Ends an agent and everything that belongs to its run.
-fn end_all(child: &Child, notice: &mut dyn FnMut(Notice<'_>)) {
-    let report = child.stop(&Patience::default());
-    if !report.survivors.is_empty() {
-        notice(Notice::Tell("some processes of the agent could not be ended"));
-    }
-}
-
-/// Reads the output along, until the agent has named the run and, where that is watched, the session has become too long.
-fn observe(mut watcher: Watcher, mut growth: Option<Growth>, report: &mut dyn FnMut(Observed)) {
-    let mut is_named = false;
-    while !is_named || growth.is_some() {
-        // An output that cannot be read is not worth an error here: it is read again when it is stored.
-        let Ok(Some(outputs)) = watcher.next_outputs() else { return };
-        for output in outputs {
-            let AgentOutput::Event(event) = output else { continue };
-            if let Event::Init(init) = &event
-                && !is_named
-            {
-                is_named = true;
-                init.agent_session.clone().map(Observed::Named).into_iter().for_each(&mut *report);
-            }
-            if growth.as_mut().is_some_and(|growth| growth.is_full_with(&event)) {
-                growth = None;
-                report(Observed::Full);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::thread;
 
 use azureal_core::agent::Agent;
 use azureal_core::{Holder, SessionId, SessionStore};
+use azureal_process::ChildEnvironment;
 
 use crate::compact::{CompactionError, Compactor, Summarised, compact, summarise};
 use crate::handle::{Reporter, TurnControls, TurnHandle, TurnResult};
 use crate::lease::this_process;
-use crate::own_record::Homes;
 use crate::prepare::Preparation;
 use crate::recover::{Recovered, recover};
 use crate::request::{CompactionOptions, TurnRequest};
@@ -32,14 +32,14 @@ pub struct EngineOptions {
     pub directory: PathBuf,
     /// Whether it belongs to a git repository.
     pub in_git: bool,
-    /// The places where the agents' programs keep their files.
-    pub homes: Homes,
+    /// The variables that agents and context commands start with. Some name the folder of an agent's own files.
+    pub environment: ChildEnvironment,
     /// The name of the user, for whom others see as the holder of a lease; `None` for the number of the user.
     pub user: Option<String>,
 }
 
 impl EngineOptions {
-    /// Creates the options of an engine outside a git repository, that knows no agents' files.
+    /// Creates the options of an engine outside a git repository, whose children start without any variable.
     pub fn new(store: Arc<dyn SessionStore>, spools: Spools, directory: impl Into<PathBuf>) -> Self {
         Self {
             store,
@@ -47,7 +47,7 @@ impl EngineOptions {
             agents: &[],
             directory: directory.into(),
             in_git: false,
-            homes: Homes::default(),
+            environment: ChildEnvironment::default(),
             user: None,
         }
     }
@@ -115,8 +115,8 @@ impl Engine {
 
     /// Stores interrupted turns, as far as that can be done, and returns what was found.
     pub async fn recover(&self) -> Result<Vec<Recovered>, SpoolError> {
-        let EngineOptions { store, spools, agents, homes, .. } = &*self.options;
-        recover(&**store, spools, agents, homes).await
+        let EngineOptions { store, spools, agents, environment, .. } = &*self.options;
+        recover(&**store, spools, agents, environment).await
     }
 
     /// Compacts a session, and returns the summary; `None` if there is nothing to gain. Blocks until it is done.

@@ -205,9 +205,8 @@ impl Gather<'_> {
 
     /// Says whether a history of so many characters takes the git status along.
     fn is_long(&self, history: u64) -> bool {
-        let moves_git_status = self.options.moves_git_status
-            && self.engine.in_git
-            && self.options.agent.tells_git_status();
+        let moves_git_status =
+            self.options.moves_git_status && self.engine.in_git && self.options.agent.tells_git_status();
         moves_git_status && history > git_status::LONG_HISTORY
     }
 
@@ -238,24 +237,21 @@ impl Gather<'_> {
         Ok(Some(matches!(done, Ok(Some(_)))))
     }
 
-    fn run(
-        &self,
-        commands: &[ContextCommand],
-        report: Report<'_>,
-    ) -> Result<Vec<CommandRun>, GatherError> {
+    fn run(&self, commands: &[ContextCommand], report: Report<'_>) -> Result<Vec<CommandRun>, GatherError> {
         let marker = Marker::new(CONTEXT_MARKER, self.run)?;
         // Nobody has asked for the git status, so nobody is told of it.
         let progress = &mut |command| match command {
             CommandProgress::Began(mut names) => {
                 names.truncate(commands.iter().filter(|command| !git_status::is(command)).count());
                 if !names.is_empty() {
-                    report(TurnEvent::Command(CommandProgress::Began(names)));
+                    report(TurnEvent::Command(Box::new(CommandProgress::Began(names))));
                 }
             }
             CommandProgress::Ended(run) if git_status::is(&run.command) => {}
-            other => report(TurnEvent::Command(other)),
+            other => report(TurnEvent::Command(Box::new(other))),
         };
-        let ran = run_commands(commands, &self.engine.directory, &marker, self.stop, progress);
+        let EngineOptions { directory, environment, .. } = self.engine;
+        let ran = run_commands(commands, directory, environment, &marker, self.stop, progress);
         if self.cancel_note.is_there() {
             return Err(GatherError::Stopped);
         }

@@ -137,10 +137,7 @@ struct Gone;
 
 impl Reporter {
     /// Starts to report on a thread of its own, which ends with the turn.
-    pub(crate) fn start(
-        store: Arc<dyn SessionStore>,
-        posted: Receiver<Posted>,
-    ) -> mpsc::Receiver<TurnEvent> {
+    pub(crate) fn start(store: Arc<dyn SessionStore>, posted: Receiver<Posted>) -> mpsc::Receiver<TurnEvent> {
         let (events, receiver) = mpsc::channel(WAITING_EVENTS);
         let mut reporter = Self { store, posted, waiting: VecDeque::new(), events, reported: 0 };
         thread::spawn(move || reporter.report());
@@ -166,7 +163,7 @@ impl Reporter {
 
     fn output(&mut self, output: AgentOutput) -> Result<(), Gone> {
         self.reported += u64::from(matches!(output, AgentOutput::Event(_)));
-        self.send(TurnEvent::Output(output))
+        self.send(TurnEvent::Output(Box::new(output)))
     }
 
     /// Reports the output of a run until it has ended, and notices meanwhile.
@@ -194,7 +191,7 @@ impl Reporter {
             self.read(&finished, first, end)?;
         }
         for event in late.events {
-            self.send(TurnEvent::Output(AgentOutput::Event(event)))?;
+            self.send(TurnEvent::Output(Box::new(AgentOutput::Event(event))))?;
         }
         self.send(TurnEvent::Stored(finished))
     }
@@ -211,7 +208,7 @@ impl Reporter {
             after = last.seq;
             for stored in page.iter().take_while(|stored| stored.seq < end) {
                 if let Ok(event) = stored.event() {
-                    self.send(TurnEvent::Output(AgentOutput::Event(event)))?;
+                    self.send(TurnEvent::Output(Box::new(AgentOutput::Event(event))))?;
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Storing a turn: the spool is read again from its beginning, appended in one transaction, and only then gone.
 //!
-//! **Once.** The transaction sets a mark with the run's name. The mark is removed after the spool, when that removal is
-//! durable. A spool whose mark is set is in the store: it is only removed.
+//! **Once.** The transaction sets a mark with the run's name, and removes the session's note of the run. The mark is
+//! removed after the spool, when that removal is durable. A spool whose mark is set is in the store: it is only removed.
 //!
 //! **Under a lease.** If the session was taken over while the turn ran, the store refuses it: the other has gone on
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
@@ -16,10 +16,10 @@ use azureal_core::{
     Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore,
     StoreError, compact_event, told_chars,
 };
-use azureal_process::FollowError;
+use azureal_process::{ChildEnvironment, FollowError};
 
 use crate::header::SpooledTurn;
-use crate::own_record::{Homes, last_usage};
+use crate::own_record::last_usage;
 use crate::spool::{Spool, SpoolError};
 use crate::turn_parser::RunStart;
 use crate::watch::{OVERSIZED, Watcher};
@@ -89,7 +89,7 @@ pub enum IngestError {
 
 /// Where in its session a turn goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Destination {
+pub(crate) enum Destination {
     /// After everything that is there. The turn is of another process and may be in the store already, and the store
     /// another one than that process had.
     Recovered,
@@ -100,13 +100,13 @@ pub enum Destination {
 }
 
 /// Stores what a run printed, and removes its spool.
-pub async fn ingest(
+pub(crate) async fn ingest(
     store: &dyn SessionStore,
     agent: &dyn Agent,
     spool: Spool,
     mut ending: Ending,
     destination: &Destination,
-    homes: &Homes,
+    environment: &ChildEnvironment,
 ) -> Result<Ingested, IngestError> {
     // First: the process that stored it may have died after removing the output.
     if *destination == Destination::Recovered
@@ -152,7 +152,7 @@ pub async fn ingest(
         );
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
-    complete_usage(&mut events, agent, homes);
+    complete_usage(&mut events, agent, environment);
     let ingested = store_once(store, spool, events, late_from, destination).await?;
     Ok(Ingested { refused, cache, ..ingested })
 }
@@ -281,7 +281,7 @@ fn json_length(event: &Event) -> usize {
 
 /// Fills in what an agent's output does not say and its own record does: the size of the last request; and the tokens of a
 /// turn that was interrupted.
-fn complete_usage(events: &mut [Event], agent: &dyn Agent, homes: &Homes) {
+fn complete_usage(events: &mut [Event], agent: &dyn Agent, environment: &ChildEnvironment) {
     // The last one: a program that was refused was started twice.
     let run = events.iter().rev().find_map(|event| match event {
         Event::Init(init) => init.agent_session.clone(),
@@ -295,7 +295,7 @@ fn complete_usage(events: &mut [Event], agent: &dyn Agent, homes: &Homes) {
     if complete.usage.is_some_and(|usage| usage.context_tokens.is_some()) {
         return;
     }
-    let Some(recorded) = last_usage(agent, homes, &run) else { return };
+    let Some(recorded) = last_usage(agent, environment, &run) else { return };
     let said = complete.usage.unwrap_or(recorded);
     complete.usage = Some(Usage { context_tokens: recorded.context_tokens, ..said });
 }
@@ -351,7 +351,12 @@ async fn store_once(
         _ => None,
     });
     let mut late = Late {
-        events: events.iter().skip(late_from).filter(|event| !matches!(event, Event::Complete(_))).cloned().collect(),
+        events: events
+            .iter()
+            .skip(late_from)
+            .filter(|event| !matches!(event, Event::Complete(_)))
+            .cloned()
+            .collect(),
         from_output: late_from.saturating_sub(1) as u64,
         first: None,
     };
@@ -368,6 +373,7 @@ async fn store_once(
                     note: if is_kept { KEPT.to_owned() } else { String::new() },
                 }),
                 used_in: spool.turn().used_in.clone(),
+                ends_run: true,
                 ..NewTurn::verbatim(events)
             };
             append(store, meant_for, turn, destination).await?
@@ -422,7 +428,10 @@ async fn settle(
     is_kept: bool,
 ) -> Result<Ingested, IngestError> {
     let mark = mark_of(spool.turn());
-    store.note_run(ingested.session, None).await?;
+    if ingested.appended.is_none() {
+        // The turn was stored earlier, perhaps by a release that removed the note in a second step.
+        store.note_run(ingested.session, None).await?;
+    }
     if is_kept {
         // With its mark: should the header come back after a loss of power, the turn is not stored again, and the output
         // is kept again.

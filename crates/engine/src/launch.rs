@@ -1,6 +1,5 @@
 //! Starting an agent: the one place for turns and for summaries.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 
@@ -8,7 +7,8 @@ use azureal_core::SessionId;
 use azureal_core::agent::{Agent, AgentError, AgentRequest, Exit};
 use azureal_core::bridge::{AgentProgram, BridgeLimits, BridgeTask, Exchange};
 use azureal_process::{
-    Child, InvalidMarker, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream, stop,
+    Child, ChildEnvironment, InvalidMarker, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream,
+    stop,
 };
 
 use crate::bridge::{BridgeHost, ControlFolderError, SUBCOMMAND};
@@ -23,9 +23,11 @@ pub(crate) const STDERR_BYTES: usize = 16 << 10;
 /// Where the store is, and how to get in, is no business of agents and commands: what they see, a model may be told.
 const WITHHELD: [&str; 3] = ["AZUREAL_STORE", "AZUREAL_REDIS_PASSWORD", "AZUREAL_REDIS_PASSWORD_FILE"];
 
-/// Returns the variables that are not handed on.
-pub(crate) fn withheld() -> Vec<OsString> {
-    WITHHELD.map(OsString::from).into()
+/// Returns the environment without the variables that are not handed on.
+pub(crate) fn without_withheld(environment: &ChildEnvironment) -> ChildEnvironment {
+    let mut environment = environment.clone();
+    WITHHELD.iter().for_each(|name| environment.remove(name));
+    environment
 }
 
 /// An agent, and where it runs.
@@ -34,6 +36,7 @@ pub(crate) struct Launch<'a> {
     /// The agent's program.
     pub(crate) program: &'a Path,
     pub(crate) directory: &'a Path,
+    pub(crate) environment: &'a ChildEnvironment,
     pub(crate) spools: &'a Spools,
     /// The name of the run, which every process of it carries.
     pub(crate) run: &'a str,
@@ -109,11 +112,14 @@ impl Launch<'_> {
     ) -> Result<Child, LaunchError> {
         let command = self.agent.command(request)?;
         let marker = Marker::new(RUN_MARKER, self.run)?;
-        let mut spawn = Spawn::new(self.program, self.directory, stdout, marker);
+        let environment = without_withheld(self.environment);
+        let mut spawn = Spawn::new(self.program, self.directory, environment, stdout, marker);
         match command.exchange {
             None => {
                 spawn.args = command.args.into_iter().map(Into::into).collect();
-                spawn.env = command.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+                for (name, value) in command.env {
+                    spawn.environment.set(name, value);
+                }
                 spawn.stdin = command.stdin;
             }
             Some(exchange) => {
@@ -128,9 +134,8 @@ impl Launch<'_> {
                 spawn.stdin = serde_json::to_vec(&self.task(host, program, exchange)?)?;
             }
         }
-        spawn.env_remove = withheld();
         if let Some(marker) = self.session.and_then(|session| self.spools.session_marker(session)) {
-            spawn.env.push((marker.key().into(), marker.value().into()));
+            spawn.environment.set(marker.key(), marker.value());
         }
         spawn.stderr = stderr;
         Ok(spawn.start()?)
@@ -194,11 +199,7 @@ pub enum StopError {
 
 /// Stops the agent of a turn and everything that it started. The turn is then stored as cancelled, by whoever runs it, or by
 /// the next recovery.
-pub fn stop_turn(
-    spools: &Spools,
-    turn: &SpooledTurn,
-    process: &ProcessIdentity,
-) -> Result<(), StopError> {
+pub fn stop_turn(spools: &Spools, turn: &SpooledTurn, process: &ProcessIdentity) -> Result<(), StopError> {
     let marker = Marker::new(RUN_MARKER, turn.run.clone())?;
     spools.note_cancel(turn)?;
     match stop(process, &marker, &Patience::default()).survivors.first() {

@@ -1,24 +1,24 @@
 //! Runs turns.
 //!
+//! - [`Engine`] is the service: a [`TurnRequest`] in, a [`TurnHandle`] out, which streams [`TurnEvent`]s and has the result.
 //! - [`TurnMachine`] decides: what can happen to the turns of a session, as inputs in and effects out.
-//! - [`Slots`] knows which turns run in a worktree, and which one is looked at.
+//! - [`Slots`] knows which turns run in a worktree, and which one is the active one.
 //! - [`Lease`] lets one process of a machine at a time run a turn in a session, [`SessionLease`] one of all machines.
-//! - [`Spools`] keeps what an agent prints until it is in the store, and says whose it is.
-//!
-//! - [`run_commands`] runs context commands; [`Briefing`] is what a turn tells besides the history, gathered anew for
-//!   each.
-//! - [`Driver`] performs what a turn decides; [`Watcher`] shows a run while it goes on; [`ingest`] stores it, once;
-//!   [`recover`] does so for those whose azureal died, from the agent's own record if the spool is gone.
-//! - [`compact`] lays a summary over the older part of a session.
+//! - [`Spools`] keeps the output of an agent until it is in the store.
+//! - [`run_commands`] runs context commands; [`Briefing`] is what a turn sends besides the history, gathered again for each.
+//! - [`Watcher`] reads the output of a run while it grows; [`recover`] stores turns whose azureal died, from the agent's own
+//!   transcript if the spool is gone.
 
 mod bridge;
 pub mod clock;
 mod compact;
 mod context_commands;
 mod drive;
+mod engine;
 mod gather;
 mod git_status;
 mod growth;
+mod handle;
 mod header;
 mod ingest;
 mod launch;
@@ -26,11 +26,15 @@ mod lease;
 mod original_run;
 mod output_limit;
 mod own_record;
+mod prepare;
 mod private;
 mod recover;
+mod request;
 mod session_lease;
 mod slots;
 mod spool;
+mod start;
+mod turn_event;
 mod turn_machine;
 mod turn_parser;
 mod watch;
@@ -39,26 +43,29 @@ pub use bridge::{
     BridgeHost, Control, ControlError, ControlFolderError, OpenQuestion, Refusal,
     SUBCOMMAND as BRIDGE_SUBCOMMAND, bridge_main,
 };
-pub use compact::{
-    CompactNotice, CompactSetup, CompactionError, DIGEST, Summarised, Summariser, compact, summarise,
-};
+pub use compact::{CompactionError, DIGEST, Summarised};
 pub use context_commands::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
     run_commands,
 };
-pub use drive::{Controls, Driver, Notice, RUN_MARKER, Setup};
-pub use gather::{AutoCompaction, Briefing, Keeping, end_commands};
+pub use engine::{Engine, EngineOptions, RunningTurn};
+pub use gather::end_commands;
 pub use growth::added_chars;
+pub use handle::{TurnControls, TurnHandle};
 pub use header::{SpooledEnding, SpooledProcess, SpooledTurn};
-pub use ingest::{Destination, IngestError, Ingested, ingest};
-pub use launch::LaunchError;
+pub use ingest::{IngestError, Ingested};
+pub use launch::{LaunchError, RUN_MARKER, StopError, stop_turn};
 pub use lease::{Lease, Leased, this_process};
-pub use original_run::{OriginalRun, look_at_original, recover_original};
 pub use output_limit::OutputLimit;
-pub use own_record::{Homes, Noted};
+pub use own_record::Noted;
 pub use recover::{Recovered, recover};
+pub use request::{
+    Briefing, CompactionOptions, Keeping, PlanError, SessionTarget, Summariser, TurnOptions, TurnPlan,
+    TurnRequest, TurnStart,
+};
 pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};
 pub use slots::Slots;
 pub use spool::{FoundSpool, Spool, SpoolError, Spools};
+pub use turn_event::{Accepted, Began, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
 pub use turn_machine::{Effect, Input, Sent, TurnMachine};
 pub use watch::Watcher;

@@ -9,17 +9,17 @@ use std::time::{Duration, SystemTime};
 
 use azureal_core::agent::{Agent, OwnRecord};
 use azureal_core::{LeaseId, SessionId, SessionStore, StoreError};
-use azureal_process::ProcessIdentity;
+use azureal_process::{ChildEnvironment, ProcessIdentity};
 
 use crate::ingest::{IngestError, Ingested};
-use crate::own_record::{Homes, Noted, find_record, is_stored, store_record};
+use crate::own_record::{Noted, find_record, is_stored, store_record};
 
 /// How long the transcript of a run must not have changed until the run counts as abandoned.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The state of a run that the original AZUREAL program noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OriginalRun {
+pub(crate) enum OriginalRun {
     /// Its transcript is not on this machine.
     Missing,
     /// It may still be running: a process has its transcript open, or the transcript changed so short a time ago.
@@ -29,8 +29,12 @@ pub enum OriginalRun {
 }
 
 /// Looks at the transcript of a run that the original AZUREAL program noted.
-pub fn look_at_original(agents: &[&dyn Agent], homes: &Homes, run: &str) -> OriginalRun {
-    find_record(agents, homes, run).map_or(OriginalRun::Missing, |(record, path)| state(&record, &path))
+pub(crate) fn look_at_original(
+    agents: &[&dyn Agent],
+    environment: &ChildEnvironment,
+    run: &str,
+) -> OriginalRun {
+    find_record(agents, environment, run).map_or(OriginalRun::Missing, |(record, path)| state(&record, &path))
 }
 
 fn state(record: &OwnRecord, path: &Path) -> OriginalRun {
@@ -47,15 +51,15 @@ fn state(record: &OwnRecord, path: &Path) -> OriginalRun {
 
 /// Stores the turn of an abandoned run from its transcript, exactly once, and removes the note. The caller holds the
 /// session's turn lease.
-pub async fn recover_original(
+pub(crate) async fn recover_original(
     store: &dyn SessionStore,
     agents: &[&dyn Agent],
-    homes: &Homes,
+    environment: &ChildEnvironment,
     session: SessionId,
     run: &str,
     lease: Option<LeaseId>,
 ) -> Result<Noted, IngestError> {
-    let Some((record, path)) = find_record(agents, homes, run) else { return Ok(Noted::Missing) };
+    let Some((record, path)) = find_record(agents, environment, run) else { return Ok(Noted::Missing) };
     if !matches!(state(&record, &path), OriginalRun::Abandoned(..)) {
         return Ok(Noted::Busy);
     }

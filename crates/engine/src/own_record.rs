@@ -9,21 +9,20 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
 use azureal_core::event::{Complete, Init, Usage};
 use azureal_core::{
     Event, LeaseId, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, compact_event, strip_context,
 };
-use azureal_process::MarkersInUse;
+use azureal_process::{ChildEnvironment, MarkersInUse};
 use rustix::fs::OFlags;
 
-use crate::start::GO_ON;
 use crate::ingest::{IngestError, Ingested, LARGEST_TURN, cost};
 use crate::lease::{Leased, this_process};
 use crate::session_lease::{InStore, LeaseError, take};
 use crate::spool::Spools;
+use crate::start::GO_ON;
 use crate::watch::{OVERSIZED, Watcher};
 
 /// How many events a page holds.
@@ -35,7 +34,7 @@ const FAR_ENOUGH: usize = 5_000;
 #[derive(Debug)]
 pub enum Noted {
     /// Its turn is in the store now, from the record named so.
-    Stored(Ingested, &'static str),
+    Stored(Box<Ingested>, &'static str),
     /// All of it had been in the store.
     WasStored,
     /// Its agent still runs, or somebody has just begun another turn.
@@ -44,22 +43,12 @@ pub enum Noted {
     Missing,
 }
 
-/// The places where programs keep their files. The default has none, so that no file of any program is found.
-#[derive(Clone, Default)]
-pub struct Homes {
-    /// Returns the value of an environment variable.
-    pub variable: Option<Arc<dyn Fn(&str) -> Option<PathBuf> + Send + Sync>>,
-    /// The home directory.
-    pub home: Option<PathBuf>,
-}
-
-impl Homes {
-    /// Returns the folder of an agent's records.
-    fn records(&self, record: &OwnRecord) -> Option<PathBuf> {
-        let own = self.variable.as_ref().and_then(|variable| variable(record.variable)).filter(|path| !path.as_os_str().is_empty());
-        let base = own.or_else(|| self.home.as_ref().map(|home| home.join(record.home)))?;
-        Some(base.join(record.folder))
-    }
+/// Returns the folder of an agent's records: where its variable says, or below the home directory.
+fn records_folder(record: &OwnRecord, environment: &ChildEnvironment) -> Option<PathBuf> {
+    let folder = |name: &str| environment.get(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let own = folder(record.variable);
+    let base = own.or_else(|| Some(folder("HOME").filter(|home| home.is_absolute())?.join(record.home)))?;
+    Some(base.join(record.folder))
 }
 
 /// The most that is read of a record to find its last count of tokens, in bytes: the longest last message, and some more.
@@ -67,9 +56,9 @@ const LAST_PART: u64 = 256 << 10;
 
 /// Returns what a run used, from the end of the agent's own record, if its output does not say it and the record's place
 /// is known. Costs the same however long the record is, and however many there are of other days.
-pub(crate) fn last_usage(agent: &dyn Agent, homes: &Homes, run: &str) -> Option<Usage> {
+pub(crate) fn last_usage(agent: &dyn Agent, environment: &ChildEnvironment, run: &str) -> Option<Usage> {
     let record = agent.own_record()?;
-    let records = homes.records(&record)?;
+    let records = records_folder(&record, environment)?;
     let days = (record.folders_of)(run).into_iter().map(|folder| records.join(folder));
     let path = find_in(days, &record, run)?;
     let mut file =
@@ -86,7 +75,7 @@ pub(crate) async fn recover_noted(
     store: &dyn SessionStore,
     spools: &Spools,
     agents: &[&dyn Agent],
-    homes: &Homes,
+    environment: &ChildEnvironment,
     session: SessionId,
     run: &str,
     in_use: &MarkersInUse,
@@ -97,7 +86,7 @@ pub(crate) async fn recover_noted(
         return Ok(Noted::Busy);
     }
     // First, and without a lock: where a store is shared, most runs are another machine's, and so are their records.
-    let Some((record, path)) = find_record(agents, homes, run) else { return Ok(Noted::Missing) };
+    let Some((record, path)) = find_record(agents, environment, run) else { return Ok(Noted::Missing) };
     let holder = this_process("recovery");
     // Held until it is stored, so that nobody runs a turn or recovers this one meanwhile.
     let Leased::Ours(mut lock) = spools.lease(session, &holder)? else { return Ok(Noted::Busy) };
@@ -134,17 +123,21 @@ pub(crate) async fn store_record(
     let events = read(record, path)?;
     let (mut events, last) = without_stored(store, session, run, events).await?;
     keep_requested_model(store, session, &mut events).await?;
-    let noted = if events.is_empty() {
-        Noted::WasStored
-    } else {
-        let complete = events.iter().rev().find_map(complete_of).unwrap_or_default();
-        let usage = complete.usage.unwrap_or_default();
-        let turn = NewTurn { tokens: usage.into(), after: Some(last), lease, ..NewTurn::verbatim(events) };
-        let appended = Some(store.append(session, turn).await?);
-        Noted::Stored(Ingested { appended, ..Ingested::new(session, complete) }, record.name)
+    if events.is_empty() {
+        store.note_run(session, None).await?;
+        return Ok(Noted::WasStored);
+    }
+    let complete = events.iter().rev().find_map(complete_of).unwrap_or_default();
+    let usage = complete.usage.unwrap_or_default();
+    let turn = NewTurn {
+        tokens: usage.into(),
+        after: Some(last),
+        lease,
+        ends_run: true,
+        ..NewTurn::verbatim(events)
     };
-    store.note_run(session, None).await?;
-    Ok(noted)
+    let appended = Some(store.append(session, turn).await?);
+    Ok(Noted::Stored(Box::new(Ingested { appended, ..Ingested::new(session, complete) }), record.name))
 }
 
 /// Fills in the requested model, which a transcript does not hold: it was the session's, unless the agent was another.
@@ -183,16 +176,16 @@ fn complete_of(event: &Event) -> Option<Complete> {
 /// Finds the record of a run, whichever agent's it is.
 pub(crate) fn find_record(
     agents: &[&dyn Agent],
-    homes: &Homes,
+    environment: &ChildEnvironment,
     run: &str,
 ) -> Option<(OwnRecord, PathBuf)> {
     let records = agents.iter().filter_map(|agent| agent.own_record());
-    records.filter_map(|record| Some((record, find(&record, homes, run)?))).next()
+    records.filter_map(|record| Some((record, find(&record, environment, run)?))).next()
 }
 
 /// Finds the file of a run.
-fn find(record: &OwnRecord, homes: &Homes, run: &str) -> Option<PathBuf> {
-    let mut folders = vec![homes.records(record)?];
+fn find(record: &OwnRecord, environment: &ChildEnvironment, run: &str) -> Option<PathBuf> {
+    let mut folders = vec![records_folder(record, environment)?];
     for _ in 0..record.depth {
         folders = folders.iter().flat_map(|folder| entries(folder)).filter(|path| path.is_dir()).collect();
     }

@@ -80,7 +80,10 @@ impl Preparation {
             Ok(_) | Err(TurnError::NotContinued { .. } | TurnError::NotStored(_)) => true,
             Err(_) => false,
         };
-        if is_new && !has_begun && let Err(error) = block_on(engine.store.delete(session)) {
+        if is_new
+            && !has_begun
+            && let Err(error) = block_on(engine.store.delete(session))
+        {
             let why = format!("{session} was created for this turn and could not be deleted: {error}");
             drop(poster.send(Posted::Event(TurnEvent::Notice(why))));
         }
@@ -88,8 +91,7 @@ impl Preparation {
     }
 
     fn note_session(&self, session: SessionId) {
-        // It is set once or twice, to the same.
-        drop(self.session.set(session));
+        self.session.get_or_init(|| session);
     }
 
     /// Acquires the lease of the session, and finds out how the turn is run in it.
@@ -228,16 +230,19 @@ impl Preparation {
     }
 
     /// Stores what can be stored, reports it, and returns the agent of this session that still runs.
-    fn recover_spools(&self, session: SessionId) -> Result<Option<(SpooledTurn, ProcessIdentity)>, TurnError> {
-        let EngineOptions { store, spools, agents, homes, .. } = &*self.engine;
+    fn recover_spools(
+        &self,
+        session: SessionId,
+    ) -> Result<Option<(SpooledTurn, ProcessIdentity)>, TurnError> {
+        let EngineOptions { store, spools, agents, environment, .. } = &*self.engine;
         let mut orphan = None;
-        for found in block_on(recover_spools(&**store, spools, agents, homes))? {
+        for found in block_on(recover_spools(&**store, spools, agents, environment))? {
             if let Recovered::Orphan(turn, process) = &found
                 && turn.session_id() == Some(session)
             {
                 orphan = Some((turn.clone(), process.clone()));
             }
-            self.post(TurnEvent::Recovered(found));
+            self.post(TurnEvent::Recovered(Box::new(found)));
         }
         Ok(orphan)
     }
@@ -255,7 +260,8 @@ impl Preparation {
         self.post(TurnEvent::Following(Box::new(turn.clone())));
         let agent = agents.iter().find(|agent| agent.name() == turn.agent);
         // An output that cannot be read does not stop the agent, nor the waiting.
-        if let Some(watcher) = agent.and_then(|agent| spools.watch(turn, *agent, Some(process.clone())).ok()) {
+        if let Some(watcher) = agent.and_then(|agent| spools.watch(turn, *agent, Some(process.clone())).ok())
+        {
             drop(self.poster.send(Posted::Watch(watcher)));
         }
         let (mut is_cancelled, mut is_stopped) = (false, false);
@@ -287,30 +293,33 @@ impl Preparation {
         snapshot: Option<&SessionSnapshot>,
         lease: &SessionLease,
     ) -> Result<(), TurnError> {
-        let EngineOptions { store, spools, agents, homes, .. } = &*self.engine;
-        let Some(run) = snapshot.and_then(|snapshot| snapshot.record.original_run.as_ref()) else { return Ok(()) };
+        let EngineOptions { store, spools, agents, environment, .. } = &*self.engine;
+        let Some(run) = snapshot.and_then(|snapshot| snapshot.record.original_run.as_ref()) else {
+            return Ok(());
+        };
         // The first release of azureal noted its runs in the same place. The spool has that turn, and is stored when it can be.
         if spools.are_of(session).unwrap_or(true) {
             return Ok(());
         }
-        let (idle, record) = match look_at_original(agents, homes, run) {
+        let (idle, record) = match look_at_original(agents, environment, run) {
             // The original program may know more of it.
             OriginalRun::Missing => return Ok(()),
             OriginalRun::Running(idle) => {
-                self.post(TurnEvent::OriginalRun(OriginalRunEvent::Running { session, idle }));
+                self.post(TurnEvent::OriginalRun(Box::new(OriginalRunEvent::Running { session, idle })));
                 return Ok(());
             }
             OriginalRun::Abandoned(idle, record) => (idle, record),
         };
         let (answer, answered) = oneshot::channel();
         let question = OriginalRunEvent::Abandoned { session, idle, record, answer };
-        self.post(TurnEvent::OriginalRun(question));
+        self.post(TurnEvent::OriginalRun(Box::new(question)));
         // A question that is dropped is a no.
         if !matches!(block_on(answered), Ok(true)) {
             return Ok(());
         }
-        let noted = block_on(recover_original(&**store, agents, homes, session, run, lease.id().cloned()));
-        self.post(TurnEvent::OriginalRun(OriginalRunEvent::Recovered { session, noted }));
+        let noted =
+            block_on(recover_original(&**store, agents, environment, session, run, lease.id().cloned()));
+        self.post(TurnEvent::OriginalRun(Box::new(OriginalRunEvent::Recovered { session, noted })));
         Ok(())
     }
 }

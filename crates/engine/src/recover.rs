@@ -7,16 +7,18 @@ use std::time::{Duration, SystemTime};
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore};
-use azureal_process::{Marker, MarkersInUse, Patience, ProcessIdentity, end_marked, find_marked};
+use azureal_process::{
+    ChildEnvironment, Marker, MarkersInUse, Patience, ProcessIdentity, end_marked, find_marked,
+};
 use tracing::{debug, info, warn};
 
 use crate::bridge;
-use crate::launch::{RUN_MARKER, STDERR_BYTES};
 use crate::gather::end_commands;
 use crate::header::{SpooledProcess, SpooledTurn};
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
+use crate::launch::{RUN_MARKER, STDERR_BYTES};
 use crate::original_run::clear_own_note;
-use crate::own_record::{Homes, Noted, recover_noted};
+use crate::own_record::{Noted, recover_noted};
 use crate::spool::{FoundSpool, SESSION_MARKER, Spool, SpoolError, Spools};
 
 /// A spool that was found, and what became of it.
@@ -48,12 +50,12 @@ pub async fn recover(
     store: &dyn SessionStore,
     spools: &Spools,
     agents: &[&dyn Agent],
-    homes: &Homes,
+    environment: &ChildEnvironment,
 ) -> Result<Vec<Recovered>, SpoolError> {
     // Before the spools: a run that begins meanwhile has its spool before its note. A store that cannot be
     // read has nothing to recover to, and says so elsewhere.
     let noted = store.noted_runs().await.unwrap_or_default();
-    let mut recovered = recover_spools(store, spools, agents, homes).await?;
+    let mut recovered = recover_spools(store, spools, agents, environment).await?;
     let turns = recovered.iter().filter_map(Recovered::turn);
     let have_spools: HashSet<SessionId> = turns.filter_map(SpooledTurn::session_id).collect();
     let mut lost =
@@ -65,7 +67,7 @@ pub async fn recover(
     }
     let in_use = MarkersInUse::of(&[SESSION_MARKER]);
     for (session, run) in lost {
-        let noted = recover_noted(store, spools, agents, homes, session, &run, &in_use).await;
+        let noted = recover_noted(store, spools, agents, environment, session, &run, &in_use).await;
         let noted = Recovered::Noted(session, run, noted);
         noted.log();
         recovered.push(noted);
@@ -78,7 +80,7 @@ pub(crate) async fn recover_spools(
     store: &dyn SessionStore,
     spools: &Spools,
     agents: &[&dyn Agent],
-    homes: &Homes,
+    environment: &ChildEnvironment,
 ) -> Result<Vec<Recovered>, SpoolError> {
     let mut recovered = Vec::new();
     for found in spools.find()? {
@@ -86,7 +88,7 @@ pub(crate) async fn recover_spools(
             FoundSpool::Owned(turn, process) => Recovered::Running(*turn, process),
             FoundSpool::Unreadable(path) => Recovered::Unreadable(path),
             FoundSpool::Orphan(spool) => {
-                let recovered = recover_one(store, *spool, agents, homes).await;
+                let recovered = recover_one(store, *spool, agents, environment).await;
                 if let Recovered::Stored(turn, _) = &recovered {
                     spools.remove_control(&turn.run);
                 }
@@ -134,7 +136,7 @@ async fn recover_one(
     store: &dyn SessionStore,
     spool: Spool,
     agents: &[&dyn Agent],
-    homes: &Homes,
+    environment: &ChildEnvironment,
 ) -> Recovered {
     let turn = spool.turn().clone();
     if spool.process().is_none() && !spool.is_idle() {
@@ -163,7 +165,7 @@ async fn recover_one(
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest(store, *agent, spool, ending, &Destination::Recovered, homes).await
+        ingest(store, *agent, spool, ending, &Destination::Recovered, environment).await
     };
     match ingested {
         Ok(ingested) => {

@@ -18,8 +18,8 @@ use rustix::fs::OFlags;
 
 use crate::bridge::{BridgeHost, Control};
 use crate::context_commands::CONTEXT_MARKER;
-use crate::launch::RUN_MARKER;
 use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn};
+use crate::launch::RUN_MARKER;
 use crate::lease::remove_leftovers;
 use crate::private::Folder;
 use crate::watch::Watcher;

@@ -28,16 +28,16 @@ pub enum TurnEvent {
     /// Another process runs a turn in the session. Repeated while this turn waits.
     Waiting(Busy),
     /// An interrupted turn was found, and perhaps stored.
-    Recovered(Recovered),
+    Recovered(Box<Recovered>),
     /// An agent of the session still runs, though its azureal does not. This turn waits for it; a cancel stops it. The outputs
     /// that follow are this agent's.
     Following(Box<SpooledTurn>),
     /// The original AZUREAL program noted a run in the session.
-    OriginalRun(OriginalRunEvent),
+    OriginalRun(Box<OriginalRunEvent>),
     /// The turn has its session and its lease, and the agent is chosen.
     Accepted(Box<Accepted>),
     /// Progress of the context commands.
-    Command(CommandProgress),
+    Command(Box<CommandProgress>),
     /// The session is too long, and this agent is asked for a summary.
     Summarising {
         /// The agent.
@@ -53,7 +53,7 @@ pub enum TurnEvent {
     /// The agent runs.
     Began(Box<Began>),
     /// The output of the agent: a fact that is stored, or something that is only shown.
-    Output(AgentOutput),
+    Output(Box<AgentOutput>),
     /// The turn, or its first part before a compaction, is in the store.
     Stored(Box<FinishedTurn>),
     /// Something that the user should know.

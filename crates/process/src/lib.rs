@@ -3,6 +3,7 @@
 //! | | |
 //! |---|---|
 //! | [`Spawn`] | starts a [`Child`] in a process group of its own: input fed and closed, output to a file or kept |
+//! | [`ChildEnvironment`] | the variables that a child starts with: all of them |
 //! | [`Follow`] | reads that file line by line while it grows, with a bound |
 //! | [`Child::stop`], [`stop`] | interrupts, terminates, kills, and then ends whatever the run left behind |
 //! | [`Child::kill`], [`end_marked`] | for many short commands at once: each killed when its time is up, and one sweep after all |
@@ -39,14 +40,15 @@
 //! # Example
 //!
 //! ```
-//! use azureal_process::{Exit, Follow, Line, Marker, Spawn};
+//! use azureal_process::{ChildEnvironment, Exit, Follow, Line, Marker, Spawn};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let spool = folder.path().join("run.jsonl");
 //! let output = std::fs::File::options().create(true).append(true).open(&spool)?;
 //!
 //! let marker = Marker::new("AZUREAL_RUN_ID", "run-7f3a")?;
-//! let mut spawn = Spawn::new("/bin/sh", folder.path(), output, marker);
+//! let environment = ChildEnvironment::from_iter([("PATH", "/usr/bin:/bin")]);
+//! let mut spawn = Spawn::new("/bin/sh", folder.path(), environment, output, marker);
 //! spawn.args = vec!["-c".into(), "cat; echo done".into()];
 //! spawn.stdin = b"hello\n".to_vec();
 //! let child = spawn.start()?;
@@ -68,6 +70,7 @@ compile_error!(
 
 mod adopt;
 mod child;
+mod environment;
 mod error;
 mod excerpt;
 mod feed;
@@ -80,6 +83,7 @@ mod table;
 
 pub use adopt::{adopt_orphans, collect_adopted};
 pub use child::{Child, Exit};
+pub use environment::ChildEnvironment;
 pub use error::{FollowError, SpawnError};
 pub use excerpt::Excerpt;
 pub use follow::{Follow, LINE_LIMIT, Line, Progress};

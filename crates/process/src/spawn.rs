@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Access, access};
 
 use crate::child::{Child, Helpers};
+use crate::environment::ChildEnvironment;
 use crate::error::SpawnError;
 use crate::marker::Marker;
 
@@ -19,22 +20,21 @@ pub const STDERR_LIMIT: usize = 64 * 1024;
 
 /// A program to start, with everything that it is given.
 ///
-/// The child gets this process's environment with the changes given here, and a process group of its own: Ctrl-C
-/// in a terminal does not reach it.
+/// The child gets exactly the environment given here and its [`marker`](Self::marker), nothing of this process's own. It has a process
+/// group of its own: Ctrl-C in a terminal does not reach it.
 ///
 /// Signals that this process *ignores*, the child ignores as well, until it says otherwise. A program
 /// that was put into the background by a shell script ignores SIGINT, for example; then it takes SIGTERM to stop a
 /// simple child.
 #[derive(Debug)]
 pub struct Spawn {
-    /// A name is looked for in `PATH`; a path is taken from [`directory`](Self::directory).
+    /// A name is looked for in the `PATH` of [`environment`](Self::environment); a path is taken from
+    /// [`directory`](Self::directory).
     pub program: PathBuf,
     /// Visible to everybody on the machine and of limited length: no place for prompts or keys.
     pub args: Vec<OsString>,
-    /// Variables to set.
-    pub env: Vec<(OsString, OsString)>,
-    /// Variables not to hand on.
-    pub env_remove: Vec<OsString>,
+    /// All its variables.
+    pub environment: ChildEnvironment,
     /// The folder to run in.
     pub directory: PathBuf,
     /// Written to the child's standard input, which is a pipe and is closed after it.
@@ -82,14 +82,14 @@ impl Spawn {
     pub fn new(
         program: impl Into<PathBuf>,
         directory: impl Into<PathBuf>,
+        environment: ChildEnvironment,
         stdout: impl Into<Stream>,
         marker: Marker,
     ) -> Self {
         Self {
             program: program.into(),
             args: Vec::new(),
-            env: Vec::new(),
-            env_remove: Vec::new(),
+            environment,
             directory: directory.into(),
             stdin: Vec::new(),
             stdout: stdout.into(),
@@ -121,10 +121,7 @@ impl Spawn {
         self.check_directory()?;
         let program = self.program;
         let mut command = Command::new(&program);
-        command.args(self.args).envs(self.env);
-        for name in self.env_remove {
-            command.env_remove(name);
-        }
+        command.args(self.args).env_clear().envs(self.environment.iter());
         let (stdout, stdout_limit) = self.stdout.into_stdio();
         let (stderr, stderr_limit) = self.stderr.into_stdio();
         command

@@ -77,16 +77,18 @@ impl AgentParser for Parser {
         }
         // A broken character costs itself, not its line.
         let text = String::from_utf8_lossy(line);
+        // An unreadable line changes no other: what is held stays held.
+        let unreadable = |why| vec![unreadable_line(NAME, line, why)];
         let Some(fields) = Fields::of(&text) else {
-            return self.unreadable(line, "is not a JSON object");
+            return unreadable("is not a JSON object");
         };
         let Some(head) = fields.read::<Head>() else {
-            return self.unreadable(line, "makes no sense");
+            return unreadable("makes no sense");
         };
         if head.kind == "result" {
             return match fields.read() {
                 Some(outcome) => self.result(&head.subtype, outcome),
-                None => self.unreadable(line, "makes no sense"),
+                None => unreadable("makes no sense"),
             };
         }
         let mut out = self.release();
@@ -128,12 +130,6 @@ impl Parser {
         self.closing.said = said;
         self.closing.usage = usage;
         self.end(ending)
-    }
-
-    fn unreadable(&mut self, line: &[u8], why: &str) -> Vec<AgentOutput> {
-        let mut out = self.release();
-        out.push(unreadable_line(NAME, line, why));
-        out
     }
 
     fn system(&mut self, subtype: &str, system: System) -> Vec<AgentOutput> {
@@ -502,6 +498,17 @@ mod tests {
             }
         }
         (events, shown)
+    }
+
+    #[test]
+    fn an_unreadable_line_before_the_result_does_not_make_an_answer_of_the_failure() {
+        let failure = r#"{"type":"assistant","message":{"model":"<synthetic>","content":[
+            {"type":"text","text":"API Error: 400"}]}}"#;
+        let result = r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 400"}"#;
+        let (events, _) = play(&[INIT, failure, "half a li", result], Exit::Code(1));
+        assert!(!events.iter().any(|event| matches!(event, Event::AssistantText(_))), "{events:?}");
+        let errors = events.iter().filter(|event| matches!(event, Event::Error(_))).count();
+        assert_eq!(errors, 2, "the line and the failure: {events:?}");
     }
 
     fn cache_seen(lines: &[&str]) -> CacheSeen {

@@ -5,20 +5,19 @@ use std::time::Duration;
 
 use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, Ending, Exit};
+use azureal_testkit::thorough;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cases::{self, Case};
 use crate::random::Random;
 
-const STREAMS: usize = 10_000;
-
 #[test]
 fn broken_streams_cost_no_line_and_no_panic() {
     let cases: Vec<Case> =
         cases::all().into_iter().filter(|case| (1..16 * 1024).contains(&case.stdout.len())).collect();
     let mut random = Random(0x5EED);
-    for number in 0..STREAMS {
+    for number in 0..thorough(10_000, 200_000) {
         let case = &cases[random.below(cases.len())];
         let mut stream = case.stdout.clone();
         for _ in 0..=random.below(6) {

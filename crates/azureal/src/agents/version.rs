@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::program_cache::{ProgramCache, ProgramFile};
+use crate::environment::Environment;
 
 /// How long a program may take to say its version.
 pub const LIMIT: Duration = Duration::from_secs(3);
@@ -74,10 +75,21 @@ impl Versions {
 }
 
 /// Asks a program for its version. Whatever it started has ended when this returns.
-pub fn ask(program: &Path, directory: &Path, is_cancelled: &dyn Fn() -> bool) -> Answer {
+pub fn ask(
+    program: &Path,
+    directory: &Path,
+    environment: &Environment,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Answer {
     let run = format!("{}-{}", std::process::id(), Timestamp::now().as_nanosecond());
     let Ok(marker) = Marker::new("AZUREAL_VERSION_RUN", run) else { return Answer::Failed };
-    let mut spawn = Spawn::new(program, directory, Stream::Keep(OUTPUT_BYTES), marker);
+    let mut spawn = Spawn::new(
+        program,
+        directory,
+        environment.for_children().clone(),
+        Stream::Keep(OUTPUT_BYTES),
+        marker,
+    );
     spawn.args = vec!["--version".into()];
     let Ok(child) = spawn.start() else { return Answer::Failed };
     let deadline = Instant::now() + LIMIT;

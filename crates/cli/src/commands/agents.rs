@@ -88,7 +88,8 @@ pub(crate) fn run(_: &Args, out: &mut Output) -> Result<(), Failure> {
 
 /// Finds the versions of programs: in the cache, else by asking them, all at the same time.
 fn versions(programs: &[Option<&Path>]) -> Result<Vec<Option<Answer>>, Failure> {
-    let mut cache = Versions::load(environment().cache());
+    let environment = environment();
+    let mut cache = Versions::load(environment.cache());
     let asked: Vec<Option<ProgramFile>> =
         programs.iter().map(|program| ProgramFile::of((*program)?)).collect();
     let mut answers: Vec<Option<Answer>> =
@@ -106,11 +107,14 @@ fn versions(programs: &[Option<&Path>]) -> Result<Vec<Option<Answer>>, Failure> 
     let interrupts = Interrupts::listen()?;
     let interrupted = interrupts.on_interrupt(|| {});
     let said: Vec<(usize, Answer)> = thread::scope(|scope| {
-        let interrupted = &interrupted;
+        let (interrupted, environment) = (&interrupted, &environment);
         let asking: Vec<_> = missing
             .into_iter()
             .map(|(index, program)| {
-                scope.spawn(move || (index, ask(program, Path::new("."), &|| interrupted.has_happened())))
+                scope.spawn(move || {
+                    let is_cancelled = || interrupted.has_happened();
+                    (index, ask(program, Path::new("."), environment, &is_cancelled))
+                })
             })
             .collect();
         asking.into_iter().filter_map(|asking| asking.join().ok()).collect()

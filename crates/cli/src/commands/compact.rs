@@ -100,6 +100,7 @@ fn write(args: &Args, place: &Workspace, record: &SessionRecord) -> Result<Optio
         session: record.id,
         summarisers: &summarisers,
         directory: place.project.directory(),
+        environment: place.environment().for_children(),
         in_git: place.project.is_in_git(),
         threshold: threshold(&place.project),
         keep: args.keep.map_or(Keep::Usual, Keep::Prompts),

@@ -2,12 +2,13 @@ use azureal_core::{Digest, Page, SessionId, SessionRecord, StoredEvent, visible,
 use serde_json::json;
 
 use super::SessionToRead;
-use crate::damage::{Damaged, warn_of_damage};
+use crate::damage::{warn_of_damage, warn_of_damaged_events};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, is_unheard, warn};
 use crate::transcript::{Text, Transcript, duration};
 use azureal::Workspace;
+use azureal::exchange::DamagedEvents;
 use azureal::follow::{Follower, News};
 use azureal::json::EventLine;
 use azureal::sessions::resolve_to_read;
@@ -55,7 +56,7 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
     }
     let text = if args.raw { Text::Raw } else { Text::Visible };
     let mut printer =
-        Printer { transcript: Transcript::new(out.paint(), text), damaged: Damaged::default(), out };
+        Printer { transcript: Transcript::new(out.paint(), text), damaged: DamagedEvents::default(), out };
     if !printer.out.is_json() {
         let header = header(&record, printer.out);
         printer.out.text(&header)?;
@@ -85,14 +86,14 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         }
         follow(follower, record.id, &mut printer).await?;
     }
-    printer.damaged.report(record.id);
+    warn_of_damaged_events(&printer.damaged, record.id);
     Ok(())
 }
 
 /// Shows events, one page after the other.
 struct Printer<'a> {
     transcript: Transcript,
-    damaged: Damaged,
+    damaged: DamagedEvents,
     out: &'a mut Output,
 }
 
@@ -102,14 +103,14 @@ impl Printer<'_> {
             if self.out.is_json() {
                 let line = EventLine::of(stored);
                 if let Some(why) = line.damage() {
-                    self.damaged.note(stored, why);
+                    self.damaged.add(stored, why);
                 }
                 self.out.json(&line)?;
             } else {
                 let rendered = match stored.event() {
                     Ok(event) => self.transcript.event(&event),
                     Err(damage) => {
-                        self.damaged.note(stored, &damage.to_string());
+                        self.damaged.add(stored, &damage.to_string());
                         self.transcript.damaged(stored, &damage.to_string())
                     }
                 };

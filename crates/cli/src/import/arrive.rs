@@ -380,7 +380,7 @@ mod tests {
     use azureal_store::MemoryStore;
     use futures_executor::block_on;
 
-    use super::super::identity::Identity;
+    use super::super::Identity;
     use super::super::texts::{PIECE_EVENTS, Texts};
     use super::super::verify;
     use super::*;

@@ -6,12 +6,12 @@ use azureal_core::{Compaction, Event, Seq, Tokens, TurnTotals, Uuid};
 use serde::Deserialize;
 
 use super::Arrival;
-use super::identity::{Identity, origin};
 use super::recognise::parse;
 use super::texts::Texts;
-use crate::export::json::VERSION;
+use super::{Identity, identity::origin};
 use crate::failure::Failure;
 use azureal::json::ReadLine;
+use azureal_exchange::json::SESSION_VERSION as VERSION;
 
 #[derive(Deserialize)]
 struct Exported {

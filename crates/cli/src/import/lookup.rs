@@ -10,7 +10,8 @@ use azureal_core::{ListQuery, Mark, Seq, SessionId, SessionStore, StoreError, To
 use serde::{Deserialize, Serialize};
 
 use super::Arrival;
-use super::identity::{Identity, home, import_mark, origin_mark, uuid_key};
+use super::Identity;
+use super::identity::{home, import_mark, origin_mark, uuid_key};
 use super::texts::{Hash, Reader};
 use crate::failure::Failure;
 use azureal_core::{EventRange, each_page};

@@ -11,7 +11,6 @@ mod azureal;
 mod blocks;
 mod cllm;
 mod database;
-mod identity;
 mod lookup;
 mod recognise;
 mod stored;
@@ -24,7 +23,7 @@ use azureal_core::{Compaction, Tokens, TurnTotals};
 use clap::ValueEnum;
 
 pub(crate) use arrive::{Outcome, arrive, diverged};
-pub(crate) use identity::Identity;
+pub(crate) use azureal_exchange::identity::{self, SessionIdentity as Identity};
 pub(crate) use recognise::look_into;
 pub(crate) use stored::SourceStore;
 pub(crate) use verify::{verify, verify_record};

@@ -10,9 +10,9 @@ use serde_json::Value;
 use serde_json::error::Category;
 
 use super::Format;
-use crate::export::json::FORMAT;
 use crate::failure::{Failure, quoted};
 use azureal::error::shown;
+use azureal_exchange::json::SESSION_FORMAT as FORMAT;
 
 /// What every SQLite file begins with.
 const SQLITE: &[u8] = b"SQLite format 3\0";

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
+use azureal_testkit::thorough;
 use serde_json::Value;
 
 use crate::world::World;
@@ -132,8 +133,7 @@ fn a_loss_of_power_at_any_point_loses_no_turn_and_doubles_none() {
     let root = fs::canonicalize(world.path("p")).unwrap();
     let images = Disk::images(&root, ops, None);
     let all = images.len();
-    let limit = if std::env::var_os("AZUREAL_THOROUGH").is_some() { all } else { IMAGES };
-    let images = sample(images, limit);
+    let images = sample(images, thorough(IMAGES, all));
     let found = faults(&images, usize::MAX);
     let count = |fault| found.iter().filter(|(found, _)| *found == fault).count();
     eprintln!(

@@ -12,6 +12,8 @@ use futures_executor::block_on;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::tried;
+
 fn text() -> BoxedStrategy<String> {
     prop_oneof![
         4 => (0..900_usize).prop_map(|length| "word ".repeat(length / 5)),
@@ -127,7 +129,7 @@ fn prompts(events: &[Event]) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(tried(2_000))]
 
     #[test]
     fn a_boundary_covers_something_and_parts_no_call_from_its_result(

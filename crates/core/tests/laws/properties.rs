@@ -15,6 +15,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Number, Value, json};
 
+use crate::tried;
+
 /// Any text: every character there is, those that JSON escapes and those that our tags are made of.
 ///
 /// Generators are boxed: the state of nested ones is larger than the stack of a test.
@@ -352,11 +354,6 @@ fn unknown() -> BoxedStrategy<(String, String)> {
             (text, kind)
         })
         .boxed()
-}
-
-/// How often each property is tried. What failed is printed, and goes into a test with a name.
-fn tried(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

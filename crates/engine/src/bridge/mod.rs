@@ -38,6 +38,7 @@ use std::process::ExitCode;
 
 use azureal_core::bridge::{BridgeEnd, BridgeLine, BridgeTask};
 use azureal_core::event::Outcome;
+use azureal_process::ChildEnvironment;
 
 pub use control::{Control, ControlError, OpenQuestion, Refusal};
 pub use host::{BridgeHost, ControlFolderError};
@@ -50,16 +51,17 @@ const LARGEST_TASK: u64 = 512 << 20;
 /// How much is read from the end of an output to find its last line, in bytes.
 const LAST: u64 = 64 << 10;
 
-/// Is a bridge: reads a task from standard input, performs it, and writes to standard output.
-pub fn bridge_main() -> ExitCode {
-    match bridge() {
+/// Is a bridge: reads a task from standard input, performs it, and writes to standard output. The agent starts with these variables:
+/// those of this process, which was started with exactly the variables of the turn.
+pub fn bridge_main(environment: ChildEnvironment) -> ExitCode {
+    match bridge(environment) {
         Ok(Outcome::Done | Outcome::Cancelled) => ExitCode::SUCCESS,
         // The last line says why; or nothing can be written, which leaves nobody to tell.
         Ok(_) | Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn bridge() -> io::Result<Outcome> {
+fn bridge(environment: ChildEnvironment) -> io::Result<Outcome> {
     let (stdout, stderr) = run::own_streams()?;
     let mut text = Vec::new();
     io::stdin().lock().take(LARGEST_TASK + 1).read_to_end(&mut text)?;
@@ -67,7 +69,7 @@ fn bridge() -> io::Result<Outcome> {
     match serde_json::from_slice::<BridgeTask>(&text) {
         Ok(task) => {
             drop(text);
-            run::perform(task, stdout, stderr)
+            run::perform(task, environment, stdout, stderr)
         }
         Err(error) => {
             let end = BridgeEnd::failed(format!("the task of the bridge cannot be read: {error}"));

@@ -12,7 +12,9 @@ use azureal_core::bridge::{
     AgentProgram, AnsweredBy, BridgeEnd, BridgeLimits, BridgeLine, BridgeTask, Exchange, Question,
 };
 use azureal_core::event::Outcome;
-use azureal_process::{Child, Exit, Marker, Patience, Spawn, Stream, adopt_orphans, collect_adopted};
+use azureal_process::{
+    Child, ChildEnvironment, Exit, Marker, Patience, Spawn, Stream, adopt_orphans, collect_adopted,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
@@ -92,11 +94,16 @@ struct Bridge {
 }
 
 /// Performs a task, and returns how it ended. The last line that it writes says the same.
-pub(crate) fn perform(task: BridgeTask, stdout: File, stderr: Option<File>) -> io::Result<Outcome> {
+pub(crate) fn perform(
+    task: BridgeTask,
+    environment: ChildEnvironment,
+    stdout: File,
+    stderr: Option<File>,
+) -> io::Result<Outcome> {
     let mut output = Output::new(stdout);
     let (sender, inputs) = sync_channel(MOST_INPUTS);
     let limits = task.limits;
-    let prepared = prepare(task, &sender, stderr.as_ref());
+    let prepared = prepare(task, environment, &sender, stderr.as_ref());
     let (protocol, link, _socket) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
@@ -130,6 +137,7 @@ type Prepared = (Box<dyn Protocol>, AgentLink, Option<ControlSocket>);
 /// Opens the control channel, then starts the agent.
 fn prepare(
     task: BridgeTask,
+    environment: ChildEnvironment,
     inputs: &SyncSender<BridgeInput>,
     stderr: Option<&File>,
 ) -> Result<Prepared, String> {
@@ -146,7 +154,7 @@ fn prepare(
         Exchange::JsonRpc(exchange) => {
             let program = task.program.ok_or("the task names no program")?;
             let marker = Marker::new(task.marker, task.run).map_err(|error| error.to_string())?;
-            let link = start(program, marker, task.limits.message_bytes, inputs, stderr)?;
+            let link = start(program, environment, marker, task.limits.message_bytes, inputs, stderr)?;
             // The directory that the bridge was started in is that of the turn.
             let directory = Path::new(".").canonicalize().map_err(|error| error.to_string())?;
             let can_ask = socket.is_some();
@@ -181,6 +189,7 @@ fn receive_signals(inputs: SyncSender<BridgeInput>) -> io::Result<()> {
 /// Starts the agent's program with pipes, and the threads that read, write and wait.
 fn start(
     program: AgentProgram,
+    environment: ChildEnvironment,
     marker: Marker,
     limit: u64,
     inputs: &SyncSender<BridgeInput>,
@@ -190,9 +199,11 @@ fn start(
     let (stdin, to_agent) = pipe().map_err(text)?;
     let (from_agent, stdout) = pipe().map_err(text)?;
     let stdout = File::from(OwnedFd::from(stdout));
-    let mut spawn = Spawn::new(&program.path, ".", stdout, marker);
+    let mut spawn = Spawn::new(&program.path, ".", environment, stdout, marker);
     spawn.args = program.args.into_iter().map(Into::into).collect();
-    spawn.env = program.env.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    for (name, value) in program.env {
+        spawn.environment.set(name, value);
+    }
     if let Some(stderr) = stderr {
         // Its own, so that it can write there when we are gone.
         spawn.stderr = Stream::File(stderr.try_clone().map_err(text)?);

@@ -23,7 +23,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match &args[..] {
-        [azureal_engine::BRIDGE_SUBCOMMAND] => return azureal_engine::bridge_main(),
+        [azureal_engine::BRIDGE_SUBCOMMAND] => {
+            return azureal_engine::bridge_main(env::vars_os().collect());
+        }
         ["agent", script] => Agent::default().serve(script),
         ["intrude", folder, file] => fs::write(file, intrude(Path::new(folder))).unwrap(),
         other => panic!("{other:?}"),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::own_environment;
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Permission, Program, PromptCache,
@@ -184,6 +185,7 @@ impl World {
             model: None,
             permission: None,
             directory: self.folder.path(),
+            environment: own_environment(),
             in_git: false,
             timeout: Some(Duration::from_secs(60)),
             output_limit: OutputLimit::default(),

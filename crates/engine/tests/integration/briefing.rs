@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::own_environment;
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Program, PromptCache};
 use azureal_core::event::{CommandRecord, Outcome, SystemMessage};
@@ -78,6 +79,7 @@ impl Project {
             model: None,
             permission: None,
             directory: self.folder.path(),
+            environment: own_environment(),
             in_git: false,
             timeout: None,
             output_limit: OutputLimit::default(),
@@ -342,7 +344,8 @@ fn commands_whose_azureal_died_are_ended_by_the_next_one() {
     drop(project.spools.begin(turn).unwrap());
     let output = fs::File::create(project.folder.path().join("out")).unwrap();
     // No shell, which would replace itself by the command: in that moment a process shows no marker.
-    let mut spawn = Spawn::new("/bin/sleep", project.folder.path(), output, marker.clone());
+    let mut spawn =
+        Spawn::new("/bin/sleep", project.folder.path(), own_environment().clone(), output, marker.clone());
     spawn.args = vec!["1000".into()];
     let child = spawn.start().unwrap();
     while find_marked(&marker).is_empty() {

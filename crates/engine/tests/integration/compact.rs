@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::own_environment;
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Permission, Program};
 use azureal_core::event::{Complete, Init, SystemMessage, ToolCall, ToolResult};
@@ -16,6 +17,7 @@ use azureal_engine::{
     this_process,
 };
 use azureal_store::MemoryStore;
+use azureal_testkit::thorough;
 use futures_executor::block_on;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -138,6 +140,7 @@ impl World {
             session: self.session,
             summarisers,
             directory: self.folder.path(),
+            environment: own_environment(),
             in_git: false,
             threshold: Threshold::default(),
             keep: Keep::Usual,
@@ -455,7 +458,7 @@ fn parts_a_pair(events: &[Event], cut: usize) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(thorough(300, 3_000)))]
 
     #[test]
     fn a_compaction_makes_the_context_smaller_and_can_be_undone(

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::own_environment;
 use azureal_core::{ContextCommand, OnFailure};
 use azureal_engine::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
@@ -30,7 +31,14 @@ impl StreamPosition {
     }
 
     fn run(&self, commands: &[ContextCommand]) -> Result<Vec<CommandRun>, CommandsEnded> {
-        run_commands(commands, self.folder.path(), &self.marker, &CommandStop::default(), &mut |_| {})
+        run_commands(
+            commands,
+            self.folder.path(),
+            own_environment(),
+            &self.marker,
+            &CommandStop::default(),
+            &mut |_| {},
+        )
     }
 
     #[track_caller]
@@ -195,16 +203,24 @@ fn commands_that_are_stopped_leave_nothing_and_say_so() {
     let stop = CommandStop::default();
     let commands = [command("sleep 1000"), command("setsid sleep 1000 & sleep 1000"), command("echo done")];
     let mut ended = Vec::new();
-    let ran = run_commands(&commands, place.folder.path(), &place.marker, &stop, &mut |progress| {
-        if let CommandProgress::Ended(run) = progress {
-            ended.push(run.command.command);
-            // The other two run, or are about to.
-            stop.stop();
-        }
-    });
+    let ran = run_commands(
+        &commands,
+        place.folder.path(),
+        own_environment(),
+        &place.marker,
+        &stop,
+        &mut |progress| {
+            if let CommandProgress::Ended(run) = progress {
+                ended.push(run.command.command);
+                // The other two run, or are about to.
+                stop.stop();
+            }
+        },
+    );
     assert_eq!((ran, ended), (Err(CommandsEnded::ByStop), vec!["echo done".to_owned()]));
     assert_eq!(place.survivors(), 0);
-    let again = run_commands(&commands, place.folder.path(), &place.marker, &stop, &mut |_| {});
+    let again =
+        run_commands(&commands, place.folder.path(), own_environment(), &place.marker, &stop, &mut |_| {});
     assert_eq!(again, Err(CommandsEnded::ByStop), "nor does any run after that");
 }
 
@@ -213,7 +229,9 @@ fn a_folder_that_is_gone_is_a_failure_of_the_command() {
     let place = StreamPosition::new();
     let stop = CommandStop::default();
     let nowhere = Path::new("/no/such/folder");
-    let runs = run_commands(&[command("true")], nowhere, &place.marker, &stop, &mut |_| {}).unwrap();
+    let runs =
+        run_commands(&[command("true")], nowhere, own_environment(), &place.marker, &stop, &mut |_| {})
+            .unwrap();
     assert!(
         matches!(&runs[0].end, CommandEnd::NotStarted(why) if why.contains("/no/such/folder")),
         "{runs:?}"
@@ -263,7 +281,14 @@ fn a_stop_from_another_thread_is_heard_while_all_hang() {
         let stop = &stop;
         let place = &place;
         let running = scope.spawn(move || {
-            run_commands(&[command("sleep 1000")], place.folder.path(), &place.marker, stop, &mut |_| {})
+            run_commands(
+                &[command("sleep 1000")],
+                place.folder.path(),
+                own_environment(),
+                &place.marker,
+                stop,
+                &mut |_| {},
+            )
         });
         while place.survivors() == 0 && started.elapsed() < Duration::from_secs(10) {
             thread::sleep(Duration::from_millis(5));

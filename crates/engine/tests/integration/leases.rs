@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use azureal_core::{Holder, SessionId};
 use azureal_engine::{Leased, Spools, this_process};
+use azureal_testkit::thorough;
 
 use crate::machine::busy;
 
@@ -24,7 +25,7 @@ fn one_of_many_processes_holds_a_lease_whoever_is_killed() {
         return compete(Path::new(&folder));
     }
     let _busy = busy();
-    let kills = if std::env::var_os("AZUREAL_THOROUGH").is_some() { 1_000 } else { 20 };
+    let kills = thorough(20, 1_000);
     let folder = tempfile::tempdir().unwrap();
     let spools = Spools::new(folder.path().join("spool"));
     fs::write(folder.path().join("inside"), "0").unwrap();

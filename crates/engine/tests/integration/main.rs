@@ -18,3 +18,10 @@ mod own_record;
 mod real_agents;
 mod real_summaries;
 mod turns;
+
+/// Returns the variables of this process, which everything that the tests start gets.
+fn own_environment() -> &'static azureal_process::ChildEnvironment {
+    static OWN: std::sync::LazyLock<azureal_process::ChildEnvironment> =
+        std::sync::LazyLock::new(|| std::env::vars_os().collect());
+    &OWN
+}

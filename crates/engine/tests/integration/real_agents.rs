@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::own_environment;
 use azureal_agents::registry;
 use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, CacheLifetime, Permission,
@@ -92,6 +93,7 @@ impl World {
             model: None,
             permission: Some(if name == "claude" { Permission::All } else { Permission::Read }),
             directory: &self.home.project(),
+            environment: own_environment(),
             in_git: false,
             timeout: Some(Duration::from_secs(60)),
             output_limit: OutputLimit::default(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::own_environment;
 use azureal_agents::registry;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Program};
 use azureal_core::{
@@ -93,6 +94,7 @@ impl World {
             session: self.session,
             summarisers: &summarisers,
             directory: &self.home.project(),
+            environment: own_environment(),
             in_git: false,
             threshold: Threshold::default(),
             keep: Keep::Usual,

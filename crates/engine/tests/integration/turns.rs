@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use crate::own_environment;
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program, PromptCache,
@@ -83,6 +84,7 @@ impl Project {
             model: None,
             permission: None,
             directory: self.folder.path(),
+            environment: own_environment(),
             in_git: false,
             timeout: None,
             output_limit: OutputLimit::default(),
@@ -414,7 +416,13 @@ fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once()
     let run = run_of_our_own("aa");
     let mut spool = project.spools.begin(spooled(&project, &run)).unwrap();
     let marker = Marker::new(RUN_MARKER, run).unwrap();
-    let mut spawn = Spawn::new("/bin/sh", project.folder.path(), spool.output().unwrap(), marker);
+    let mut spawn = Spawn::new(
+        "/bin/sh",
+        project.folder.path(),
+        own_environment().clone(),
+        spool.output().unwrap(),
+        marker,
+    );
     let gate = project.folder.path().join("gate");
     let script = format!("{}; while [ ! -e gate ]; do sleep 0.02; done; {DONE}", says("survived"));
     spawn.args = vec!["-c".into(), script.into()];
@@ -532,7 +540,13 @@ fn what_an_agent_left_running_for_the_user_does_not_hold_its_turn_up() {
     let run = run_of_our_own("dd");
     let mut spool = project.spools.begin(spooled(&project, &run)).unwrap();
     let marker = Marker::new(RUN_MARKER, run).unwrap();
-    let mut spawn = Spawn::new("/bin/sh", project.folder.path(), spool.output().unwrap(), marker.clone());
+    let mut spawn = Spawn::new(
+        "/bin/sh",
+        project.folder.path(),
+        own_environment().clone(),
+        spool.output().unwrap(),
+        marker.clone(),
+    );
     let script = format!("{}; {DONE}; sleep 1000 >/dev/null 2>&1 & echo $! > pid", says("done"));
     spawn.args = vec!["-c".into(), script.into()];
     spawn.stderr = Stream::File(spool.errors().unwrap());

@@ -57,6 +57,8 @@ pub(crate) fn environments_with(keys: &[&str]) -> BTreeSet<String> {
 fn ps(arguments: &[&str]) -> io::Result<String> {
     let output = Command::new("ps")
         .args(arguments)
+        .env_clear()
+        .env("PATH", "/bin:/usr/bin")
         .env("LC_ALL", "C")
         .env("TZ", "UTC")
         .stdin(Stdio::null())

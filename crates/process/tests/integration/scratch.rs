@@ -8,11 +8,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_process::{Child, Follow, FollowError, Line, Marker, ProcessIdentity, Spawn, find_marked};
+use azureal_process::{
+    Child, ChildEnvironment, Follow, FollowError, Line, Marker, ProcessIdentity, Spawn, find_marked,
+};
 use tempfile::TempDir;
 
 /// How long a fact may take to become true on a machine that does much else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Returns the variables of this process.
+pub(crate) fn own_environment() -> ChildEnvironment {
+    std::env::vars_os().collect()
+}
 
 /// A folder to run in, and a marker that no other test has.
 ///
@@ -46,7 +53,8 @@ impl Scratch {
     }
 
     pub(crate) fn spawn(&self, program: &str, args: &[&str]) -> Spawn {
-        let mut spawn = Spawn::new(program, self.folder.path(), self.output(), self.marker.clone());
+        let mut spawn =
+            Spawn::new(program, self.folder.path(), own_environment(), self.output(), self.marker.clone());
         spawn.args = args.iter().map(OsString::from).collect();
         spawn
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::scratch::{Scratch, assert_success, in_own_process, own_kib, role, run_in_role, until, wait};
-use azureal_process::{Excerpt, Exit, ProcessIdentity, SpawnError, Stream, find_marked};
+use azureal_process::{ChildEnvironment, Excerpt, Exit, ProcessIdentity, SpawnError, Stream, find_marked};
 
 /// Bytes of every value, in an order that shows a piece that is lost or doubled.
 fn prompt(length: usize) -> Vec<u8> {
@@ -20,8 +20,9 @@ fn the_child_runs_as_it_was_told() {
     let mut spawn =
         scratch.sh("pwd -P; echo \"$1 $GIVEN ${HOME-none} $AZUREAL_RUN_ID\"; ps -o pgid= -p $$; echo $$");
     spawn.args.extend(["sh".into(), "one".into()]);
-    spawn.env = vec![("GIVEN".into(), "two".into()), ("AZUREAL_RUN_ID".into(), "not this".into())];
-    spawn.env_remove = vec!["HOME".into()];
+    spawn.environment.set("GIVEN", "two");
+    spawn.environment.set("AZUREAL_RUN_ID", "not this");
+    spawn.environment.remove("HOME");
     let child = spawn.start().unwrap();
     assert_eq!(wait(&child), Exit::Code(0), "{}", child.stderr());
 
@@ -33,6 +34,41 @@ fn the_child_runs_as_it_was_told() {
     assert_eq!(lines, [folder.to_str().unwrap(), &environment, &pid, &pid]);
     assert_eq!(child.identity().pid, child.pid());
     assert_eq!(child.marker(), &scratch.marker);
+}
+
+#[test]
+fn a_child_has_the_variables_that_it_was_given_and_no_other() {
+    assert!(std::env::vars_os().count() > 2, "this process has others");
+    let scratch = Scratch::new();
+    let mut spawn = scratch.spawn("env", &[]);
+    spawn.environment = ChildEnvironment::from_iter([("PATH", "/usr/bin:/bin"), ("EMPTY", "")]);
+    let child = spawn.start().unwrap();
+    assert_eq!(wait(&child), Exit::Code(0), "{}", child.stderr());
+    let text = scratch.text();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let marker = format!("AZUREAL_RUN_ID={}", scratch.marker.value());
+    assert_eq!(lines, [&marker, "EMPTY=", "PATH=/usr/bin:/bin"]);
+}
+
+#[test]
+fn a_name_is_looked_for_in_the_path_of_the_child() {
+    let scratch = Scratch::new();
+    let (ours, theirs) = (scratch.path("ours"), scratch.path("theirs"));
+    for folder in [&ours, &theirs] {
+        fs::create_dir(folder).unwrap();
+    }
+    std::os::unix::fs::symlink("/bin/echo", ours.join("azureal-only-here")).unwrap();
+    let start = |program: &str, path: &PathBuf| {
+        let mut spawn = scratch.spawn(program, &["found"]);
+        spawn.environment = ChildEnvironment::from_iter([("PATH", path)]);
+        spawn.start()
+    };
+    assert_eq!(wait(&start("azureal-only-here", &ours).unwrap()), Exit::Code(0));
+    assert_eq!(scratch.text(), "found\n");
+    // This process would find it.
+    let error = start("echo", &theirs).unwrap_err();
+    assert!(matches!(error, SpawnError::ProgramNotFound { .. }), "{error}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::scratch::{Scratch, in_own_process, role, until, wait};
+use crate::scratch::{Scratch, in_own_process, own_environment, role, until, wait};
 use azureal_process::{
     Child, Exit, Marker, MarkersInUse, Patience, ProcessIdentity, StopReport, Stopped, end_marked,
     find_marked, stop,
@@ -268,7 +268,7 @@ fn a_run_of_another_program_is_stopped_by_what_is_known_of_it() {
         let value = fs::read_to_string(folder.join("value")).unwrap();
         let output = fs::File::create(folder.join("spool.jsonl")).unwrap();
         let marker = Marker::new("AZUREAL_RUN_ID", value).unwrap();
-        let mut spawn = azureal_process::Spawn::new("/bin/sh", &folder, output, marker);
+        let mut spawn = azureal_process::Spawn::new("/bin/sh", &folder, own_environment(), output, marker);
         spawn.args = vec!["-c".into(), "echo $$ >> pids; exec sh ./agent".into()];
         let child = spawn.start().unwrap();
         fs::write(folder.join("started"), &child.identity().started).unwrap();

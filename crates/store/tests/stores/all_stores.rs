@@ -9,7 +9,7 @@ use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use azureal_testkit::servers::{PostgresServer, RedisServer};
-use azureal_testkit::{Sequence, long_sequence_agrees};
+use azureal_testkit::{Sequence, long_sequence_agrees, thorough};
 use futures_executor::block_on;
 use tempfile::TempDir;
 
@@ -38,7 +38,12 @@ fn ten_thousand_operations_leave_one_state_everywhere() {
     let Some(stores) = open_all(folder.path(), "all") else { return };
     long_sequence_agrees(
         &stores.map(|(name, _, store)| (name, store)),
-        Sequence { operations: 10_000, seed: 20_261_115, lists_every: 100, all_every: 2_500 },
+        Sequence {
+            operations: thorough(10_000, 50_000),
+            seed: 20_261_115,
+            lists_every: 100,
+            all_every: 2_500,
+        },
     );
 }
 

@@ -12,7 +12,7 @@ use azureal_core::{
 };
 use azureal_store::MemoryStore;
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, Work};
-use azureal_testkit::context_store_contract;
+use azureal_testkit::{context_store_contract, thorough};
 use futures_executor::block_on;
 use tempfile::TempDir;
 
@@ -323,10 +323,10 @@ fn nothing_is_lost(inner: impl ContextStore, seed: u64) {
 
 #[test]
 fn what_is_appended_while_a_summary_is_made_is_there_afterwards() {
-    for seed in 0..10_000 {
+    for seed in 0..thorough(10_000, 100_000) {
         nothing_is_lost(MemoryContextStore::default(), seed);
     }
-    for seed in 0..2_000 {
+    for seed in 0..thorough(2_000, 20_000) {
         nothing_is_lost(in_memory(), seed);
     }
 }
@@ -334,7 +334,7 @@ fn what_is_appended_while_a_summary_is_made_is_there_afterwards() {
 #[test]
 fn what_is_appended_while_a_summary_is_made_is_there_afterwards_in_sqlite() {
     let (store, _folder) = sqlite();
-    for seed in 0..500 {
+    for seed in 0..thorough(500, 5_000) {
         nothing_is_lost(SessionContext::open(Arc::clone(&store), &format!("session {seed}")).unwrap(), seed);
     }
 }

@@ -6,7 +6,7 @@ use azureal_core::{ContextStore, MemoryContextStore, NewSession, SessionContext,
 use azureal_store::MemoryStore;
 use azureal_testkit::{
     Runs, Sequence, context_store_contract, context_store_from_history, long_sequence_agrees,
-    random_operations_agree, session_store_contract,
+    random_operations_agree, session_store_contract, thorough,
 };
 
 session_store_contract!(memory, async { (MemoryStore::default(), ()) });
@@ -32,7 +32,7 @@ fn a_conversation_in_memory_is_made_from_another() {
 #[test]
 fn random_operations_have_one_outcome() {
     let fresh = || async { (MemoryStore::default(), ()) };
-    random_operations_agree(fresh, fresh, Runs::random(64));
+    random_operations_agree(fresh, fresh, Runs::random(thorough(64, 640)));
 }
 
 /// A suite that could not fail would show nothing.

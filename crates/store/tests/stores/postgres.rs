@@ -7,7 +7,9 @@ use azureal_core::{AutoCompactStore, ContextStore, SessionContext, StubTransport
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_store::{MemoryStore, ServerAddress};
 use azureal_testkit::servers::PostgresServer;
-use azureal_testkit::{Runs, context_store_contract, random_operations_agree, session_store_contract};
+use azureal_testkit::{
+    Runs, context_store_contract, random_operations_agree, session_store_contract, thorough,
+};
 
 /// Opens a store that nobody else uses: a project of its own, in a database that all tests share.
 async fn store() -> Option<PostgresStore> {
@@ -43,5 +45,9 @@ fn it_agrees_with_the_memory_store() {
         return;
     }
     let memory = || async { (MemoryStore::default(), ()) };
-    random_operations_agree(memory, || async { (store().await.unwrap(), ()) }, Runs::random(400));
+    random_operations_agree(
+        memory,
+        || async { (store().await.unwrap(), ()) },
+        Runs::random(thorough(400, 4_000)),
+    );
 }

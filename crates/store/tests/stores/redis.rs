@@ -7,7 +7,9 @@ use azureal_core::{AutoCompactStore, ContextStore, Message, SessionContext, Stub
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_store::{MemoryStore, ServerAddress};
 use azureal_testkit::servers::RedisServer;
-use azureal_testkit::{Runs, context_store_contract, random_operations_agree, session_store_contract};
+use azureal_testkit::{
+    Runs, context_store_contract, random_operations_agree, session_store_contract, thorough,
+};
 use futures_executor::block_on;
 
 /// Opens a store that nobody else uses: a project of its own, on a server that all tests share.
@@ -66,5 +68,9 @@ fn it_agrees_with_the_memory_store() {
         return;
     }
     let memory = || async { (MemoryStore::default(), ()) };
-    random_operations_agree(memory, || async { (store().await.unwrap(), ()) }, Runs::random(400));
+    random_operations_agree(
+        memory,
+        || async { (store().await.unwrap(), ()) },
+        Runs::random(thorough(400, 4_000)),
+    );
 }

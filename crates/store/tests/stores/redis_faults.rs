@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::scratch::wait;
-use crate::storm::{EVENTS, storm, turn_of, turns_in};
+use crate::storm::{EVENTS, cut_every, storm, turn_of, turns_in};
 use azureal_store::core::{
     Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, NewTurn, Seq,
     SessionId, SessionStore, StoreError, Taken, Tokens,
@@ -35,11 +35,6 @@ fn lease() -> NewLease {
     NewLease { id: LeaseId::random(), holder, lasts: Duration::from_secs(600), instead_of: None }
 }
 
-/// All that a test may take its time for. The short run samples the same places.
-fn is_thorough() -> bool {
-    ["AZUREAL_THOROUGH", "CI"].iter().any(|name| std::env::var_os(name).is_some())
-}
-
 #[test]
 fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let Some(server) = RedisServer::shared() else { return };
@@ -60,7 +55,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let mut append = || {
         let name = format!("{:08}", expected.len());
         let after = Some(Seq((expected.len() * EVENTS) as u64));
-        let turn = NewTurn { lease: Some(held.id.clone()), after, ..turn_of(&name) };
+        let turn = NewTurn { lease: Some(held.id.clone()), after, ends_run: true, ..turn_of(&name) };
         let appended = wait(store.append(id, turn)).unwrap_or_else(|error| panic!("{name}: {error}"));
         expected.push(name);
         assert_eq!(appended.last.0 as usize, expected.len() * EVENTS);
@@ -72,7 +67,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let (to_server, to_client) = proxy.passed();
     assert!(to_server > 300 && to_client > 20, "{to_server} {to_client}");
 
-    let step = if is_thorough() { 1 } else { 9 };
+    let step = cut_every();
     let cuts: Vec<Cut> = (0..to_server)
         .step_by(step)
         .map(|after| Cut { direction: Direction::ToServer, after })
@@ -100,18 +95,21 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
         let turn = |name: &str, after: usize| NewTurn {
             lease: Some(held.id.clone()),
             after: Some(Seq(after as u64)),
+            ends_run: true,
             ..turn_of(name)
         };
         wait(store.append(other, turn("--before", 0))).unwrap();
+        wait(direct.note_run(other, Some("run"))).unwrap();
         proxy.arm(Some(*cut));
         let answer = wait(store.append(other, turn("-the-cut", EVENTS)));
         assert!(matches!(answer, Err(StoreError::Unreachable { .. })), "{cut:?}: {answer:?}");
         // What was sent before the cut the server may read later than we notice it, and then it is refused.
         wait(direct.append(other, turn_of("---after"))).unwrap();
+        let is_noted = wait(direct.noted_runs()).unwrap().iter().any(|(id, _)| *id == other);
         match &turns_in(&direct, other)[1..] {
-            [after] if after == "---after" => not_there += 1,
-            [cut, after] if cut == "-the-cut" && after == "---after" => there += 1,
-            turns => panic!("{cut:?}: {turns:?}"),
+            [after] if after == "---after" && is_noted => not_there += 1,
+            [cut, after] if cut == "-the-cut" && after == "---after" && !is_noted => there += 1,
+            turns => panic!("{cut:?}: {turns:?}, noted: {is_noted}"),
         }
     }
     assert!(there > 0 && not_there > 0, "{there} {not_there}");

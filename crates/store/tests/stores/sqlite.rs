@@ -5,7 +5,9 @@ use std::sync::Arc;
 use azureal_core::{ContextStore, SessionContext};
 use azureal_store::MemoryStore;
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, Work};
-use azureal_testkit::{Runs, context_store_contract, random_operations_agree, session_store_contract};
+use azureal_testkit::{
+    Runs, context_store_contract, random_operations_agree, session_store_contract, thorough,
+};
 use tempfile::TempDir;
 
 fn store(journal: Journal, work: Work) -> (SqliteStore, TempDir) {
@@ -33,5 +35,9 @@ context_store_contract!(fork_in_sqlite, async {
 #[test]
 fn it_agrees_with_the_memory_store() {
     let memory = || async { (MemoryStore::default(), ()) };
-    random_operations_agree(memory, || async { store(Journal::Delete, Work::WhereCalled) }, Runs::random(48));
+    random_operations_agree(
+        memory,
+        || async { store(Journal::Delete, Work::WhereCalled) },
+        Runs::random(thorough(48, 480)),
+    );
 }

@@ -12,10 +12,15 @@ use azureal_store::core::{
     Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, read_history,
 };
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore};
+use azureal_testkit::thorough;
 
 const PROCESSES: usize = 8;
-const TURNS: usize = 300;
 const EVENTS: usize = 3;
+
+/// The turns of each process.
+fn turns() -> usize {
+    thorough(300, 1_500)
+}
 
 fn join(children: Vec<Child>) {
     for child in children {
@@ -29,7 +34,7 @@ fn eight_processes_append_to_one_session() {
     let first = SessionId::new(1).unwrap();
     if let Some((role, path)) = scratch::role() {
         let store = SqliteStore::open(path, SqliteOptions::default()).unwrap();
-        for turn in 0..TURNS {
+        for turn in 0..turns() {
             let events = (0..EVENTS).map(|event| Event::user(format!("{role} {turn} {event}")));
             wait(store.append(first, NewTurn::verbatim(events))).unwrap();
         }
@@ -44,7 +49,7 @@ fn eight_processes_append_to_one_session() {
 
     let store = project.store();
     let events = read_all(&store, first);
-    assert_eq!(events.len(), PROCESSES * TURNS * EVENTS);
+    assert_eq!(events.len(), PROCESSES * turns() * EVENTS);
     let mut next_turn = [0; PROCESSES];
     for (index, turn) in events.chunks(EVENTS).enumerate() {
         // Whole, in one piece, and each process's own turns in the order in which it made them.
@@ -59,7 +64,7 @@ fn eight_processes_append_to_one_session() {
             assert_eq!(event.seq.0 as usize, index * EVENTS + offset + 1);
         }
     }
-    assert_eq!(next_turn, [TURNS; PROCESSES]);
+    assert_eq!(next_turn, [turns(); PROCESSES]);
     assert_eq!(wait(store.get(first)).unwrap().counts.messages as usize, events.len());
 }
 

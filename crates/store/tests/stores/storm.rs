@@ -8,6 +8,7 @@ use azureal_store::core::{
     Event, NewMark, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, Tokens,
 };
 use azureal_testkit::servers::{PostgresServer, RedisServer};
+use azureal_testkit::thorough;
 
 use crate::scratch::{self, wait, worker};
 
@@ -16,7 +17,8 @@ pub(crate) const EVENTS: usize = 3;
 const PROCESSES: usize = 4;
 const CLIENTS: usize = 8;
 const SESSIONS: u32 = 4;
-const KILLS: u32 = 10;
+/// How long clients are at work for each kill of their server.
+const PACE: Duration = Duration::from_secs(3);
 
 /// A server that can be killed.
 pub(crate) trait Killable {
@@ -44,6 +46,11 @@ macro_rules! killable {
 }
 
 killable!(PostgresServer, RedisServer);
+
+/// Returns the distance of the bytes at which an append is cut. With `CI` every byte is tried, too.
+pub(crate) fn cut_every() -> usize {
+    if std::env::var_os("CI").is_some() { 1 } else { thorough(9, 1) }
+}
 
 pub(crate) fn turn_of(name: &str) -> NewTurn {
     NewTurn {
@@ -76,7 +83,7 @@ pub(crate) fn turns_in(store: &dyn SessionStore, id: SessionId) -> Vec<String> {
     whole.collect()
 }
 
-/// Has thirty-two clients in four processes append while their server is killed ten times. `test` is the path of the test
+/// Has thirty-two clients in four processes append while their server is killed, ten times or more. `test` is the path of the test
 /// that calls this; `start` and `open` are those of its server.
 pub(crate) fn storm<S: Killable, D: SessionStore>(
     test: &str,
@@ -88,7 +95,7 @@ pub(crate) fn storm<S: Killable, D: SessionStore>(
         return be_clients(&process, Path::new(enough), || open_while_killed(url, &open));
     }
     let Some(mut server) = start() else { return };
-    let seconds: u32 = std::env::var("AZUREAL_STORM_SECONDS").map_or(30, |seconds| seconds.parse().unwrap());
+    let kills = thorough(10, 100);
     let store = open(&server.url()).unwrap();
     for _ in 0..SESSIONS {
         wait(store.create(NewSession::default())).unwrap();
@@ -104,14 +111,14 @@ pub(crate) fn storm<S: Killable, D: SessionStore>(
         .map(|process| std::thread::spawn(move || process.wait_with_output().unwrap()))
         .collect();
     let began = Instant::now();
-    for kill in 1..=KILLS {
-        let due = Duration::from_secs(seconds.into()) * kill / (KILLS + 1);
+    for kill in 1..=kills {
+        let due = PACE * kill;
         // However slow the machine, clients have some time between two kills.
         std::thread::sleep(due.saturating_sub(began.elapsed()).max(Duration::from_millis(300)));
         server.kill();
         server.start_again();
     }
-    std::thread::sleep(Duration::from_secs(seconds.into()).saturating_sub(began.elapsed()));
+    std::thread::sleep(PACE);
     std::fs::write(enough, "").unwrap();
     let mut acknowledged = BTreeMap::new();
     for output in outputs {
@@ -137,9 +144,9 @@ pub(crate) fn storm<S: Killable, D: SessionStore>(
     assert!(lost.is_empty(), "acknowledged, and not where it was said: {lost:?}");
     // Nobody gave up, so there is nothing that was not acknowledged.
     assert_eq!(found.len(), acknowledged.len());
-    assert!(found.len() > PROCESSES * CLIENTS, "only {} turns in {seconds} s", found.len());
+    assert!(found.len() > PROCESSES * CLIENTS, "only {} turns", found.len());
     let (turns, clients, time) = (found.len(), PROCESSES * CLIENTS, began.elapsed().as_secs_f32());
-    println!("{turns} turns of {clients} clients in {time:.1} s, {KILLS} kills");
+    println!("{turns} turns of {clients} clients in {time:.1} s, {kills} kills");
 }
 
 /// Reads the place and the name of a turn from a line of [`be_clients`]. The first one stands behind what the test

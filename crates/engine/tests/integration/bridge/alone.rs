@@ -28,7 +28,7 @@ fn task(run: &str, script: &str, limits: BridgeLimits) -> BridgeTask {
 
 fn start_bridge(folder: &Path, stdout: File, task: &BridgeTask) -> azureal_process::Child {
     let marker = Marker::new(RUN_MARKER, task.run.clone()).unwrap();
-    let mut spawn = Spawn::new(CHILD, folder, stdout, marker);
+    let mut spawn = Spawn::new(CHILD, folder, own_environment().clone(), stdout, marker);
     spawn.args = vec!["__bridge".into()];
     spawn.stdin = serde_json::to_vec(task).unwrap();
     spawn.stderr = Stream::File(File::create(folder.join("err")).unwrap());
@@ -101,7 +101,13 @@ fn a_task_that_cannot_be_read_is_told() {
     let output = folder.path().join("out");
     for stdin in ["", "{\"run\":\"a\"", "[]"] {
         let marker = Marker::new(RUN_MARKER, run_of(folder.path())).unwrap();
-        let mut spawn = Spawn::new(CHILD, folder.path(), File::create(&output).unwrap(), marker);
+        let mut spawn = Spawn::new(
+            CHILD,
+            folder.path(),
+            own_environment().clone(),
+            File::create(&output).unwrap(),
+            marker,
+        );
         spawn.args = vec!["__bridge".into()];
         spawn.stdin = stdin.into();
         assert_eq!(spawn.start().unwrap().wait(), azureal_process::Exit::Code(1));

@@ -1,5 +1,7 @@
 //! Turns whose azureal was killed, and their recovery.
 
+use azureal_testkit::thorough;
+
 use super::*;
 
 /// Says which project another test wants a turn to be driven in, and by which script.
@@ -142,8 +144,7 @@ fn processes_of(project: &Project) -> Vec<(ProcessIdentity, String)> {
 
 #[test]
 fn a_turn_is_stored_once_whenever_its_processes_are_killed() {
-    let rounds = if std::env::var_os("AZUREAL_THOROUGH").is_some() { 400 } else { 20 };
-    for round in 0..rounds {
+    for round in 0..thorough(20, 400) {
         let project = Project::new();
         let mut azureal = start_azureal(&project, if round % 2 == 0 { "answer" } else { "wait" });
         // From the start of the process to the middle of the turn.

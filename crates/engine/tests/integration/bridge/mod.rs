@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::own_environment;
 use azureal_agents::bridged::{Bridged, MessageParser};
 use azureal_core::agent::{
     Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program, PromptCache,
@@ -200,6 +201,7 @@ impl Project {
             model: None,
             permission: None,
             directory,
+            environment: own_environment(),
             in_git: false,
             timeout: None,
             output_limit: OutputLimit::default(),
@@ -385,6 +387,7 @@ fn an_agent_behind_a_bridge_writes_a_summary() {
         session: project.session,
         summarisers: &[summariser],
         directory: &directory,
+        environment: own_environment(),
         in_git: false,
         threshold: Threshold::default(),
         keep: Keep::Usual,

@@ -1,13 +1,13 @@
-//! A session as other programs see it: all but its events.
+//! A session as JSON, without its events.
 
 use azureal_core::SessionRecord;
 use serde::Serialize;
 
-use crate::meter::Meter;
-
 /// The shape of one session. Fields may be added, never removed.
+///
+/// `Usage` is the shape of the context usage, which depends on the configuration of a project.
 #[derive(Debug, Serialize)]
-pub struct SessionLine<'a> {
+pub struct SessionLine<'a, Usage = ()> {
     id: String,
     uuid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,21 +38,21 @@ pub struct SessionLine<'a> {
     /// Stored values that cannot be read.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     damaged: &'a [String],
-    /// How full it is. Left out where it would be out of date when it is read.
+    /// The context usage. Left out where it would be out of date when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Meter>,
+    context: Option<Usage>,
 }
 
-impl<'a> SessionLine<'a> {
-    /// A session as it is now.
-    pub fn live(record: &'a SessionRecord, running: bool, context: Meter) -> Self {
+impl<'a, Usage> SessionLine<'a, Usage> {
+    /// Describes the present state of a session.
+    pub fn live(record: &'a SessionRecord, running: bool, context: Usage) -> Self {
         let exported = Self::exported(record);
         // The turn that runs has not ended yet, however the one before it ended.
         let completed = exported.completed.filter(|_| !running);
         Self { running: Some(running), context: Some(context), completed, ..exported }
     }
 
-    /// A session as it is kept elsewhere.
+    /// Describes a session for an export.
     pub fn exported(record: &'a SessionRecord) -> Self {
         Self {
             id: record.id.to_string(),

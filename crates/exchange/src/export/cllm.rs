@@ -1,28 +1,28 @@
 //! A session as a conversation that cllm loads.
 //!
-//! cllm builds its object from exactly these six keys, and fails on any other. It reads files in whatever
-//! encoding the machine prefers, so only ASCII is written.
+//! cllm builds its object from exactly these six keys, and fails on any other. It reads files in the preferred
+//! encoding of the machine, so the export is ASCII.
 
 use std::io::Write;
+use std::time::SystemTime;
 
 use azureal_core::event::SystemMessage;
-use azureal_core::{Block, Event, Fold, Message, SessionRecord, SessionStore};
+use azureal_core::{Block, Event, Fold, Message, SessionRecord, SessionStore, ascii_json};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::each_event;
-use crate::failure::Failure;
-use crate::output::ascii_json;
-use crate::transcript::{image_note, output_text};
+use super::{ExportError, each_event};
+use crate::DamagedEvents;
 
 pub(super) async fn write(
     store: &dyn SessionStore,
     record: &SessionRecord,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+    out: &mut impl Write,
+) -> Result<DamagedEvents, ExportError> {
     let mut fold = Fold::default();
     let mut metadata = Map::new();
     let mut is_first = true;
-    each_event(store, record.id, |event| {
+    let damaged = each_event(store, record.id, |event| {
         if let (true, Event::SystemMessage(system)) = (is_first, &event) {
             keep_record(system, &mut metadata);
         }
@@ -38,11 +38,7 @@ pub(super) async fn write(
     let messages: Vec<Value> =
         fold.finish().iter().map(|message| json!({"role": message.role, "content": flat(message)})).collect();
     // A store that keeps no times has no better answer.
-    let created_at = if record.created_at.is_empty() {
-        azureal_engine::clock::now().to_string()
-    } else {
-        record.created_at.clone()
-    };
+    let created_at = if record.created_at.is_empty() { now() } else { record.created_at.clone() };
     let conversation = json!({
         "id": conversation_id(record),
         "model": record.counts.model.as_deref().unwrap_or(""),
@@ -52,7 +48,12 @@ pub(super) async fn write(
         "metadata": metadata,
     });
     writeln!(out, "{}", ascii_json(&format!("{conversation:#}")))?;
-    Ok(())
+    Ok(damaged)
+}
+
+/// Returns the present. A clock that is set beyond the year 9999, which a timestamp cannot hold, counts as that year.
+fn now() -> String {
+    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::MAX).to_string()
 }
 
 /// Keeps the record of context commands that ran, by which a later turn knows not to run them again.
@@ -65,25 +66,25 @@ fn keep_record(system: &SystemMessage, metadata: &mut Map<String, Value>) {
     }
 }
 
-/// Returns an id that cllm takes: its name if that is of the right characters, else its number.
+/// Returns an id that cllm accepts: the name of the session if its characters are allowed, else its number.
 fn conversation_id(record: &SessionRecord) -> String {
     let usable = !record.name.is_empty()
         && record.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     if usable { record.name.clone() } else { record.id.to_string() }
 }
 
-/// Returns the blocks of a message as one text: cllm knows nothing else.
+/// Returns the blocks of a message as one text: cllm has no other content.
 fn flat(message: &Message) -> String {
     let parts: Vec<String> = message
         .content
         .iter()
         .map(|block| match block {
             Block::Text { text } => text.clone(),
-            Block::Image(image) => image_note(image),
+            Block::Image(image) => image.note(),
             Block::ToolUse { name, input, .. } => format!("[tool call: {name} {}]", input.as_str()),
             Block::ToolResult { content, is_error, .. } => {
                 let heading = if *is_error { "tool error" } else { "tool result" };
-                format!("[{heading}]\n{}", output_text(content))
+                format!("[{heading}]\n{}", content.text())
             }
         })
         .collect();

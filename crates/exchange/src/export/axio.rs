@@ -2,19 +2,18 @@
 
 use std::io::Write;
 
-use azureal_core::{Fold, SessionRecord, SessionStore};
+use azureal_core::{Fold, SessionRecord, SessionStore, to_visible_json};
 
-use super::each_event;
-use crate::failure::Failure;
-use crate::output::to_json;
+use super::{ExportError, each_event};
+use crate::DamagedEvents;
 
 pub(super) async fn write(
     store: &dyn SessionStore,
     record: &SessionRecord,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+    out: &mut impl Write,
+) -> Result<DamagedEvents, ExportError> {
     let mut fold = Fold::default();
-    each_event(store, record.id, |event| {
+    let damaged = each_event(store, record.id, |event| {
         fold.push(event);
         Ok(())
     })
@@ -22,8 +21,8 @@ pub(super) async fn write(
     write!(out, "[")?;
     for (index, message) in fold.finish().iter().enumerate() {
         let separator = if index == 0 { "\n" } else { ",\n" };
-        write!(out, "{separator}{}", to_json(message)?)?;
+        write!(out, "{separator}{}", to_visible_json(message)?)?;
     }
     writeln!(out, "\n]")?;
-    Ok(())
+    Ok(damaged)
 }

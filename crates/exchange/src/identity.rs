@@ -14,27 +14,27 @@ use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError, Uuid};
 
 /// What a session is known by.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
+pub struct SessionIdentity {
     /// `None` in older files and in other programs.
-    pub(crate) uuid: Option<Uuid>,
+    pub uuid: Option<Uuid>,
     /// The session that it was forked from.
-    pub(crate) forked_from: Option<Uuid>,
+    pub forked_from: Option<Uuid>,
     /// Its number or id where it comes from, with its creation time.
-    pub(super) origin: String,
+    pub origin: String,
     /// Whether it was copied from `origin` to the store that it is read from, without a UUID at that time.
-    pub(super) is_copy: bool,
+    pub is_copy: bool,
     /// The UUID that it had before an import made it a fork, because another log had that UUID already.
-    pub(super) former: Option<Uuid>,
+    pub former: Option<Uuid>,
 }
 
-impl Identity {
+impl SessionIdentity {
     /// Returns the identity of a session without a UUID.
-    pub(super) fn of_origin(origin: String) -> Self {
+    pub fn of_origin(origin: String) -> Self {
         Self { uuid: None, forked_from: None, origin, is_copy: false, former: None }
     }
 
     /// Returns the identity of a stored session.
-    pub(crate) async fn of(store: &dyn SessionStore, record: &SessionRecord) -> Result<Self, StoreError> {
+    pub async fn of(store: &dyn SessionStore, record: &SessionRecord) -> Result<Self, StoreError> {
         let mut identity = Self {
             uuid: record.uuid,
             forked_from: record.forked_from,
@@ -64,7 +64,7 @@ impl Identity {
     }
 
     /// Returns the key of the marks that imports of this session set.
-    pub(super) fn key(&self) -> String {
+    pub fn key(&self) -> String {
         match self.uuid {
             Some(uuid) => uuid_key(uuid),
             None => self.origin.clone(),
@@ -87,28 +87,29 @@ async fn is_imported_under(store: &dyn SessionStore, uuid: Uuid, id: SessionId) 
 
 const UUID: &str = "uuid:";
 
-pub(super) fn uuid_key(uuid: Uuid) -> String {
+/// Returns the key of the marks of a session with a UUID.
+pub fn uuid_key(uuid: Uuid) -> String {
     format!("{UUID}{uuid}")
 }
 
 /// Returns the origin of a session of azureal, be it in a store or exported from one.
-pub(super) fn origin(id: &str, created: &str) -> String {
+pub fn origin(id: &str, created: &str) -> String {
     format!("azureal:{id}@{created}")
 }
 
 /// Returns the number and the creation time of a session of azureal; `None` for those of other programs.
-pub(super) fn home(origin: &str) -> Option<(SessionId, &str)> {
+pub fn home(origin: &str) -> Option<(SessionId, &str)> {
     let (id, created) = origin.strip_prefix("azureal:")?.split_once('@')?;
     Some((id.parse().ok()?, created))
 }
 
 /// Returns the name of the mark that remembers where a session was copied from.
-pub(super) fn origin_mark(id: SessionId) -> String {
+pub fn origin_mark(id: SessionId) -> String {
     format!("origin:{id}")
 }
 
 /// Returns the name of the mark of the n-th session that was imported under a key.
-pub(super) fn import_mark(key: &str, number: u64) -> String {
+pub fn import_mark(key: &str, number: u64) -> String {
     match number {
         1 => format!("import:{key}"),
         number => format!("import:{key}#{number}"),

@@ -3,17 +3,18 @@
 use std::io::Write;
 
 use azureal_core::event::MessageEvent;
-use azureal_core::{Block, Event, Json, Role, SessionRecord, SessionStore, Tool, visible, visible_line};
+use azureal_core::{
+    Block, Event, Json, Role, SessionRecord, SessionStore, Tool, duration_text, visible, visible_line,
+};
 
-use super::each_event;
-use crate::failure::Failure;
-use crate::transcript::{duration, heading, image_note, output_text};
+use super::{ExportError, each_event};
+use crate::DamagedEvents;
 
 pub(super) async fn write(
     store: &dyn SessionStore,
     record: &SessionRecord,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+    out: &mut impl Write,
+) -> Result<DamagedEvents, ExportError> {
     let counts = &record.counts;
     writeln!(out, "# {}\n", visible_line(&record.name))?;
     let facts = [
@@ -38,7 +39,7 @@ pub(super) async fn write(
     .await
 }
 
-/// Renders an event; nothing for those that only matter to machines.
+/// Renders an event; `None` for an event that matters only to programs.
 fn section(event: &Event) -> Option<String> {
     Some(match event {
         Event::UserMessage(message) => said(Role::User, &message.content),
@@ -56,7 +57,7 @@ fn section(event: &Event) -> Option<String> {
         Event::Complete(complete) => format!(
             "*{} in {}*",
             if complete.success { "Done" } else { "Failed" },
-            duration(complete.duration_ms)
+            duration_text(complete.duration_ms)
         ),
         Event::ModelSwitch(switch) => format!("*Model: {}*", switch.model),
         Event::Unknown(unknown) => format!("*Unknown event: {}*", unknown.kind()),
@@ -67,15 +68,15 @@ fn section(event: &Event) -> Option<String> {
 }
 
 fn said(role: Role, text: &str) -> String {
-    format!("{}\n\n{text}", heading(role))
+    format!("{}\n\n{text}", role.heading())
 }
 
 fn of_block(role: Role, block: &Block) -> String {
     match block {
         Block::Text { text } => said(role, text),
-        Block::Image(image) => said(role, &image_note(image)),
+        Block::Image(image) => said(role, &image.note()),
         Block::ToolUse { name, input, .. } => called(name, input),
-        Block::ToolResult { content, is_error, .. } => answered(&output_text(content), *is_error),
+        Block::ToolResult { content, is_error, .. } => answered(&content.text(), *is_error),
     }
 }
 
@@ -102,13 +103,13 @@ fn quoted(title: &str, text: &str) -> String {
     format!("> **{title}**\n>\n{}", lines.join("\n"))
 }
 
-/// Returns a text as a code block, whose fence is longer than any that the text holds.
+/// Returns a text as a code block, with a fence that is longer than all fences in the text.
 fn fenced(text: &str) -> String {
     let fence = "`".repeat(longest_run(text).max(2) + 1);
     format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
-/// Returns a text as code in a line.
+/// Returns a text as inline code.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return String::new();

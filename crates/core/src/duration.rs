@@ -1,0 +1,33 @@
+//! Durations as text for people.
+
+/// Returns a duration as text: `1.2 s`, `59 s`, `1 min 1 s`, `2 h 1 min`.
+///
+/// ```
+/// assert_eq!(azureal_core::duration_text(61_000), "1 min 1 s");
+/// ```
+pub fn duration_text(milliseconds: u64) -> String {
+    match milliseconds {
+        0..10_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
+        10_000..60_000 => format!("{} s", milliseconds / 1000),
+        60_000..3_600_000 => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
+        _ => format!("{} h {} min", milliseconds / 3_600_000, milliseconds % 3_600_000 / 60_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        for (milliseconds, text) in [
+            (0, "0.0 s"),
+            (1_250, "1.2 s"),
+            (59_999, "59 s"),
+            (61_000, "1 min 1 s"),
+            (7_260_000, "2 h 1 min"),
+        ] {
+            assert_eq!(duration_text(milliseconds), text);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Errors of an export.
+
+use std::io;
+use std::path::PathBuf;
+
+use azureal_core::{StoreError, visible_line};
+
+/// An error of an export.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The output cannot be written.
+    #[error("the output cannot be written: {0}")]
+    Output(#[from] io::Error),
+    /// A value cannot be written as JSON.
+    #[error("this cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The content of a file cannot be written.
+    #[error("{}: {source}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// [`Output`](Self::Output) or [`Json`](Self::Json).
+        source: Box<ExportError>,
+    },
+    /// A file cannot be created.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file exists, and must not be replaced.
+    #[error("{} exists already", visible_line(&path.to_string_lossy()))]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The path exists and is no plain file.
+    #[error("{} exists and is not a plain file", visible_line(&path.to_string_lossy()))]
+    NotAPlainFile {
+        /// The path.
+        path: PathBuf,
+    },
+}
