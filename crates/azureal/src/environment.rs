@@ -129,6 +129,11 @@ impl Environment {
         Some(BridgeHost { program: self.own_program.clone()?, control: self.control()? })
     }
 
+    /// Returns the folder for temporary files.
+    pub fn temporary(&self) -> PathBuf {
+        self.value("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
+    }
+
     /// Returns where azureal keeps its log.
     pub fn state(&self) -> Option<PathBuf> {
         let folder = self.folder("XDG_STATE_HOME").or_else(|| Some(self.home()?.join(".local/state")))?;

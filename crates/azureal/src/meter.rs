@@ -36,8 +36,15 @@ pub fn estimated(chars: u64) -> u64 {
 impl Meter {
     /// Measures a session as it is stored. That costs no look at its events.
     pub fn of(record: &SessionRecord, threshold: Threshold) -> Self {
+        let agent = record.counts.agent.as_deref().unwrap_or("the agent");
+        let counted = record.counts.context_tokens.map(|tokens| (tokens, agent));
+        Self::of_context(record.context_chars(), counted, threshold)
+    }
+
+    /// Measures a context of so many characters, with its tokens and the agent that counted them, if one did.
+    pub fn of_context(chars: u64, counted: Option<(u64, &str)>, threshold: Threshold) -> Self {
         let mut meter = Self {
-            chars: record.context_chars(),
+            chars,
             tokens: 0,
             tokens_by: ESTIMATE.to_owned(),
             threshold: threshold.chars().max(1),
@@ -48,8 +55,8 @@ impl Meter {
             percent: 0,
         };
         meter.add(0);
-        if let Some(tokens) = record.counts.context_tokens {
-            meter.count(tokens, record.counts.agent.as_deref().unwrap_or("the agent"));
+        if let Some((tokens, agent)) = counted {
+            meter.count(tokens, agent);
         }
         meter
     }

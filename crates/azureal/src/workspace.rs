@@ -4,11 +4,11 @@ use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use azureal_agents::registry;
 use azureal_core::{Holder, SessionStore};
-use azureal_engine::{Homes, Recovered, Spools, this_process};
+use azureal_engine::{Engine, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{SqliteOptions, Work};
@@ -29,6 +29,8 @@ pub struct Workspace {
     environment: Environment,
     location: Location,
     notices: Vec<Notice>,
+    /// Created with the first turn.
+    pub(crate) engine: OnceLock<Engine>,
 }
 
 /// How a workspace is opened.
@@ -101,9 +103,14 @@ impl Workspace {
         let project = Project::around(directory, environment)?;
         let mut notices = Vec::new();
         match open_store(&project, environment, options, &mut notices) {
-            Ok((store, location)) => {
-                Ok(Self { store, project, environment: environment.clone(), location, notices })
-            }
+            Ok((store, location)) => Ok(Self {
+                store,
+                project,
+                environment: environment.clone(),
+                location,
+                notices,
+                engine: OnceLock::new(),
+            }),
             Err(error) => Err(error.with_notices(notices)),
         }
     }
@@ -123,18 +130,21 @@ impl Workspace {
     /// A store in memory has none. What cannot be stored is kept, and found again by the next call.
     pub async fn recover(&self) -> Result<Vec<Recovered>, Error> {
         let Some(spools) = self.spools() else { return Ok(Vec::new()) };
-        let variable = |name: &str| self.environment.value(name).map(PathBuf::from);
-        let homes = Homes { variable: &variable, home: self.environment.home() };
-        let found = azureal_engine::recover(&*self.store, &spools, registry::all(), &homes).await;
+        let environment = self.environment.for_children();
+        let found = azureal_engine::recover(&*self.store, &spools, registry::all(), environment).await;
         found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
     }
 
     /// Returns who runs a turn here: this process, with the name of the user.
     pub fn holder(&self, agent: &str) -> Holder {
         let holder = this_process(agent);
+        Holder { user: self.user().unwrap_or(holder.user), ..holder }
+    }
+
+    /// Returns the name of the user, if it is known.
+    pub(crate) fn user(&self) -> Option<String> {
         let named = ["USER", "LOGNAME"].iter().find_map(|name| self.environment.variable(name));
-        let user = named.filter(|name| !name.is_empty()).map_or(holder.user, str::to_owned);
-        Holder { user, ..holder }
+        named.filter(|name| !name.is_empty()).map(str::to_owned)
     }
 
     /// Returns the same workspace with a store that is empty, and gone afterwards.
@@ -146,7 +156,13 @@ impl Workspace {
             environment: self.environment.clone(),
             location: Location::Memory,
             notices: Vec::new(),
+            engine: OnceLock::new(),
         }
+    }
+
+    /// Returns whether the store is in memory, and gone with this workspace.
+    pub fn is_ephemeral(&self) -> bool {
+        matches!(self.location, Location::Memory)
     }
 
     /// Returns where the output of running turns is kept; nothing for a store in memory.

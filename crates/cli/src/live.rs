@@ -3,7 +3,7 @@
 use azureal_core::agent::AgentOutput;
 use azureal_core::event::{Complete, ToolCall, ToolResult};
 use azureal_core::{Event, OnFailure, Seq, StoredEvent, Tool, visible, visible_line};
-use azureal_engine::{CommandProgress, CommandRun, Ingested, added_chars};
+use azureal_engine::{CommandProgress, CommandRun, FinishedTurn, added_chars};
 use serde::Serialize;
 use serde_json::json;
 
@@ -12,7 +12,6 @@ use crate::output::{Output, Paint, alarm, counted, error_width, in_rows, on_stde
 use crate::spinner::Spinner;
 use crate::token_counts::count;
 use crate::transcript::{duration, ending, used};
-use crate::turn::Keep;
 use azureal::json::{Content, EventLine};
 use azureal::meter::{ESTIMATE, Meter};
 
@@ -29,7 +28,7 @@ const LABEL_CHARS: usize = 60;
 pub(crate) struct Live<'a> {
     out: &'a mut Output,
     agent: &'static str,
-    keep: Keep,
+    is_kept: bool,
     spinner: Spinner,
     /// What was shown of a text that is not finished.
     open: String,
@@ -39,8 +38,6 @@ pub(crate) struct Live<'a> {
     commands: Vec<String>,
     /// The calls that have no result yet, by their ids.
     calls: Vec<(String, String)>,
-    /// How many events of the agent were shown.
-    events: u64,
     last_error: Option<String>,
     /// How full the session is by now, if it is kept.
     meter: Option<Meter>,
@@ -66,17 +63,16 @@ struct LiveLine<'a> {
 const WORTH_TELLING: u64 = 10;
 
 impl<'a> Live<'a> {
-    pub(crate) fn new(out: &'a mut Output, agent: &'static str, keep: Keep) -> Self {
+    pub(crate) fn new(out: &'a mut Output, agent: &'static str, is_kept: bool) -> Self {
         Self {
             out,
             agent,
-            keep,
+            is_kept,
             spinner: Spinner::start(agent),
             open: String::new(),
             in_line: false,
             commands: Vec::new(),
             calls: Vec::new(),
-            events: 0,
             last_error: None,
             meter: None,
             expected_model: None,
@@ -102,11 +98,6 @@ impl<'a> Live<'a> {
             self.measure(meter);
             self.grow(&Event::user(prompt));
         }
-    }
-
-    /// Returns how many events of the agent were shown.
-    pub(crate) fn events(&self) -> u64 {
-        self.events
     }
 
     /// Returns the last error that the agent reported.
@@ -171,7 +162,6 @@ impl<'a> Live<'a> {
     pub(crate) fn go_on(&mut self, meter: Option<Meter>) -> Result<(), Failure> {
         meter.into_iter().for_each(|meter| self.measure(meter));
         self.spinner.label(self.agent);
-        self.events = 0;
         self.end_run()?;
         if self.out.is_json() {
             self.write_event(&Event::Compacted)?;
@@ -186,10 +176,7 @@ impl<'a> Live<'a> {
     /// Shows what a line of the agent says.
     pub(crate) fn take(&mut self, output: &AgentOutput) -> Result<(), Failure> {
         match output {
-            AgentOutput::Event(event) => {
-                self.events += 1;
-                self.event(event)
-            }
+            AgentOutput::Event(event) => self.event(event),
             AgentOutput::Delta(text) if self.out.is_json() => {
                 self.out.json(&json!({ "delta": text }))?;
                 self.out.flush()
@@ -234,7 +221,7 @@ impl<'a> Live<'a> {
     }
 
     /// Shows an event of the agent.
-    pub(crate) fn event(&mut self, event: &Event) -> Result<(), Failure> {
+    fn event(&mut self, event: &Event) -> Result<(), Failure> {
         if let Event::Error(error) = event {
             self.last_error = Some(error.message.clone());
         }
@@ -322,31 +309,25 @@ impl<'a> Live<'a> {
         self.write(&text)
     }
 
-    /// Shows how the turn ended, once it is stored, and how many tool calls were refused in it.
-    pub(crate) fn end(
-        &mut self,
-        ingested: &Ingested,
-        first: Option<Seq>,
-        meter: Option<Meter>,
-        refused: usize,
-    ) -> Result<(), Failure> {
+    /// Shows how the turn ended, once it is stored.
+    pub(crate) fn end(&mut self, finished: &FinishedTurn, meter: Option<Meter>) -> Result<(), Failure> {
         self.end_run()?;
         self.meter = meter;
-        let complete = Event::Complete(ingested.complete.clone());
+        let complete = Event::Complete(finished.complete.clone());
         if self.out.is_json() {
-            let at = ingested.appended.filter(|_| self.keep != Keep::Nothing);
-            let at = at.map(|appended| (first.unwrap_or(appended.first), appended.last));
+            let at = finished.first.zip(finished.last).filter(|_| self.is_kept);
             return self.write_line(&complete, at);
         }
         self.spinner.hide();
         self.out.flush()?;
-        let place = match self.keep {
-            Keep::Session | Keep::NewSession => ingested.session.to_string(),
-            Keep::Nothing => "nothing was stored".to_owned(),
+        let place = match self.is_kept {
+            true => finished.session.to_string(),
+            false => "nothing was stored".to_owned(),
         };
         let full = self.meter.as_ref().filter(|meter| meter.percent >= WORTH_TELLING);
         let full = full.map(|meter| format!("context {} % full", meter.percent));
-        tell(&closing(place, &ingested.complete, refused, full, on_stderr(), error_width()));
+        let refused = finished.refused.len();
+        tell(&closing(place, &finished.complete, refused, full, on_stderr(), error_width()));
         Ok(())
     }
 

@@ -1,19 +1,13 @@
 //! Recovery of interrupted turns: every command stores them, and says so.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use azureal_agents::registry;
 use azureal_core::event::{Complete, Outcome};
-use azureal_core::{LeaseId, SessionId, StoreError, visible_line};
-use azureal_engine::{
-    Homes, IngestError, Noted, OriginalRun, Recovered, SpooledTurn, look_at_original, recover_original,
-};
-use azureal_process::ProcessIdentity;
+use azureal_core::{SessionId, StoreError, visible_line};
+use azureal_engine::{IngestError, Noted, OriginalRunEvent, Recovered, SpooledTurn};
 use jiff::Timestamp;
 
 use crate::confirm::{Answer, ask};
-use crate::failure::Failure;
 use crate::output::{tell, warn};
 use crate::turn::kept;
 use azureal::Workspace;
@@ -28,15 +22,26 @@ pub(crate) async fn recover(place: &Workspace) -> Vec<Recovered> {
     found
 }
 
-/// Looks again, now that the caller holds the lease: a turn may have ended or begun since. Reports only what is new.
-pub(crate) async fn recover_again(place: &Workspace, before: &[Recovered]) -> Vec<Recovered> {
-    let found = look(place).await;
-    let is_told = |found: &Recovered| {
-        let is_alike = |before: &&Recovered| std::mem::discriminant(*before) == std::mem::discriminant(found);
-        before.iter().filter(is_alike).any(|before| subject(before) == subject(found))
-    };
-    found.iter().filter(|found| !is_told(found)).for_each(report);
-    found
+/// Reports the findings of a turn that are new: the program may have reported some when it started.
+pub(crate) struct Told<'a> {
+    before: &'a [Recovered],
+    since: Vec<Recovered>,
+}
+
+impl<'a> Told<'a> {
+    pub(crate) fn new(before: &'a [Recovered]) -> Self {
+        Self { before, since: Vec::new() }
+    }
+
+    pub(crate) fn report(&mut self, found: Recovered) {
+        let is_same = |told: &Recovered| {
+            std::mem::discriminant(told) == std::mem::discriminant(&found) && subject(told) == subject(&found)
+        };
+        if !self.before.iter().chain(&self.since).any(is_same) {
+            report(&found);
+            self.since.push(found);
+        }
+    }
 }
 
 /// Returns what a finding is about.
@@ -48,11 +53,6 @@ fn subject(found: &Recovered) -> String {
         Recovered::Unreadable(path) => path.display().to_string(),
         other => other.turn().map(|turn| turn.run.clone()).unwrap_or_default(),
     }
-}
-
-/// Returns the places where the agents' programs keep their files: they inherit our environment.
-pub(crate) fn homes() -> Homes<'static> {
-    Homes { variable: &|name| std::env::var_os(name).map(PathBuf::from), home: std::env::home_dir() }
 }
 
 async fn look(place: &Workspace) -> Vec<Recovered> {
@@ -137,14 +137,6 @@ fn in_words(time: Duration) -> String {
     }
 }
 
-/// Returns the agent of a session that runs in the background without an azureal.
-pub(crate) fn orphan_of(found: &[Recovered], session: SessionId) -> Option<(&SpooledTurn, &ProcessIdentity)> {
-    found.iter().find_map(|found| match found {
-        Recovered::Orphan(turn, process) if turn.session_id() == Some(session) => Some((turn, process)),
-        _ => None,
-    })
-}
-
 /// Warns if a turn of the session was never stored and cannot be recovered: the next turn replaces the note of it.
 pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
     for found in found {
@@ -169,54 +161,46 @@ pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
     }
 }
 
-/// Recovers the turn that the original AZUREAL program noted in a session and never stored, if it has ended and the user
-/// agrees. Otherwise nothing changes, and the turn of this command continues without it.
-pub(crate) async fn recover_original_run(
-    place: &Workspace,
-    session: SessionId,
-    lease: Option<&LeaseId>,
-) -> Result<(), Failure> {
-    let Some(run) = place.store.get(session).await?.original_run else { return Ok(()) };
-    // The first release of azureal noted its runs in the same place. The spool has that turn, and is stored when it can be.
-    if place.spools().is_some_and(|spools| spools.are_of(session).unwrap_or(true)) {
-        return Ok(());
-    }
-    let (agents, homes) = (registry::all(), homes());
-    let (idle, record) = match look_at_original(agents, &homes, &run) {
-        // The original program may know more of it.
-        OriginalRun::Missing => return Ok(()),
-        OriginalRun::Running(idle) => {
-            tell(&format!(
-                "{session}: the original AZUREAL program may still be running a turn here (its transcript changed {} ago). \
-                 That turn is not part of the history yet",
+/// Reports a run that the original AZUREAL program noted in a session, and asks whether to recover it.
+pub(crate) fn answer_original_run(run: OriginalRunEvent) {
+    match run {
+        OriginalRunEvent::Running { session, idle } => tell(&format!(
+            "{session}: the original AZUREAL program may still be running a turn here (its transcript changed {} ago). \
+             That turn is not part of the history yet",
+            in_words(idle)
+        )),
+        OriginalRunEvent::Abandoned { session, idle, record, answer } => {
+            let noted = format!(
+                "{session}: the original AZUREAL program noted a run {} ago that it never stored.",
                 in_words(idle)
-            ));
-            return Ok(());
+            );
+            let is_wanted = match ask(&format!("{noted} Recover it from {record}? [y/N] ")) {
+                Answer::Yes => true,
+                Answer::No => false,
+                Answer::Nobody => {
+                    tell(&noted);
+                    tell(&format!(
+                        "hint: `azureal run -s {session}` on a terminal recovers it from {record}"
+                    ));
+                    false
+                }
+            };
+            // A turn that is over needs no answer.
+            drop(answer.send(is_wanted));
         }
-        OriginalRun::Abandoned(idle, record) => (in_words(idle), record),
-    };
-    let noted =
-        format!("{session}: the original AZUREAL program noted a run {idle} ago that it never stored.");
-    match ask(&format!("{noted} Recover it from {record}? [y/N] ")) {
-        Answer::No => return Ok(()),
-        Answer::Nobody => {
-            tell(&noted);
-            tell(&format!("hint: `azureal run -s {session}` on a terminal recovers it from {record}"));
-            return Ok(());
-        }
-        Answer::Yes => {}
+        OriginalRunEvent::Recovered { session, noted } => match noted {
+            Ok(Noted::Stored(ingested, record)) => {
+                tell(&format!("{} from {record}", recovered(&session.to_string(), &ingested.complete)));
+            }
+            Ok(Noted::WasStored) => tell(&format!("the last turn of {session} is in the history already")),
+            Ok(Noted::Busy | Noted::Missing) => {
+                tell(&format!(
+                    "the last turn of {session} was not recovered: its transcript has just changed"
+                ));
+            }
+            Err(error) => warn(&format!("the last turn of {session} could not be recovered: {error}")),
+        },
     }
-    match recover_original(&*place.store, agents, &homes, session, &run, lease.cloned()).await {
-        Ok(Noted::Stored(ingested, record)) => {
-            tell(&format!("{} from {record}", recovered(&session.to_string(), &ingested.complete)));
-        }
-        Ok(Noted::WasStored) => tell(&format!("the last turn of {session} is in the history already")),
-        Ok(Noted::Busy | Noted::Missing) => {
-            tell(&format!("the last turn of {session} was not recovered: its transcript has just changed"));
-        }
-        Err(error) => warn(&format!("the last turn of {session} could not be recovered: {error}")),
-    }
-    Ok(())
 }
 
 /// Returns the sessions that have a turn running, here or elsewhere.

@@ -60,8 +60,8 @@ pub use output_limit::OutputLimit;
 pub use own_record::Noted;
 pub use recover::{Recovered, recover};
 pub use request::{
-    Briefing, CompactionOptions, Keeping, PlanError, SessionTarget, Summariser, TurnOptions, TurnPlan,
-    TurnRequest, TurnStart,
+    Briefing, CompactionOptions, Keeping, LearnCache, PlanError, SessionTarget, Summariser, TurnOptions,
+    TurnPlan, TurnRequest, TurnStart,
 };
 pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};
 pub use slots::Slots;

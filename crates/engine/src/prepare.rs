@@ -67,11 +67,14 @@ impl Preparation {
         let (engine, poster) = (Arc::clone(&self.engine), self.poster.clone());
         let (finished, is_new) = match self.accept(&request, session, snapshot, options) {
             Ok((task, snapshot, lease)) => {
-                let is_new = task.is_new;
+                let (is_new, learn_cache) = (task.is_new, task.options.learn_cache.clone());
                 let Self { inbox, sender, poster, .. } = self;
                 let finished = Driver::new(task, snapshot, inbox, sender, poster).run(request.prompt);
                 // Before the result is there: the next turn need not wait for it.
                 drop(lease);
+                if let (Some(learn_cache), Ok(finished)) = (learn_cache, &finished) {
+                    learn_cache(finished.cache);
+                }
                 (finished, is_new)
             }
             Err(error) => (Err(error), created.is_some()),
@@ -122,6 +125,9 @@ impl Preparation {
                 read
             }
         };
+        for notice in std::mem::take(&mut options.notices) {
+            self.post(TurnEvent::Notice(notice));
+        }
         self.post(TurnEvent::Accepted(Box::new(Accepted::of(&snapshot.record, is_new, &options))));
         for prompt in staged {
             // The inbox is ours.

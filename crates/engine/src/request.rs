@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use azureal_core::agent::{Agent, Permission, PromptCache};
+use azureal_core::agent::{Agent, CacheSeen, Permission, PromptCache};
 use azureal_core::{
     Beginning, ContextCommand, Keep, NewSession, SessionId, SessionRecord, SessionSnapshot, StoredEvent,
     Threshold,
@@ -117,7 +117,14 @@ pub struct TurnOptions {
     pub cache: PromptCache,
     /// Whether the git status follows a long history, if the agent's program would otherwise put it before the history.
     pub moves_git_status: bool,
+    /// Called once with what became of breakpoints for the provider's prompt cache, when the turn is over.
+    pub learn_cache: Option<LearnCache>,
+    /// What the user should know of the choices. Reported before the turn is accepted.
+    pub notices: Vec<String>,
 }
+
+/// Takes what became of breakpoints for the provider's prompt cache.
+pub type LearnCache = Arc<dyn Fn(CacheSeen) + Send + Sync>;
 
 impl TurnOptions {
     /// Creates the options of a turn with an agent, everything else by default: no model is named, no timeout, no context
@@ -135,6 +142,8 @@ impl TurnOptions {
             arguments: Vec::new(),
             cache: PromptCache::Off,
             moves_git_status: false,
+            learn_cache: None,
+            notices: Vec::new(),
         }
     }
 }

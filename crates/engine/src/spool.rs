@@ -5,11 +5,13 @@
 //! header: a locked spool is somebody's, one that is not is an orphan, and the system frees the lock of a
 //! process that dies. Header and output go only when the turn is in the store. [`crate::header`] says what is in a header.
 
+use std::any::Any;
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use azureal_core::SessionId;
 use azureal_core::agent::{Agent, Ending};
@@ -30,6 +32,8 @@ pub struct Spools {
     folder: PathBuf,
     keeps_prompts: bool,
     bridges: Option<BridgeHost>,
+    /// Kept as long as the folder is used.
+    temporary: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A spool that is ours: nobody else touches it while we hold this.
@@ -97,13 +101,20 @@ const UNFINISHED: &str = "new";
 impl Spools {
     /// Uses this folder, which is made with the first spool.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), keeps_prompts: true, bridges: None }
+        Self { folder: folder.into(), keeps_prompts: true, bridges: None, temporary: None }
     }
 
     /// Writes no prompt down: for turns of which nothing is to be kept.
     #[must_use]
     pub fn without_prompts(mut self) -> Self {
         self.keeps_prompts = false;
+        self
+    }
+
+    /// Keeps the temporary folder that the spools are in, until the last clone of this is dropped.
+    #[must_use]
+    pub fn in_temporary(mut self, folder: Arc<dyn Any + Send + Sync>) -> Self {
+        self.temporary = Some(folder);
         self
     }
 

@@ -4,10 +4,15 @@ mod choice;
 mod login;
 mod program_cache;
 pub mod prompt_cache;
+mod summarisers;
 pub mod version;
-mod writers;
 
 pub use choice::{AgentChoice, Wanted, choose, program_of};
 pub use login::is_logged_in;
 pub use program_cache::ProgramFile;
-pub use writers::{PATIENCE, Writer, writers};
+pub use summarisers::{SUMMARY_TIMEOUT, summarisers};
+
+/// Returns the name of an agent as this build has it, if it does.
+pub fn known_name(name: &str) -> Option<&'static str> {
+    Some(azureal_agents::registry::find(name).ok()?.name())
+}

@@ -99,6 +99,17 @@ impl Config {
         Self::read(project.directory(), environment.clone(), Detail::Content)
     }
 
+    /// Returns a configuration without any file or variable.
+    pub fn empty() -> Self {
+        Self {
+            worktree: PathBuf::new(),
+            environment: Environment::default(),
+            overrides: Overrides::default(),
+            files: Vec::new(),
+            standing: Standing::NoFiles,
+        }
+    }
+
     fn read(worktree: &Path, environment: Environment, detail: Detail) -> Result<Self, Error> {
         let own: Vec<(PathBuf, Format)> = [
             (environment.configuration().map(|folder| folder.join("azufig.toml")), Format::Azufig),

@@ -1,14 +1,13 @@
-use azureal_engine::{Recovered, SpooledProcess, SpooledTurn, end_commands};
+use azureal_engine::{Recovered, SpooledProcess, SpooledTurn, end_commands, stop_turn};
 use azureal_process::ProcessIdentity;
 
 use super::SessionArg;
 use crate::failure::Failure;
-use crate::one_turn::elsewhere;
-use crate::orphan::end;
 use crate::output::Output;
 use crate::recovery::recover;
 use azureal::Workspace;
 use azureal::sessions::{called, resolve};
+use azureal::turns::describe_holder;
 
 /// End the running turn of a session
 ///
@@ -46,7 +45,7 @@ pub(crate) async fn run(
     let Some((turn, process, is_orphan)) = running else {
         let leases = place.store.held_leases().await?;
         if let Some((_, holder)) = leases.iter().find(|(session, _)| *session == record.id) {
-            let who = elsewhere(holder);
+            let who = describe_holder(holder);
             return Err(Failure::new(
                 "elsewhere",
                 format!("the turn of {} runs elsewhere: {who}", called(&record)),
@@ -58,7 +57,7 @@ pub(crate) async fn run(
     };
     if let Some(spools) = place.spools() {
         match &process {
-            Some(process) => end(&spools, turn, process)?,
+            Some(process) => stop_turn(&spools, turn, process).map_err(azureal::Error::from)?,
             // Its context is being gathered, and its agent not asked yet.
             None => {
                 spools.note_cancel(turn).map_err(|error| Failure::file(&error.path, &error.source))?;

@@ -1,7 +1,5 @@
 use azureal_core::{Keep, SessionRecord, read_record_chars, visible, visible_line};
-use azureal_engine::{
-    CompactNotice, CompactSetup, CompactionError, DIGEST, Spools, Summarised, Summariser, compact, summarise,
-};
+use azureal_engine::{CompactionOptions, DIGEST, Summarised, TurnEvent};
 use futures_executor::block_on;
 use serde_json::{Value, json};
 
@@ -9,13 +7,11 @@ use super::SessionArg;
 use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
-use crate::one_turn::lease;
 use crate::output::{Output, counted, tell};
 use crate::spinner::Spinner;
-use crate::temporary::TemporaryFolder;
 use crate::threshold::threshold;
 use azureal::Workspace;
-use azureal::agents::{PATIENCE, Writer, writers};
+use azureal::agents::{SUMMARY_TIMEOUT, summarisers};
 use azureal::sessions::{called, resolve};
 
 /// Summarise the older part of a session, so that the next agent is told less
@@ -73,65 +69,38 @@ pub(crate) fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<()
 
 /// Writes the summary, and stores it unless it is only to be looked at.
 fn write(args: &Args, place: &Workspace, record: &SessionRecord) -> Result<Option<Summarised>, Failure> {
-    let writers = writers(args.agent.as_deref(), record.counts.agent.as_deref(), &environment())?;
-    let summarisers: Vec<Summariser<'_>> = writers.iter().map(Writer::summariser).collect();
-    // Kept until all is done: a store in memory has no folder of its own.
-    let temporary;
-    let spools = match place.spools() {
-        Some(spools) => spools,
-        None => {
-            temporary = TemporaryFolder::create()?;
-            Spools::new(temporary.path().join("spool")).with_bridges(place.environment().bridges())
-        }
+    let options = CompactionOptions {
+        threshold: threshold(&place.project),
+        keep: args.keep.map_or(Keep::Usual, Keep::Prompts),
+        summarisers: summarisers(args.agent.as_deref(), record.counts.agent.as_deref(), &environment())?,
+        timeout: SUMMARY_TIMEOUT,
     };
+    let engine = place.engine()?;
     // The lock of a compaction is one of this machine; on a server, others compact what they run turns in.
-    let _lease = if place.is_on_server() && !args.preview {
-        place.prepare_spools()?;
-        Some(block_on(lease(place, &spools, record.id, "compact"))?)
-    } else {
-        None
+    let _lease = match place.is_on_server() && !args.preview {
+        true => Some(block_on(place.lease(record.id, "compact"))?),
+        false => None,
     };
     // An agent has a process group of its own, so it would outlive us.
     let interrupts = Interrupts::listen()?;
     let cancelled = interrupts.on_interrupt(|| {});
-    let setup = CompactSetup {
-        store: &*place.store,
-        spools: &spools,
-        session: record.id,
-        summarisers: &summarisers,
-        directory: place.project.directory(),
-        environment: place.environment().for_children(),
-        in_git: place.project.is_in_git(),
-        threshold: threshold(&place.project),
-        keep: args.keep.map_or(Keep::Usual, Keep::Prompts),
-        timeout: PATIENCE,
-        is_cancelled: &|| cancelled.has_happened(),
-    };
+    let is_cancelled = || cancelled.has_happened();
     let spinner = Spinner::start("reading the session");
-    let mut notice = |notice: CompactNotice<'_>| match notice {
-        CompactNotice::Asking(agent) => spinner.label(&format!("{agent} writes the summary")),
-        CompactNotice::Failed { agent, why } => {
+    let mut show = |event: TurnEvent| match event {
+        TurnEvent::Summarising { agent } => spinner.label(&format!("{agent} writes the summary")),
+        TurnEvent::NotSummarised { agent, why } => {
             spinner.hide();
-            tell(&format!("{agent} wrote no summary: {}", visible_line(why)));
+            tell(&format!("{agent} wrote no summary: {}", visible_line(&why)));
             spinner.show();
         }
+        _ => {}
     };
-    let written = if args.preview { summarise(&setup, &mut notice) } else { compact(&setup, &mut notice) };
+    let written = match args.preview {
+        true => engine.summarise(record.id, &options, &is_cancelled, &mut show),
+        false => engine.compact(record.id, &options, &is_cancelled, &mut show),
+    };
     drop(spinner);
-    Ok(written?)
-}
-
-impl From<CompactionError> for Failure {
-    fn from(error: CompactionError) -> Self {
-        match error {
-            CompactionError::Store(error) => error.into(),
-            CompactionError::Spool(error) => Self::file(&error.path, &error.source),
-            CompactionError::Busy { .. } => {
-                Self::new("busy", error.to_string()).with_hint("wait for it; nothing was changed")
-            }
-            CompactionError::Cancelled => Self::cancelled(error.to_string()).with_hint("nothing was changed"),
-        }
-    }
+    Ok(written.map_err(azureal::Error::from)?)
 }
 
 fn report(
@@ -264,8 +233,8 @@ mod tests {
 
     #[test]
     fn what_stayed_on_the_machine_stays_there() {
-        assert!(writers(None, Some("offline"), &environment()).unwrap().is_empty());
-        assert!(writers(Some("offline"), Some("claude"), &environment()).unwrap().is_empty());
-        assert_eq!(writers(Some("eliza"), None, &environment()).err().unwrap().kind(), "unknown_agent");
+        assert!(summarisers(None, Some("offline"), &environment()).unwrap().is_empty());
+        assert!(summarisers(Some("offline"), Some("claude"), &environment()).unwrap().is_empty());
+        assert_eq!(summarisers(Some("eliza"), None, &environment()).err().unwrap().kind(), "unknown_agent");
     }
 }

@@ -1,23 +1,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use azureal_core::{ContextFrame, NewSession, read_context, visible};
-use azureal_engine::{Briefing, OutputLimit, Spools};
 use futures_executor::block_on;
 use serde_json::json;
 
 use super::list;
-use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::open::open_workspace;
 use crate::output::Output;
-use crate::temporary::private_folder_in;
-use crate::turn::{Ask, Keep, take_turn};
-use azureal::Project;
-use azureal::Workspace;
-use azureal::agents::{Wanted, choose};
-use azureal::config::Caching;
+use crate::turn::TurnView;
+use azureal::config::Config;
+use azureal::{Project, Prompt, TurnSettings, Workspace, private_folder_in};
 
 const FIRST: &str = "The login fails when the token is older than a day. Please keep that in mind.";
 const SECOND: &str = "What did I ask before you came?";
@@ -42,7 +38,7 @@ pub(crate) struct Args {
 /// The tour as it goes.
 struct Tour<'a> {
     place: Workspace,
-    spools: Spools,
+    config: Arc<Config>,
     interrupts: Interrupts,
     out: &'a mut Output,
 }
@@ -56,9 +52,9 @@ pub(crate) fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
     }
     std::env::set_current_dir(&folder).map_err(|error| Failure::file(&folder, &error))?;
     let place = open_workspace(Some(&store))?;
-    let spools =
-        place.spools().ok_or_else(|| Failure::new("failed", "the demo has no place for its files"))?;
-    let mut tour = Tour { place, spools, interrupts: Interrupts::listen()?, out };
+    // The tour is the same for everybody.
+    let config = Arc::new(Config::empty());
+    let mut tour = Tour { place, config, interrupts: Interrupts::listen()?, out };
     let as_json = tour.out.is_json();
     tour.play(&folder, &store)?;
     if as_json {
@@ -150,25 +146,12 @@ impl Tour<'_> {
         prompt: &str,
     ) -> Result<(), Failure> {
         self.say(&format!("$ {command} -a {agent} \"{prompt}\"\n"))?;
-        let choice = choose(&Wanted { agent: Some(agent), ..Wanted::default() }, &environment())?;
-        let ask = Ask {
-            session,
-            expected_model: None,
-            used_in: None,
-            switches_model: false,
-            lease: None,
-            choice: &choice,
-            prompt,
-            permission: None,
-            timeout: None,
-            output_limit: OutputLimit::default(),
-            compaction: None,
-            briefing: &Briefing::default(),
-            keep: Keep::Session,
-            arguments: &[],
-            claude_cache: Caching::default(),
-        };
-        take_turn(&self.place, &self.spools, &self.interrupts, &ask, self.out)?;
+        let view =
+            TurnView { prompt, found: &[], is_kept: true, threshold: None, permission: None, timeout: None };
+        let prompt = Prompt { text: prompt.to_owned(), session: session.into(), waits: false };
+        let settings = TurnSettings { agent: Some(agent.to_owned()), ..TurnSettings::default() };
+        let handle = self.place.submit(&self.config, prompt, settings)?;
+        view.show(handle, &self.interrupts, self.out, |_, _| Ok(()))?;
         Ok(())
     }
 

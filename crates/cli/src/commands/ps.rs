@@ -3,9 +3,9 @@ use azureal_engine::{Recovered, SpooledTurn};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::one_turn::elsewhere;
 use crate::output::{Output, tell};
 use azureal::Workspace;
+use azureal::turns::describe_holder;
 
 /// Show the turns that are running, of every azureal on this store
 ///
@@ -37,7 +37,7 @@ pub(crate) async fn run(
     let mut others = place.store.held_leases().await?;
     others.retain(|(session, _)| !is_here(*session));
     if out.is_json() {
-        let others = others.iter().map(|(session, holder)| json_elsewhere(*session, holder));
+        let others = others.iter().map(|(session, holder)| json_describe_holder(*session, holder));
         return out.json(&running.iter().map(Running::json).chain(others).collect::<Vec<_>>());
     }
     if running.is_empty() && others.is_empty() {
@@ -47,12 +47,12 @@ pub(crate) async fn run(
         out.line(&running.line())?;
     }
     for (session, holder) in &others {
-        out.line(&format!("{session} · elsewhere: {}", elsewhere(holder)))?;
+        out.line(&format!("{session} · elsewhere: {}", describe_holder(holder)))?;
     }
     Ok(())
 }
 
-fn json_elsewhere(session: SessionId, holder: &Holder) -> Value {
+fn json_describe_holder(session: SessionId, holder: &Holder) -> Value {
     json!({
         "session": session.to_string(),
         "agent": holder.agent,

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
-use crate::one_turn::{elsewhere, lease};
 use crate::output::{Output, counted};
 use azureal::Workspace;
 use azureal::sessions::{called, resolve};
+use azureal::turns::describe_holder;
 
 /// Delete sessions and all that belongs to them
 ///
@@ -42,7 +42,7 @@ pub(crate) async fn run(
             let id = record.id;
             let holder = place.store.held_leases().await?.into_iter().find(|(leased, _)| *leased == id);
             let (who, there) = match &holder {
-                Some((_, holder)) => (format!(": {}", elsewhere(holder)), " where it runs"),
+                Some((_, holder)) => (format!(": {}", describe_holder(holder)), " where it runs"),
                 None => (String::new(), ""),
             };
             return Err(Failure::new("busy", format!("a turn of {} is running{who}", called(&record)))
@@ -90,12 +90,10 @@ pub(crate) async fn run(
 /// Makes sure that no turn runs in a session, nor begins as long as what is returned is held.
 async fn idle(place: &Workspace, record: &SessionRecord) -> Result<Option<SessionLease>, Failure> {
     let Some(spools) = place.spools() else { return Ok(None) };
-    if place.is_on_server() {
-        place.prepare_spools()?;
-    } else if !spools.exist() {
+    if !place.is_on_server() && !spools.exist() {
         return Ok(None);
     }
-    let lease = lease(place, &spools, record.id, "rm").await?;
+    let lease = place.lease(record.id, "rm").await?;
     let at = |error: SpoolError| Failure::file(&error.path, &error.source);
     // One whose azureal has gone holds no lease.
     if spools.are_of(record.id).map_err(at)? {

@@ -1,32 +1,23 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use azureal_core::agent::{Permission, Program};
-use azureal_core::{
-    Beginning, Counts, Event, NewSession, Page, Seq, SessionId, SessionRecord, check_name, read_beginning,
-    visible_line,
-};
-use azureal_engine::{AutoCompaction, Recovered, Spools, Summariser};
+use azureal_core::agent::Permission;
+use azureal_core::{NewSession, SessionId, SessionRecord, check_name, visible_line};
+use azureal_engine::{Accepted, Recovered, SessionTarget};
 use futures_executor::block_on;
 use serde_json::json;
 
 use crate::confirm::{Answer, ask};
-use crate::context_settings::{ContextArgs, ContextSettings, load_config};
+use crate::context_settings::{ContextArgs, load_config};
 use crate::dashed_prompt;
-use crate::environment::environment;
 use crate::failure::{Failure, quoted};
 use crate::interrupts::Interrupts;
-use crate::one_turn::{lease, wait_for_lease};
-use crate::orphan;
 use crate::output::{Output, tell};
 use crate::prompt;
-use crate::recovery::{recover_again, recover_original_run, warn_of_lost};
-use crate::temporary::TemporaryFolder;
-use crate::turn::{Ask, Keep, take_turn};
-use azureal::Workspace;
-use azureal::agents::{AgentChoice, Wanted, choose};
-use azureal::agents::{PATIENCE, Writer, writers};
-use azureal::config::{Config, seconds};
-use azureal::sessions::{called, check_new_name, find, keep_name, last_session, similar};
+use crate::turn::TurnView;
+use azureal::config::seconds;
+use azureal::sessions::{called, check_new_name, find, similar};
+use azureal::{Prompt, TurnSettings, Workspace};
 
 /// Send a prompt to an agent, and keep what it says and does
 ///
@@ -142,199 +133,61 @@ pub(crate) fn run(
         }
         failure.with_hint("the prompt stands before `--`; what follows it goes to the agent's program")
     })?;
-    let config = load_config(&args.context, &place.project)?;
-    let settings = ContextSettings::new(&args.context, &config);
-    let ephemeral = args.ephemeral.then(|| place.ephemeral());
-    // What was found belongs to sessions of the store, which then are not these.
-    let (place, found) = ephemeral.as_ref().map_or((place, found), |place| (place, &[]));
-    let known = block_on(known_session(args, place, found))?;
-    let mut choice = choose(&wanted(args, &config, known.as_ref()), &environment())?;
-    if choice.is_fallback {
-        tell("no agent is installed, so the built-in offline agent answers; it has no model behind it");
-    }
-    block_on(return_to_model(args, place, known.as_ref(), &mut choice))?;
-    if !args.arguments.is_empty() && choice.agent.program() == Program::Ourselves {
-        return Err(Failure::usage(format!("{} takes no arguments", choice.agent.name()))
-            .with_hint("leave out what stands after `--`, or name another agent with `-a`"));
-    }
-    // What is wrong with the context is said before a session is made for it.
-    let briefing = match &known {
-        _ if args.ephemeral => settings.ephemeral()?,
-        Some(record) => settings.briefing(block_on(read_beginning(&*place.store, record.id))?)?,
-        None => settings.briefing(Beginning::Nothing)?,
+    let config = Arc::new(load_config(&args.context, &place.project)?);
+    let session = block_on(session(args, place, found))?;
+    let settings = TurnSettings {
+        agent: args.agent.clone(),
+        model: args.model.clone(),
+        permission: args.permission.map(Permission::from),
+        timeout: args.timeout,
+        context: args.context.settings(),
+        arguments: args.arguments.clone(),
+        is_ephemeral: args.ephemeral,
     };
-    // Kept until the turn is over: a store in memory has no folder of its own.
-    let temporary;
-    let spools = match place.spools() {
-        Some(spools) => {
-            place.prepare_spools()?;
-            spools
-        }
-        None => {
-            temporary = TemporaryFolder::create()?;
-            Spools::new(temporary.path().join("spool"))
-                .without_prompts()
-                .with_bridges(place.environment().bridges())
-        }
+    let view = TurnView {
+        prompt: &prompt,
+        // What was found belongs to sessions of the store.
+        found: if args.ephemeral { &[] } else { found },
+        is_kept: !args.ephemeral,
+        threshold: Some(config.compaction_threshold()).filter(|_| !args.ephemeral),
+        permission: settings.permission.or(config.permission()),
+        timeout: settings.timeout.or(config.timeout()),
     };
     let interrupts = Interrupts::listen()?;
-    let session = match &known {
-        Some(record) => record.id,
-        None => block_on(new_session(args, place))?,
-    };
-    let agent = choice.agent.name();
-    let lease = match args.wait {
-        true => wait_for_lease(place, &spools, &interrupts, session, agent)?,
-        false => block_on(lease(place, &spools, session, agent))?,
-    };
-    let found = if args.ephemeral { Vec::new() } else { block_on(recover_again(place, found)) };
-    let output_limit = config.output_limit();
-    orphan::follow(place, &spools, &interrupts, &found, session, output_limit, out)?;
-    warn_of_lost(&found, session);
-    block_on(recover_original_run(place, session, lease.id()))?;
-    // A turn that ended meanwhile may have had another agent or model.
-    let before = known;
-    let known = before.as_ref().map(|record| block_on(place.store.get(record.id))).transpose()?;
-    let last = |record: &Option<SessionRecord>| {
-        record.as_ref().map(|record| (record.counts.agent.clone(), record.counts.requested_model.clone()))
-    };
-    let choice = match last(&known) == last(&before) {
-        true => choice,
-        false => {
-            let mut choice = choose(&wanted(args, &config, known.as_ref()), &environment())?;
-            block_on(return_to_model(args, place, known.as_ref(), &mut choice))?;
-            choice
-        }
-    };
-    let (keep, briefing) = match block_on(read_beginning(&*place.store, session))? {
-        _ if args.ephemeral => (Keep::Nothing, briefing),
-        Beginning::Nothing if known.is_none() => (Keep::NewSession, briefing),
-        // Somebody else may have made or begun the session meanwhile.
-        beginning => (Keep::Session, settings.briefing(beginning)?),
-    };
-    introduce(args, session, known.as_ref(), keep, &choice, out)?;
-    let mut writers = writers(None, Some(choice.agent.name()), &environment())?;
-    // Who answers also writes, with the model that answers.
-    if let Some(first) = writers.first_mut().filter(|first| first.agent.name() == choice.agent.name()) {
-        first.model.clone_from(&choice.model);
-    }
-    let summarisers: Vec<Summariser<'_>> = writers.iter().map(Writer::summariser).collect();
-    let compaction = AutoCompaction {
-        threshold: config.compaction_threshold(),
-        summarisers: &summarisers,
-        timeout: PATIENCE,
-    };
-    let used_in = place.used_in();
-    let request = Ask {
-        session,
-        expected_model: expected_model(known.as_ref(), &choice),
-        used_in: Some(used_in.as_str()).filter(|_| !args.ephemeral),
-        switches_model: switches_model(known.as_ref(), &choice),
-        lease: lease.id(),
-        choice: &choice,
-        prompt: &prompt,
-        permission: args.permission.map(Permission::from).or(config.permission()),
-        timeout: args.timeout.or(config.timeout()),
-        output_limit,
-        briefing: &briefing,
-        compaction: Some(&compaction).filter(|_| !args.ephemeral),
-        keep,
-        arguments: &args.arguments,
-        claude_cache: config.claude_cache(),
-    };
-    take_turn(place, &spools, &interrupts, &request, out)?;
+    let prompt = Prompt { text: prompt.clone(), session, waits: args.wait };
+    let handle = place.submit(&config, prompt, settings)?;
+    view.show(handle, &interrupts, out, |accepted, out| introduce(accepted, view.is_kept, out))?;
     out.flush()
 }
 
-/// Returns which agent and model are asked for, by the arguments, the session and the configuration.
-fn wanted<'a>(args: &'a Args, config: &'a Config, known: Option<&'a SessionRecord>) -> Wanted<'a> {
-    let counts = known.map(|record| &record.counts);
-    Wanted {
-        agent: args.agent.as_deref(),
-        model: args.model.as_deref(),
-        last_agent: counts.and_then(|counts| counts.agent.as_deref()),
-        last_model: counts.and_then(|counts| counts.requested_model.as_deref()),
-        configured_agent: config.agent(),
-        configured_model: config.model(),
-    }
-}
-
-/// How many events are searched for the last turn of an agent.
-const FAR_ENOUGH: usize = 5_000;
-
-/// Lets an agent that comes back to a session after another one use the model that it was last asked for there.
-async fn return_to_model(
-    args: &Args,
-    place: &Workspace,
-    known: Option<&SessionRecord>,
-    choice: &mut AgentChoice,
-) -> Result<(), Failure> {
-    let agent = Some(choice.agent.name());
-    let names_model = args.model.is_some() || args.agent.as_deref().is_some_and(|agent| agent.contains('/'));
-    let Some(record) = known.filter(|record| record.counts.agent.as_deref() != agent && !names_model) else {
-        return Ok(());
-    };
-    let (mut before, mut searched) = (Seq::END, 0);
-    while searched < FAR_ENOUGH {
-        let page = place.store.read(record.id, Page::Before(before, PAGE)).await?;
-        let Some(first) = page.first() else { break };
-        before = first.seq;
-        searched += page.len();
-        let starts = page.iter().rev().filter(|stored| stored.kind == "Init");
-        for stored in starts {
-            if let Ok(Event::Init(init)) = stored.event()
-                && init.agent.as_deref() == agent
-            {
-                choice.model = init.requested_model.or(choice.model.take());
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// How many events are read at once.
-const PAGE: usize = 200;
-
-/// Finds the session to continue; `None` for a new one.
-async fn known_session(
-    args: &Args,
-    place: &Workspace,
-    found: &[Recovered],
-) -> Result<Option<SessionRecord>, Failure> {
+/// Returns the session of the turn.
+async fn session(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<SessionTarget, Failure> {
     if args.go_on {
-        if let Some(running) = running_here(place, found) {
-            return Ok(Some(place.store.get(running).await?));
-        }
-        return last_session(place).await?.map(Some).ok_or_else(|| {
+        let session = place.session_to_continue(found).await?;
+        return session.map(SessionTarget::Existing).ok_or_else(|| {
             Failure::new("not_found", "there is no session in this worktree to continue")
                 .with_hint("leave out `-c` to start one")
         });
     }
+    let new = |name: Option<&String>| NewSession {
+        name: name.cloned(),
+        worktree: place.project.worktree(),
+        ..NewSession::default()
+    };
     if let Some(name) = &args.name {
         check_new_name(&*place.store, name, None).await?;
     }
-    let Some(text) = &args.session else { return Ok(None) };
-    let found = find(&*place.store, text).await?;
-    if found.is_none() {
-        check_name(text)?;
-        confirm_new(text, similar(&*place.store, text).await?.as_ref())?;
+    let Some(text) = &args.session else { return Ok(SessionTarget::New(new(args.name.as_ref()))) };
+    if let Ok(number) = text.parse::<SessionId>() {
+        return Ok(SessionTarget::Existing(number));
     }
-    Ok(found)
-}
-
-/// Returns the session of the turn that was started last of those that still run in this worktree: the store does not know
-/// of it yet.
-fn running_here(place: &Workspace, found: &[Recovered]) -> Option<SessionId> {
-    let used_in = place.used_in();
-    let running = found.iter().filter_map(|found| match found {
-        Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => Some(turn),
-        _ => None,
-    });
-    running
-        .filter(|turn| turn.used_in.as_deref() == Some(&used_in))
-        .max_by(|one, other| one.started_at.cmp(&other.started_at))?
-        .session_id()
+    if let Some(record) = find(&*place.store, text).await? {
+        return Ok(SessionTarget::Existing(record.id));
+    }
+    check_name(text)?;
+    confirm_new(text, similar(&*place.store, text).await?.as_ref())?;
+    // However many ask for a new name at once, there is one session of it.
+    Ok(SessionTarget::Named(new(Some(text))))
 }
 
 /// Says that a name is new. One that may be a typing error is asked about on a terminal, so that it does not start an
@@ -358,61 +211,16 @@ fn confirm_new(name: &str, similar: Option<&SessionRecord>) -> Result<(), Failur
     }
 }
 
-/// Says whether the turn asks the session's agent for another model than the turn before.
-fn switches_model(known: Option<&SessionRecord>, choice: &AgentChoice) -> bool {
-    known.is_some_and(|record| {
-        record.counts.agent.as_deref() == Some(choice.agent.name())
-            && record.counts.requested_model != choice.model
-    })
-}
-
-async fn new_session(args: &Args, place: &Workspace) -> Result<SessionId, Failure> {
-    let name = args.session.clone().or_else(|| args.name.clone());
-    let new = NewSession { name, worktree: place.project.worktree(), ..NewSession::default() };
-    // However many ask for a new name at once, there is one session of it.
-    if args.session.is_some() {
-        return Ok(place.store.find_or_create(new).await?);
-    }
-    let id = place.store.create(new).await?;
-    if let Some(name) = &args.name {
-        keep_name(&*place.store, name, id).await?;
-    }
-    Ok(id)
-}
-
-/// Returns the model that probably answers a turn that asks for none: the one that answered last without a request.
-fn expected_model<'a>(known: Option<&'a SessionRecord>, choice: &AgentChoice) -> Option<&'a str> {
-    let is_alike = |counts: &&Counts| {
-        counts.agent.as_deref() == Some(choice.agent.name())
-            && (&counts.requested_model, &choice.model) == (&None, &None)
-    };
-    known.map(|record| &record.counts).filter(is_alike)?.model.as_deref()
-}
-
 /// Says which session this is, which agent answers and with which model.
-fn introduce(
-    args: &Args,
-    session: SessionId,
-    known: Option<&SessionRecord>,
-    keep: Keep,
-    choice: &AgentChoice,
-    out: &mut Output,
-) -> Result<(), Failure> {
-    let agent = choice.agent.name();
-    let model = choice.model.as_deref().or(expected_model(known, choice));
-    let is_kept = keep != Keep::Nothing;
+fn introduce(accepted: &Accepted, is_kept: bool, out: &mut Output) -> Result<(), Failure> {
+    let Accepted { record, agent, model, expected_model, .. } = accepted;
+    let model = model.as_deref().or(expected_model.as_deref());
     if out.is_json() {
-        let session = is_kept.then(|| session.to_string());
+        let session = is_kept.then(|| record.id.to_string());
         out.json(&json!({ "session": session, "agent": agent, "model": model }))?;
         return out.flush();
     }
-    let new_name = args.session.as_deref().or(args.name.as_deref());
-    let name = match (known, new_name) {
-        (Some(record), _) => called(record),
-        (None, Some(name)) if is_kept => format!("{session} {}", visible_line(name)),
-        (None, _) if is_kept => session.to_string(),
-        (None, _) => "not stored".to_owned(),
-    };
+    let name = if is_kept { called(record) } else { "not stored".to_owned() };
     let model = model.map(|model| format!(" · {}", visible_line(model)));
     tell(&format!("{name} · {agent}{}", model.unwrap_or_default()));
     Ok(())

@@ -16,8 +16,9 @@ use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
 use azureal_store::sqlite::{check_foreign, open_foreign};
 
+use crate::environment::environment;
 use crate::failure::{Failure, quoted};
-use crate::temporary::TemporaryFolder;
+use azureal::TemporaryFolder;
 use azureal::error::shown;
 
 /// How many pages are copied under one lock.
@@ -45,7 +46,7 @@ impl Database {
 
     fn copy_with(source: &Path, patience: Duration) -> Result<Self, Failure> {
         let here = |error| Failure::file(source, &error);
-        let folder = TemporaryFolder::create()?;
+        let folder = TemporaryFolder::create(&environment())?;
         let copy = folder.path().join("copy");
         // Links are the user's own; what opens the file refuses them.
         let real = fs::canonicalize(source).map_err(here)?;

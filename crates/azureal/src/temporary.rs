@@ -12,14 +12,15 @@ use std::path::Path;
 use azureal_process::ProcessIdentity;
 use tempfile::TempDir;
 
-use crate::failure::Failure;
+use crate::environment::Environment;
+use crate::error::Error;
 
 /// The names of temporary folders begin with this, followed by the id of the process that created them.
 const PREFIX: &str = "azureal-";
 
 /// A private folder that is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct TemporaryFolder {
+pub struct TemporaryFolder {
     folder: TempDir,
     /// Locked as long as it is open.
     _lock: File,
@@ -27,10 +28,10 @@ pub(crate) struct TemporaryFolder {
 
 impl TemporaryFolder {
     /// Creates a folder, and removes those of killed processes.
-    pub(crate) fn create() -> Result<Self, Failure> {
-        let parent = std::env::temp_dir();
+    pub fn create(environment: &Environment) -> Result<Self, Error> {
+        let parent = environment.temporary();
         remove_abandoned(&parent);
-        Self::create_in(&parent).map_err(|error| Failure::file(&parent, &error))
+        Self::create_in(&parent).map_err(|error| Error::file(&parent, &error))
     }
 
     fn create_in(parent: &Path) -> io::Result<Self> {
@@ -46,13 +47,14 @@ impl TemporaryFolder {
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
 /// Creates a folder that only its owner can enter.
-pub(crate) fn private_folder_in(parent: &Path, prefix: &str) -> io::Result<TempDir> {
+pub fn private_folder_in(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)
 }
 

@@ -1,4 +1,4 @@
-//! Who writes the summary when a session is compacted.
+//! The agents that write the summary when a session is compacted.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,53 +11,31 @@ use super::choice::{Wanted, choose, program_of};
 use crate::environment::Environment;
 use crate::error::Error;
 
-/// How long one agent may take for a summary.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// The longest time that one agent may take for a summary.
+pub const SUMMARY_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Somebody who can write a summary.
-pub struct Writer {
-    /// The agent.
-    pub agent: &'static dyn Agent,
+fn summariser(
+    agent: &'static dyn Agent,
     program: PathBuf,
-    /// The model; `None` for the agent's own choice.
-    pub model: Option<String>,
-    settings: Option<String>,
+    model: Option<String>,
+    environment: &Environment,
+) -> Summariser {
+    let settings = agent.own_settings().and_then(|own| read_settings(own, environment));
+    Summariser { agent, program, model, settings }
 }
 
-impl Writer {
-    /// Returns it in the form that a compaction takes.
-    pub fn summariser(&self) -> Summariser<'_> {
-        Summariser {
-            agent: self.agent,
-            program: &self.program,
-            model: self.model.as_deref(),
-            settings: self.settings.as_deref(),
-        }
-    }
-
-    fn new(
-        agent: &'static dyn Agent,
-        program: PathBuf,
-        model: Option<String>,
-        environment: &Environment,
-    ) -> Self {
-        let settings = agent.own_settings().and_then(|own| read_settings(own, environment));
-        Self { agent, program, model, settings }
-    }
-}
-
-/// Returns who is asked, in this order: the one that was named; else the session's last agent, then the
-/// others that are installed. Never the one that is built in: it has no model, and the digest says more. A
+/// Returns the agents that are asked for a summary, in this order: the one that was named; else the session's last agent, then
+/// the others that are installed. Never the one that is built in: it has no model, and the digest says more. A
 /// session with that one has not left the machine, and does not for a summary.
-pub fn writers(
+pub fn summarisers(
     named: Option<&str>,
     last: Option<&str>,
     environment: &Environment,
-) -> Result<Vec<Writer>, Error> {
+) -> Result<Vec<Summariser>, Error> {
     if let Some(named) = named {
         let choice = choose(&Wanted { agent: Some(named), ..Wanted::default() }, environment)?;
         let has_model = choice.agent.program() != Program::Ourselves;
-        let writer = Writer::new(choice.agent, choice.program, choice.model, environment);
+        let writer = summariser(choice.agent, choice.program, choice.model, environment);
         return Ok(has_model.then_some(writer).into_iter().collect());
     }
     let stays_here = |agent: &dyn Agent| agent.program() == Program::Ourselves;
@@ -70,7 +48,7 @@ pub fn writers(
     agents.sort_by_key(|agent| Some(agent.name()) != last);
     let installed = agents.into_iter().filter_map(|agent| {
         let program = program_of(agent, environment)?.ok()?;
-        Some(Writer::new(agent, program, None, environment))
+        Some(summariser(agent, program, None, environment))
     });
     Ok(installed.collect())
 }

@@ -1,0 +1,131 @@
+//! The errors of turns, for people.
+
+use azureal_core::event::Outcome;
+use azureal_core::{Holder, visible_line};
+use azureal_engine::{Busy, CompactionError, LeaseError, SpoolError, StopError, TurnError};
+
+use crate::error::{Error, quoted};
+
+impl From<TurnError> for Error {
+    fn from(error: TurnError) -> Self {
+        let described = match error {
+            TurnError::Store(error) => return error.into(),
+            TurnError::Spool(error) => return error.into(),
+            TurnError::Plan(error) => {
+                return match error.downcast::<Self>() {
+                    Ok(error) => *error,
+                    Err(error) => Self::new("failed", error.to_string()).with_source(error),
+                };
+            }
+            TurnError::NoBridge { .. } => Self::new("not_started", error.to_string())
+                .with_hint("call `azureal::child_main` first thing in `main`, or name the program `azureal`"),
+            TurnError::NameTaken { ref name, session } => {
+                Self::new("name_taken", format!("{session} is already called {}", quoted(name))).with_hint(
+                    format!("choose another name, or continue it with `azureal run -s {session}`"),
+                )
+            }
+            TurnError::Busy(ref busy) => busy_error(busy),
+            TurnError::GaveUpWaiting(ref busy) => {
+                Self::cancelled(format!("gave up waiting: {}", describe_busy(busy)))
+                    .with_hint("your prompt was not sent")
+            }
+            TurnError::Stopped { session } => Self::cancelled(format!(
+                "the turn of {session} was cancelled, and your prompt was not sent"
+            ))
+            .with_hint(format!("`azureal show {session}` shows its output so far")),
+            TurnError::NotGathered { outcome, ref why } => match outcome {
+                Some(Outcome::Cancelled) => Self::cancelled("cancelled while the context commands ran"),
+                Some(Outcome::Timeout) => Self::new("timeout", "the context commands took too long"),
+                _ => Self::new("context", why.clone()),
+            }
+            .with_hint("the agent was not asked, and nothing was stored"),
+            TurnError::NotBegun(ref why) => {
+                Self::new("not_begun", format!("the turn could not be begun: {why}")).with_hint(
+                    "your prompt was not sent and is not kept; free some room, or see to the file's rights",
+                )
+            }
+            TurnError::NotContinued { session, ref why } => {
+                Self::new("not_continued", format!("the turn could not be continued: {why}")).with_hint(format!(
+                    "what came is stored: `azureal show {session}` shows it, and `azureal run -s {session}` continues"
+                ))
+            }
+            TurnError::NotStored(ref cause) => {
+                Self::new("not_stored", format!("the turn could not be stored: {cause}"))
+                    .with_hint("what the agent printed is kept, and the next azureal tries again")
+            }
+            // [`TurnError::Lost`], and what may come.
+            _ => Self::new("failed", error.to_string()),
+        };
+        described.with_source(error)
+    }
+}
+
+impl From<SpoolError> for Error {
+    fn from(error: SpoolError) -> Self {
+        Self::file(&error.path, &error.source).with_source(error)
+    }
+}
+
+impl From<LeaseError> for Error {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::Spool(error) => error.into(),
+            LeaseError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<StopError> for Error {
+    fn from(error: StopError) -> Self {
+        match error {
+            StopError::Spool(error) => error.into(),
+            StopError::Marker(error) => Self::new("unreadable", error.to_string()).with_source(error),
+            StopError::Survived { .. } => Self::new("not_stopped", error.to_string())
+                .with_hint("it may belong to somebody else, or hang in the system")
+                .with_source(error),
+        }
+    }
+}
+
+impl From<CompactionError> for Error {
+    fn from(error: CompactionError) -> Self {
+        match error {
+            CompactionError::Store(error) => error.into(),
+            CompactionError::Spool(error) => error.into(),
+            CompactionError::Busy { .. } => Self::new("busy", error.to_string())
+                .with_hint("wait for it; nothing was changed")
+                .with_source(error),
+            CompactionError::Cancelled => {
+                Self::cancelled(error.to_string()).with_hint("nothing was changed").with_source(error)
+            }
+        }
+    }
+}
+
+/// Returns the error of a session in which another process runs a turn.
+pub(super) fn busy_error(busy: &Busy) -> Error {
+    let (session, place) = (busy.session, if busy.is_here { "" } else { " where it runs" });
+    Error::new("busy", describe_busy(busy)).with_hint(format!(
+        "wait for it (`run` does with `--wait`), end it with `azureal cancel {session}`{place}, or go on beside it \
+         with `azureal fork {session}`"
+    ))
+}
+
+/// Describes a turn of another process: which session, which agent, since when, and where.
+pub fn describe_busy(busy: &Busy) -> String {
+    let who = match &busy.holder {
+        None => String::new(),
+        Some(Holder { pid, agent, since, .. }) if busy.is_here => {
+            format!(": {} since {}, run by process {pid}", visible_line(agent), visible_line(since))
+        }
+        Some(holder) => format!(": {}", describe_holder(holder)),
+    };
+    format!("a turn of {} is running{who}", busy.session)
+}
+
+/// Describes the holder of a lease on another machine.
+pub fn describe_holder(holder: &Holder) -> String {
+    let Holder { user, host, pid, agent, since } = holder;
+    let line = format!("{agent} since {since}, run by {user} on {host}, process {pid}");
+    visible_line(&line).into_owned()
+}

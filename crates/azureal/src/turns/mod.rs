@@ -1,0 +1,136 @@
+//! Turns in a workspace.
+//!
+//! [`Workspace::submit`] runs one: it chooses the agent and its model, loads nothing and asks nobody. What is configured must be
+//! [trusted](crate::config) before.
+
+mod context;
+mod error;
+mod plan;
+
+use std::sync::Arc;
+
+use azureal_agents::registry;
+use azureal_core::{SessionId, SessionRecord};
+use azureal_engine::{
+    Busy, Engine, EngineOptions, Recovered, SessionLease, SessionLeased, SessionTarget, Spools, TurnHandle,
+    TurnRequest, lease_session,
+};
+
+pub use context::ContextSettings;
+pub use error::{describe_busy, describe_holder};
+pub use plan::TurnSettings;
+
+use self::plan::Planner;
+use crate::config::Config;
+use crate::error::Error;
+use crate::sessions::last_session;
+use crate::temporary::TemporaryFolder;
+use crate::workspace::Workspace;
+
+/// A prompt, and the session that it goes to.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// The text.
+    pub text: String,
+    /// The session.
+    pub session: SessionTarget,
+    /// Whether to wait while another process runs a turn in the session. Otherwise that is an error.
+    pub waits: bool,
+}
+
+impl Workspace {
+    /// Runs a turn. Returns at once; what is wrong with it is the result of the handle.
+    ///
+    /// Call [`recover`](Self::recover) before the first one.
+    pub fn submit(
+        &self,
+        config: &Arc<Config>,
+        prompt: Prompt,
+        settings: TurnSettings,
+    ) -> Result<TurnHandle, Error> {
+        if settings.is_ephemeral && !self.is_ephemeral() {
+            return self.ephemeral().submit(config, prompt, settings);
+        }
+        self.prepare_spools()?;
+        let used_in = Some(self.used_in()).filter(|_| !settings.is_ephemeral);
+        let planner = Planner {
+            store: Arc::clone(&self.store),
+            environment: self.environment().clone(),
+            config: Arc::clone(config),
+            settings,
+        };
+        Ok(self.engine()?.submit(TurnRequest {
+            session: prompt.session,
+            prompt: prompt.text,
+            used_in,
+            waits: prompt.waits,
+            plan: Arc::new(move |start| Ok(planner.options(start)?)),
+        }))
+    }
+
+    /// Returns the engine that runs the turns of this workspace: always the same one.
+    pub fn engine(&self) -> Result<Engine, Error> {
+        if let Some(engine) = self.engine.get() {
+            return Ok(engine.clone());
+        }
+        let spools = match self.spools() {
+            Some(spools) => spools,
+            // A store in memory has no folder of its own, and nothing of it is kept.
+            None => {
+                let folder = TemporaryFolder::create(self.environment())?;
+                Spools::new(folder.path().join("spool"))
+                    .without_prompts()
+                    .with_bridges(self.environment().bridges())
+                    .in_temporary(Arc::new(folder))
+            }
+        };
+        let engine = Engine::new(EngineOptions {
+            agents: registry::all(),
+            in_git: self.project.is_in_git(),
+            environment: self.environment().for_children().clone(),
+            user: self.user(),
+            ..EngineOptions::new(Arc::clone(&self.store), spools, self.project.directory())
+        });
+        Ok(self.engine.get_or_init(|| engine).clone())
+    }
+
+    /// Acquires the lease of a session, so that no turn runs in it as long as it is held. Does not wait.
+    pub async fn lease(&self, session: SessionId, purpose: &str) -> Result<SessionLease, Error> {
+        self.prepare_spools()?;
+        let Some(spools) = self.spools() else {
+            return Err(Error::new("memory", "a store in memory gives out no lease"));
+        };
+        let busy = match lease_session(&self.store, &spools, session, &self.holder(purpose)).await? {
+            SessionLeased::Ours(lease) => return Ok(lease),
+            SessionLeased::Here(holder) => Busy { session, holder, is_here: true },
+            SessionLeased::Elsewhere(holder) => Busy { session, holder: Some(holder), is_here: false },
+        };
+        Err(error::busy_error(&busy))
+    }
+
+    /// Returns the session that a turn continues without being told: the one that runs in this worktree, else the one that was
+    /// last used there. `found` is what [`recover`](Self::recover) returned.
+    pub async fn session_to_continue(&self, found: &[Recovered]) -> Result<Option<SessionId>, Error> {
+        if let Some(running) = self.running_here(found) {
+            return Ok(Some(running));
+        }
+        if let Some(session) = self.store.last_used(&self.used_in()).await? {
+            return Ok(Some(session));
+        }
+        Ok(last_session(self).await?.map(|record: SessionRecord| record.id))
+    }
+
+    /// Returns the session of the turn that was started last of those that still run in this worktree: the store does not
+    /// know of it yet.
+    fn running_here(&self, found: &[Recovered]) -> Option<SessionId> {
+        let used_in = self.used_in();
+        let running = found.iter().filter_map(|found| match found {
+            Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => Some(turn),
+            _ => None,
+        });
+        running
+            .filter(|turn| turn.used_in.as_deref() == Some(&used_in))
+            .max_by(|one, other| one.started_at.cmp(&other.started_at))?
+            .session_id()
+    }
+}
