@@ -186,7 +186,7 @@ pub(crate) fn answer_original_run(run: OriginalRunEvent) {
                 }
             };
             // A turn that is over needs no answer.
-            drop(answer.send(is_wanted));
+            answer.send(is_wanted).ok();
         }
         OriginalRunEvent::Recovered { session, noted } => match noted {
             Ok(Noted::Stored(ingested, record)) => {

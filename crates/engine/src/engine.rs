@@ -96,9 +96,7 @@ impl Engine {
         let handle = TurnHandle::new(controls, events, Arc::clone(&result), Arc::clone(&session));
         let (engine, slots) = (Arc::clone(&self.options), self.slots.clone());
         thread::spawn(move || {
-            let preparation = Preparation { engine, slots, inbox, sender, poster, session };
-            // The events end when this is over: then the result is there.
-            preparation.run(request, &result);
+            Preparation { engine, slots, inbox, sender, poster, session }.run(request, &result);
         });
         handle
     }

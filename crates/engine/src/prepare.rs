@@ -43,8 +43,11 @@ pub(crate) struct Preparation {
 impl Preparation {
     /// Runs the turn, and leaves its result.
     pub(crate) fn run(self, request: TurnRequest, result: &TurnResult) {
+        // The events end when the last poster is dropped: then the result is there.
+        let poster = self.poster.clone();
         let finished = self.turn(request);
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(finished);
+        drop(poster);
     }
 
     fn turn(self, request: TurnRequest) -> Result<FinishedTurn, TurnError> {
