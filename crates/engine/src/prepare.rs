@@ -43,6 +43,8 @@ pub(crate) struct Preparation {
 impl Preparation {
     /// Runs the turn, and leaves its result.
     pub(crate) fn run(self, request: TurnRequest, result: &TurnResult) {
+        // Held until the result is there: with the last sender the events end, and then a caller asks for it.
+        let _poster = self.poster.clone();
         let finished = self.turn(request);
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(finished);
     }
