@@ -85,6 +85,8 @@ pub(crate) struct Driver {
     pub(crate) deadline: Option<Instant>,
     /// What is stored of the turn so far.
     stored: Stored,
+    /// Whether a turn is stored, be it an earlier one: then a new session is not deleted any more.
+    has_stored: bool,
     /// Why the context of the turn could not be gathered.
     not_gathered: Option<String>,
     last: Option<Result<FinishedTurn, TurnError>>,
@@ -134,14 +136,15 @@ impl Driver {
             was_compacted: false,
             deadline: None,
             stored: Stored::default(),
+            has_stored: false,
             not_gathered: None,
             last: None,
         }
     }
 
     /// Sends a prompt, and everything that is staged while it runs. Blocks until all of it is stored, and returns
-    /// the last turn.
-    pub(crate) fn run(mut self, prompt: String) -> Result<FinishedTurn, TurnError> {
+    /// the last turn, and whether any is stored.
+    pub(crate) fn run(mut self, prompt: String) -> (Result<FinishedTurn, TurnError>, bool) {
         let mut inputs = vec![Input::Submit(prompt)];
         loop {
             for input in std::mem::take(&mut inputs) {
@@ -156,7 +159,7 @@ impl Driver {
                 continue;
             }
             if !self.machine.is_active() {
-                return self.last.take().unwrap_or(Err(TurnError::Lost));
+                return (self.last.take().unwrap_or(Err(TurnError::Lost)), self.has_stored);
             }
             match self.wait() {
                 Message::Input(input) => {
@@ -412,11 +415,12 @@ impl Driver {
         let Complete { outcome, .. } = ingested.complete;
         info!(session = %ingested.session, ?outcome, is_new = ingested.appended.is_some(), "stored the turn");
         let not_gathered = self.not_gathered.take();
-        if let Some(why) = not_gathered.filter(|_| self.task.is_new && self.stored.first.is_none()) {
+        if let Some(why) = not_gathered.filter(|_| self.task.is_new && !self.has_stored) {
             // The session is deleted with all that is in it.
             self.last = Some(Err(TurnError::NotGathered { outcome, why }));
             return Input::Stored { is_done: false };
         }
+        self.has_stored = true;
         let input = match ingested.instead_of {
             // What waits was meant for a session that has this turn in it.
             Some(session) => {

@@ -68,28 +68,24 @@ impl Preparation {
         self.note_session(session);
         let created = matches!(request.session, SessionTarget::New(_)).then_some(session);
         let (engine, poster) = (Arc::clone(&self.engine), self.poster.clone());
-        let (finished, is_new) = match self.accept(&request, session, snapshot, options) {
+        let (finished, is_unused) = match self.accept(&request, session, snapshot, options) {
             Ok((task, snapshot, lease)) => {
                 let (is_new, learn_cache) = (task.is_new, task.options.learn_cache.clone());
                 let Self { inbox, sender, poster, .. } = self;
-                let finished = Driver::new(task, snapshot, inbox, sender, poster).run(request.prompt);
+                let (finished, has_stored) =
+                    Driver::new(task, snapshot, inbox, sender, poster).run(request.prompt);
                 // Before the result is there: the next turn need not wait for it.
                 drop(lease);
                 if let (Some(learn_cache), Ok(finished)) = (learn_cache, &finished) {
                     learn_cache(finished.cache);
                 }
-                (finished, is_new)
+                // The output of a turn that is not stored is kept, and belongs to the session.
+                let is_kept = matches!(finished, Err(TurnError::NotStored(_)));
+                (finished, is_new && !has_stored && !is_kept)
             }
             Err(error) => (Err(error), created.is_some()),
         };
-        let has_begun = match &finished {
-            Ok(_) | Err(TurnError::NotContinued { .. } | TurnError::NotStored(_)) => true,
-            Err(_) => false,
-        };
-        if is_new
-            && !has_begun
-            && let Err(error) = block_on(engine.store.delete(session))
-        {
+        if is_unused && let Err(error) = block_on(engine.store.delete(session)) {
             let why = format!("{session} was created for this turn and could not be deleted: {error}");
             drop(poster.send(Posted::Event(TurnEvent::Notice(why))));
         }

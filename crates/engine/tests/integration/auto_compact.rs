@@ -1,25 +1,16 @@
 //! Sessions that become too long by themselves: compacted before a turn, and in the middle of one.
 
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::own_environment;
 use azureal_agents::offline::Offline;
-use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Permission, Program, PromptCache,
-};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Permission, Program};
 use azureal_core::event::{Complete, Outcome, SystemMessage};
-use azureal_core::{
-    Event, NewSession, NewTurn, Page, Role, SessionId, SessionStore, Threshold, read_context, read_history,
-};
-use azureal_engine::{
-    AutoCompaction, Briefing, Controls, Driver, Homes, Ingested, Notice, OutputLimit, Setup, Spools,
-    Summariser,
-};
-use azureal_store::MemoryStore;
+use azureal_core::{Event, Keep, Role, Threshold, read_context};
+use azureal_engine::{CompactionOptions, FinishedTurn, Summariser, TurnControls, TurnEvent, TurnOptions};
 use futures_executor::block_on;
-use tempfile::TempDir;
+
+use crate::harness::{Project, drive, leak};
 
 /// What the agent is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +31,8 @@ struct StandIn {
 }
 
 impl StandIn {
-    fn new(name: &'static str, script: Script) -> Self {
-        Self { name, script, requests: Mutex::default() }
+    fn new(name: &'static str, script: Script) -> &'static Self {
+        leak(Self { name, script, requests: Mutex::default() })
     }
 
     fn asked(&self) -> Vec<Asked> {
@@ -114,28 +105,19 @@ fn floods_and_goes_on(asked: Asked) -> String {
     }
 }
 
-struct World {
-    folder: TempDir,
-    store: MemoryStore,
-    spools: Spools,
-    session: SessionId,
-    briefing: Briefing,
-}
+struct World(Project);
 
 /// What came of a turn.
 struct Ran {
-    ingested: Ingested,
+    finished: FinishedTurn,
     told: Vec<String>,
 }
 
 impl World {
     fn new(events: impl IntoIterator<Item = Event>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = MemoryStore::default();
-        let session = block_on(store.create(NewSession::default())).unwrap();
-        block_on(store.append(session, NewTurn::verbatim(events))).unwrap();
-        let spools = Spools::new(folder.path().join("spool"));
-        Self { folder, store, spools, session, briefing: Briefing::default() }
+        let project = Project::in_memory();
+        project.append(events);
+        Self(project)
     }
 
     /// A session of so many turns of about three thousand characters.
@@ -152,74 +134,47 @@ impl World {
         Self::new((1..=count).flat_map(turn))
     }
 
-    fn run(&self, agent: &StandIn, others: &[&StandIn], prompt: &str) -> Ran {
+    fn run(&self, agent: &'static StandIn, others: &[&'static StandIn], prompt: &str) -> Ran {
         self.run_while(agent, others, prompt, |_| {})
     }
 
     fn run_while(
         &self,
-        agent: &StandIn,
-        others: &[&StandIn],
+        agent: &'static StandIn,
+        others: &[&'static StandIn],
         prompt: &str,
-        mut at_notice: impl FnMut(&Controls),
+        mut at_summary: impl FnMut(&TurnControls),
     ) -> Ran {
-        let program = Path::new("/bin/sh");
         let writers = std::iter::once(agent).chain(others.iter().copied());
-        let summarisers: Vec<Summariser<'_>> = writers
-            .map(|writer| Summariser { agent: writer, program, model: None, settings: None })
+        let summarisers = writers
+            .map(|agent| Summariser { agent, program: "/bin/sh".into(), model: None, settings: None })
             .collect();
-        let compaction = AutoCompaction {
+        let compaction = CompactionOptions {
             threshold: Threshold::Chars(10_000),
-            summarisers: &summarisers,
+            keep: Keep::Usual,
+            summarisers,
             timeout: Duration::from_secs(2),
         };
-        let (driver, controls) = Driver::new(Setup {
-            store: &self.store,
-            spools: &self.spools,
-            agent,
-            program,
-            lease: None,
-            session: self.session,
-            used_in: None,
-            switches_model: false,
-            model: None,
-            permission: None,
-            directory: self.folder.path(),
-            environment: own_environment(),
-            in_git: false,
+        let options = TurnOptions {
             timeout: Some(Duration::from_secs(60)),
-            output_limit: OutputLimit::default(),
-            briefing: &self.briefing,
-            compaction: Some(&compaction),
-            homes: &Homes::NONE,
-            arguments: &[],
-            cache: PromptCache::Off,
-            moves_git_status: false,
-        });
+            compaction: Some(compaction),
+            ..TurnOptions::new(agent, "/bin/sh")
+        };
         let mut told = Vec::new();
-        let ingested = driver.run(prompt, &mut |notice| match notice {
-            Notice::Tell(text) => told.push(text.to_owned()),
-            Notice::Summary(_) => at_notice(&controls),
+        let finished = drive(self.0.submit(prompt, options), |event, controls| match event {
+            TurnEvent::Notice(text) => told.push(text),
+            TurnEvent::Summarising { .. } => at_summary(controls),
             _ => {}
         });
-        Ran { ingested: ingested.unwrap().unwrap(), told }
-    }
-
-    fn events(&self) -> Vec<Event> {
-        let page = block_on(self.store.read(self.session, Page::last(10_000))).unwrap();
-        page.iter().map(|stored| stored.event().unwrap()).collect()
+        Ran { finished: finished.unwrap(), told }
     }
 
     /// The kinds of the events without the tools, and what comes again but once.
     fn kinds(&self) -> Vec<String> {
-        let mut kinds: Vec<String> = self.events().iter().map(|event| event.kind().to_owned()).collect();
+        let mut kinds: Vec<String> = self.0.events().iter().map(|event| event.kind().to_owned()).collect();
         kinds.retain(|kind| !kind.starts_with("Tool"));
         kinds.dedup();
         kinds
-    }
-
-    fn compactions(&self) -> usize {
-        block_on(self.store.compactions(self.session)).unwrap().len()
     }
 }
 
@@ -230,8 +185,8 @@ fn a_session_that_is_too_long_is_compacted_before_its_next_turn() {
         Asked::Summary => says(SUMMARY) + &done(),
         _ => says("Short.") + &done(),
     });
-    let before = world.events();
-    let ran = world.run(&agent, &[], "And now?");
+    let before = world.0.events();
+    let ran = world.run(agent, &[], "And now?");
     assert_eq!(agent.asked(), [Asked::Summary, Asked::Prompt]);
     let sent = agent.request(1);
     assert!(sent.contains(SUMMARY) && sent.contains("Prompt 1: never touch the tests."), "{sent}");
@@ -243,10 +198,10 @@ fn a_session_that_is_too_long_is_compacted_before_its_next_turn() {
         "{:?}",
         ran.told
     );
-    assert_eq!(world.events()[..before.len()], before, "what happened stays as it is");
+    assert_eq!(world.0.events()[..before.len()], before, "what happened stays as it is");
 
     // It fits now, so that the next turn asks nobody for a summary.
-    world.run(&agent, &[], "And then?");
+    world.run(agent, &[], "And then?");
     assert_eq!(agent.asked()[2..], [Asked::Prompt]);
 }
 
@@ -254,9 +209,9 @@ fn a_session_that_is_too_long_is_compacted_before_its_next_turn() {
 fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itself() {
     let world = World::of_turns(1);
     let agent = StandIn::new("ann", floods_and_goes_on);
-    let ran = world.run(&agent, &[], "Do it all, and keep the names");
+    let ran = world.run(agent, &[], "Do it all, and keep the names");
     assert_eq!(agent.asked(), [Asked::Prompt, Asked::Summary, Asked::GoOn]);
-    assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done));
+    assert_eq!(ran.finished.complete.outcome, Some(Outcome::Done));
     assert_eq!(
         world.kinds(),
         [
@@ -273,12 +228,7 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
             "Complete"
         ]
     );
-    let outcomes = world.events().into_iter().filter_map(|event| match event {
-        Event::Complete(complete) => complete.outcome,
-        _ => None,
-    });
-    let outcomes: Vec<_> = outcomes.collect();
-    assert_eq!(outcomes, [Outcome::Interrupted, Outcome::Done]);
+    assert_eq!(world.0.outcomes(), [Outcome::Interrupted, Outcome::Done]);
 
     let sent = agent.request(2);
     assert!(sent.contains(SUMMARY), "{sent}");
@@ -286,11 +236,11 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
         sent.contains("Do it all, and keep the names"),
         "the prompt of the turn is carried along: {sent}"
     );
-    let history = block_on(read_history(&world.store, world.session)).unwrap();
+    let history = world.0.history();
     let said =
         history.iter().filter(|message| message.role == Role::User).map(|message| format!("{message:?}"));
     assert!(!said.collect::<String>().contains("Go on with the work"), "nobody said that");
-    let context = block_on(read_context(&world.store, world.session)).unwrap();
+    let context = block_on(read_context(&*world.0.store, world.0.session)).unwrap();
     assert!(!context.contains("Go on with the work") && context.contains("All is done."), "{context}");
     assert_eq!(ran.told.len(), 1, "{:?}", ran.told);
 }
@@ -313,8 +263,8 @@ fn results_of_one_long_line_leave_a_context_that_an_agent_takes() {
     }
     let world = World::of_turns(1);
     let agent = StandIn::new("ann", script);
-    let ran = world.run(&agent, &[], "Read it");
-    assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done));
+    let ran = world.run(agent, &[], "Read it");
+    assert_eq!(ran.finished.complete.outcome, Some(Outcome::Done));
     assert_eq!(agent.asked(), [Asked::Prompt, Asked::Summary, Asked::GoOn]);
     let (summary, go_on) = (agent.request(1).chars().count(), agent.request(2).chars().count());
     assert!(summary < 100_000, "{summary} characters to be summarised");
@@ -325,9 +275,9 @@ fn results_of_one_long_line_leave_a_context_that_an_agent_takes() {
 fn an_agent_that_is_at_its_end_is_not_stopped_however_much_it_says() {
     let world = World::of_turns(1);
     let agent = StandIn::new("ann", |_| says(&"A long answer. ".repeat(2_000)) + &done());
-    let ran = world.run(&agent, &[], "Tell me all");
-    assert_eq!((agent.asked(), ran.ingested.complete.outcome), (vec![Asked::Prompt], Some(Outcome::Done)));
-    assert_eq!(world.compactions(), 0);
+    let ran = world.run(agent, &[], "Tell me all");
+    assert_eq!((agent.asked(), ran.finished.complete.outcome), (vec![Asked::Prompt], Some(Outcome::Done)));
+    assert_eq!(world.0.compactions(), 0);
     assert!(!world.kinds().contains(&"Compacting".to_owned()));
 }
 
@@ -339,10 +289,10 @@ fn a_turn_is_compacted_once_however_long_it_becomes() {
         Asked::Prompt => floods() + "sleep 1000",
         Asked::GoOn => floods() + &floods() + &done(),
     });
-    let ran = world.run(&agent, &[], "Do it");
+    let ran = world.run(agent, &[], "Do it");
     assert_eq!(agent.asked(), [Asked::Prompt, Asked::Summary, Asked::GoOn]);
-    assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done));
-    assert_eq!(world.compactions(), 1);
+    assert_eq!(ran.finished.complete.outcome, Some(Outcome::Done));
+    assert_eq!(world.0.compactions(), 1);
 }
 
 #[test]
@@ -363,8 +313,8 @@ fn whatever_the_summariser_does_the_turn_still_runs() {
         });
         let bad = StandIn::new("bob", script);
         let began = Instant::now();
-        let ran = world.run(&agent, &[&bad], "And now?");
-        assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done), "{what}");
+        let ran = world.run(agent, &[bad], "And now?");
+        assert_eq!(ran.finished.complete.outcome, Some(Outcome::Done), "{what}");
         assert!(began.elapsed() < Duration::from_secs(30), "{what}");
         assert_eq!(
             (agent.asked(), bad.asked()),
@@ -375,7 +325,7 @@ fn whatever_the_summariser_does_the_turn_still_runs() {
         let line = &ran.told[0];
         assert_eq!(line.lines().count(), 1, "{what}: {line}");
         assert!(line.contains("azureal's own digest") && line.contains("ann wrote none"), "{what}: {line}");
-        assert_eq!(world.compactions(), 1, "{what}");
+        assert_eq!(world.0.compactions(), 1, "{what}");
     }
 }
 
@@ -386,8 +336,8 @@ fn what_cannot_be_made_smaller_is_told_as_it_is_and_nobody_is_asked() {
         Asked::Prompt => floods() + &done(),
         _ => panic!("nobody is to be asked for that"),
     });
-    let ran = world.run(&agent, &[], "c");
-    assert_eq!((agent.asked(), ran.ingested.complete.outcome), (vec![Asked::Prompt], Some(Outcome::Done)));
+    let ran = world.run(agent, &[], "c");
+    assert_eq!((agent.asked(), ran.finished.complete.outcome), (vec![Asked::Prompt], Some(Outcome::Done)));
     assert_eq!(ran.told.len(), 1);
     assert!(ran.told[0].ends_with("a summary would gain nothing"), "{:?}", ran.told);
 }
@@ -400,10 +350,10 @@ fn a_long_system_message_is_no_reason_to_compact_and_no_part_of_what_is_summaris
         Asked::Summary => says(SUMMARY) + &done(),
         _ => says(&"I looked at it from all sides. ".repeat(60)) + &done(),
     });
-    let ran = world.run(&agent, &[], "a");
-    assert_eq!((ran.told, world.compactions()), (vec![], 0));
+    let ran = world.run(agent, &[], "a");
+    assert_eq!((ran.told, world.0.compactions()), (vec![], 0));
     for number in 1..=9 {
-        world.run(&agent, &[], &format!("Prompt {number}"));
+        world.run(agent, &[], &format!("Prompt {number}"));
     }
     let requests = agent.requests.lock().unwrap();
     let summaries: Vec<_> = requests.iter().filter(|(asked, _)| *asked == Asked::Summary).collect();
@@ -415,9 +365,9 @@ fn a_long_system_message_is_no_reason_to_compact_and_no_part_of_what_is_summaris
 fn a_cancel_while_the_summary_is_written_ends_the_turn() {
     let world = World::of_turns(6);
     let agent = StandIn::new("ann", |_| "sleep 1000".to_owned());
-    let ran = world.run_while(&agent, &[], "And now?", Controls::cancel);
-    assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Cancelled));
-    assert_eq!((world.compactions(), agent.asked()), (0, vec![Asked::Summary]));
+    let ran = world.run_while(agent, &[], "And now?", TurnControls::cancel);
+    assert_eq!(ran.finished.complete.outcome, Some(Outcome::Cancelled));
+    assert_eq!((world.0.compactions(), agent.asked()), (0, vec![Asked::Summary]));
 }
 
 #[test]
@@ -429,9 +379,9 @@ fn a_system_message_is_told_exactly_once_however_often_its_session_is_compacted(
         _ => says(&"I looked at it from all sides. ".repeat(120)) + &done(),
     });
     for number in 1..=10 {
-        world.run(&agent, &[], &format!("Prompt {number}"));
+        world.run(agent, &[], &format!("Prompt {number}"));
     }
-    assert!(world.compactions() >= 2, "{}", world.compactions());
+    assert!(world.0.compactions() >= 2, "{}", world.0.compactions());
     let requests = agent.requests.lock().unwrap();
     for (asked, request) in requests.iter().filter(|(asked, _)| *asked == Asked::Prompt) {
         assert_eq!(request.matches("Never touch the tests.").count(), 1, "{asked:?}: {request}");

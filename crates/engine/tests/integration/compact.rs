@@ -1,28 +1,21 @@
 //! Compactions: who writes the summary, what is kept, and what never changes.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::own_environment;
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Permission, Program};
 use azureal_core::event::{Complete, Init, SystemMessage, ToolCall, ToolResult};
-use azureal_core::{
-    Compaction, Event, Holder, Json, Keep, NewSession, NewTurn, Page, Seq, SessionId, SessionStore,
-    Threshold, read_context,
-};
+use azureal_core::{Compaction, Event, Holder, Json, Keep, NewTurn, Seq, Threshold, read_context};
 use azureal_engine::{
-    CompactNotice, CompactSetup, CompactionError, Leased, Spools, Summarised, Summariser, compact, summarise,
-    this_process,
+    CompactionError, CompactionOptions, Leased, Summarised, Summariser, TurnEvent, this_process,
 };
-use azureal_store::MemoryStore;
 use azureal_testkit::thorough;
 use futures_executor::block_on;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tempfile::TempDir;
 
+use crate::harness::{Project, leak};
 use crate::machine::busy;
 
 /// An agent whose program prints what the test says, or runs a script.
@@ -35,12 +28,12 @@ struct StandIn {
 }
 
 impl StandIn {
-    fn new(name: &'static str, answer: fn(&str) -> String) -> Self {
-        Self { name, script: "cat", answer, asked: AtomicUsize::new(0) }
+    fn new(name: &'static str, answer: fn(&str) -> String) -> &'static Self {
+        leak(Self { name, script: "cat", answer, asked: AtomicUsize::new(0) })
     }
 
-    fn script(name: &'static str, script: &'static str) -> Self {
-        Self { script, ..Self::new(name, |_| String::new()) }
+    fn script(name: &'static str, script: &'static str) -> &'static Self {
+        leak(Self { name, script, answer: |_| String::new(), asked: AtomicUsize::new(0) })
     }
 
     fn times_asked(&self) -> usize {
@@ -87,21 +80,13 @@ fn good(_: &str) -> String {
     says(GOOD)
 }
 
-struct World {
-    folder: TempDir,
-    store: MemoryStore,
-    spools: Spools,
-    session: SessionId,
-}
+struct World(Project);
 
 impl World {
     fn new(events: impl IntoIterator<Item = Event>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = MemoryStore::default();
-        let session = block_on(store.create(NewSession::default())).unwrap();
-        block_on(store.append(session, NewTurn::verbatim(events))).unwrap();
-        let spools = Spools::new(folder.path().join("spool"));
-        Self { folder, store, spools, session }
+        let project = Project::in_memory();
+        project.append(events);
+        Self(project)
     }
 
     /// A session with five prompts of a few thousand characters.
@@ -120,44 +105,28 @@ impl World {
     }
 
     fn events(&self) -> Vec<String> {
-        let page = block_on(self.store.read(self.session, Page::last(10_000))).unwrap();
-        page.into_iter().map(|stored| stored.json.unwrap()).collect()
+        self.0.stored().into_iter().map(|stored| stored.json.unwrap()).collect()
     }
 
     fn context(&self) -> String {
-        block_on(read_context(&self.store, self.session)).unwrap().into_string()
+        block_on(read_context(&*self.0.store, self.0.session)).unwrap().into_string()
     }
 
-    fn files(&self) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.folder.path().join("spool")) else { return vec![] };
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    /// Compacts the session; nobody cancels that.
+    fn compact_by(&self, options: &CompactionOptions) -> Result<Option<Summarised>, CompactionError> {
+        self.0.engine().compact(self.0.session, options, &|| false, &mut |_| {})
     }
 
-    fn setup<'a>(&'a self, summarisers: &'a [Summariser<'a>]) -> CompactSetup<'a> {
-        CompactSetup {
-            store: &self.store,
-            spools: &self.spools,
-            session: self.session,
-            summarisers,
-            directory: self.folder.path(),
-            environment: own_environment(),
-            in_git: false,
-            threshold: Threshold::default(),
-            keep: Keep::Usual,
-            timeout: Duration::from_secs(20),
-            is_cancelled: &|| false,
-        }
-    }
-
-    fn compact(&self, agents: &[&StandIn], timeout: Duration) -> (Summarised, Vec<String>) {
-        let summarisers = asked(agents);
-        let setup = CompactSetup { timeout, ..self.setup(&summarisers) };
+    fn compact(&self, agents: &[&'static StandIn], timeout: Duration) -> (Summarised, Vec<String>) {
+        let options = CompactionOptions { timeout, ..asking(agents) };
         let mut told = Vec::new();
-        let report = compact(&setup, &mut |notice| match notice {
-            CompactNotice::Asking(agent) => told.push(format!("{agent}?")),
-            CompactNotice::Failed { agent, why } => told.push(format!("{agent}: {why}")),
-        });
-        (report.unwrap().unwrap(), told)
+        let mut report = |event| match event {
+            TurnEvent::Summarising { agent } => told.push(format!("{agent}?")),
+            TurnEvent::NotSummarised { agent, why } => told.push(format!("{agent}: {why}")),
+            other => panic!("{other:?}"),
+        };
+        let summarised = self.0.engine().compact(self.0.session, &options, &|| false, &mut report);
+        (summarised.unwrap().unwrap(), told)
     }
 }
 
@@ -176,19 +145,29 @@ fn a_summary_remembers_who_wrote_it() {
     ] {
         let world = World::long();
         let agent = StandIn::new("ann", answer);
-        let summarisers = [Summariser { model, ..asked(&[&agent])[0] }];
-        let report = compact(&world.setup(&summarisers), &mut |_| {}).unwrap().unwrap();
+        let mut options = asking(&[agent]);
+        options.summarisers[0].model = model.map(str::to_owned);
+        let report = world.compact_by(&options).unwrap().unwrap();
         assert_eq!(report.writer, expected);
-        let stored = block_on(world.store.compactions(world.session)).unwrap();
+        let stored = block_on(world.0.store.compactions(world.0.session)).unwrap();
         assert_eq!(stored[0].writer.as_deref(), Some(expected));
     }
 }
 
-fn asked<'a>(agents: &[&'a StandIn]) -> Vec<Summariser<'a>> {
-    agents
-        .iter()
-        .map(|agent| Summariser { agent: *agent, program: Path::new("/bin/sh"), model: None, settings: None })
-        .collect()
+/// Returns the options of a compaction that asks these agents.
+fn asking(agents: &[&'static StandIn]) -> CompactionOptions {
+    let summariser = |agent: &&'static StandIn| Summariser {
+        agent: *agent,
+        program: "/bin/sh".into(),
+        model: None,
+        settings: None,
+    };
+    CompactionOptions {
+        threshold: Threshold::default(),
+        keep: Keep::Usual,
+        summarisers: agents.iter().map(summariser).collect(),
+        timeout: Duration::from_secs(20),
+    }
 }
 
 #[test]
@@ -196,7 +175,7 @@ fn the_first_agent_that_can_writes_the_summary() {
     let world = World::long();
     let (before, events) = (world.context(), world.events());
     let [first, second] = ["first", "second"].map(|name| StandIn::new(name, good));
-    let (report, told) = world.compact(&[&first, &second], Duration::from_secs(20));
+    let (report, told) = world.compact(&[first, second], Duration::from_secs(20));
     assert_eq!(
         (report.agent.as_deref(), report.summary.as_str(), told),
         (Some("first"), GOOD, vec!["first?".to_owned()])
@@ -216,14 +195,14 @@ fn the_first_agent_that_can_writes_the_summary() {
     );
     assert!(!report.frees_little());
     assert_eq!(world.events(), events, "no event is touched");
-    assert_eq!(world.files(), [] as [&str; 0]);
-    assert!(block_on(world.store.remove_compaction(world.session, Seq(6))).unwrap());
+    assert_eq!(world.0.spool_files(), [] as [std::path::PathBuf; 0]);
+    assert!(block_on(world.0.store.remove_compaction(world.0.session, Seq(6))).unwrap());
     assert_eq!(world.context(), before, "undone, byte for byte");
 }
 
 #[test]
 fn whoever_fails_is_asked_once_and_the_next_one_is() {
-    let bad: [(StandIn, &str); 7] = [
+    let bad: [(&'static StandIn, &str); 7] = [
         (StandIn::new("bad", |_| says(" \n ")), "it said nothing"),
         (StandIn::new("bad", says), "it gave the record back"),
         (StandIn::new("bad", |record| says(&record.repeat(2))), "its summary is longer than the record"),
@@ -235,12 +214,12 @@ fn whoever_fails_is_asked_once_and_the_next_one_is() {
     for (bad, expected) in bad {
         let world = World::long();
         let next = StandIn::new("next", good);
-        let (report, told) = world.compact(&[&bad, &next], Duration::from_millis(500));
+        let (report, told) = world.compact(&[bad, next], Duration::from_millis(500));
         assert_eq!((report.agent.as_deref(), report.summary.as_str()), (Some("next"), GOOD), "{told:?}");
         assert_eq!((bad.times_asked(), next.times_asked()), (1, 1));
         assert!(told[1].starts_with("bad: ") && told[1].contains(expected), "{told:?}");
         assert_eq!(report.failed.len(), 1);
-        assert_eq!(world.files(), [] as [&str; 0]);
+        assert_eq!(world.0.spool_files(), [] as [std::path::PathBuf; 0]);
     }
 }
 
@@ -248,7 +227,7 @@ fn whoever_fails_is_asked_once_and_the_next_one_is() {
 fn without_any_agent_the_digest_is_written() {
     let world = World::long();
     let bad = StandIn::script("bad", "exit 1");
-    let (report, _) = world.compact(&[&bad], Duration::from_secs(20));
+    let (report, _) = world.compact(&[bad], Duration::from_secs(20));
     assert_eq!((report.agent, report.failed.len()), (None, 1));
     assert!(report.summary.contains("never touch the tests"), "{}", report.summary);
     assert!(world.context().contains(&report.summary));
@@ -257,8 +236,7 @@ fn without_any_agent_the_digest_is_written() {
 
 impl World {
     fn compact_again(&self) -> Option<Summarised> {
-        let setup = CompactSetup { keep: Keep::Prompts(3), ..self.setup(&[]) };
-        compact(&setup, &mut |_| {}).unwrap()
+        self.compact_by(&CompactionOptions { keep: Keep::Prompts(3), ..asking(&[]) }).unwrap()
     }
 }
 
@@ -271,7 +249,7 @@ fn an_endless_talker_is_stopped_and_a_long_summary_is_cut() {
         "ulimit -f 2097152; yes '{\"delta\":\"and on and on and on and on and on and on\"}'",
     );
     let long = StandIn::new("long", |_| says(&"A sentence of the summary. ".repeat(200)));
-    let (report, told) = world.compact(&[&endless, &long], Duration::from_secs(60));
+    let (report, told) = world.compact(&[endless, long], Duration::from_secs(60));
     assert!(told[1].contains("16 MiB"), "{told:?}");
     assert_eq!(report.agent.as_deref(), Some("long"));
     assert!(report.summary.chars().count() <= 4_000);
@@ -292,9 +270,9 @@ fn an_agent_that_prints_faster_than_it_is_read_is_stopped() {
     let _busy = busy();
     let world = World::long();
     let next = StandIn::new("next", good);
-    let (_, told) = world.compact(&[&StandIn::script("flood", FLOOD), &next], Duration::from_secs(60));
+    let (_, told) = world.compact(&[StandIn::script("flood", FLOOD), next], Duration::from_secs(60));
     assert!(told[1].contains("it printed more than 16 MiB"), "{told:?}");
-    assert!(!world.folder.path().join("not-stopped").exists(), "it printed a gigabyte");
+    assert!(!world.0.path("not-stopped").exists(), "it printed a gigabyte");
 }
 
 #[test]
@@ -304,12 +282,11 @@ fn a_cancel_reaches_an_agent_that_never_stops_printing() {
     // Slower than what is read, and without a pause in which nothing is there to read. It ends when it has printed 8 MiB.
     let script = "(ulimit -f 16384; while :; do echo '{\"notice\":\"x\"}'; done); touch not-stopped";
     let agent = StandIn::script("busy", script);
-    let summarisers = asked(&[&agent]);
     let checks = AtomicUsize::new(0);
     let is_cancelled = || checks.fetch_add(1, Ordering::Relaxed) == 10;
-    let setup = CompactSetup { is_cancelled: &is_cancelled, ..world.setup(&summarisers) };
-    assert!(matches!(compact(&setup, &mut |_| {}), Err(CompactionError::Cancelled)));
-    assert!(!world.folder.path().join("not-stopped").exists(), "it printed all that it could");
+    let result = world.0.engine().compact(world.0.session, &asking(&[agent]), &is_cancelled, &mut |_| {});
+    assert!(matches!(result, Err(CompactionError::Cancelled)));
+    assert!(!world.0.path("not-stopped").exists(), "it printed all that it could");
 }
 
 #[test]
@@ -318,24 +295,24 @@ fn a_summary_of_one_sentence_is_too_short_for_a_long_record() {
         |number: usize| [Event::user(format!("Prompt {number}")), Event::assistant("word ".repeat(5_000))];
     let world = World::new((1..=8).flat_map(turn));
     let short = StandIn::new("short", |_| says("Everything is done."));
-    let (report, told) = world.compact(&[&short, &StandIn::new("lazy", good)], Duration::from_secs(20));
+    let (report, told) = world.compact(&[short, StandIn::new("lazy", good)], Duration::from_secs(20));
     assert_eq!((report.agent, report.failed.len()), (None, 2), "the digest is next");
     assert!(told[1].starts_with("short: its summary is too short: 19 characters for 1"), "{told:?}");
     assert!(told[3].starts_with("lazy: its summary is too short: "), "{told:?}");
 
     let long = StandIn::new("long", |_| says(&"They did one thing after the other. ".repeat(20)));
     let world = World::new((1..=8).flat_map(turn));
-    let (report, _) = world.compact(&[&short, &long], Duration::from_secs(20));
+    let (report, _) = world.compact(&[short, long], Duration::from_secs(20));
     assert_eq!((report.agent.as_deref(), report.failed.len()), (Some("long"), 1), "the next agent is asked");
 }
 
 #[test]
 fn a_later_summary_is_made_of_the_earlier_one_and_the_events_since() {
     let world = World::long();
-    world.compact(&[&StandIn::new("first", good)], Duration::from_secs(20));
+    world.compact(&[StandIn::new("first", good)], Duration::from_secs(20));
     let more = (6..=9)
         .flat_map(|number| [Event::user(format!("Prompt {number}")), Event::assistant("y".repeat(3_000))]);
-    block_on(world.store.append(world.session, NewTurn::verbatim(more))).unwrap();
+    block_on(world.0.store.append(world.0.session, NewTurn::verbatim(more))).unwrap();
     let echo = StandIn::new("echo", |record| {
         assert!(
             record.contains(GOOD) && record.contains("Answer 3.") && !record.contains("Answer 2."),
@@ -343,7 +320,7 @@ fn a_later_summary_is_made_of_the_earlier_one_and_the_events_since() {
         );
         says("All of it.")
     });
-    let (report, _) = world.compact(&[&echo], Duration::from_secs(20));
+    let (report, _) = world.compact(&[echo], Duration::from_secs(20));
     assert_eq!(report.summary, "All of it.");
     let context = world.context();
     assert!(context.contains("All of it.") && !context.contains(GOOD));
@@ -357,11 +334,11 @@ fn a_system_message_is_told_exactly_once_however_often_it_is_compacted() {
     let turn = |number: usize| [Event::user(format!("Prompt {number}")), Event::assistant("z".repeat(3_000))];
     let world = World::new(std::iter::once(system).chain((1..=5).flat_map(turn)));
     for round in 1..=2 {
-        world.compact(&[&StandIn::new("agent", good)], Duration::from_secs(20));
+        world.compact(&[StandIn::new("agent", good)], Duration::from_secs(20));
         let context = world.context();
         assert_eq!(context.matches("Be kind.").count(), 1, "round {round}: {context}");
         assert!(context.starts_with("## System message\nBe kind.\n"), "round {round}: {context}");
-        block_on(world.store.append(world.session, NewTurn::verbatim((6..=9).flat_map(turn)))).unwrap();
+        block_on(world.0.store.append(world.0.session, NewTurn::verbatim((6..=9).flat_map(turn)))).unwrap();
     }
 }
 
@@ -370,22 +347,21 @@ fn a_preview_changes_nothing() {
     let world = World::long();
     let before = world.context();
     let agent = StandIn::new("first", good);
-    let summarisers = asked(&[&agent]);
-    let report = summarise(&world.setup(&summarisers), &mut |_| {}).unwrap().unwrap();
+    let report = world.0.engine().summarise(world.0.session, &asking(&[agent]), &|| false, &mut |_| {});
+    let report = report.unwrap().unwrap();
     assert!(report.summary == GOOD && report.chars_after < report.chars_before);
     assert_eq!(world.context(), before);
-    assert_eq!(block_on(world.store.compactions(world.session)).unwrap(), []);
+    assert_eq!(block_on(world.0.store.compactions(world.0.session)).unwrap(), []);
 }
 
 #[test]
 fn nobody_is_asked_where_there_is_nothing_to_gain() {
     let agent = StandIn::new("agent", good);
-    let summarisers = asked(&[&agent]);
     for events in
         [vec![], vec![Event::user("Hello")], vec![Event::user("a"), Event::assistant("b"), Event::user("c")]]
     {
         let world = World::new(events);
-        assert_eq!(compact(&world.setup(&summarisers), &mut |_| {}).unwrap(), None);
+        assert_eq!(world.compact_by(&asking(&[agent])).unwrap(), None);
     }
     assert_eq!(agent.times_asked(), 0);
 }
@@ -394,17 +370,17 @@ fn nobody_is_asked_where_there_is_nothing_to_gain() {
 fn one_compaction_at_a_time() {
     let world = World::long();
     let holder = Holder { pid: 7, since: "now".into(), ..this_process("claude") };
-    let Leased::Ours(lease) = world.spools.lease_compaction(world.session, &holder).unwrap() else {
+    let Leased::Ours(lease) = world.0.spools.lease_compaction(world.0.session, &holder).unwrap() else {
         panic!()
     };
-    let busy = compact(&world.setup(&[]), &mut |_| {});
+    let busy = world.compact_by(&asking(&[]));
     assert!(
         matches!(&busy, Err(CompactionError::Busy { holder: Some(found), .. }) if *found == holder),
         "{busy:?}"
     );
     assert_eq!(busy.unwrap_err().to_string(), "S1 is being compacted by process 7 since now");
     drop(lease);
-    assert!(compact(&world.setup(&[]), &mut |_| {}).unwrap().is_some());
+    assert!(world.compact_by(&asking(&[])).unwrap().is_some());
 }
 
 #[test]
@@ -412,10 +388,9 @@ fn whoever_does_not_want_to_wait_stops_it() {
     let world = World::long();
     let before = world.context();
     let agent = StandIn::script("slow", "sleep 1000");
-    let summarisers = asked(&[&agent]);
-    let setup = CompactSetup { is_cancelled: &|| true, ..world.setup(&summarisers) };
-    assert!(matches!(compact(&setup, &mut |_| {}), Err(CompactionError::Cancelled)));
-    assert_eq!((world.context(), world.files()), (before, vec![]));
+    let result = world.0.engine().compact(world.0.session, &asking(&[agent]), &|| true, &mut |_| {});
+    assert!(matches!(result, Err(CompactionError::Cancelled)));
+    assert_eq!((world.context(), world.0.spool_files()), (before, vec![]));
 }
 
 /// Any history: prompts, texts, calls and results in any order, with ids that are used again, and turns that end or not.
@@ -468,22 +443,22 @@ proptest! {
     ) {
         let world = World::new(events.clone());
         let (before, stored) = (world.context(), world.events());
-        let setup = CompactSetup { threshold: Threshold::Chars(threshold), keep, ..world.setup(&[]) };
-        let report = compact(&setup, &mut |_| {}).unwrap();
+        let options = CompactionOptions { threshold: Threshold::Chars(threshold), keep, ..asking(&[]) };
+        let report = world.compact_by(&options).unwrap();
         prop_assert_eq!(world.events(), stored);
         let after = world.context();
-        let compactions = block_on(world.store.compactions(world.session)).unwrap();
+        let compactions = block_on(world.0.store.compactions(world.0.session)).unwrap();
         let Some(report) = report else {
             prop_assert_eq!((after, compactions.len()), (before, 0));
             return Ok(());
         };
         prop_assert!(after.chars().count() < before.chars().count());
         prop_assert!(!parts_a_pair(&events, usize::try_from(report.boundary.after_seq.0).unwrap()));
-        prop_assert!(block_on(world.store.remove_compaction(world.session, report.boundary.after_seq)).unwrap());
+        prop_assert!(block_on(world.0.store.remove_compaction(world.0.session, report.boundary.after_seq)).unwrap());
         prop_assert_eq!(world.context(), before, "undone, byte for byte");
         // However the session goes on, what was told is how the next context begins.
-        block_on(world.store.add_compaction(world.session, &Compaction::new(report.boundary.after_seq, &report.summary))).unwrap();
-        block_on(world.store.append(world.session, NewTurn::verbatim([Event::user("more")]))).unwrap();
+        block_on(world.0.store.add_compaction(world.0.session, &Compaction::new(report.boundary.after_seq, &report.summary))).unwrap();
+        block_on(world.0.store.append(world.0.session, NewTurn::verbatim([Event::user("more")]))).unwrap();
         prop_assert!(world.context().starts_with(&after));
     }
 }

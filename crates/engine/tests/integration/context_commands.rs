@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::own_environment;
 use azureal_core::{ContextCommand, OnFailure};
 use azureal_engine::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,
@@ -14,6 +13,7 @@ use azureal_engine::{
 use azureal_process::{Marker, find_marked};
 use tempfile::TempDir;
 
+use crate::harness::own_environment;
 use crate::machine::{alone, busy, is_own_process, own_memory};
 
 /// A folder to run in, and a marker that no other test has.

@@ -12,16 +12,10 @@ mod bridge;
 mod briefing;
 mod compact;
 mod context_commands;
+mod harness;
 mod leases;
 mod machine;
 mod own_record;
 mod real_agents;
 mod real_summaries;
 mod turns;
-
-/// Returns the variables of this process, which everything that the tests start gets.
-fn own_environment() -> &'static azureal_process::ChildEnvironment {
-    static OWN: std::sync::LazyLock<azureal_process::ChildEnvironment> =
-        std::sync::LazyLock::new(|| std::env::vars_os().collect());
-    &OWN
-}

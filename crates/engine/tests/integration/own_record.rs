@@ -11,9 +11,8 @@ use azureal_core::event::{Complete, Init, Outcome};
 use azureal_core::{
     CrashNotes, Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, Tokens, build_context_prompt,
 };
-use azureal_engine::{
-    Homes, Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process,
-};
+use azureal_engine::{Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process};
+use azureal_process::ChildEnvironment;
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
 use tempfile::TempDir;
@@ -62,8 +61,8 @@ impl Project {
     }
 
     fn recover(&self) -> Vec<Recovered> {
-        let homes = Homes { variable: &|_| None, home: Some(self.home.path().into()) };
-        block_on(recover(&self.store, &self.spools, registry::all(), &homes)).unwrap()
+        let environment = ChildEnvironment::from_iter([("HOME", self.home.path())]);
+        block_on(recover(&self.store, &self.spools, registry::all(), &environment)).unwrap()
     }
 
     fn recover_one(&self) -> Noted {

@@ -2,62 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use crate::own_environment;
 use azureal_agents::registry;
-use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, CacheLifetime, Permission,
-    Program, PromptCache,
-};
+use azureal_core::agent::{AgentOutput, CacheLifetime, Permission, PromptCache};
 use azureal_core::event::{Complete, Outcome};
-use azureal_core::{
-    ContextCommand, Event, Message, NewSession, NewTurn, Page, Role, SessionId, SessionStore, read_context,
-    read_history, wrap_context,
-};
-use azureal_engine::{Briefing, Driver, Homes, Ingested, Notice, OutputLimit, RUN_MARKER, Setup, Spools};
-use azureal_process::{Marker, find_marked};
-use azureal_store::SqliteStore;
-use azureal_store::sqlite::SqliteOptions;
+use azureal_core::{ContextCommand, Event, Message, Role, read_context, wrap_context};
+use azureal_engine::{Briefing, FinishedTurn, TurnControls, TurnEvent, TurnOptions};
 use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_asked};
 use futures_executor::block_on;
 use serde_json::json;
 
+use crate::harness::{Project, drive, open_store, processes};
 use crate::machine::{Busy, busy};
-
-/// A real agent in a home of its own.
-struct Homed<'a> {
-    agent: &'static dyn Agent,
-    home: &'a AgentHome,
-}
-
-impl Agent for Homed<'_> {
-    fn name(&self) -> &'static str {
-        self.agent.name()
-    }
-    fn program(&self) -> Program {
-        self.agent.program()
-    }
-    fn answers_for(&self, model: &str) -> bool {
-        self.agent.answers_for(model)
-    }
-    fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
-        let mut command = self.agent.command(turn)?;
-        let text = |text: std::ffi::OsString| text.into_string().unwrap();
-        command.env.extend(self.home.environment().into_iter().map(|(key, value)| (text(key), text(value))));
-        Ok(command)
-    }
-    fn parser(&self) -> Box<dyn AgentParser> {
-        self.agent.parser()
-    }
-}
 
 struct World {
     _busy: Busy,
     agents: Agents,
     home: AgentHome,
-    store: SqliteStore,
-    spools: Spools,
-    session: SessionId,
+    project: Project,
     briefing: Briefing,
 }
 
@@ -66,50 +28,25 @@ impl World {
     fn new(server: &ModelServer) -> Option<Self> {
         let agents = Agents::find()?;
         let home = AgentHome::new(&agents, server);
-        let folder = home.project().join(".azureal");
-        let store = SqliteStore::open(folder.join("sessions.azs"), SqliteOptions::default()).unwrap();
-        let session = block_on(store.create(NewSession::default())).unwrap();
-        let spools = Spools::new(folder.join("spool"));
-        Some(Self { _busy: busy(), agents, home, store, spools, session, briefing: Briefing::default() })
+        let mut project = Project::at(&home.project(), open_store(&home.project()));
+        home.environment().into_iter().for_each(|(name, value)| project.environment.set(name, value));
+        Some(Self { _busy: busy(), agents, home, project, briefing: Briefing::default() })
     }
 
-    fn drive(
-        &self,
-        name: &str,
-        prompt: &str,
-        notice: &mut dyn FnMut(Notice<'_>, &azureal_engine::Controls),
-    ) -> Ingested {
-        let agent = Homed { agent: registry::find(name).unwrap(), home: &self.home };
+    fn drive(&self, name: &str, prompt: &str, take: impl FnMut(TurnEvent, &TurnControls)) -> FinishedTurn {
         let program = if name == "claude" { self.agents.claude() } else { self.agents.codex() };
-        let setup = Setup {
-            store: &self.store,
-            spools: &self.spools,
-            agent: &agent,
-            program: &program,
-            lease: None,
-            session: self.session,
-            used_in: None,
-            switches_model: false,
-            model: None,
+        let options = TurnOptions {
             permission: Some(if name == "claude" { Permission::All } else { Permission::Read }),
-            directory: &self.home.project(),
-            environment: own_environment(),
-            in_git: false,
             timeout: Some(Duration::from_secs(60)),
-            output_limit: OutputLimit::default(),
-            briefing: &self.briefing,
-            compaction: None,
-            homes: &Homes::NONE,
-            arguments: &[],
+            briefing: self.briefing.clone(),
             cache: PromptCache::Breakpoint(CacheLifetime::FiveMinutes),
-            moves_git_status: false,
+            ..TurnOptions::new(registry::find(name).unwrap(), program)
         };
-        let (driver, controls) = Driver::new(setup);
-        driver.run(prompt, &mut |one| notice(one, &controls)).unwrap().unwrap()
+        drive(self.project.submit(prompt, options), take).unwrap()
     }
 
-    fn run(&self, name: &str, prompt: &str) -> Ingested {
-        self.drive(name, prompt, &mut |_, _| {})
+    fn run(&self, name: &str, prompt: &str) -> FinishedTurn {
+        self.drive(name, prompt, |_, _| {})
     }
 }
 
@@ -148,11 +85,11 @@ fn one_session_spans_claude_codex_and_claude() {
     }
     assert!(prompts[3].contains("Claude wrote red."));
 
-    let history = block_on(read_history(&world.store, world.session)).unwrap();
+    let history = world.project.history();
     let asked: Vec<_> =
         history.iter().filter(|message| message.role == Role::User).filter_map(Message::first_text).collect();
     assert_eq!(asked, [first, "And now?", "Last one"]);
-    let record = block_on(world.store.get(world.session)).unwrap();
+    let record = block_on(world.project.store.get(world.project.session)).unwrap();
     assert_eq!((record.completed, record.counts.agent.as_deref()), (Some(true), Some("claude")));
     assert_nobody_else_was_asked(&server);
 }
@@ -184,7 +121,7 @@ fn every_agent_is_told_the_context_of_its_session_and_of_its_turn() {
         .map(|name| std::fs::read_to_string(project.join(format!("{name}.ran"))).unwrap().lines().count());
     assert_eq!(ran, [1, 1, 3]);
 
-    let events = block_on(world.store.read(world.session, Page::last(1000))).unwrap();
+    let events = world.project.stored();
     let Ok(Event::SystemMessage(stored)) = events[0].event() else { panic!("{events:?}") };
     let blocks = |text: &str| text.matches("--- Context: ").count();
     assert_eq!(blocks(&stored.content), 2, "{}", stored.content);
@@ -231,8 +168,7 @@ fn history_does_not_make_an_agent_act() {
     );
     // In a block of its own, and in the one before the prompt.
     let long = format!("{hostile}\n{}\n{hostile}", "word ".repeat(1_000));
-    let turn = NewTurn::verbatim([Event::user(&long), Event::user(&hostile), Event::assistant(&hostile)]);
-    block_on(world.store.append(world.session, turn)).unwrap();
+    world.project.append([Event::user(&long), Event::user(&hostile), Event::assistant(&hostile)]);
     for agent in ["claude", "codex"] {
         assert_eq!(world.run(agent, "go on").complete.outcome, Some(Outcome::Done), "{agent}");
     }
@@ -257,30 +193,24 @@ fn a_cancel_while_a_tool_runs_leaves_no_process() {
         let server = ModelServer::always(Answer::new().text("I wait.").tool(tool, input));
         let Some(world) = World::new(&server) else { return };
         let mut began = None;
-        let ingested = world.drive(agent, "wait", &mut |notice, controls| {
-            if let Notice::Began { run, .. } = notice {
-                let run = run.to_owned();
-                began = Some(run.clone());
-                let controls = controls.clone();
-                std::thread::spawn(move || {
-                    let marker = Marker::new(RUN_MARKER, run).unwrap();
-                    let deadline = Instant::now() + Duration::from_secs(30);
-                    let sleeps = || {
-                        find_marked(&marker).iter().any(|process| {
-                            std::fs::read(format!("/proc/{}/cmdline", process.pid))
-                                .is_ok_and(|line| line.starts_with(b"sleep"))
-                        })
-                    };
-                    while !sleeps() && Instant::now() < deadline {
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
-                    controls.cancel();
-                });
+        let finished = world.drive(agent, "wait", |event, controls| {
+            if let TurnEvent::Began(run) = event {
+                let sleeps = || {
+                    processes(&run.run).iter().any(|process| {
+                        std::fs::read(format!("/proc/{}/cmdline", process.pid))
+                            .is_ok_and(|line| line.starts_with(b"sleep"))
+                    })
+                };
+                let deadline = Instant::now() + Duration::from_secs(30);
+                while !sleeps() && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                controls.cancel();
+                began = Some(run.run);
             }
         });
-        assert_eq!(ingested.complete.outcome, Some(Outcome::Cancelled), "{agent}");
-        let marker = Marker::new(RUN_MARKER, began.unwrap()).unwrap();
-        assert_eq!(find_marked(&marker), [], "{agent}");
+        assert_eq!(finished.complete.outcome, Some(Outcome::Cancelled), "{agent}");
+        assert_eq!(processes(&began.unwrap()), [], "{agent}");
     }
 }
 
@@ -293,42 +223,24 @@ fn a_prompt_while_claude_answers_stops_it_and_is_sent_with_what_it_had_said() {
     ]);
     let Some(world) = World::new(&server) else { return };
     let mut runs = Vec::new();
-    let last = world.drive("claude", "The first prompt", &mut |notice, controls| {
-        if let Notice::Began { run, mut watcher, .. } = notice {
-            runs.push(run.to_owned());
-            let controls = controls.clone();
-            let is_first = runs.len() == 1;
-            // Elsewhere, as the turn goes on only when this has returned.
-            std::thread::spawn(move || {
-                while let Ok(Some(outputs)) = watcher.next_outputs() {
-                    let has_said = outputs.contains(&AgentOutput::Event(Event::assistant("Half an answer.")));
-                    if is_first && has_said {
-                        controls.submit("The second prompt");
-                        return;
-                    }
-                }
-            });
+    let last = world.drive("claude", "The first prompt", |event, controls| match event {
+        TurnEvent::Began(began) => runs.push(began.run),
+        TurnEvent::Output(output)
+            if *output == AgentOutput::Event(Event::assistant("Half an answer.")) && runs.len() == 1 =>
+        {
+            controls.stage("The second prompt");
         }
+        _ => {}
     });
     assert_eq!(last.complete.outcome, Some(Outcome::Done));
     assert_eq!(runs.len(), 2);
     for run in runs {
-        assert_eq!(find_marked(&Marker::new(RUN_MARKER, run).unwrap()), []);
+        assert_eq!(processes(&run), []);
     }
 
-    let events = block_on(world.store.read(world.session, Page::last(100))).unwrap();
-    let events: Vec<Event> = events.iter().map(|stored| stored.event().unwrap()).collect();
-    let outcomes: Vec<_> = events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Complete(complete) => complete.outcome,
-            _ => None,
-        })
-        .collect();
-    assert_eq!(outcomes, [Outcome::Cancelled, Outcome::Done]);
-    let history = block_on(read_history(&world.store, world.session)).unwrap();
-    let texts: Vec<_> = history.iter().filter_map(Message::first_text).collect();
-    assert_eq!(texts, ["The first prompt", "Half an answer.", "The second prompt", "The second answer."]);
+    assert_eq!(world.project.outcomes(), [Outcome::Cancelled, Outcome::Done]);
+    let expected = ["The first prompt", "Half an answer.", "The second prompt", "The second answer."];
+    assert_eq!(world.project.texts(), expected);
 
     let requests = server.requests();
     assert_eq!(requests.len(), 2);
@@ -343,7 +255,7 @@ fn a_model_that_fails_is_told_and_the_next_prompt_works() {
     let server = ModelServer::scripted([Answer::error(400, "no"), Answer::from("better")]);
     let Some(world) = World::new(&server) else { return };
     assert_eq!(world.run("claude", "one").complete.outcome, Some(Outcome::Failed));
-    let failed = block_on(read_history(&world.store, world.session)).unwrap();
+    let failed = world.project.history();
     assert!(failed.iter().any(|message| message.role == Role::System), "{failed:?}");
     assert_eq!(world.run("claude", "two").complete.outcome, Some(Outcome::Done));
 }
@@ -355,12 +267,11 @@ fn a_context_of_900_000_characters_arrives_whole() {
     let long = "0123456789".repeat(2_000);
     for number in 0..45 {
         let end = Event::Complete(Complete::default());
-        let turn =
-            NewTurn::verbatim([Event::user(format!("{number} {long}")), Event::assistant("noted"), end]);
-        block_on(world.store.append(world.session, turn)).unwrap();
+        world.project.append([Event::user(format!("{number} {long}")), Event::assistant("noted"), end]);
     }
     for agent in ["claude", "codex"] {
-        let told = wrap_context(&block_on(read_context(&world.store, world.session)).unwrap());
+        let told =
+            wrap_context(&block_on(read_context(&*world.project.store, world.project.session)).unwrap());
         assert_eq!(world.run(agent, "go on").complete.outcome, Some(Outcome::Done), "{agent}");
         let sent = server.requests().pop().unwrap();
         // In one text, or in a block for each turn.

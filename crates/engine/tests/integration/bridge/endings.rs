@@ -7,24 +7,24 @@ fn a_cancel_asks_the_agent_first_and_leaves_nothing() {
     for script in ["wait", "stubborn"] {
         for by_front_end in [true, false] {
             let project = Project::new();
-            let run = Mutex::new(String::new());
-            let ingested = project.run_with(&Bridge::new(script), "hi", |running| {
-                running.turn.run.clone_into(&mut run.lock().unwrap());
+            let mut run = String::new();
+            let finished = project.run_with(&Bridge::new(script), "hi", |running| {
+                run.clone_from(&running.run);
                 running.wait_for_half();
                 // One that becomes another program carries no marker for a moment.
                 until("the bridge, the agent and its tool run", || {
-                    (processes(&running.turn.run).len() >= 3).then_some(())
+                    (processes(&running.run).len() >= 3).then_some(())
                 });
                 if by_front_end {
                     running.control.cancel().unwrap();
                 } else {
-                    running.controls.cancel();
+                    running.handle.cancel();
                 }
             });
-            assert_eq!(ingested.complete.outcome, Some(Outcome::Cancelled), "{script} {}", project.error());
+            assert_eq!(finished.complete.outcome, Some(Outcome::Cancelled), "{script} {}", project.error());
             assert_eq!(project.history()[1], Message::assistant("half"));
             assert!(project.path("heard-cancel").exists(), "{script}");
-            project.nothing_is_left_of(&run.lock().unwrap());
+            project.nothing_is_left_of(&run);
         }
     }
 }
@@ -40,8 +40,8 @@ fn an_agent_that_dies_is_told_of_with_its_exit_status() {
         ),
     ] {
         let project = Project::new();
-        let ingested = project.run(&Bridge::new(script), "hi");
-        assert_eq!(ingested.complete.outcome, Some(Outcome::Interrupted), "{script}");
+        let finished = project.run(&Bridge::new(script), "hi");
+        assert_eq!(finished.complete.outcome, Some(Outcome::Interrupted), "{script}");
         assert_eq!(project.error(), error);
         assert!(project.history()[1].first_text().unwrap().starts_with("half"));
         assert_eq!(project.run(&Bridge::new("answer"), "again").complete.outcome, Some(Outcome::Done));
@@ -51,22 +51,22 @@ fn an_agent_that_dies_is_told_of_with_its_exit_status() {
 #[test]
 fn a_bridge_that_is_killed_leaves_no_process_and_what_came_is_stored() {
     let project = Project::new();
-    let run = Mutex::new(String::new());
-    let ingested = project.run_with(&Bridge::new("wait"), "hi", |running| {
-        running.turn.run.clone_into(&mut run.lock().unwrap());
+    let mut run = String::new();
+    let finished = project.run_with(&Bridge::new("wait"), "hi", |running| {
+        run.clone_from(&running.run);
         running.wait_for_half();
         kill(running.process.pid);
     });
-    assert_eq!(ingested.complete.outcome, Some(Outcome::Interrupted));
+    assert_eq!(finished.complete.outcome, Some(Outcome::Interrupted));
     assert!(project.history()[1].first_text().unwrap().starts_with("half"));
-    project.nothing_is_left_of(&run.lock().unwrap());
+    project.nothing_is_left_of(&run);
 }
 
 #[test]
 fn garbage_of_an_agent_is_kept_as_evidence_and_the_turn_goes_on() {
     let project = Project::new();
-    let ingested = project.run(&Bridge::new("garbage"), "hi");
-    assert_eq!(ingested.complete.outcome, Some(Outcome::Done));
+    let finished = project.run(&Bridge::new("garbage"), "hi");
+    assert_eq!(finished.complete.outcome, Some(Outcome::Done));
     let unreadable = project.events().into_iter().filter_map(|event| match event {
         Event::Error(error) => Some(error.message),
         _ => None,
@@ -80,11 +80,9 @@ fn garbage_of_an_agent_is_kept_as_evidence_and_the_turn_goes_on() {
 #[test]
 fn an_agent_that_prints_without_end_is_stopped() {
     let project = Project::new();
-    let agent = Bridge::new("flood");
-    let directory = project.directory();
-    let limit = OutputLimit::of_mib(8);
-    let setup = Setup { output_limit: limit, ..project.setup(&agent, &directory) };
-    let ingested = Driver::new(setup).0.run("hi", &mut |_| {}).unwrap().unwrap();
-    assert_eq!(ingested.complete.outcome, Some(Outcome::Failed));
+    let options =
+        TurnOptions { output_limit: OutputLimit::of_mib(8), ..Project::options(&Bridge::new("flood")) };
+    let finished = project.submit("hi", options).result().unwrap();
+    assert_eq!(finished.complete.outcome, Some(Outcome::Failed));
     assert!(project.error().starts_with("bridged was stopped because of its output"), "{}", project.error());
 }

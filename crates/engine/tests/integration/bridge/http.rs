@@ -6,8 +6,8 @@ use super::*;
 fn a_model_behind_http_goes_through_a_bridge() {
     let server = ModelServer::scripted([Answer::new().text_in(["Hello ", "from the model"])]);
     let project = Project::new();
-    let ingested = project.run(&Bridge::http(&server.url()), "hi");
-    assert_eq!(ingested.complete.outcome, Some(Outcome::Done), "{}", project.error());
+    let finished = project.run(&Bridge::http(&server.url()), "hi");
+    assert_eq!(finished.complete.outcome, Some(Outcome::Done), "{}", project.error());
     assert_eq!(project.history(), [Message::user("hi"), Message::assistant("Hello from the model")]);
     assert_eq!(server.requests()[0].prompt(), Some("hi"));
 }
@@ -20,8 +20,8 @@ fn a_model_that_fails_is_told_of() {
     ] {
         let server = ModelServer::scripted([answer]);
         let project = Project::new();
-        let ingested = project.run(&Bridge::http(&server.url()), "hi");
-        assert_eq!(ingested.complete.outcome, Some(Outcome::Failed));
+        let finished = project.run(&Bridge::http(&server.url()), "hi");
+        assert_eq!(finished.complete.outcome, Some(Outcome::Failed));
         assert!(project.error().contains(error), "{}", project.error());
     }
     let project = Project::new();
@@ -37,11 +37,11 @@ fn a_model_that_stops_in_its_answer_is_cancelled() {
     let gate = Gate::new();
     let server = ModelServer::scripted([Answer::new().text("half").hold(&gate).text("never")]);
     let project = Project::new();
-    let ingested = project.run_with(&Bridge::http(&server.url()), "hi", |running| {
+    let finished = project.run_with(&Bridge::http(&server.url()), "hi", |running| {
         running.wait_for_half();
-        running.controls.cancel();
+        running.handle.cancel();
     });
-    assert_eq!(ingested.complete.outcome, Some(Outcome::Cancelled));
+    assert_eq!(finished.complete.outcome, Some(Outcome::Cancelled));
     assert_eq!(project.history()[1], Message::assistant("half"));
     gate.open();
 }

@@ -188,7 +188,7 @@ fn a_turn_is_stored_once_whenever_its_processes_are_killed() {
         let stored = project.outcomes().len();
         assert_eq!(stored, before + usize::from(had_begun && before == 0), "round {round}");
         assert_eq!(processes_of(&project), [], "round {round}");
-        let left = processes_in(&project.directory());
+        let left = processes_in(&project.directory);
         assert_eq!(left, [] as [String; 0], "round {round}");
     }
 }

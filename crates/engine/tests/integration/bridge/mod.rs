@@ -7,54 +7,34 @@ mod killed;
 mod questions;
 
 use std::fs::{self, File};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::own_environment;
 use azureal_agents::bridged::{Bridged, MessageParser};
-use azureal_core::agent::{
-    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program, PromptCache,
-};
+use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program};
 use azureal_core::bridge::{
     AgentProgram, AnsweredBy, BridgeEnd, BridgeLimits, BridgeLine, BridgeTask, Consent, Exchange,
     HttpExchange, JsonRpcExchange, PermissionPolicy,
 };
 use azureal_core::event::{Init, Outcome, Usage};
-use azureal_core::{
-    Event, Keep, Message, NewSession, NewTurn, Page, SessionId, SessionStore, Threshold, read_history,
-};
+use azureal_core::{Event, Keep, Message, Threshold};
 use azureal_engine::{
-    BridgeHost, Briefing, CompactSetup, Control, ControlError, Controls, Driver, Homes, Ingested, Notice,
-    OpenQuestion, OutputLimit, RUN_MARKER, Recovered, Refusal, Setup, SpooledTurn, Spools, Summariser,
-    recover, summarise,
+    BridgeHost, CompactionOptions, Control, ControlError, FinishedTurn, Ingested, OpenQuestion, OutputLimit,
+    RUN_MARKER, Recovered, Refusal, SpooledTurn, Spools, Summariser, TurnError, TurnEvent, TurnHandle,
+    TurnOptions,
 };
-use azureal_process::{Marker, Patience, ProcessIdentity, Spawn, Stream, find_marked, stop};
-use azureal_store::SqliteStore;
-use azureal_store::sqlite::SqliteOptions;
+use azureal_process::{Marker, Patience, ProcessIdentity, Spawn, Stream, stop};
 use azureal_testkit::model_server::{Answer, Gate, ModelServer, StreamPosition};
-use futures_executor::block_on;
 use serde_json::{Value, json};
-use tempfile::TempDir;
+
+use crate::harness::{self, CancelOnPanic, PATIENCE, leak, open_store, own_environment, processes, until};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_azureal-test-child");
-/// How long a fact may take to become true on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-#[track_caller]
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "not so after {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// An agent behind a bridge.
+#[derive(Clone)]
 struct Bridge {
     script: String,
     /// A model instead of a program.
@@ -146,129 +126,66 @@ impl MessageParser for Updates {
 
 /// A project with a store and one session, and a folder for control channels beside it.
 struct Project {
+    /// The folder of both.
     folder: PathBuf,
-    _temporary: Option<TempDir>,
-    store: SqliteStore,
-    spools: Spools,
-    session: SessionId,
-    briefing: Briefing,
+    inner: harness::Project,
+}
+
+impl Deref for Project {
+    type Target = harness::Project;
+
+    fn deref(&self) -> &harness::Project {
+        &self.inner
+    }
+}
+
+impl DerefMut for Project {
+    fn deref_mut(&mut self) -> &mut harness::Project {
+        &mut self.inner
+    }
 }
 
 impl Project {
     fn new() -> Self {
         let temporary = tempfile::tempdir().unwrap();
         fs::create_dir(temporary.path().join("project")).unwrap();
-        let project = Self::open(temporary.path());
-        Self { _temporary: Some(temporary), ..project }
+        let mut project = Self::open(temporary.path());
+        project.temporary = Some(temporary);
+        project
     }
 
     fn open(folder: &Path) -> Self {
-        let store = SqliteStore::open(folder.join("project/.azureal/sessions.azs"), SqliteOptions::default())
-            .unwrap();
-        let session =
-            block_on(store.list(&azureal_core::ListQuery::default())).unwrap().first().map(|found| found.id);
-        let session = session.unwrap_or_else(|| block_on(store.create(NewSession::default())).unwrap());
-        let spools = Spools::new(folder.join("project/.azureal/spool"))
-            .with_bridges(BridgeHost { program: CHILD.into(), control: folder.join("run/azureal") });
-        Self {
-            folder: folder.to_owned(),
-            _temporary: None,
-            store,
-            spools,
-            session,
-            briefing: Briefing::default(),
+        let directory = folder.join("project");
+        let mut inner = harness::Project::at(&directory, open_store(&directory));
+        let host = BridgeHost { program: CHILD.into(), control: folder.join("run/azureal") };
+        inner.spools = inner.spools.with_bridges(host);
+        inner.agents = leak([leak(Bridge::new("")) as &dyn Agent]);
+        Self { folder: folder.to_owned(), inner }
+    }
+
+    fn options(agent: &Bridge) -> TurnOptions {
+        TurnOptions::new(leak(agent.clone()), CHILD)
+    }
+
+    /// Runs a turn, and does something when it has begun.
+    #[track_caller]
+    fn run_with(&self, agent: &Bridge, prompt: &str, act: impl FnOnce(&mut Running<'_>)) -> FinishedTurn {
+        let mut handle = self.submit(prompt, Self::options(agent));
+        let _cancel = CancelOnPanic(handle.controls());
+        while let Some(event) = handle.next_event() {
+            if let TurnEvent::Began(began) = event {
+                let (run, process, control) = (began.run, began.process, began.control.unwrap());
+                let mut running = Running { project: self, run, process, control, handle };
+                act(&mut running);
+                return running.handle.result().unwrap();
+            }
         }
+        handle.result().unwrap()
     }
 
-    fn directory(&self) -> PathBuf {
-        self.folder.join("project")
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory().join(name)
-    }
-
-    fn setup<'a>(&'a self, agent: &'a dyn Agent, directory: &'a Path) -> Setup<'a> {
-        Setup {
-            store: &self.store,
-            spools: &self.spools,
-            agent,
-            program: Path::new(CHILD),
-            lease: None,
-            session: self.session,
-            used_in: None,
-            switches_model: false,
-            model: None,
-            permission: None,
-            directory,
-            environment: own_environment(),
-            in_git: false,
-            timeout: None,
-            output_limit: OutputLimit::default(),
-            briefing: &self.briefing,
-            compaction: None,
-            homes: &Homes::NONE,
-            arguments: &[],
-            cache: PromptCache::Off,
-            moves_git_status: false,
-        }
-    }
-
-    /// Runs a turn, and something beside it from when it has begun.
-    fn run_with(&self, agent: &Bridge, prompt: &str, beside: impl FnOnce(&Running<'_>) + Send) -> Ingested {
-        let directory = self.directory();
-        let (driver, controls) = Driver::new(self.setup(agent, &directory));
-        let (sender, began) = std::sync::mpsc::channel::<(String, _, _, Option<Control>)>();
-        let ingested = std::thread::scope(|scope| {
-            let beside = scope.spawn(move || {
-                let Ok((run, process, watcher, control)) = began.recv() else { return };
-                let (turn, control) = (SpooledTurn { run, ..blank() }, control.unwrap());
-                let _cancel = CancelOnPanic(controls.clone());
-                beside(&Running {
-                    project: self,
-                    turn,
-                    process,
-                    control,
-                    controls,
-                    watcher: Mutex::new(watcher),
-                });
-            });
-            let ingested = driver.run(prompt, &mut |notice| {
-                if let Notice::Began { run, process, watcher, control } = notice {
-                    sender.send((run.to_owned(), process.clone(), watcher, control)).unwrap();
-                }
-            });
-            drop(sender);
-            beside.join().unwrap();
-            ingested
-        });
-        ingested.unwrap().unwrap()
-    }
-
-    fn run(&self, agent: &Bridge, prompt: &str) -> Ingested {
+    #[track_caller]
+    fn run(&self, agent: &Bridge, prompt: &str) -> FinishedTurn {
         self.run_with(agent, prompt, |_| {})
-    }
-
-    fn recover(&self) -> Vec<Recovered> {
-        let homes = Homes { variable: &|_| None, home: None };
-        block_on(recover(&self.store, &self.spools, &[&Bridge::new("")], &homes)).unwrap()
-    }
-
-    fn events(&self) -> Vec<Event> {
-        let page = block_on(self.store.read(self.session, Page::last(1000))).unwrap();
-        page.iter().map(|stored| stored.event().unwrap()).collect()
-    }
-
-    fn history(&self) -> Vec<Message> {
-        block_on(read_history(&self.store, self.session)).unwrap()
-    }
-
-    fn outcomes(&self) -> Vec<Outcome> {
-        let outcome = |event: &Event| match event {
-            Event::Complete(complete) => complete.outcome,
-            _ => None,
-        };
-        self.events().iter().filter_map(outcome).collect()
     }
 
     fn error(&self) -> String {
@@ -282,46 +199,20 @@ impl Project {
     /// Neither a spool, nor a control channel, nor a process of a run is left.
     #[track_caller]
     fn nothing_is_left_of(&self, run: &str) {
-        let files = |folder: PathBuf| {
-            let entries = fs::read_dir(folder).into_iter().flatten();
-            entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
-        };
-        assert_eq!(files(self.path(".azureal/spool")), [] as [PathBuf; 0]);
-        assert_eq!(files(self.folder.join("run/azureal")), [] as [PathBuf; 0]);
+        let controls = fs::read_dir(self.folder.join("run/azureal")).into_iter().flatten();
+        assert_eq!(self.spool_files(), [] as [PathBuf; 0]);
+        assert_eq!(controls.map(|entry| entry.unwrap().path()).collect::<Vec<_>>(), [] as [PathBuf; 0]);
         assert_eq!(processes(run), []);
-    }
-}
-
-fn processes(run: &str) -> Vec<ProcessIdentity> {
-    find_marked(&Marker::new(RUN_MARKER, run).unwrap())
-}
-
-fn blank() -> SpooledTurn {
-    serde_json::from_value(json!({
-        "run": "", "session": 1, "prompt": "", "agent": "bridged", "model": null, "directory": "", "started_at": ""
-    }))
-    .unwrap()
-}
-
-/// Ends the turn of a test that has failed beside it, which would wait for ever.
-struct CancelOnPanic(Controls);
-
-impl Drop for CancelOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.cancel();
-        }
     }
 }
 
 /// A turn that runs.
 struct Running<'a> {
     project: &'a Project,
-    turn: SpooledTurn,
+    run: String,
     process: ProcessIdentity,
     control: Control,
-    controls: Controls,
-    watcher: Mutex<azureal_engine::Watcher>,
+    handle: TurnHandle,
 }
 
 impl Running<'_> {
@@ -330,18 +221,17 @@ impl Running<'_> {
         question(&self.control)
     }
 
-    /// Watches the output until it says this.
-    fn wait_for(&self, mut is_it: impl FnMut(&AgentOutput) -> bool) -> AgentOutput {
-        let mut watcher = self.watcher.lock().unwrap();
+    /// Takes the outputs until one is this.
+    fn wait_for(&mut self, is_it: impl Fn(&AgentOutput) -> bool) -> AgentOutput {
         loop {
-            let outputs = watcher.next_outputs().unwrap().expect("the run has ended before");
-            if let Some(found) = outputs.into_iter().find(&mut is_it) {
-                return found;
+            match self.handle.next_event().expect("the turn has ended before") {
+                TurnEvent::Output(output) if is_it(&output) => return *output,
+                _ => {}
             }
         }
     }
 
-    fn wait_for_half(&self) {
+    fn wait_for_half(&mut self) {
         self.wait_for(|output| *output == AgentOutput::Delta("half".into()));
     }
 }
@@ -357,14 +247,12 @@ fn kill(pid: u32) {
 #[test]
 fn a_turn_goes_through_a_bridge() {
     let project = Project::new();
-    let run = Mutex::new(String::new());
-    let ingested = project.run_with(&Bridge::new("answer"), "hi", |running| {
-        running.turn.run.clone_into(&mut run.lock().unwrap());
-    });
-    assert_eq!(ingested.complete.outcome, Some(Outcome::Done), "{}", project.error());
-    assert_eq!(ingested.complete.usage.unwrap().input_tokens, 30);
+    let mut run = String::new();
+    let finished = project.run_with(&Bridge::new("answer"), "hi", |running| run.clone_from(&running.run));
+    assert_eq!(finished.complete.outcome, Some(Outcome::Done), "{}", project.error());
+    assert_eq!(finished.complete.usage.unwrap().input_tokens, 30);
     assert_eq!(project.history(), [Message::user("hi"), Message::assistant("Hello from the agent")]);
-    project.nothing_is_left_of(&run.lock().unwrap());
+    project.nothing_is_left_of(&run);
     // A long prompt, which no argument and no pipe takes at once.
     let project = Project::new();
     project.run(&Bridge::new("count"), &"x".repeat(3_000_000));
@@ -377,24 +265,17 @@ fn an_agent_behind_a_bridge_writes_a_summary() {
     let long = |text: &str| Event::assistant(text.repeat(400));
     for number in 0..6 {
         let events = vec![Event::user(format!("prompt {number}")), long("words of an answer ")];
-        block_on(project.store.append(project.session, NewTurn::verbatim(events))).unwrap();
+        project.append(events);
     }
-    let (agent, directory) = (Bridge::new("summary"), project.directory());
-    let summariser = Summariser { agent: &agent, program: Path::new(CHILD), model: None, settings: None };
-    let setup = CompactSetup {
-        store: &project.store,
-        spools: &project.spools,
-        session: project.session,
-        summarisers: &[summariser],
-        directory: &directory,
-        environment: own_environment(),
-        in_git: false,
+    let agent = leak(Bridge::new("summary"));
+    let options = CompactionOptions {
         threshold: Threshold::default(),
         keep: Keep::Usual,
+        summarisers: vec![Summariser { agent, program: CHILD.into(), model: None, settings: None }],
         timeout: PATIENCE,
-        is_cancelled: &|| false,
     };
-    let summary = summarise(&setup, &mut |_| {}).unwrap().unwrap();
+    let summary = project.engine().summarise(project.session, &options, &|| false, &mut |_| {});
+    let summary = summary.unwrap().unwrap();
     assert_eq!(summary.failed, []);
     assert!(summary.summary.starts_with("All of it is done"), "{}", summary.summary);
     assert_eq!(summary.agent.as_deref(), Some("bridged"));
@@ -402,16 +283,16 @@ fn an_agent_behind_a_bridge_writes_a_summary() {
 
 #[test]
 fn an_agent_that_needs_a_bridge_says_so_where_there_is_none() {
-    let project = Project::new();
-    let spools = Spools::new(project.path(".azureal/spool"));
-    let (agent, directory) = (Bridge::new("answer"), project.directory());
-    let setup = Setup { spools: &spools, ..project.setup(&agent, &directory) };
-    let ingested = Driver::new(setup).0.run("hi", &mut |_| {}).unwrap().unwrap();
-    assert_eq!(ingested.complete.outcome, Some(Outcome::Failed));
-    assert!(project.error().contains("needs a bridge, and no program is named"), "{}", project.error());
+    let mut project = Project::new();
+    project.spools = Spools::new(project.path(".azureal/spool"));
+    let options = Project::options(&Bridge::new("answer"));
+    let error = project.submit("hi", options.clone()).result().unwrap_err();
+    assert!(matches!(error, TurnError::NoBridge { agent: "bridged" }), "{error:?}");
+    assert!(error.to_string().contains("needs a bridge, and no program is named"), "{error}");
+    assert_eq!(project.events(), [], "nothing is stored");
+    assert!(!project.spools.exist(), "and nothing was begun");
     let inside = BridgeHost { program: CHILD.into(), control: project.path("control") };
-    let spools = spools.with_bridges(inside);
-    let setup = Setup { spools: &spools, ..project.setup(&agent, &directory) };
-    let ingested = Driver::new(setup).0.run("hi", &mut |_| {}).unwrap().unwrap();
-    assert_eq!(ingested.complete.outcome, Some(Outcome::Failed), "the agent may write there");
+    project.spools = project.spools.clone().with_bridges(inside);
+    let finished = project.submit("hi", options).result().unwrap();
+    assert_eq!(finished.complete.outcome, Some(Outcome::Failed), "the agent may write there");
 }

@@ -6,7 +6,7 @@ use super::*;
 fn a_permission_question_is_asked_live_and_answered_by_a_person() {
     for (option, said, allowed) in [("yes", "selected \"yes\"", true), ("no", "selected \"no\"", false)] {
         let project = Project::new();
-        let ingested = project.run_with(&Bridge::new("ask"), "hi", |running| {
+        let finished = project.run_with(&Bridge::new("ask"), "hi", |running| {
             let asked = running.wait_for(|output| matches!(output, AgentOutput::Question(_)));
             let open = running.question();
             assert_eq!(asked, AgentOutput::Question(open.question.clone()));
@@ -23,10 +23,10 @@ fn a_permission_question_is_asked_live_and_answered_by_a_person() {
             };
             assert_eq!((answered.by, answered.allowed), (AnsweredBy::Person, allowed));
         });
-        assert_eq!(ingested.complete.outcome, Some(Outcome::Done), "{}", project.error());
+        assert_eq!(finished.complete.outcome, Some(Outcome::Done), "{}", project.error());
         assert_eq!(project.history()[1], Message::assistant(said));
         let refused: &[String] = if allowed { &[] } else { &["Run `make`".to_owned()] };
-        assert_eq!(ingested.refused, refused);
+        assert_eq!(finished.refused, refused);
     }
 }
 
@@ -49,7 +49,7 @@ fn an_answer_must_carry_the_nonce_of_its_question() {
         assert_eq!(refused(&open, "perhaps"), Refusal::NoSuchOption);
         assert_eq!(running.control.questions().unwrap(), std::slice::from_ref(&open), "it is still open");
         // The nonce is in no file that the agent can read.
-        let spool = running.project.path(&format!(".azureal/spool/{}.jsonl", running.turn.run));
+        let spool = running.project.path(&format!(".azureal/spool/{}.jsonl", running.run));
         let spool = fs::read_to_string(spool).unwrap();
         assert!(spool.contains("\"question\"") && !spool.contains(&open.nonce), "{spool}");
         running.control.answer(&open, "no").unwrap();
@@ -65,15 +65,15 @@ fn uuid_like(nonce: &str) -> String {
 #[test]
 fn a_policy_answers_what_it_knows() {
     let project = Project::new();
-    let ingested = project.run(&Bridge::new("ask-read"), "hi");
+    let finished = project.run(&Bridge::new("ask-read"), "hi");
     assert_eq!(project.history()[1], Message::assistant("selected \"yes\""));
-    assert_eq!(ingested.refused, [] as [String; 0]);
+    assert_eq!(finished.refused, [] as [String; 0]);
     let mut agent = Bridge::new("ask");
     agent.policy.otherwise = Consent::Refuse;
     let project = Project::new();
-    let ingested = project.run(&agent, "hi");
+    let finished = project.run(&agent, "hi");
     assert_eq!(project.history()[1], Message::assistant("selected \"no\""));
-    assert_eq!(ingested.refused, ["Run `make`"]);
+    assert_eq!(finished.refused, ["Run `make`"]);
 }
 
 #[test]
