@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use azureal_engine::BridgeHost;
+use azureal_engine::{BridgeHost, Homes};
 use azureal_process::ChildEnvironment;
 
 use crate::error::Error;
@@ -92,6 +92,11 @@ impl Environment {
     pub fn configuration(&self) -> Option<PathBuf> {
         let folder = self.folder("XDG_CONFIG_HOME").or_else(|| Some(self.home()?.join(".config")))?;
         Some(folder.join("azureal"))
+    }
+
+    /// Returns the places where agents' programs, started with these variables, keep their files.
+    pub fn homes(&self) -> Homes<'_> {
+        Homes { environment: Some(&self.variables), home: self.home() }
     }
 
     /// Returns the user's own configuration files of git, in the order in which git reads them.

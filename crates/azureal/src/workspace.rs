@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use azureal_agents::registry;
 use azureal_core::{Holder, SessionStore};
-use azureal_engine::{Homes, Recovered, Spools, this_process};
+use azureal_engine::{Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{SqliteOptions, Work};
@@ -123,8 +123,7 @@ impl Workspace {
     /// A store in memory has none. What cannot be stored is kept, and found again by the next call.
     pub async fn recover(&self) -> Result<Vec<Recovered>, Error> {
         let Some(spools) = self.spools() else { return Ok(Vec::new()) };
-        let variable = |name: &str| self.environment.value(name).map(PathBuf::from);
-        let homes = Homes { variable: &variable, home: self.environment.home() };
+        let homes = self.environment.homes();
         let found = azureal_engine::recover(&*self.store, &spools, registry::all(), &homes).await;
         found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
     }

@@ -1,13 +1,12 @@
 //! Recovery of interrupted turns: every command stores them, and says so.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use azureal_agents::registry;
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{LeaseId, SessionId, StoreError, visible_line};
 use azureal_engine::{
-    Homes, IngestError, Noted, OriginalRun, Recovered, SpooledTurn, look_at_original, recover_original,
+    IngestError, Noted, OriginalRun, Recovered, SpooledTurn, look_at_original, recover_original,
 };
 use azureal_process::ProcessIdentity;
 use jiff::Timestamp;
@@ -48,11 +47,6 @@ fn subject(found: &Recovered) -> String {
         Recovered::Unreadable(path) => path.display().to_string(),
         other => other.turn().map(|turn| turn.run.clone()).unwrap_or_default(),
     }
-}
-
-/// Returns the places where the agents' programs keep their files: they inherit our environment.
-pub(crate) fn homes() -> Homes<'static> {
-    Homes { variable: &|name| std::env::var_os(name).map(PathBuf::from), home: std::env::home_dir() }
 }
 
 async fn look(place: &Workspace) -> Vec<Recovered> {
@@ -181,7 +175,7 @@ pub(crate) async fn recover_original_run(
     if place.spools().is_some_and(|spools| spools.are_of(session).unwrap_or(true)) {
         return Ok(());
     }
-    let (agents, homes) = (registry::all(), homes());
+    let (agents, homes) = (registry::all(), place.environment().homes());
     let (idle, record) = match look_at_original(agents, &homes, &run) {
         // The original program may know more of it.
         OriginalRun::Missing => return Ok(()),

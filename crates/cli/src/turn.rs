@@ -19,7 +19,6 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
 use crate::output::{Output, tell, warn};
-use crate::recovery::homes;
 use crate::refusals::refusals;
 use azureal::Workspace;
 use azureal::agents::AgentChoice;
@@ -90,8 +89,8 @@ pub(crate) fn take_turn(
     out: &mut Output,
 ) -> Result<Ingested, Failure> {
     let directory = place.project.directory();
-    let homes = homes();
     let environment = place.environment();
+    let homes = environment.homes();
     let program = &ask.choice.program;
     let is_claude = ask.choice.agent.name() == "claude";
     let CacheChoice { cache, moves_git_status } = match is_claude {

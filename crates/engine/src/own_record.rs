@@ -15,7 +15,7 @@ use azureal_core::event::{Complete, Init, Usage};
 use azureal_core::{
     Event, LeaseId, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, compact_event, strip_context,
 };
-use azureal_process::MarkersInUse;
+use azureal_process::{ChildEnvironment, MarkersInUse};
 use rustix::fs::OFlags;
 
 use crate::drive::GO_ON;
@@ -44,21 +44,22 @@ pub enum Noted {
 }
 
 /// The places where programs keep their files.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Homes<'a> {
-    /// Returns the value of an environment variable.
-    pub variable: &'a (dyn Fn(&str) -> Option<PathBuf> + Sync),
+    /// The variables that the programs are started with. Some have one that names the place of their files.
+    pub environment: Option<&'a ChildEnvironment>,
     /// The home directory.
     pub home: Option<PathBuf>,
 }
 
 impl Homes<'_> {
     /// No places, so that no file of any program is found.
-    pub const NONE: Homes<'static> = Homes { variable: &|_| None, home: None };
+    pub const NONE: Homes<'static> = Homes { environment: None, home: None };
 
     /// Returns the folder of an agent's records.
     fn records(&self, record: &OwnRecord) -> Option<PathBuf> {
-        let own = (self.variable)(record.variable).filter(|path| !path.as_os_str().is_empty());
+        let own = self.environment.and_then(|environment| environment.get(record.variable));
+        let own = own.filter(|path| !path.is_empty()).map(PathBuf::from);
         let base = own.or_else(|| self.home.as_ref().map(|home| home.join(record.home)))?;
         Some(base.join(record.folder))
     }

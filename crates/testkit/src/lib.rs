@@ -3,6 +3,11 @@
 #![doc = include_str!("../examples/keyword_store.rs")]
 #![doc = "```"]
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tools of tests look at the environment and print"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,

@@ -352,7 +352,7 @@ fn commands_whose_azureal_died_are_ended_by_the_next_one() {
         std::thread::yield_now();
     }
 
-    let homes = Homes { variable: &|_| None, home: None };
+    let homes = Homes::NONE;
     let found = block_on(recover(&project.store, &project.spools, &[&Offline], &homes)).unwrap();
     let [Recovered::Stored(_, ingested)] = &found[..] else { panic!("{found:?}") };
     assert_eq!(ingested.complete.outcome, Some(Outcome::Interrupted));

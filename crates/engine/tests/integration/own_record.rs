@@ -62,7 +62,7 @@ impl Project {
     }
 
     fn recover(&self) -> Vec<Recovered> {
-        let homes = Homes { variable: &|_| None, home: Some(self.home.path().into()) };
+        let homes = Homes { environment: None, home: Some(self.home.path().into()) };
         block_on(recover(&self.store, &self.spools, registry::all(), &homes)).unwrap()
     }
 

@@ -406,7 +406,7 @@ fn run_of_our_own(name: &str) -> String {
 }
 
 fn recovered(project: &Project) -> Vec<Recovered> {
-    let homes = Homes { variable: &|_| None, home: None };
+    let homes = Homes::NONE;
     block_on(recover(&project.store, &project.spools, &[&Offline], &homes)).unwrap()
 }
 
@@ -450,7 +450,7 @@ fn recovered_duration(agent: &str, output: &str, written: u64) -> u64 {
     std::io::Write::write_all(&mut file, output.as_bytes()).unwrap();
     file.set_modified(UNIX_EPOCH + Duration::from_secs(written)).unwrap();
     drop(spool);
-    let homes = Homes { variable: &|_| None, home: None };
+    let homes = Homes::NONE;
     let agents = azureal_agents::registry::all();
     let found = block_on(recover(&project.store, &project.spools, agents, &homes)).unwrap();
     let [Recovered::Stored(_, ingested)] = &found[..] else { panic!("{found:?}") };

@@ -1,5 +1,10 @@
 //! The stores: the contract on each of them, and what each promises beyond it. One binary, so that real servers start once.
 #![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tests read the environment of their process, and start it again"
+)]
+#![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,

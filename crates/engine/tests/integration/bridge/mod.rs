@@ -250,7 +250,7 @@ impl Project {
     }
 
     fn recover(&self) -> Vec<Recovered> {
-        let homes = Homes { variable: &|_| None, home: None };
+        let homes = Homes::NONE;
         block_on(recover(&self.store, &self.spools, &[&Bridge::new("")], &homes)).unwrap()
     }
 
