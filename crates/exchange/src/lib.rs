@@ -1,7 +1,8 @@
 //! Sessions on their way in and out: import, export and copy.
 //!
 //! The crate reads and writes formats. It never prints, asks or exits, and takes folders as arguments. Progress is reported to
-//! a callback, which can stop the work. Errors are typed, and each has its cause as its source.
+//! a callback, which can stop the work. Errors are typed, and each has its cause as its source. Calls of a store do not block
+//! the thread, but reading and writing of files does: an executor should poll these futures on a thread that may block.
 //!
 //! # Export
 //!

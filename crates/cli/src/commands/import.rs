@@ -1,4 +1,5 @@
 use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,7 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         worktree: &place.project.worktree(),
         temporary: &std::env::temp_dir(),
         is_own_store: &|path| place.owns(path),
+        progress: &|_| ControlFlow::Continue(()),
     };
     let mut import = ImportPaths::new(&*place.store, options, args.paths.iter().cloned());
     let mut printer =

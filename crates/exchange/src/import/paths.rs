@@ -1,13 +1,14 @@
 //! Import of files and folders, step by step.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use azureal_core::{SessionRecord, SessionStore};
 
 use super::recognise::ImportFolder;
-use super::{ImportError, ImportFormat, ImportOutcome, ImportSource, IncomingSession, import_session};
+use super::{
+    ImportError, ImportFormat, ImportOutcome, ImportProgress, ImportSource, IncomingSession, import_session,
+};
 
 /// The options of an import of files and folders.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ pub struct ImportOptions<'a> {
     pub temporary: &'a Path,
     /// Says whether a path belongs to the store to import into, which cannot be imported.
     pub is_own_store: &'a (dyn Fn(&Path) -> bool + Sync),
+    /// The progress callback of each session.
+    pub progress: ImportProgress<'a>,
 }
 
 /// A result of a step of an import.
@@ -85,7 +88,7 @@ impl<'a> ImportPaths<'a> {
     ///
     /// # Errors
     ///
-    /// An error of the store, which would stop all other sessions too. Do not call it again.
+    /// An error of the store, or [`ImportError::ImportStopped`]. The import must not be continued after it.
     pub async fn next(&mut self) -> Result<Option<ImportStep>, ImportError> {
         loop {
             if let Some(step) = self.steps.pop_front() {
@@ -118,8 +121,8 @@ impl<'a> ImportPaths<'a> {
                 return Ok(None);
             }
         };
-        let go_on = |_| ControlFlow::Continue(());
-        let outcome = import_session(self.store, self.options.worktree, &mut session, &go_on).await?;
+        let ImportOptions { worktree, progress, .. } = self.options;
+        let outcome = import_session(self.store, worktree, &mut session, progress).await?;
         let record = match outcome {
             ImportOutcome::Unchanged { .. } => None,
             // A session that was continued may have got another name since it was imported.
@@ -163,6 +166,7 @@ impl<'a> ImportPaths<'a> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::ops::ControlFlow;
 
     use azureal_store::MemoryStore;
     use futures_executor::block_on;
@@ -182,6 +186,7 @@ mod tests {
             worktree: ".",
             temporary: folder.path(),
             is_own_store: &|path| path == own,
+            progress: &|_| ControlFlow::Continue(()),
         };
         let mut import = ImportPaths::new(store, options, [path.to_owned()]);
         let mut steps = Vec::new();
@@ -237,15 +242,21 @@ mod tests {
     }
 
     #[test]
-    fn an_import_can_move_to_another_thread() {
-        fn check(_: impl Send) {}
+    fn an_import_can_move_to_another_thread_and_be_stopped() {
+        fn check(future: impl Future<Output = Result<Option<ImportStep>, ImportError>> + Send) {
+            assert!(matches!(block_on(future), Err(ImportError::ImportStopped)));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, FIRST).unwrap();
         let store = MemoryStore::default();
         let options = ImportOptions {
             format: ImportFormat::Auto,
             worktree: "",
             temporary: Path::new("."),
             is_own_store: &|_| false,
+            progress: &|_| ControlFlow::Break(()),
         };
-        check(ImportPaths::new(&store, options, []).next());
+        check(ImportPaths::new(&store, options, [path]).next());
     }
 }

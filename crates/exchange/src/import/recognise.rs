@@ -54,7 +54,7 @@ impl FileContent {
         if bytes.len() as u64 > LARGEST_TEXT {
             return Err(ImportError::TooLarge { path: path.to_owned() });
         }
-        let text = String::from_utf8(bytes).map_err(|error| undecodable(path, error))?;
+        let text = String::from_utf8(bytes).map_err(|error| undecodable(path, error.utf8_error()))?;
         Ok(Self::Text(match text.strip_prefix('\u{feff}') {
             Some(rest) => rest.to_owned(),
             None => text,
