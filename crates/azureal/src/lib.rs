@@ -51,4 +51,4 @@ pub use environment::Environment;
 pub use error::Error;
 pub use project::{Project, SharedName};
 pub use server_store::ProjectNameRequired;
-pub use workspace::{Notice, Options, StoreChoice, Workspace, folder_of};
+pub use workspace::{Notice, Options, StoreChoice, Workspace};

@@ -10,7 +10,6 @@ mod damage;
 mod dashed_prompt;
 mod environment;
 mod failure;
-mod import;
 mod interrupts;
 mod live;
 mod log;
