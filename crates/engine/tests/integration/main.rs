@@ -18,3 +18,5 @@ mod own_record;
 mod real_agents;
 mod real_summaries;
 mod turns;
+#[cfg(target_os = "linux")]
+mod watched;

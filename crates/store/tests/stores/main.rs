@@ -22,6 +22,8 @@ mod sqlite_file;
 mod sqlite_hostile;
 #[cfg(feature = "sqlite")]
 mod sqlite_together;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+mod sqlite_watch;
 
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -11,7 +11,7 @@ use crate::scratch::{
 use azureal_store::core::{
     Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, read_history,
 };
-use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore};
+use azureal_store::sqlite::{SqliteOptions, SqliteStore};
 use azureal_testkit::thorough;
 
 const PROCESSES: usize = 8;
@@ -236,52 +236,4 @@ fn a_process_that_stops_while_it_writes_is_waited_for() {
         appending.join().unwrap();
     });
     assert_eq!(read_all(&store, id).len(), 1);
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_watched_file_tells_of_another_process_and_of_nothing_else() {
-    let test = "sqlite_together::a_watched_file_tells_of_another_process_and_of_nothing_else";
-    let first = SessionId::new(1).unwrap();
-    if let Some((_, path)) = scratch::role() {
-        append(&SqliteStore::open(path, SqliteOptions::default()).unwrap(), first, [Event::user("other")]);
-        return;
-    }
-    let (long, short) = (std::time::Duration::from_secs(30), std::time::Duration::from_millis(100));
-    let project = Project::new();
-    let store = project.store();
-    assert!(wait(store.watch_all()).unwrap().is_none(), "there is no file yet");
-    assert_eq!(new_session(&store), first);
-    let mut watch = wait(store.watch_all()).unwrap().unwrap();
-    std::fs::write(project.path().with_file_name("azufig.toml"), "").unwrap();
-    read_all(&store, first);
-    assert!(!wait(watch.changed(short)).unwrap(), "nothing was written to the store");
-
-    let other = worker(test, "any", &project.path()).spawn().unwrap();
-    assert!(wait(watch.changed(long)).unwrap());
-    assert_eq!(read_all(&store, first).len(), 1, "whoever hears of it finds it");
-    join(vec![other]);
-
-    // With a write-ahead log a change is visible a moment after its last write, so it is said once more.
-    let logged = SqliteStore::open(
-        project.path(),
-        SqliteOptions { journal: Journal::Wal, ..SqliteOptions::default() },
-    );
-    let logged = logged.unwrap();
-    for number in 2..12 {
-        append(&logged, first, [Event::user("logged")]);
-        while read_all(&store, first).len() < number {
-            assert!(wait(watch.changed(long)).unwrap(), "event {number}");
-        }
-    }
-    drop(logged);
-
-    // Where the folder is gone nothing can be heard, and that is said.
-    while wait(watch.changed(short)).unwrap() {}
-    std::fs::remove_dir_all(project.path().parent().unwrap()).unwrap();
-    for _ in 0..3 {
-        assert!(wait(watch.changed(short)).unwrap());
-    }
-    wait(store.close()).unwrap();
-    assert!(matches!(wait(watch.changed(short)), Err(StoreError::Closed)));
 }
