@@ -52,6 +52,10 @@ mod redis_upgrade;
 #[cfg(all(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod all_stores;
 #[cfg(any(feature = "postgres", feature = "redis"))]
+mod certificates;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod cuts;
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod hostile;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod storm;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::certificates::certificates;
 use azureal_store::core::{
     CrashNotes, Event, Holder, LeaseId, Leases, ListQuery, NameFilter, NewEvent, NewLease, NewSession,
     NewTurn, Page, Seq, SessionId, SessionStore, StoreError, Tokens, Watch, WorktreeFilter,
@@ -13,7 +14,6 @@ use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
 use azureal_testkit::until;
 use futures_executor::block_on;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::runtime::Runtime;
 use tokio_postgres::{AsyncMessage, Client};
 
@@ -230,18 +230,6 @@ fn a_server_that_only_reads_says_so_and_is_asked_again() {
         read_only("off");
         assert_eq!(appending.join().unwrap().unwrap().last, Seq(1));
     });
-}
-
-/// An authority, and a certificate of it for a server of this name.
-fn certificates(name: &str) -> (String, String, String) {
-    let mut authority = CertificateParams::new([]).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority_key = KeyPair::generate().unwrap();
-    let authority_certificate = authority.self_signed(&authority_key).unwrap();
-    let issuer = Issuer::new(authority, authority_key);
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-    (authority_certificate.pem(), certificate.pem(), key.serialize_pem())
 }
 
 #[test]

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
+use crate::certificates::certificates;
+use crate::cuts::lease;
 use azureal_store::core::{
-    Compaction, CrashNotes, Event, Holder, LARGEST_EVENT, LeaseId, Leases, ListQuery, NewEvent, NewLease,
-    NewMark, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken,
-    Tokens, WorktreeFilter,
+    Compaction, CrashNotes, Event, LARGEST_EVENT, Leases, ListQuery, NewEvent, NewLease, NewMark, NewSession,
+    NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, Taken, Tokens, WorktreeFilter,
 };
 use azureal_store::redis::{Durability, RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
 use azureal_testkit::until;
 use futures_executor::block_on;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 fn open(url: &str) -> Result<RedisStore, StoreError> {
     let address: RedisAddress = url.parse().unwrap();
@@ -31,12 +31,6 @@ fn new_session(store: &RedisStore) -> SessionId {
 fn append(store: &RedisStore, id: SessionId, text: &str) -> Result<Seq, StoreError> {
     let turn = NewTurn { tokens: Tokens::new(1, 1), ..NewTurn::verbatim([Event::user(text)]) };
     Ok(block_on(store.append(id, turn))?.last)
-}
-
-fn lease() -> NewLease {
-    let text = String::new;
-    let holder = Holder { user: text(), host: text(), pid: 1, agent: text(), since: text() };
-    NewLease { id: LeaseId::random(), holder, lasts: Duration::from_secs(60), instead_of: None }
 }
 
 /// Does everything that writes a key.
@@ -463,20 +457,6 @@ fn a_cluster_is_followed_to_the_server_that_has_the_project() {
 /// Returns a port that nobody listens at.
 fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
-/// An authority, with a certificate and a key for a server of this name.
-fn certificates(name: &str) -> (String, String, String) {
-    let mut authority = CertificateParams::new([]).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // What has the name of its issuer is taken for its own issuer.
-    authority.distinguished_name.push(DnType::CommonName, "authority");
-    let authority_key = KeyPair::generate().unwrap();
-    let authority_certificate = authority.self_signed(&authority_key).unwrap();
-    let issuer = Issuer::new(authority, authority_key);
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-    (authority_certificate.pem(), certificate.pem(), key.serialize_pem())
 }
 
 #[test]
