@@ -23,6 +23,8 @@ mod own_record;
 mod real_agents;
 mod real_summaries;
 mod turns;
+#[cfg(target_os = "linux")]
+mod watched;
 
 /// Returns the variables of this process, which everything that the tests start gets.
 fn own_environment() -> &'static azureal_process::ChildEnvironment {

@@ -27,6 +27,8 @@ mod sqlite_file;
 mod sqlite_hostile;
 #[cfg(feature = "sqlite")]
 mod sqlite_together;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+mod sqlite_watch;
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -54,6 +56,10 @@ mod redis_upgrade;
 
 #[cfg(all(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod all_stores;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod certificates;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod cuts;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod hostile;
 #[cfg(any(feature = "postgres", feature = "redis"))]

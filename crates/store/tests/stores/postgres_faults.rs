@@ -1,16 +1,17 @@
 //! PostgreSQL that goes away: connections cut at every byte of an append, and a server that is killed while
 //! thirty-two clients write. Nothing that was acknowledged is lost, nothing is there twice or in part.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::cuts::append_is_cut_anywhere;
 use crate::scratch::wait;
-use crate::storm::{EVENTS, cut_every, storm, turn_of, turns_in};
+use crate::storm::{EVENTS, storm, turn_of};
 use azureal_store::core::{
-    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, NewTurn, Seq,
-    SessionId, SessionStore, StoreError, Taken, Tokens,
+    Compaction, CrashNotes, ListQuery, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore, Tokens,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, PostgresServer};
+use azureal_testkit::until;
 
 fn open(url: &str, options: PostgresOptions) -> PostgresStore {
     let address: PostgresAddress = url.parse().unwrap();
@@ -32,6 +33,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let proxy = CuttingProxy::start(server.port());
     let url = format!("{}?sslmode=disable", server.url_at(proxy.port()));
     let direct = open(&server.url(), PostgresOptions::default());
+<<<<<<< HEAD
     let id = wait(direct.create(NewSession::default())).unwrap();
 
     // How long the conversation of one append is, both ways, once its statement is prepared. All names are of one
@@ -110,6 +112,9 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     }
     assert!(there > 0 && not_there > 0, "{there} {not_there}");
     println!("{} cuts twice: {to_server} bytes there, {to_client} back", cuts.len());
+=======
+    append_is_cut_anywhere(&proxy, &direct, || open(&url, patient()), || open(&url, impatient()));
+>>>>>>> misc
 }
 
 #[test]
@@ -159,10 +164,8 @@ fn a_watch_hears_again_after_the_server_was_killed() {
     let mut watch = wait(store.watch(id)).unwrap().unwrap();
     for kill in 0..3 {
         // What cannot hear says each time that there may be something.
-        let began = Instant::now();
-        while wait(watch.changed(Duration::from_millis(100))).unwrap() {
-            assert!(began.elapsed() < Duration::from_secs(30), "it does not hear after {kill} kills");
-        }
+        let mut changed = || wait(watch.changed(Duration::from_millis(100))).unwrap();
+        until(&format!("it hears after {kill} kills"), || (!changed()).then_some(()));
         wait(store.append(id, turn_of(&kill.to_string()))).unwrap();
         assert!(wait(watch.changed(Duration::from_secs(30))).unwrap());
         server.kill();

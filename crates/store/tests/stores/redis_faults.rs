@@ -5,13 +5,14 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::cuts::{append_is_cut_anywhere, lease};
 use crate::scratch::wait;
-use crate::storm::{EVENTS, cut_every, storm, turn_of, turns_in};
+use crate::storm::{EVENTS, storm, turn_of, turns_in};
 use azureal_store::core::{
-    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, NewTurn, Seq,
-    SessionId, SessionStore, StoreError, Taken, Tokens,
+    Compaction, CrashNotes, Leases, ListQuery, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore,
+    StoreError, Taken, Tokens,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, RedisServer};
@@ -29,18 +30,13 @@ fn impatient() -> RedisOptions {
     RedisOptions { retry_budget: Duration::ZERO }
 }
 
-fn lease() -> NewLease {
-    let text = String::new;
-    let holder = Holder { user: text(), host: text(), pid: 1, agent: text(), since: text() };
-    NewLease { id: LeaseId::random(), holder, lasts: Duration::from_secs(600), instead_of: None }
-}
-
 #[test]
 fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let Some(server) = RedisServer::shared() else { return };
     let proxy = CuttingProxy::start(server.port());
     let url = server.url_at(proxy.port());
     let direct = open(&server.url(), patient());
+<<<<<<< HEAD
     let id = wait(direct.create(NewSession::default())).unwrap();
 
     // As the program appends: under a lease, after the event that it has seen last. Who is asked again after it was done is
@@ -114,6 +110,9 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     }
     assert!(there > 0 && not_there > 0, "{there} {not_there}");
     println!("{} cuts twice: {to_server} bytes there, {to_client} back", cuts.len());
+=======
+    append_is_cut_anywhere(&proxy, &direct, || open(&url, patient()), || open(&url, impatient()));
+>>>>>>> misc
 }
 
 #[test]
@@ -238,13 +237,12 @@ fn opening_gives_a_silent_server_up_in_its_own_time() {
     // With a password it is silent while the connection is made, without one when it is asked.
     for who in ["", ":secret@"] {
         let address: RedisAddress = format!("redis://{who}127.0.0.1:{port}").parse().unwrap();
-        let began = Instant::now();
         let error = wait(RedisStore::open(&address, patient())).err().unwrap();
+        // Three seconds, and not the retry budget.
         assert!(
-            matches!(&error, StoreError::Unreachable { why, .. } if why.contains("said nothing")),
+            matches!(&error, StoreError::Unreachable { why, seconds: 2..10, .. } if why.contains("said nothing")),
             "{error}"
         );
-        assert!((2500..4500).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     }
 }
 
