@@ -247,6 +247,9 @@ pub struct NewTurn {
     /// Where the turn was taken: the worktree, and on a server also the user. The store remembers the session as the
     /// [last one used](SessionStore::last_used) there, unless no agent has ever answered in it.
     pub used_in: Option<String>,
+    /// Removes the session's note of a run ([`CrashNotes::note_run`]) in the same transaction: the run's events are in
+    /// the store now. Ignored by a store without crash notes.
+    pub ends_run: bool,
 }
 
 /// The most that the text of one event may hold, in bytes: 64 MiB. Larger ones are refused.

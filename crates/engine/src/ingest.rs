@@ -1,7 +1,7 @@
 //! Storing a turn: the spool is read again from its beginning, appended in one transaction, and only then gone.
 //!
-//! **Once.** The transaction sets a mark with the run's name. The mark is removed after the spool, when that removal is
-//! durable. A spool whose mark is set is in the store: it is only removed.
+//! **Once.** The transaction sets a mark with the run's name, and removes the session's note of the run. The mark is
+//! removed after the spool, when that removal is durable. A spool whose mark is set is in the store: it is only removed.
 //!
 //! **Under a lease.** If the session was taken over while the turn ran, the store refuses it: the other has gone on
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
@@ -325,6 +325,7 @@ async fn store_once(
                     note: if is_kept { KEPT.to_owned() } else { String::new() },
                 }),
                 used_in: spool.turn().used_in.clone(),
+                ends_run: true,
                 ..NewTurn::verbatim(events)
             };
             append(store, meant_for, turn, destination).await?
@@ -377,7 +378,10 @@ async fn settle(
     is_kept: bool,
 ) -> Result<Ingested, IngestError> {
     let mark = mark_of(spool.turn());
-    store.note_run(ingested.session, None).await?;
+    if ingested.appended.is_none() {
+        // The turn was stored earlier, perhaps by a release that removed the note in a second step.
+        store.note_run(ingested.session, None).await?;
+    }
     if is_kept {
         // With its mark: should the header come back after a loss of power, the turn is not stored again, and the output
         // is kept again.

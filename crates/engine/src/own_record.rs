@@ -136,17 +136,21 @@ pub(crate) async fn store_record(
     let events = read(record, path)?;
     let (mut events, last) = without_stored(store, session, run, events).await?;
     keep_requested_model(store, session, &mut events).await?;
-    let noted = if events.is_empty() {
-        Noted::WasStored
-    } else {
-        let complete = events.iter().rev().find_map(complete_of).unwrap_or_default();
-        let usage = complete.usage.unwrap_or_default();
-        let turn = NewTurn { tokens: usage.into(), after: Some(last), lease, ..NewTurn::verbatim(events) };
-        let appended = Some(store.append(session, turn).await?);
-        Noted::Stored(Ingested { appended, ..Ingested::new(session, complete) }, record.name)
+    if events.is_empty() {
+        store.note_run(session, None).await?;
+        return Ok(Noted::WasStored);
+    }
+    let complete = events.iter().rev().find_map(complete_of).unwrap_or_default();
+    let usage = complete.usage.unwrap_or_default();
+    let turn = NewTurn {
+        tokens: usage.into(),
+        after: Some(last),
+        lease,
+        ends_run: true,
+        ..NewTurn::verbatim(events)
     };
-    store.note_run(session, None).await?;
-    Ok(noted)
+    let appended = Some(store.append(session, turn).await?);
+    Ok(Noted::Stored(Ingested { appended, ..Ingested::new(session, complete) }, record.name))
 }
 
 /// Fills in the requested model, which a transcript does not hold: it was the session's, unless the agent was another.

@@ -214,6 +214,9 @@ impl Session {
         if turn.events.is_empty() {
             self.changes += 1;
         }
+        if turn.ends_run {
+            self.noted_run = None;
+        }
         turn.count_into(&mut self.tally, before);
         self.events.extend(
             turn.events

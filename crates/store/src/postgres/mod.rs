@@ -310,7 +310,8 @@ impl SessionStore for PostgresStore {
             .operation("append_turn")
             .named("in_session", Type::INT4, rows::number(id))
             .named("in_after", Type::INT8, turn.after.map(rows::integer))
-            .named("in_lease", Type::TEXT, turn.lease.as_ref().map(|lease| lease.as_str().to_owned()));
+            .named("in_lease", Type::TEXT, turn.lease.as_ref().map(|lease| lease.as_str().to_owned()))
+            .named("in_ends_run", Type::BOOL, turn.ends_run);
         let (outcome, first, last) = self
             .one(with_turn(call, &turn, texts), |row| {
                 let first: Option<i64> = row.try_get(1)?;

@@ -538,8 +538,10 @@ impl SessionStore for RedisStore {
         let call = self.once(&scripts::APPEND, &self.keys.of_script(Some(operation), Some(id)));
         let call = call.with(id.number());
         let call = call.with_optional(turn.lease.as_ref().map(LeaseId::as_str));
+        let call = call.with_optional(turn.after.map(|after| after.0));
+        let call = call.with_optional(turn.ends_run.then_some(1));
         let texts = turn.texts()?;
-        let call = with_turn(call.with_optional(turn.after.map(|after| after.0)), &turn, &texts);
+        let call = with_turn(call, &turn, &texts);
         let mut answer = self.run(with_events(call, &self.keys, operation, id, &turn, &texts)).await?;
         match (answer.outcome.as_str(), turn.after) {
             ("done", _) => {

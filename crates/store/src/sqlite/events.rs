@@ -133,6 +133,9 @@ fn append_rows(
     if let Some(mark) = &turn.mark {
         marks::set(transaction, id, mark)?;
     }
+    if turn.ends_run {
+        sessions::end_run(transaction, session)?;
+    }
     Ok(Appended { first: before.next(), last })
 }
 

@@ -194,6 +194,13 @@ pub(super) fn note_run(connection: &mut Connection, id: SessionId, run: &str) ->
     change_if(connection, id, sql, run).map(drop)
 }
 
+/// Removes the note of a run, in the transaction of the turn that stores its events.
+pub(super) fn end_run(transaction: &Connection, session: i64) -> rusqlite::Result<()> {
+    let mut end =
+        transaction.prepare_cached("UPDATE sessions SET run = NULL WHERE id = ?1 AND run IS NOT NULL")?;
+    end.execute([session]).map(drop)
+}
+
 /// Removes the note of the original program, unless it has noted another run since.
 pub(super) fn clear_original_run(
     connection: &mut Connection,

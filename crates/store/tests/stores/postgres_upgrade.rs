@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use azureal_store::core::{
-    Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, Tokens,
+    CrashNotes, Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore,
+    Tokens,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::PostgresServer;
@@ -197,4 +198,28 @@ fn tables_of_the_second_release_gain_what_their_turns_reported_of_the_cache() {
     block_on(store.append(id, NewTurn { tokens, ..NewTurn::verbatim([Event::user("more")]) })).unwrap();
     let expected = Tokens { cache_read: 1580, cache_write: 1310, ..Tokens::new(3150, 9) };
     assert_eq!(block_on(store.get(id)).unwrap().tokens, expected);
+}
+
+#[test]
+fn a_client_of_version_3_that_still_runs_appends_and_leaves_the_note_of_a_run() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let schema = "third_version";
+    let store = open(server, schema, "p");
+    let id = block_on(store.create(NewSession::default())).unwrap();
+    block_on(store.note_run(id, Some("run"))).unwrap();
+    // Its arguments go by their order.
+    let appended = server.sql(&format!(
+        "SELECT outcome FROM {schema}.append_turn('p', gen_random_uuid(), false, {}, 0, NULL, ARRAY['UserMessage'],
+           ARRAY['{}'], ARRAY[1,1,1,1,1,1,1,1], ARRAY[2,2,2,2,2,2,2,2]::smallint[],
+           ARRAY['p','p','p','p','p','p','p','p'], NULL, NULL, true, NULL, NULL, NULL, 'hello', false,
+           '2026-01-31T09:30:00Z', 10, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, NULL, '')",
+        id.number(),
+        Event::user("hello").to_json()
+    ));
+    assert_eq!(appended, "done");
+    assert_eq!(block_on(store.read(id, Page::last(9))).unwrap().len(), 1);
+    assert_eq!(block_on(store.noted_runs()).unwrap(), [(id, "run".to_owned())]);
+    let turn = NewTurn { ends_run: true, ..NewTurn::verbatim([Event::assistant("hi")]) };
+    block_on(store.append(id, turn)).unwrap();
+    assert_eq!(block_on(store.noted_runs()).unwrap(), []);
 }

@@ -65,6 +65,48 @@ pub(super) async fn what_could_not_be_read_again_is_refused(store: Store) {
     assert_eq!(texts(&store, id).await.len(), 1, "the whole turn is refused");
 }
 
+pub(super) async fn a_turn_that_ends_its_run_removes_the_note_of_it(store: Store) {
+    let ends_run = |turn| NewTurn { ends_run: true, ..turn };
+    let [id, other] = [session_of_prompts(&store, 1).await, session_of_prompts(&store, 1).await];
+    if store.crash_notes().is_none() {
+        store.append(id, ends_run(prompt("stored"))).await.unwrap();
+        return;
+    }
+    let noted = |id, run: &str| (id, run.to_owned());
+    store.note_run(id, Some("run")).await.unwrap();
+    store.note_run(other, Some("another")).await.unwrap();
+    store.append(id, prompt("no end")).await.unwrap();
+    assert_eq!(store.noted_runs().await.unwrap(), [noted(id, "run"), noted(other, "another")]);
+    let before = store.get(id).await.unwrap().revision;
+    store.append(id, ends_run(prompt("stored"))).await.unwrap();
+    assert_eq!(store.noted_runs().await.unwrap(), [noted(other, "another")]);
+    assert_eq!(store.get(id).await.unwrap().revision, before + 1, "one change");
+    store.append(id, ends_run(prompt("without a note"))).await.unwrap();
+    assert_eq!(texts(&store, id).await.len(), 4);
+    // Also a turn without events.
+    store.append(other, ends_run(NewTurn::default())).await.unwrap();
+    assert_eq!(store.noted_runs().await.unwrap(), []);
+    store.note_run(id, Some("next")).await.unwrap();
+    assert_eq!(store.noted_runs().await.unwrap(), [noted(id, "next")]);
+    let made = store.create_with(unnamed(), ends_run(prompt("new")), vec![]).await.unwrap();
+    assert_eq!(store.noted_runs().await.unwrap(), [noted(id, "next")]);
+    store.note_run(made, Some("first")).await.unwrap();
+    assert_eq!(store.noted_runs().await.unwrap(), [noted(id, "next"), noted(made, "first")]);
+}
+
+pub(super) async fn a_refused_turn_leaves_the_note_of_its_run(store: Store) {
+    let id = session_of_prompts(&store, 1).await;
+    store.note_run(id, Some("run")).await.unwrap();
+    let before = store.noted_runs().await.unwrap();
+    let refused = |turn| store.append(id, NewTurn { ends_run: true, ..turn });
+    let moved = refused(NewTurn { after: Some(Seq(7)), ..prompt("too late") }).await;
+    assert!(matches!(moved, Err(StoreError::Moved { .. })), "{moved:?}");
+    let too_large = refused(prompt(&"x".repeat(azureal_core::LARGEST_EVENT))).await;
+    assert!(matches!(too_large, Err(StoreError::TooLarge { .. })), "{too_large:?}");
+    assert_eq!(store.noted_runs().await.unwrap(), before);
+    assert_eq!(before.len(), usize::from(store.crash_notes().is_some()));
+}
+
 pub(super) async fn the_revision_grows_with_every_change(store: Store) {
     let id = store.create(unnamed()).await.unwrap();
     let other = session_of_prompts(&store, 1).await;

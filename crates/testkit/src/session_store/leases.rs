@@ -132,7 +132,8 @@ pub(super) async fn a_turn_under_a_lost_lease_is_refused(store: Store) {
     take(&store, id, &theirs).await;
     let mark = NewMark { name: "mark".to_owned(), note: String::new() };
     let tokens = Tokens::new(1, 1);
-    let refused = || NewTurn { mark: Some(mark.clone()), tokens, ..under(&ours) };
+    let refused = || NewTurn { mark: Some(mark.clone()), tokens, ends_run: true, ..under(&ours) };
+    store.note_run(id, Some("run")).await.unwrap();
     let is_fenced = |answer: Result<_, StoreError>| matches!(answer, Err(StoreError::Fenced(at)) if at == id);
     assert!(is_fenced(store.append(id, refused()).await));
     assert_eq!(store.append(id, under(&theirs)).await.unwrap().last, Seq(3));
@@ -141,6 +142,12 @@ pub(super) async fn a_turn_under_a_lost_lease_is_refused(store: Store) {
     assert!(is_fenced(store.append(id, refused()).await));
     assert!(is_fenced(store.append(id, NewTurn { events: vec![], ..refused() }).await));
     assert_eq!(store.mark("mark").await.unwrap(), None, "a refused turn has set its mark");
+    let noted = usize::from(store.crash_notes().is_some());
+    assert_eq!(
+        store.noted_runs().await.unwrap().len(),
+        noted,
+        "a refused turn has removed the note of its run"
+    );
     assert_eq!(store.get(id).await.unwrap().tokens, Tokens::default());
     // What a turn must come after is looked at apart from that.
     let after = NewTurn { after: Some(Seq(1)), ..under(&theirs) };

@@ -78,6 +78,8 @@ crate::contract::contract! {
         a_history_from_elsewhere_arrives_whole_and_once,
         a_turn_may_say_what_it_comes_after,
         what_could_not_be_read_again_is_refused,
+        a_turn_that_ends_its_run_removes_the_note_of_it,
+        a_refused_turn_leaves_the_note_of_its_run,
         the_revision_grows_with_every_change,
         compactions_are_ordered_by_how_far_they_reach,
         a_compaction_replaces_one_that_ends_where_it_does,

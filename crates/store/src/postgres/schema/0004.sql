@@ -1,4 +1,5 @@
--- Version 4: look-up of sessions by the beginning of a name, the revision of a session, and watching a whole project.
+-- Version 4: look-up of sessions by the beginning of a name, the revision of a session, watching a whole project, and turns
+-- that end their run.
 
 -- A name may be longer than an index can hold. Names are compared byte for byte.
 CREATE INDEX sessions_by_prefix ON @schema@.sessions (project, (left(name, 100) COLLATE "C"));
@@ -22,7 +23,7 @@ BEGIN
 END $$;
 
 -- The functions below are as in the version before, but that they count changes and tell of them. Their arguments are the
--- same, so a client of version 3 that still runs may call them.
+-- same, or new ones have a default, so a client of version 3 that still runs may call them.
 
 -- Makes a session. The caller has locked the project.
 CREATE OR REPLACE FUNCTION @schema@.insert_session(
@@ -42,13 +43,17 @@ BEGIN
   RETURN number;
 END $$;
 
-CREATE OR REPLACE FUNCTION @schema@.append_turn(
+-- With in_ends_run it removes the session's note of a run. A new argument needs a new function: beside the old one, a call
+-- without it would fit both.
+DROP FUNCTION @schema@.append_turn;
+CREATE FUNCTION @schema@.append_turn(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after bigint, in_lease text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
   in_agent text, in_first_agent text, in_keeps_model boolean, in_model text, in_other_model text, in_requested_model text,
   in_last_prompt text, in_answered boolean, in_last_active text, in_told bigint, in_context_tokens bigint,
   in_completed boolean, in_duration_ms bigint, in_cost_usd double precision,
   in_tokens_in bigint, in_tokens_out bigint, in_cache_read bigint, in_cache_write bigint, in_used_in text, in_mark text, in_note text,
+  in_ends_run boolean DEFAULT false,
   OUT outcome text, OUT starts_at bigint, OUT ends_at bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -72,6 +77,7 @@ BEGIN
     UPDATE @schema@.sessions SET
       last_seq = last_seq + events_added,
       changes = CASE WHEN has_events THEN changes ELSE changes + 1 END,
+      noted_run = CASE WHEN in_ends_run THEN NULL ELSE noted_run END,
       messages = messages + in_added[2 * open_message - (preview IS NULL)::integer],
       open_message = in_opens[2 * open_message - (preview IS NULL)::integer],
       preview = coalesce(preview, in_previews[2 * open_message - 1]),
