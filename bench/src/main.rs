@@ -2,6 +2,11 @@
 //!
 //! One call is one workload and prints one line of JSON; `bench/README.md` says what each does and prints, and
 //! `bench/table` runs all of them beside the others. Nothing of this is part of the program `azureal`.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a tool reads its environment and prints"
+)]
 
 mod data;
 mod measure;

@@ -1,4 +1,9 @@
 //! Finds out which commit is being built, for `--version`, and compiles the few lines that must run before Rust does.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "this is how cargo and a build script talk"
+)]
 
 use std::process::Command;
 

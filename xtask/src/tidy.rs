@@ -1,4 +1,4 @@
-//! The rules about the repository itself, which no compiler knows: which room may use which, what a room must
+//! The rules about the repository itself, which no compiler knows: which room may use which, what core must
 //! not do, and what must not stand in any file.
 //!
 //! [`check`] is a function of a [`Repository`], so that the rules themselves are tested on made-up ones. The
@@ -52,9 +52,11 @@ const ROOMS: [(&str, &[&str]); 12] = [
     ("xtask", &[]),
 ];
 
-/// The one room where the environment is read and something is printed.
+/// The library for front ends.
+const LIBRARY: &str = "azureal";
+/// The program.
 const PROGRAM: &str = "azureal-cli";
-/// Only ever a dev-dependency. As a tool of tests it may print and look at the environment.
+/// Only ever a dev-dependency.
 const TESTKIT: &str = "azureal-testkit";
 
 /// Crates that core cannot use, because it does no input or output.
@@ -63,7 +65,24 @@ const IO_CRATES: [&str; 8] = ["libc", "mio", "reqwest", "rusqlite", "rustix", "t
 const IO_MODULES: [&str; 5] = ["env", "fs", "io", "net", "process"];
 /// Types that read a clock.
 const CLOCKS: [&str; 2] = ["Instant", "SystemTime"];
-const PRINTING: [&str; 5] = ["dbg", "eprint", "eprintln", "print", "println"];
+/// Crates for arguments and terminals, which are the business of front ends. `anstyle` is not among them: it comes with the reader of YAML, and
+/// only has names for styles.
+const FRONT_END_CRATES: [&str; 14] = [
+    "anstream",
+    "clap",
+    "clap_builder",
+    "clap_complete",
+    "console",
+    "crossterm",
+    "dialoguer",
+    "indicatif",
+    "is-terminal",
+    "ratatui",
+    "rustyline",
+    "termcolor",
+    "terminal_size",
+    "termion",
+];
 
 /// What may stand in no file: the places of somebody's machine. Put together, so as not to find itself.
 const MACHINE_PATHS: [&str; 2] = [concat!("/", "work/"), concat!("../", "shared")];
@@ -75,6 +94,8 @@ const HOME_PATH: &str = concat!("/", "home/");
 pub(crate) struct Repository {
     files: Vec<SourceFile>,
     packages: Vec<Package>,
+    /// The crates that the library links, directly or not, with its default features.
+    linked: Vec<String>,
 }
 
 struct SourceFile {
@@ -105,7 +126,7 @@ impl Repository {
         let ignore = fs::read_to_string(root.join(".gitignore")).context("cannot read .gitignore")?;
         let mut files = Vec::new();
         read_folder(root, "", &Ignored::parse(&ignore)?, &mut files)?;
-        Ok(Self { files, packages: read_packages(root)? })
+        Ok(Self { files, packages: read_packages(root)?, linked: read_linked(root)? })
     }
 
     /// Returns the files of a package's own code, with its name.
@@ -188,15 +209,8 @@ fn read_packages(root: &Path) -> Result<Vec<Package>> {
         kind: Vec<String>,
     }
 
-    let output = tools::cargo()
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .current_dir(root)
-        .output()
-        .context("cannot start cargo")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim_end());
-    }
-    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    let output = ask_cargo(root, &["metadata", "--no-deps", "--format-version", "1"])?;
+    let metadata: Metadata = serde_json::from_slice(&output).context("cargo metadata")?;
     let root = fs::canonicalize(root)?;
     let mut packages = Vec::new();
     for package in metadata.packages {
@@ -214,6 +228,23 @@ fn read_packages(root: &Path) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
+fn read_linked(root: &Path) -> Result<Vec<String>> {
+    let tree = ["tree", "--package", LIBRARY, "--edges", "normal", "--prefix", "none", "--format", "{p}"];
+    let output = ask_cargo(root, &tree)?;
+    let text = String::from_utf8_lossy(&output);
+    Ok(text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+}
+
+/// Returns what cargo prints.
+fn ask_cargo(root: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    let output = tools::cargo().args(arguments).current_dir(root).output().context("cannot start cargo")?;
+    if !output.status.success() {
+        let subcommand = arguments.first().unwrap_or(&"");
+        bail!("cargo {subcommand}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    Ok(output.stdout)
+}
+
 /// Returns every breach of the rules, as a line that says what is wrong where.
 pub(crate) fn check(repository: &Repository) -> Vec<String> {
     let mut problems = Vec::new();
@@ -224,6 +255,12 @@ pub(crate) fn check(repository: &Repository) -> Vec<String> {
                 check_library_code(package, file, &mut problems);
             }
         }
+    }
+    for linked in
+        FRONT_END_CRATES.iter().filter(|name| repository.linked.iter().any(|linked| linked == *name))
+    {
+        problems
+            .push(format!("{LIBRARY} must not link {linked}: arguments and terminals belong to front ends"));
     }
     for file in &repository.files {
         check_text(file, &mut problems);
@@ -264,29 +301,18 @@ fn check_library_code(package: &Package, file: &SourceFile, problems: &mut Vec<S
     if !text.starts_with("//!") && !text.starts_with("#![doc = include_str!(") {
         problems.push(format!("{path} does not begin by saying what it is for (`//!`)"));
     }
-    let name = package.name.as_str();
-    if [PROGRAM, TESTKIT].contains(&name) || is_test_file(path) {
+    if package.name != "azureal-core" || is_test_file(path) {
         return;
     }
     for (number, line) in code_lines(text) {
         let mut forbid = |what: &str, why: &str| {
             problems.push(format!("{path}:{number} uses {what}: {why}"));
         };
-        let macros = words(line).filter(|(_, after)| after.starts_with('!'));
-        for (printing, _) in macros.filter(|(word, _)| PRINTING.contains(word)) {
-            forbid(&format!("{printing}!"), "only the program prints");
+        for module in std_modules(line).into_iter().filter(|module| IO_MODULES.contains(module)) {
+            forbid(&format!("std::{module}"), "core does no input or output");
         }
-        for module in std_modules(line) {
-            if name == "azureal-core" && IO_MODULES.contains(&module) {
-                forbid(&format!("std::{module}"), "core does no input or output");
-            } else if module == "env" {
-                forbid("std::env", "only the program reads the environment");
-            }
-        }
-        if name == "azureal-core" {
-            for (clock, _) in words(line).filter(|(word, _)| CLOCKS.contains(word)) {
-                forbid(clock, "core reads no clock");
-            }
+        for (clock, _) in words(line).filter(|(word, _)| CLOCKS.contains(word)) {
+            forbid(clock, "core reads no clock");
         }
     }
 }
@@ -435,6 +461,7 @@ mod tests {
         assert!(repository.packages.iter().any(|package| package.name == PROGRAM));
         let core = repository.packages.iter().find(|package| package.name == "azureal-core");
         assert!(repository.code_of(core.unwrap()).count() > 1);
+        assert!(repository.linked.iter().any(|linked| linked == "azureal-store"));
         assert_eq!(check(&repository), [""; 0]);
     }
 
@@ -521,6 +548,7 @@ mod tests {
         let repository = Repository {
             files: vec![file("crates/x/src/a.rs", text)],
             packages: vec![package(name, "crates/x", &[])],
+            ..Repository::default()
         };
         assert_eq!(check(&repository), expected);
     }
@@ -553,23 +581,25 @@ mod tests {
     }
 
     #[test]
-    fn libraries_neither_print_nor_read_the_environment() {
-        let text =
-            "//! A.\nprintln!(\"https://a.example\");\nlet home = std::env::var(\"HOME\");\nuse std::fs;\n";
-        check_code(
-            "azureal-store",
-            text,
-            &[
-                "crates/x/src/a.rs:2 uses println!: only the program prints",
-                "crates/x/src/a.rs:3 uses std::env: only the program reads the environment",
-            ],
-        );
-        check_code(PROGRAM, text, &[]);
-        check_code(TESTKIT, text, &[]);
-        check_code(
-            "azureal-store",
-            "//! A.\n//! println!();\nlet url = \"https://a\"; // dbg!\nfn print() {}\n\n#[cfg(test)]\nmod tests {\n    eprintln!();\n}\n",
-            &[],
+    fn only_core_is_read_for_what_it_touches() {
+        let text = "//! A.\nlet url = \"https://a\"; // std::net\nuse std::fs;\n\n#[cfg(test)]\nmod tests {\n    use std::env;\n}\n";
+        check_code("azureal-store", text, &[]);
+        check_code("azureal-core", text, &["crates/x/src/a.rs:3 uses std::fs: core does no input or output"]);
+    }
+
+    #[test]
+    fn the_library_links_nothing_of_front_ends() {
+        let repository = |linked: &[&str]| Repository {
+            linked: linked.iter().map(|name| (*name).to_owned()).collect(),
+            ..Repository::default()
+        };
+        assert_eq!(check(&repository(&["azureal", "anstyle", "tokio"])), [] as [&str; 0]);
+        let linked = check(&repository(&["azureal", "clap", "terminal_size"]));
+        assert_eq!(
+            linked,
+            ["clap", "terminal_size"].map(|name| format!(
+                "azureal must not link {name}: arguments and terminals belong to front ends"
+            ))
         );
     }
 

@@ -1,6 +1,11 @@
 //! Measures the input cost of long conversations with the real agents, beside `claude -c`.
 //!
 //! `bench/cost` installs and builds everything and runs this; `bench/README.md` explains the figures.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a tool reads its environment and prints"
+)]
 
 mod conversation;
 mod report;

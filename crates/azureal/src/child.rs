@@ -1,4 +1,4 @@
-//! The children that azureal starts of its own program: the bridge, and the built-in agent.
+//! The children that azureal starts of its own program: the bridge, the built-in agent, and the one that fills in templates.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -11,6 +11,9 @@ use azureal_agents::offline::{self, Persona, answer, line_of};
 use azureal_core::agent::AgentOutput;
 use azureal_engine::{BRIDGE_SUBCOMMAND, bridge_main};
 
+use crate::config::bounded;
+use crate::environment::Environment;
+
 /// The pace of somebody who speaks fast.
 const BETWEEN_WORDS: Duration = Duration::from_millis(4);
 /// The exit status for arguments that are wrong.
@@ -18,7 +21,8 @@ const USAGE: u8 = 2;
 
 /// Runs as a child of azureal, if the arguments of this process ask for one; `None` if they do not.
 ///
-/// azureal starts its own program again for agents that are no program of their own, or do not answer one prompt and exit.
+/// azureal starts its own program again for agents that are no program of their own, or do not answer one prompt and exit, and to fill in
+/// templates within bounds.
 /// A front end calls this first thing in `main`, with the arguments and the variables of its process, and names its program with
 /// [`Environment::with_own_program`](crate::Environment::with_own_program). Without that, or with the program `azureal` named
 /// there, it need not.
@@ -42,7 +46,21 @@ pub fn child_main(
     if subcommand == BRIDGE_SUBCOMMAND {
         return Some(bridge_main(variables.into_iter().collect()));
     }
+    if subcommand == bounded::SUBCOMMAND {
+        return Some(fill_in_main(&Environment::new(variables)));
+    }
     (subcommand == offline::SUBCOMMAND).then(|| offline_main(args.next().as_deref()))
+}
+
+/// Fills in one template: reads a request from standard input, and answers on standard output.
+fn fill_in_main(environment: &Environment) -> ExitCode {
+    match bounded::answer(&mut io::stdin().lock(), &mut io::stdout().lock(), environment) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(error.message());
+            if error.kind() == "usage" { USAGE.into() } else { ExitCode::FAILURE }
+        }
+    }
 }
 
 /// Is the built-in agent: reads a prompt from standard input, and answers as a stream of events.

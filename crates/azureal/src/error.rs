@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
 
-use azureal_core::{StoreError, visible_line};
+use azureal_core::{StoreError, io_error_text, visible_line};
 
 pub use azureal_core::quoted;
 
@@ -82,7 +82,7 @@ impl Error {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(error.kind(), error.to_string()),
         };
-        Self::new(kind, format!("{}: {}", path.display(), plain(error))).with_source(source)
+        Self::new(kind, format!("{}: {}", path.display(), io_error_text(error))).with_source(source)
     }
 
     /// Adds what can be done about it.
@@ -168,20 +168,6 @@ impl From<StoreError> for Error {
             notices: Vec::new(),
         }
     }
-}
-
-/// Returns the words of the system, without the number that Rust puts behind them.
-pub fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" (os error ") {
-        Some(end) => lower_first(text.get(..end).unwrap_or(&text)),
-        None => text,
-    }
-}
-
-fn lower_first(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// Returns a path for people: on one line, whatever its name holds.

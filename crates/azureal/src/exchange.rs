@@ -5,7 +5,7 @@ use std::io;
 
 pub use azureal_exchange::*;
 
-use crate::error::{Error, plain};
+use crate::error::Error;
 
 impl From<ExportError> for Error {
     fn from(error: ExportError) -> Self {
@@ -17,18 +17,68 @@ impl From<ExportError> for Error {
             ExportError::Output(ref source) if source.kind() == io::ErrorKind::BrokenPipe => {
                 Self::output_closed()
             }
-            ExportError::Output(ref source) => {
-                Self::new("output", format!("the output cannot be written: {}", plain(source)))
-            }
             ExportError::File { ref path, ref source } => Self::file(path, source),
             ExportError::Exists { .. } => Self::refused("exists", error.to_string())
                 .with_hint("`--force` replaces it; nothing was written"),
             ExportError::NotAPlainFile { .. } => {
                 Self::refused("exists", error.to_string()).with_hint("name another file with `-o`")
             }
-            // [`ExportError::Json`], and what may come.
             _ => Self::new("output", error.to_string()),
         };
+        described.with_source(error)
+    }
+}
+
+impl From<ImportError> for Error {
+    fn from(error: ImportError) -> Self {
+        let error = match error {
+            ImportError::Store(error) => return error.into(),
+            error => error,
+        };
+        let message = error.to_string();
+        let described =
+            match &error {
+                ImportError::File { path, source } => Self::file(path, source),
+                ImportError::NotAPlainFile { .. }
+                | ImportError::Empty { .. }
+                | ImportError::NoMessages { .. } => Self::new("not_recognised", message),
+                ImportError::UnknownFormat { .. } => {
+                    Self::new("not_recognised", message).with_hint("`azureal import --help` lists them")
+                }
+                ImportError::NotJson { .. } => Self::new("not_recognised", message)
+                    .with_hint("`azureal import --help` lists the formats that it knows"),
+                ImportError::NothingInFolder { .. } => Self::new("not_recognised", message)
+                    .with_hint("`azureal import --help` lists what can be"),
+                ImportError::Truncated { .. } => Self::new("broken", message)
+                    .with_hint("nothing of it was imported; get a whole copy of the file"),
+                ImportError::Event(_) => Self::new("broken", message),
+                ImportError::TooLarge { .. } => Self::new("too_large", message)
+                    .with_hint("`azureal copy` has no such limit, between two stores"),
+                ImportError::NewerVersion { .. } => {
+                    Self::new("newer", message).with_hint("use a newer azureal; nothing was imported")
+                }
+                ImportError::UnsafeCompanion { .. } => {
+                    Self::refused("unsafe", message).with_hint("remove it; nothing was read")
+                }
+                ImportError::NoRoom { .. } => Self::new("full", message)
+                    .with_hint("name a folder with more room: `TMPDIR=DIR azureal …`"),
+                ImportError::OwnStore { .. } => {
+                    Self::new("same_store", message).with_hint("`--store` names another one to import into")
+                }
+                ImportError::EventsRemoved => {
+                    Self::new("conflict", message).with_hint("do it again; nothing is there twice")
+                }
+                ImportError::KeepsChanging { .. } => {
+                    Self::new("conflict", message).with_hint("import it again; nothing of it is there twice")
+                }
+                ImportError::Json(_) => Self::new("output", message),
+                ImportError::Differs { id, .. } => Self::new("differs", message)
+                    .with_hint(format!("delete {id} where it was copied to, and copy it again")),
+                ImportError::ImportStopped | ImportError::CopyStopped => {
+                    Self::cancelled(message).with_hint("started again, it goes on where it was")
+                }
+                _ => Self::new("import", message),
+            };
         described.with_source(error)
     }
 }
@@ -79,5 +129,21 @@ mod tests {
     fn a_closed_pipe_is_no_failure() {
         let closed = Error::from(ExportError::Output(io::ErrorKind::BrokenPipe.into()));
         assert_eq!((closed.category(), closed.kind()), (Category::OutputClosed, "closed"));
+    }
+
+    #[test]
+    fn an_import_error_has_a_kind_a_hint_and_its_cause() {
+        let not_json = serde_json::from_str::<()>("x").unwrap_err();
+        let error = Error::from(ImportError::NotJson { path: "a".into(), source: not_json });
+        assert_eq!(error.kind(), "not_recognised");
+        assert_eq!(error.hint(), Some("`azureal import --help` lists the formats that it knows"));
+        assert!(root(&error).downcast_ref::<serde_json::Error>().is_some());
+        let missing = io::Error::from_raw_os_error(2);
+        let error = Error::from(ImportError::File { path: "a".into(), source: missing });
+        assert_eq!((error.kind(), error.message()), ("not_found", "a: no such file or directory"));
+        assert!(root(&error).downcast_ref::<io::Error>().is_some());
+        assert_eq!(Error::from(ImportError::CopyStopped).category(), Category::Cancelled);
+        let error = Error::from(ImportError::UnsafeCompanion { path: "a-wal".into() });
+        assert_eq!((error.category(), error.message()), (Category::Refused, "`a-wal` is not a plain file"));
     }
 }

@@ -41,7 +41,6 @@ pub mod meter;
 mod project;
 mod server_store;
 pub mod sessions;
-mod temporary;
 pub mod turns;
 mod workspace;
 
@@ -53,6 +52,5 @@ pub use environment::Environment;
 pub use error::Error;
 pub use project::{Project, SharedName};
 pub use server_store::ProjectNameRequired;
-pub use temporary::{TemporaryFolder, private_folder_in};
 pub use turns::{ContextSettings, Prompt, TurnSettings};
-pub use workspace::{Notice, Options, StoreChoice, Workspace, folder_of};
+pub use workspace::{Notice, Options, StoreChoice, Workspace};

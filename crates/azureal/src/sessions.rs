@@ -4,7 +4,8 @@
 //! take a unique prefix, and without a session mean the last one of this worktree.
 
 use azureal_core::{
-    ListQuery, NameFilter, SessionId, SessionRecord, SessionStore, Uuid, check_name, visible_line,
+    ListQuery, NameFilter, SessionId, SessionRecord, SessionStore, Uuid, WorktreeFilter, check_name,
+    visible_line,
 };
 
 use crate::error::{Error, quoted};
@@ -73,8 +74,29 @@ pub async fn last_session(workspace: &Workspace) -> Result<Option<SessionRecord>
     if let Some(id) = workspace.store.last_used(&workspace.used_in()).await? {
         return Ok(Some(workspace.store.get(id).await?));
     }
-    let query = ListQuery { worktree: Some(workspace.project.worktree_filter()), ..ListQuery::default() };
-    Ok(workspace.store.list(&query).await?.into_iter().find(|record| record.counts.answered))
+    last_answered(&*workspace.store, workspace.project.worktree_filter()).await
+}
+
+/// Returns the session of a worktree that was active last and in which an agent has answered.
+///
+/// No query asks for answered sessions alone. Almost always it is the first of the list, so that one is asked for first, and
+/// more only while none of them will do.
+async fn last_answered(
+    store: &dyn SessionStore,
+    worktree: WorktreeFilter,
+) -> Result<Option<SessionRecord>, Error> {
+    let mut query = ListQuery { worktree: Some(worktree), ..ListQuery::default() };
+    let mut limit = 1_usize;
+    loop {
+        query.limit = Some(limit);
+        let listed = store.list(&query).await?;
+        let is_all = listed.len() < limit;
+        let found = listed.into_iter().find(|record| record.counts.answered);
+        if found.is_some() || is_all {
+            return Ok(found);
+        }
+        limit = limit.saturating_mul(32);
+    }
 }
 
 /// Refuses a new name that a session has already, other than `renamed`.
@@ -154,7 +176,36 @@ fn ambiguous(text: &str, candidates: &[SessionRecord]) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use azureal_core::{Event, NewSession, NewTurn};
+    use azureal_store::MemoryStore;
+    use futures_executor::block_on;
+
     use super::*;
+
+    #[test]
+    fn the_last_answered_session_is_found_behind_any_number_of_others() {
+        let store = MemoryStore::default();
+        let filter = || WorktreeFilter { names: vec![".".to_owned()], last_part: String::new() };
+        let create = |events: &[Event]| {
+            let new = NewSession { worktree: ".".to_owned(), ..NewSession::default() };
+            let id = block_on(store.create(new)).unwrap();
+            block_on(store.append(id, NewTurn::verbatim(events.to_vec()))).unwrap();
+            id
+        };
+        let found = || block_on(last_answered(&store, filter())).unwrap().map(|record| record.id);
+        assert_eq!(found(), None, "an empty store");
+        let failed = [Event::user("a")];
+        create(&failed);
+        assert_eq!(found(), None, "none is answered");
+        let answered = create(&[Event::user("a"), Event::assistant("b")]);
+        // More than the first and the second query ask for.
+        for others in [0, 1, 31, 40] {
+            for _ in 0..others {
+                create(&failed);
+            }
+            assert_eq!(found(), Some(answered), "behind {others} more");
+        }
+    }
 
     #[test]
     fn a_typing_error_is_one_edit_and_not_the_next_of_a_series() {

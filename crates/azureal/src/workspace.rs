@@ -298,8 +298,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Returns the folder that a file lies in.
-pub fn folder_of(file: &Path) -> &Path {
+/// Returns the folder of a file.
+fn folder_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -20,7 +20,6 @@ use crate::output::{Format, Output};
 use crate::recovery::{recover, running};
 use crate::usage_error::usage_error;
 use azureal::Project;
-use azureal::config::bounded;
 
 /// One conversation, any agent
 ///
@@ -110,8 +109,6 @@ enum Command {
     Demo(demo::Args),
     Completions(completions::Args),
     Help(help::Args),
-    #[command(name = bounded::SUBCOMMAND, hide = true)]
-    FillIn,
 }
 
 /// Runs the command line. An error comes with whether to print it as JSON.
@@ -145,14 +142,6 @@ impl Cli {
         }
         if let Command::Help(args) = &command {
             return help::run(args, &mut out).and_then(|()| out.flush());
-        }
-        if matches!(command, Command::FillIn) {
-            drop(out);
-            return Ok(bounded::answer(
-                &mut std::io::stdin().lock(),
-                &mut std::io::stdout().lock(),
-                &environment(),
-            )?);
         }
         log::start(&environment())?;
         if let Some(directory) = &global.directory {
@@ -216,8 +205,7 @@ impl Cli {
                 | Command::Trust(_)
                 | Command::Demo(_)
                 | Command::Completions(_)
-                | Command::Help(_)
-                | Command::FillIn => Ok(()),
+                | Command::Help(_) => Ok(()),
             }?;
             out.flush()
         })

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use azureal::Error;
-use azureal::error::{Category, plain};
-use azureal::exchange::ExportError;
-use azureal_core::{StoreError, visible, visible_json, visible_line};
+use azureal::error::Category;
+use azureal::exchange::{ExportError, ImportError};
+use azureal_core::{StoreError, io_error_text, visible, visible_json, visible_line};
 use serde_json::json;
 
 use crate::output;
@@ -184,6 +184,12 @@ impl From<ExportError> for Failure {
     }
 }
 
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Self {
+        Error::from(error).into()
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Error::from(error).into()
@@ -196,7 +202,7 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { exit: Exit::Quiet, ..Self::new("closed", "the output was closed") };
         }
-        Self::new("output", format!("the output cannot be written: {}", plain(&error)))
+        Self::new("output", format!("the output cannot be written: {}", io_error_text(&error)))
     }
 }
 

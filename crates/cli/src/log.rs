@@ -14,7 +14,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 use azureal::Environment;
-use azureal::error::plain;
+use azureal_core::io_error_text;
 
 use crate::failure::{Failure, quoted};
 use crate::output::warn;
@@ -45,7 +45,7 @@ pub(crate) fn start(environment: &Environment) -> Result<(), Failure> {
     let file = match LogFile::open(&path, LONGEST) {
         Ok(file) => file,
         Err(error) => {
-            warn(&format!("nothing is logged: {}: {}", path.display(), plain(&error)));
+            warn(&format!("nothing is logged: {}: {}", path.display(), io_error_text(&error)));
             return Ok(());
         }
     };

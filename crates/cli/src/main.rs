@@ -1,4 +1,5 @@
 //! The program: what was typed, what is meant, what is printed, and the exit code.
+#![expect(clippy::disallowed_methods, reason = "a front end reads its arguments and its environment")]
 
 mod cli;
 mod commands;
@@ -9,7 +10,6 @@ mod damage;
 mod dashed_prompt;
 mod environment;
 mod failure;
-mod import;
 mod interrupts;
 mod live;
 mod log;

@@ -16,6 +16,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::failure::Failure;
 
+pub(crate) use azureal_core::counted;
+
 /// Standard output, as the user wants it.
 pub(crate) struct Output {
     out: BufWriter<StdoutLock<'static>>,
@@ -161,14 +163,6 @@ pub(crate) fn in_rows(parts: &[String], width: usize) -> String {
 /// Returns the width of the terminal that shows standard error; `None` if it is none, or does not say.
 pub(crate) fn error_width() -> Option<usize> {
     terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0))
-}
-
-/// Returns a number of things, in words.
-pub(crate) fn counted(count: u64, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        count => format!("{count} {thing}s"),
-    }
 }
 
 /// Text in colours and weights, or plain where those would be noise.

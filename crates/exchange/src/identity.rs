@@ -1,40 +1,40 @@
-//! The identity of a session, in its own store and in the store that it is brought to.
+//! The identity of a session, in its own store and in the store that it is imported into.
 //!
 //! A session is known by its UUID. Older files, files of the original program and conversations of other programs have
 //! none; their sessions are known by their origin: `azureal:S3@<creation time>`, `cllm:<id>@<creation time>` and so on.
 //!
-//! Two marks remember this, both set by an import:
-//! - `import:uuid:<UUID>`, or `import:<origin>` for a session without a UUID, is set on the session that arrived. Its note
+//! An import sets two marks:
+//! - `import:uuid:<UUID>`, or `import:<origin>` for a session without a UUID, is set on the imported session. Its note
 //!   holds the number of its events and their hash. Other sessions under the same UUID or origin get `…#2`, `…#3` and so on.
-//! - `origin:S<n>` is set on a session that arrived without a UUID. Its note is the origin, so that a copy of `S<n>` is
+//! - `origin:S<n>` is set on a session that was imported without a UUID. Its note is the origin, so that a copy of `S<n>` is
 //!   recognised where the session comes from. If it gets a UUID there later, that replaces the origin (`uuid:<UUID>`), and
 //!   copies of `S<n>` have this UUID from then on.
 
 use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError, Uuid};
 
-/// What a session is known by.
+/// The properties that identify a session.
 #[derive(Debug, Clone)]
-pub struct SessionIdentity {
+pub(crate) struct SessionIdentity {
     /// `None` in older files and in other programs.
-    pub uuid: Option<Uuid>,
+    pub(crate) uuid: Option<Uuid>,
     /// The session that it was forked from.
-    pub forked_from: Option<Uuid>,
-    /// Its number or id where it comes from, with its creation time.
-    pub origin: String,
+    pub(crate) forked_from: Option<Uuid>,
+    /// Its number or id in its source, with its creation time.
+    pub(crate) origin: String,
     /// Whether it was copied from `origin` to the store that it is read from, without a UUID at that time.
-    pub is_copy: bool,
+    pub(crate) is_copy: bool,
     /// The UUID that it had before an import made it a fork, because another log had that UUID already.
-    pub former: Option<Uuid>,
+    pub(crate) former: Option<Uuid>,
 }
 
 impl SessionIdentity {
     /// Returns the identity of a session without a UUID.
-    pub fn of_origin(origin: String) -> Self {
+    pub(crate) fn of_origin(origin: String) -> Self {
         Self { uuid: None, forked_from: None, origin, is_copy: false, former: None }
     }
 
     /// Returns the identity of a stored session.
-    pub async fn of(store: &dyn SessionStore, record: &SessionRecord) -> Result<Self, StoreError> {
+    pub(crate) async fn of(store: &dyn SessionStore, record: &SessionRecord) -> Result<Self, StoreError> {
         let mut identity = Self {
             uuid: record.uuid,
             forked_from: record.forked_from,
@@ -64,7 +64,7 @@ impl SessionIdentity {
     }
 
     /// Returns the key of the marks that imports of this session set.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         match self.uuid {
             Some(uuid) => uuid_key(uuid),
             None => self.origin.clone(),
@@ -72,7 +72,7 @@ impl SessionIdentity {
     }
 }
 
-/// Says whether an import brought a session under this UUID. A fork that the user made has no such mark.
+/// Says whether a session was imported under this UUID. A fork that the user created has no such mark.
 async fn is_imported_under(store: &dyn SessionStore, uuid: Uuid, id: SessionId) -> Result<bool, StoreError> {
     let key = uuid_key(uuid);
     for number in 1.. {
@@ -88,28 +88,28 @@ async fn is_imported_under(store: &dyn SessionStore, uuid: Uuid, id: SessionId) 
 const UUID: &str = "uuid:";
 
 /// Returns the key of the marks of a session with a UUID.
-pub fn uuid_key(uuid: Uuid) -> String {
+pub(crate) fn uuid_key(uuid: Uuid) -> String {
     format!("{UUID}{uuid}")
 }
 
-/// Returns the origin of a session of azureal, be it in a store or exported from one.
-pub fn origin(id: &str, created: &str) -> String {
+/// Returns the origin of a session of azureal, stored or exported.
+pub(crate) fn origin(id: &str, created: &str) -> String {
     format!("azureal:{id}@{created}")
 }
 
 /// Returns the number and the creation time of a session of azureal; `None` for those of other programs.
-pub fn home(origin: &str) -> Option<(SessionId, &str)> {
+pub(crate) fn home(origin: &str) -> Option<(SessionId, &str)> {
     let (id, created) = origin.strip_prefix("azureal:")?.split_once('@')?;
     Some((id.parse().ok()?, created))
 }
 
-/// Returns the name of the mark that remembers where a session was copied from.
-pub fn origin_mark(id: SessionId) -> String {
+/// Returns the name of the mark with the origin of a session.
+pub(crate) fn origin_mark(id: SessionId) -> String {
     format!("origin:{id}")
 }
 
 /// Returns the name of the mark of the n-th session that was imported under a key.
-pub fn import_mark(key: &str, number: u64) -> String {
+pub(crate) fn import_mark(key: &str, number: u64) -> String {
     match number {
         1 => format!("import:{key}"),
         number => format!("import:{key}#{number}"),

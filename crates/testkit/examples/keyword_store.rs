@@ -44,6 +44,7 @@ fn keywords(message: &Message) -> HashSet<String> {
         .collect()
 }
 
+#[expect(clippy::disallowed_macros, reason = "an example prints")]
 fn main() -> Result<(), StoreError> {
     // The suite, case by case; in a crate of your own it is
     // `context_store_contract!(keyword, async { (KeywordStore::default(), ()) })`.

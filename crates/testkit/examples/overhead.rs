@@ -6,6 +6,11 @@
 //!
 //! Prints the medians and their difference. Both sides do the same work for the model: one question, one answer.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a tool reads its arguments and prints"
+)]
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -3,6 +3,11 @@
 #![doc = include_str!("../examples/keyword_store.rs")]
 #![doc = "```"]
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tools of tests look at the environment and print"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
@@ -18,12 +23,14 @@ pub mod real_agents;
 pub mod servers;
 mod session_store;
 mod thorough;
+mod until;
 
 pub use agree::{Runs, Sequence, long_sequence_agrees, random_operations_agree};
 pub use context_store::{CONTEXT_STORE_CASES, MOST_MESSAGES, context_store_from_history};
 pub use contract::Case;
 pub use session_store::SESSION_STORE_CASES;
 pub use thorough::thorough;
+pub use until::until;
 
 #[doc(hidden)]
 pub use contract::Fresh;

@@ -20,7 +20,7 @@ use crate::environment::Environment;
 use crate::error::Error;
 
 /// The hidden command that starts this program for one template.
-pub const SUBCOMMAND: &str = "__fill_in";
+pub(crate) const SUBCOMMAND: &str = "__fill_in";
 
 /// How much memory a template may take, in bytes, the stack of its renderer included.
 const MEMORY: u64 = 128 << 20;
@@ -102,7 +102,11 @@ fn unusable(message: &str) -> Error {
 }
 
 /// Answers one request: what the process does that fills in a template. `input` and `output` are its standard streams.
-pub fn answer(input: &mut dyn Read, output: &mut dyn Write, environment: &Environment) -> Result<(), Error> {
+pub(crate) fn answer(
+    input: &mut dyn Read,
+    output: &mut dyn Write,
+    environment: &Environment,
+) -> Result<(), Error> {
     let failed = |error: io::Error| Error::new("template", error.to_string()).with_source(error);
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(failed)?;

@@ -6,7 +6,7 @@
 //! not there.
 
 mod azufig;
-pub mod bounded;
+pub(crate) mod bounded;
 mod cllmfile;
 mod describe;
 mod file;

@@ -15,6 +15,7 @@ use azureal_engine::{
     Busy, Engine, EngineOptions, Recovered, SessionLease, SessionLeased, SessionTarget, Spools, TurnHandle,
     TurnRequest, lease_session,
 };
+use azureal_exchange::TemporaryFolder;
 
 pub use context::ContextSettings;
 pub use error::{describe_busy, describe_holder};
@@ -24,7 +25,6 @@ use self::plan::Planner;
 use crate::config::Config;
 use crate::error::Error;
 use crate::sessions::last_session;
-use crate::temporary::TemporaryFolder;
 use crate::workspace::Workspace;
 
 /// A prompt, and the session that it goes to.
@@ -77,7 +77,9 @@ impl Workspace {
             Some(spools) => spools,
             // A store in memory has no folder of its own, and nothing of it is kept.
             None => {
-                let folder = TemporaryFolder::create(self.environment())?;
+                let parent = self.environment().temporary();
+                let folder = TemporaryFolder::create_in(&parent);
+                let folder = folder.map_err(|error| Error::file(&parent, &error))?;
                 Spools::new(folder.path().join("spool"))
                     .without_prompts()
                     .with_bridges(self.environment().bridges())

@@ -1,20 +1,20 @@
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use azureal::exchange::{CopyReport, ImportOutcome, SourceStore, copy_session};
+use azureal::sessions::{called, resolve};
+use azureal::{Project, StoreChoice, Workspace};
 use azureal_core::{SessionRecord, SessionStore, visible_line};
 use futures_executor::block_on;
-use serde::Serialize;
 
+use super::import::{diverged, warn_of};
 use crate::environment::environment;
 use crate::failure::Failure;
-use crate::import::{Outcome, SourceStore, arrive, diverged, verify, verify_record};
 use crate::interrupts::{Interrupted, Interrupts};
 use crate::open::open_workspace;
 use crate::output::{Output, counted, warn};
 use crate::spinner::{Spinner, bar};
-use azureal::Project;
-use azureal::sessions::{called, resolve};
-use azureal::{StoreChoice, Workspace};
 
 /// Copy sessions from one store to another
 ///
@@ -70,7 +70,7 @@ async fn copy(
         done: 0,
         interrupted: interrupts.on_interrupt(|| {}),
         spinner: Spinner::start("copying"),
-        report: Report::default(),
+        report: CopyReport::default(),
         failures: Vec::new(),
     };
     let done = copy.all(&records, out).await;
@@ -82,10 +82,10 @@ async fn copy(
         out.line("there are no sessions to copy")?;
     }
     out.flush()?;
-    // What stopped all of it comes before what went wrong with one.
+    // An error that stopped the copy comes before the errors of single sessions.
     done?;
     match failures.len() {
-        0 if report.problems.is_empty() => Ok(()),
+        0 if report.is_complete() => Ok(()),
         0 => {
             let message = "not everything could be copied as it is";
             Err(Failure::new("incomplete", message)
@@ -101,7 +101,7 @@ async fn copy(
     }
 }
 
-/// Opens both stores, which must be two.
+/// Opens both stores. They must be different.
 fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Workspace), Failure> {
     let choice = |named: Option<&Path>| match named.filter(|named| !named.as_os_str().is_empty()) {
         Some(named) => StoreChoice::of(named),
@@ -123,14 +123,14 @@ fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Workspac
             if place.owns(&path) {
                 return Err(same());
             }
-            Ok((SourceStore::in_file(&path)?, place))
+            Ok((SourceStore::in_file(&path, &std::env::temp_dir())?, place))
         }
         StoreChoice::Postgres(address) => from_server(from, to, address.to_string(), same),
         StoreChoice::Redis(address) => from_server(from, to, address.to_string(), same),
     }
 }
 
-/// Opens a store on a server to be copied from, and the one to be copied to.
+/// Opens a store on a server to copy from, and the store to copy to.
 fn from_server(
     from: Option<&Path>,
     to: Option<&Path>,
@@ -141,13 +141,13 @@ fn from_server(
     if place.is_same_server_store(&source) {
         return Err(same());
     }
-    Ok((SourceStore::elsewhere(source.store, address), place))
+    Ok((SourceStore::in_place(source.store, address), place))
 }
 
-/// Returns the sessions that are to be copied, in the order in which they were made.
+/// Returns the sessions to copy, in the order of their creation.
 async fn wanted(source: &SourceStore, named: &[String]) -> Result<Vec<SessionRecord>, Failure> {
     if named.is_empty() {
-        return source.sessions().await;
+        return Ok(source.sessions().await?);
     }
     let mut records = Vec::new();
     for name in named {
@@ -162,40 +162,13 @@ async fn wanted(source: &SourceStore, named: &[String]) -> Result<Vec<SessionRec
 struct Copy<'a> {
     source: Arc<SourceStore>,
     to: &'a dyn SessionStore,
-    /// How many events there are to be copied, and how many the sessions had that are done.
+    /// The number of events of all sessions, and of the sessions that are done.
     total: u64,
     done: u64,
     interrupted: Interrupted,
     spinner: Spinner,
-    report: Report,
+    report: CopyReport,
     failures: Vec<Failure>,
-}
-
-/// What a copy did, for programs.
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    sessions: Vec<Copied>,
-    notices: Vec<Message>,
-    problems: Vec<Message>,
-}
-
-#[derive(Debug, Serialize)]
-struct Copied {
-    from: String,
-    to: String,
-    name: String,
-    outcome: &'static str,
-    /// How many are new in the store that was copied to.
-    events: usize,
-    /// The session there that has the same UUID and another log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diverged_from: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Message {
-    session: String,
-    message: String,
 }
 
 impl Copy<'_> {
@@ -207,68 +180,45 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies a session and compares it. What stops it stops all; what differs does not.
+    /// Copies a session. An error of the copy stops all, a difference does not.
     async fn one(&mut self, record: &SessionRecord, out: &mut Output) -> Result<(), Failure> {
-        self.progress(record, 0)?;
-        let mut arrival = self.source.arrival(record).await?;
         let progress = |events| self.progress(record, events);
-        // Without a worktree it stays: it is not one of the folder that we happen to be in.
-        let outcome = arrive(self.to, "", &mut arrival, &progress).await?;
-        let verified = match (verify(self.to, &arrival, outcome.session()).await, outcome) {
-            (Ok(()), _) if outcome.is_new() => verify_record(self.to, &arrival, record, outcome).await,
-            (verified, _) => verified,
-        };
+        let copied = copy_session(&self.source, self.to, record, &progress).await?;
         self.spinner.hide();
-        let message = |message: String| {
-            warn(&format!("{}: {message}", arrival.source));
-            Message { session: record.id.to_string(), message }
-        };
-        self.report.notices.extend(arrival.notices.iter().cloned().map(message));
-        self.report.problems.extend(arrival.problems.iter().cloned().map(message));
-        match verified {
-            Ok(()) => self.copied(record, outcome, out)?,
-            Err(failure) => self.failures.push(failure),
+        self.report.add(record, &copied);
+        warn_of(&copied.session);
+        match copied.comparison {
+            Ok(()) if !out.is_json() => {
+                out.line(&line(record, copied.outcome))?;
+                out.flush()?;
+            }
+            Ok(()) => {}
+            Err(error) => self.failures.push(error.into()),
         }
         self.spinner.show();
         Ok(())
     }
 
-    fn copied(&mut self, record: &SessionRecord, outcome: Outcome, out: &mut Output) -> Result<(), Failure> {
-        let (word, events, new) = match outcome {
-            Outcome::New(_, events) => ("new", events, counted(events as u64, "event")),
-            Outcome::Forked(_, events, from) => {
-                ("forked", events, format!("{}, {}", counted(events as u64, "event"), diverged(from)))
-            }
-            Outcome::Continued(_, gained) => ("continued", gained.events, gained.in_words()),
-            Outcome::Unchanged(_) => ("unchanged", 0, "unchanged".to_owned()),
-        };
-        let to = outcome.session();
-        if !out.is_json() {
-            out.line(&format!("{} -> {to}, {new}", called(record)))?;
-            out.flush()?;
-        }
-        self.report.sessions.push(Copied {
-            from: record.id.to_string(),
-            to: to.to_string(),
-            name: record.name.clone(),
-            outcome: word,
-            events,
-            diverged_from: match outcome {
-                Outcome::Forked(_, _, from) => Some(from.to_string()),
-                _ => None,
-            },
-        });
-        Ok(())
-    }
-
-    /// Shows how far it is, unless it is to end.
-    fn progress(&self, record: &SessionRecord, events: usize) -> Result<(), Failure> {
+    /// Shows the progress, unless the user has interrupted the copy.
+    fn progress(&self, record: &SessionRecord, events: usize) -> ControlFlow<()> {
         if self.interrupted.has_happened() {
-            return Err(Failure::cancelled("the copy was stopped")
-                .with_hint("started again, it goes on where it was"));
+            return ControlFlow::Break(());
         }
         let done = bar(self.done + events as u64, self.total);
         self.spinner.relabel(&format!("{done} {}", visible_line(&called(record))));
-        Ok(())
+        ControlFlow::Continue(())
     }
+}
+
+/// Returns the line about a copied session.
+fn line(record: &SessionRecord, outcome: ImportOutcome) -> String {
+    let new = match outcome {
+        ImportOutcome::New { events, .. } => counted(events as u64, "event"),
+        ImportOutcome::Forked { events, from, .. } => {
+            format!("{}, {}", counted(events as u64, "event"), diverged(from))
+        }
+        ImportOutcome::Continued { added, .. } => added.to_string(),
+        ImportOutcome::Unchanged { .. } => "unchanged".to_owned(),
+    };
+    format!("{} -> {}, {new}", called(record), outcome.session())
 }

@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::open::open_workspace;
 use crate::output::Output;
 use crate::turn::TurnView;
 use azureal::config::Config;
-use azureal::{Project, Prompt, TurnSettings, Workspace, private_folder_in};
+use azureal::{Project, Prompt, TurnSettings, Workspace};
 
 const FIRST: &str = "The login fails when the token is older than a day. Please keep that in mind.";
 const SECOND: &str = "What did I ask before you came?";
@@ -74,7 +75,10 @@ fn folder(chosen: Option<&Path>) -> Result<PathBuf, Failure> {
             fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
             folder.to_owned()
         }
-        None => private_folder_in(&std::env::temp_dir(), "azureal-demo-")
+        None => tempfile::Builder::new()
+            .prefix("azureal-demo-")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(std::env::temp_dir())
             .map_err(|error| Failure::file(&std::env::temp_dir(), &error))?
             .keep(),
     };

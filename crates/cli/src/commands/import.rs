@@ -1,15 +1,18 @@
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use azureal_core::{SessionRecord, visible_line};
-use serde::Serialize;
+use azureal::Workspace;
+use azureal::exchange::{
+    ImportFormat, ImportOptions, ImportOutcome, ImportPaths, ImportReport, ImportStep, IncomingSession,
+};
+use azureal::sessions::called;
+use azureal_core::{SessionId, SessionRecord, visible_line};
+use clap::ValueEnum;
 
 use crate::failure::Failure;
-use crate::import::{Arrival, Format, Outcome, Source, arrive, diverged, look_into};
 use crate::output::{Output, counted, warn};
-use azureal::Workspace;
-use azureal::sessions::called;
 
 /// Take over sessions of other programs and stores
 ///
@@ -32,31 +35,55 @@ pub(crate) struct Args {
     paths: Vec<PathBuf>,
     /// What the files are
     #[arg(short, long, value_enum, default_value = "auto")]
-    format: Format,
+    format: FormatArgument,
+}
+
+/// The value of `--format`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FormatArgument {
+    /// Find out from the content
+    Auto,
+    /// Another store of azureal, or of the program whose format it shares (`.azs`)
+    Azs,
+    /// What `azureal export --format json` wrote
+    Json,
+    /// A conversation of cllm (`~/.cllm/conversations/*.json`)
+    Cllm,
+    /// A list of messages of axio as JSON, or its SQLite database
+    Axio,
+}
+
+impl From<FormatArgument> for ImportFormat {
+    fn from(argument: FormatArgument) -> Self {
+        match argument {
+            FormatArgument::Auto => Self::Auto,
+            FormatArgument::Azs => Self::Azs,
+            FormatArgument::Json => Self::Json,
+            FormatArgument::Cllm => Self::Cllm,
+            FormatArgument::Axio => Self::Axio,
+        }
+    }
 }
 
 pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
-    let mut import = Import {
-        place,
-        format: args.format,
-        report: Report::default(),
-        failures: Vec::new(),
-        progress: Progress::new(),
+    let options = ImportOptions {
+        format: args.format.into(),
+        worktree: &place.project.worktree(),
+        temporary: &std::env::temp_dir(),
+        is_own_store: &|path| place.owns(path),
+        progress: &|_| ControlFlow::Continue(()),
     };
-    let mut done = Ok(());
-    for path in &args.paths {
-        done = import.path(path, out).await;
-        if done.is_err() {
-            break;
-        }
-    }
-    import.progress.clear();
-    let Import { report, mut failures, .. } = import;
+    let mut import = ImportPaths::new(&*place.store, options, args.paths.iter().cloned());
+    let mut printer =
+        Printer { report: ImportReport::default(), failures: Vec::new(), progress: Progress::new() };
+    let done = printer.print_all(&mut import, out).await;
+    printer.progress.clear();
+    let Printer { report, mut failures, .. } = printer;
     if out.is_json() {
         out.json(&report)?;
     }
     out.flush()?;
-    // What stopped all of it comes before what went wrong with one.
+    // An error that stopped the import comes before the errors of single files.
     done?;
     match failures.len() {
         0 => Ok(()),
@@ -70,192 +97,83 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
     }
 }
 
-/// An import in progress.
-struct Import<'a> {
-    place: &'a Workspace,
-    format: Format,
-    report: Report,
+/// Prints the steps of an import.
+struct Printer {
+    report: ImportReport,
     failures: Vec<Failure>,
     progress: Progress,
 }
 
-/// What an import did, for programs.
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    imported: Vec<Imported>,
-    unchanged: Vec<Known>,
-    notices: Vec<Message>,
-    problems: Vec<Message>,
-}
-
-#[derive(Debug, Serialize)]
-struct Imported {
-    id: String,
-    source: String,
-    events: usize,
-    name: String,
-    /// Whether the events were added to a session that had been imported before.
-    continued: bool,
-    /// The session here that has the same UUID and another log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diverged_from: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Known {
-    id: String,
-    source: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Message {
-    source: String,
-    message: String,
-}
-
-impl Import<'_> {
-    /// Imports a file, or the files of a folder. What goes wrong with one does not stop the others.
-    async fn path(&mut self, path: &Path, out: &mut Output) -> Result<(), Failure> {
-        if !path.is_dir() {
-            return self.file(path, out).await;
-        }
-        let folder = match look_into(path) {
-            Ok(folder) => folder,
-            Err(failure) => {
-                self.failed(path, failure);
-                return Ok(());
-            }
-        };
-        if folder.files.is_empty() {
-            let message = format!("{} holds nothing that can be imported", path.display());
-            let failure = Failure::new("not_recognised", message);
-            self.failed(path, failure.with_hint("`azureal import --help` lists what can be"));
-        } else if folder.others > 0 {
-            warn(&format!("{}: {} passed over", path.display(), counted(folder.others, "other file")));
-        }
-        for (file, failure) in folder.broken {
-            // The folder was named, not this file: the rest can be imported, and that is no failure.
-            self.broken(&file, &failure);
-        }
-        for file in folder.files {
-            if !self.place.owns(&file) {
-                self.file(&file, out).await?;
-            }
+impl Printer {
+    async fn print_all(&mut self, import: &mut ImportPaths<'_>, out: &mut Output) -> Result<(), Failure> {
+        while let Some(step) = import.next().await? {
+            self.report.add(&step);
+            self.print(step, out)?;
         }
         Ok(())
     }
 
-    async fn file(&mut self, path: &Path, out: &mut Output) -> Result<(), Failure> {
-        if self.place.owns(path) {
-            let message = format!("{} is the store that would be imported into", path.display());
-            let failure = Failure::new("same_store", message);
-            self.failed(path, failure.with_hint("`--store` names another one to import into"));
-            return Ok(());
-        }
-        let mut source = match Source::open(path, self.format).await {
-            Ok(source) => source,
-            Err(failure) => {
-                self.failed(path, failure);
-                return Ok(());
+    fn print(&mut self, step: ImportStep, out: &mut Output) -> Result<(), Failure> {
+        match step {
+            ImportStep::OtherFiles { folder, count } => {
+                warn(&format!("{}: {} passed over", folder.display(), counted(count, "other file")));
             }
-        };
-        while let Some(arrival) = source.next().await {
-            self.progress.tick();
-            match arrival {
-                Ok(mut arrival) => {
-                    let worktree = self.place.project.worktree();
-                    // What the store refuses for one it will refuse for all.
-                    let outcome = arrive(&*self.place.store, &worktree, &mut arrival, &|_| Ok(())).await?;
-                    self.arrived(&arrival, outcome, out).await?;
+            // The user named the folder, not this file: it is no failure if the rest can be imported.
+            ImportStep::DamagedFile { error, .. } => {
+                self.progress.clear();
+                warn(&error.to_string());
+            }
+            ImportStep::Failed { error, .. } => self.failures.push(error.into()),
+            ImportStep::Imported { session, outcome, record } => {
+                self.progress.tick();
+                if !out.is_json() {
+                    self.progress.clear();
+                    out.line(&line(&session, outcome, record.as_deref()))?;
                 }
-                Err(failure) => self.failed(path, failure),
+                // An earlier import has printed the messages of an unchanged session.
+                if !matches!(outcome, ImportOutcome::Unchanged { .. }) {
+                    self.progress.clear();
+                    warn_of(&session);
+                }
             }
+            _ => {}
         }
         Ok(())
-    }
-
-    async fn arrived(
-        &mut self,
-        arrival: &Arrival,
-        outcome: Outcome,
-        out: &mut Output,
-    ) -> Result<(), Failure> {
-        let source = visible_line(&arrival.source);
-        let line = match outcome {
-            Outcome::New(id, events) => {
-                let record = self.place.store.get(id).await?;
-                self.imported(arrival, &record, events, outcome);
-                format!("{} with {}, from {source}", called(&record), counted(events as u64, "event"))
-            }
-            Outcome::Forked(id, events, from) => {
-                let record = self.place.store.get(id).await?;
-                self.imported(arrival, &record, events, outcome);
-                let events = counted(events as u64, "event");
-                format!("{} with {events}, from {source}, {}", called(&record), diverged(from))
-            }
-            Outcome::Continued(id, gained) => {
-                // It may have got another name since it came.
-                let record = self.place.store.get(id).await?;
-                self.imported(arrival, &record, gained.events, outcome);
-                format!("{} has {}, from {source}", called(&record), gained.in_words())
-            }
-            Outcome::Unchanged(id) => {
-                self.report.unchanged.push(Known { id: id.to_string(), source: arrival.source.clone() });
-                format!("{id} is unchanged, from {source}")
-            }
-        };
-        if !out.is_json() {
-            self.progress.clear();
-            out.line(&line)?;
-        }
-        // What was said of a session when it came is not said again.
-        if !matches!(outcome, Outcome::Unchanged(_)) {
-            self.progress.clear();
-            let message = |message: &String| {
-                warn(&format!("{}: {message}", arrival.source));
-                Message { source: arrival.source.clone(), message: message.clone() }
-            };
-            self.report.notices.extend(arrival.notices.iter().map(message));
-            self.report.problems.extend(arrival.problems.iter().map(message));
-        }
-        Ok(())
-    }
-
-    fn imported(&mut self, arrival: &Arrival, record: &SessionRecord, events: usize, outcome: Outcome) {
-        self.report.imported.push(Imported {
-            id: record.id.to_string(),
-            source: arrival.source.clone(),
-            events,
-            name: record.name.clone(),
-            continued: matches!(outcome, Outcome::Continued(..)),
-            diverged_from: match outcome {
-                Outcome::Forked(_, _, from) => Some(from.to_string()),
-                _ => None,
-            },
-        });
-    }
-
-    /// Notes a file that cannot be imported.
-    fn broken(&mut self, file: &Path, failure: &Failure) {
-        self.progress.clear();
-        warn(failure.message());
-        self.note(file, failure);
-    }
-
-    /// Notes a path that cannot be imported, although it was named.
-    fn failed(&mut self, path: &Path, failure: Failure) {
-        self.note(path, &failure);
-        self.failures.push(failure);
-    }
-
-    fn note(&mut self, path: &Path, failure: &Failure) {
-        self.report
-            .problems
-            .push(Message { source: path.display().to_string(), message: failure.message().to_owned() });
     }
 }
 
-/// A count on a terminal, of an import that takes its time.
+/// Prints the notices and problems of a session.
+pub(super) fn warn_of(session: &IncomingSession) {
+    for notice in session.notices() {
+        warn(&format!("{}: {notice}", session.label()));
+    }
+    for problem in session.problems() {
+        warn(&format!("{}: {problem}", session.label()));
+    }
+}
+
+/// Returns the line about a session.
+fn line(session: &IncomingSession, outcome: ImportOutcome, record: Option<&SessionRecord>) -> String {
+    let source = visible_line(session.label());
+    let name = record.map_or_else(|| outcome.session().to_string(), called);
+    match outcome {
+        ImportOutcome::New { events, .. } => {
+            format!("{name} with {}, from {source}", counted(events as u64, "event"))
+        }
+        ImportOutcome::Forked { events, from, .. } => {
+            format!("{name} with {}, from {source}, {}", counted(events as u64, "event"), diverged(from))
+        }
+        ImportOutcome::Continued { added, .. } => format!("{name} has {added}, from {source}"),
+        ImportOutcome::Unchanged { .. } => format!("{name} is unchanged, from {source}"),
+    }
+}
+
+/// Returns the text about a session that became a fork.
+pub(super) fn diverged(from: SessionId) -> String {
+    format!("a fork of {from}: their logs differ")
+}
+
+/// A count on a terminal, for imports of more than a second.
 struct Progress {
     terminal: bool,
     since: Instant,
@@ -273,7 +191,7 @@ impl Progress {
         let last = self.shown.unwrap_or(self.since);
         if self.terminal && last.elapsed() > Duration::from_secs(1) {
             self.shown = Some(Instant::now());
-            // A count that cannot be shown is not worth an error.
+            // An error of the terminal must not stop the import.
             drop(write!(io::stderr(), "\r{} sessions …", self.count));
         }
     }

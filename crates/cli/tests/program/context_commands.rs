@@ -637,6 +637,19 @@ fn a_terminal_shows_what_runs_and_how_long_it_took() {
 }
 
 #[test]
+fn what_is_in_the_environment_of_the_user_reaches_agents_and_commands() {
+    let world = World::new();
+    let seen = |who: &str| fs::read_to_string(world.path(who)).unwrap_or_default();
+    let write = |who: &str| format!("env > '{}'", world.path(who).display());
+    world.program("claude", &write("agent"));
+    let mut run = world.with_programs(&["run", "-a", "claude", "--exec", &write("command"), "Hello"]);
+    run.env("GIVEN", "by the user").output().unwrap();
+    for who in ["agent", "command"] {
+        assert!(seen(who).lines().any(|line| line == "GIVEN=by the user"), "{who}: {}", seen(who));
+    }
+}
+
+#[test]
 fn where_the_store_is_and_how_to_get_in_is_told_to_nobody() {
     let world = World::new();
     let mut run = world.command(&["run", "-a", "offline", "--exec", "env", "Hello"]);

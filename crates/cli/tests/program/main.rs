@@ -1,5 +1,10 @@
 //! The real program, from the outside: exit code, standard output and standard error.
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tests read the environment of their process, and start it again"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,

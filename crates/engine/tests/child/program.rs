@@ -3,6 +3,7 @@
 //! `azureal-test-child __bridge` is a bridge. `azureal-test-child agent SCRIPT` speaks JSON-RPC over its pipes and does in
 //! a prompt what the script says. `azureal-test-child intrude FOLDER FILE` tries to answer a question by itself.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "a program of its own")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

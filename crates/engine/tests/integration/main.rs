@@ -1,5 +1,10 @@
 //! Turns, compactions and recovery with real processes, spools and stores.
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tests read the environment of their process, and start it again"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
@@ -19,3 +24,5 @@ mod own_record;
 mod real_agents;
 mod real_summaries;
 mod turns;
+#[cfg(target_os = "linux")]
+mod watched;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use azureal_core::{StoreError, visible_line};
+use azureal_core::{StoreError, io_error_text, visible_line};
 
 /// An error of an export.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum ExportError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The output cannot be written.
-    #[error("the output cannot be written: {0}")]
+    #[error("the output cannot be written: {}", io_error_text(.0))]
     Output(#[from] io::Error),
     /// A value cannot be written as JSON.
     #[error("this cannot be written as JSON: {0}")]
@@ -27,7 +27,7 @@ pub enum ExportError {
         source: Box<ExportError>,
     },
     /// A file cannot be created.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), io_error_text(source))]
     File {
         /// The file.
         path: PathBuf,

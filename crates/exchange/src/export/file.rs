@@ -133,6 +133,13 @@ mod tests {
     }
 
     #[test]
+    fn an_export_can_move_to_another_thread() {
+        fn check(_: impl Send) {}
+        let (store, record) = session();
+        check(export(&store, &record, ExportFormat::Json, &mut Vec::new()));
+    }
+
+    #[test]
     fn an_error_of_the_system_is_the_source() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing/a.json");

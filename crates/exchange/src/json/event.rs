@@ -1,10 +1,10 @@
-//! An event as other programs see it: `{"seq":1,"kind":"UserMessage","data":{"content":"…"}}`.
+//! An event as JSON: `{"seq":1,"kind":"UserMessage","data":{"content":"…"}}`.
 //!
-//! `data` is what is stored, untouched, so that fields which this build does not know are there too.
+//! `data` is the stored text, byte for byte, so that it also has the fields that this version does not know.
 
 use std::fmt;
 
-use azureal_core::StoredEvent;
+use azureal_core::{Damage, StoredEvent};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,7 +16,7 @@ pub struct EventLine<'a> {
     pub seq: u64,
     /// Its kind.
     pub kind: &'a str,
-    /// What it says.
+    /// Its data, or the reason why it cannot be read.
     #[serde(flatten)]
     pub content: Content<'a>,
 }
@@ -25,9 +25,9 @@ pub struct EventLine<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content<'a> {
-    /// What the event says; null for the kinds that say nothing.
+    /// The data of the event; `None` for the kinds without data.
     Data(Option<&'a RawValue>),
-    /// Why it cannot be read.
+    /// The reason why the event cannot be read.
     Error(String),
 }
 
@@ -44,7 +44,7 @@ impl<'a> EventLine<'a> {
         Self { seq: stored.seq.0, kind: &stored.kind, content }
     }
 
-    /// Returns why the event cannot be read, if it cannot.
+    /// Returns the reason why the event cannot be read; `None` if it can be read.
     pub fn damage(&self) -> Option<&str> {
         match &self.content {
             Content::Data(_) => None,
@@ -53,7 +53,7 @@ impl<'a> EventLine<'a> {
     }
 }
 
-/// Puts an event together again from its kind and its data.
+/// Returns the text of an event with this kind and data.
 pub fn event_text(kind: &str, data: Option<&RawValue>) -> String {
     let kind = serde_json::Value::from(kind);
     match data {
@@ -62,9 +62,7 @@ pub fn event_text(kind: &str, data: Option<&RawValue>) -> String {
     }
 }
 
-/// Returns the value under the event's only key; nothing for a bare kind.
-///
-/// A shape with more keys is somebody else's and is returned whole.
+/// Returns the value of the only key of an event; `None` for a bare kind; the whole object if it has more keys.
 fn inner(json: &str) -> Result<Option<&RawValue>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let only = deserializer.deserialize_any(OnlyValue)?;
@@ -107,9 +105,9 @@ impl<'de> Visitor<'de> for OnlyValue {
     }
 }
 
-/// An event in that shape, read.
+/// An event that was parsed from this shape.
 #[derive(Debug, Deserialize)]
-pub struct ReadLine {
+pub struct ParsedEventLine {
     /// Its number in the session; 0 if it has none.
     #[serde(default)]
     pub seq: u64,
@@ -118,19 +116,19 @@ pub struct ReadLine {
     /// `null` and a missing field are different: the first is a bare kind.
     #[serde(default)]
     pub data: Option<Box<RawValue>>,
-    /// Why it could not be read.
+    /// The reason why it could not be read.
     #[serde(default)]
     pub error: Option<String>,
-    /// The exact text, where kind and data do not give it.
+    /// The exact text, if kind and data do not reproduce it.
     #[serde(default)]
     pub text: Option<String>,
 }
 
-impl ReadLine {
-    /// Returns the event's text, or why there is none.
-    pub fn into_text(self) -> Result<String, String> {
+impl ParsedEventLine {
+    /// Returns the event's text, or the reason why it could not be exported.
+    pub fn into_text(self) -> Result<String, Damage> {
         if let Some(error) = self.error {
-            return Err(error);
+            return Err(Damage(error));
         }
         Ok(self.text.unwrap_or_else(|| event_text(&self.kind, self.data.as_deref())))
     }
@@ -138,7 +136,7 @@ impl ReadLine {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::{Damage, Seq};
+    use azureal_core::Seq;
 
     use super::*;
 

@@ -13,7 +13,7 @@
 mod event;
 mod session;
 
-pub use event::{Content, EventLine, ReadLine, event_text};
+pub use event::{Content, EventLine, ParsedEventLine, event_text};
 pub use session::SessionLine;
 
 /// The `format` of an exported session.

@@ -19,6 +19,8 @@ use super::{error, schema};
 
 /// The folder that belongs to azureal in a project.
 const FOLDER: &str = ".azureal";
+/// The name of a project's own store.
+const PROJECT_STORE: &str = "sessions.azs";
 /// Keeps history out of commits; only the configuration is meant to be shared.
 const GITIGNORE: &str =
     "# History stays out of commits; only the configuration is shared.\n*\n!azufig.toml\n";
@@ -269,6 +271,21 @@ impl StoreFile {
 /// For what else a project keeps there. The file itself is not touched.
 pub fn make_folder_of(file: &Path) -> Result<(), StoreError> {
     StoreFile::new(file.to_owned()).make_folder()
+}
+
+/// Returns the folder in which turns are kept until they are in the store of this file.
+///
+/// The project's own store has the folder `spool` beside it, every other file one that is called after it: sessions of two
+/// stores in one folder have the same numbers.
+pub fn spool_folder(file: &Path) -> PathBuf {
+    match file.file_name() {
+        Some(name) if name != PROJECT_STORE => {
+            let mut name = name.to_owned();
+            name.push(".spool");
+            file.with_file_name(name)
+        }
+        _ => file.with_file_name("spool"),
+    }
 }
 
 /// Takes rights from everybody but the owner, if that is us and there are any to take.

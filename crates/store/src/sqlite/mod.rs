@@ -36,8 +36,8 @@ use codec::Codec;
 pub use connection::{check_foreign, open_foreign};
 use error::Fault;
 pub(crate) use error::hint;
-pub use file::make_folder_of;
 use file::{Identity, StoreFile};
+pub use file::{make_folder_of, spool_folder};
 use schema::SessionColumns;
 use worker::Worker;
 
@@ -285,7 +285,10 @@ impl SessionStore for SqliteStore {
         Some(self)
     }
 
-    /// `None` where there is no file yet, and on systems without inotify.
+    /// Also hears of turns that run, in the [spool folder](spool_folder): one begins, changes hands or ends.
+    ///
+    /// `None` where there is no file yet, and on every system but Linux: the watch is promised only where tests run it. The
+    /// caller polls there.
     async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
         let is_closed = Arc::clone(&self.is_closed);
         self.worker.run(move |database| database.watch(is_closed)).await?

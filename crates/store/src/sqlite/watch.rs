@@ -5,6 +5,10 @@
 //! change is committed; that it is written says nothing yet. The last write to a write-ahead log comes shortly before
 //! readers see the change, so that is said a second time.
 //!
+//! Turns that run are kept in the [spool folder](super::spool_folder) until they are in the store, so that one begins or ends is a change,
+//! too. Only the output of agents is none: it grows all the time, and whoever shows it follows its file. The death of a process
+//! writes no file, so it is not heard.
+//!
 //! A wait happens on a thread of its own, which only looks whether there is something to read. What is read is read where the
 //! caller continues, so that a future that is dropped loses nothing.
 
@@ -12,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,12 +27,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::error;
+use super::{error, spool_folder};
 
 /// Holds many events; their names are short.
 const BUFFER: usize = 16 << 10;
 /// After how long a change in a write-ahead log is said a second time: its last write is synced in between.
 const LOG_DELAY: Duration = Duration::from_millis(500);
+
+/// How the files end that hold the output of an agent.
+const OUTPUTS: [&[u8]; 2] = [b".jsonl", b".err"];
+/// What is listened for in both folders.
+const EVENTS: WatchFlags = WatchFlags::MODIFY
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ONLYDIR);
 
 /// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,15 +49,20 @@ enum About {
     Store,
     Log,
     Journal,
+    /// The folder, not the files in it.
+    SpoolFolder,
 }
 
-/// A watch of a store's file.
+/// A watch of a store's file, and of the turns that run.
 pub(super) struct FileWatch {
-    folder: Arc<OwnedFd>,
-    /// The names to listen for.
-    names: [(Vec<u8>, About); 3],
+    watching: Arc<OwnedFd>,
+    /// The names to listen for in the folder of the store.
+    names: [(Vec<u8>, About); 4],
     /// Where the store is, for errors.
     path: Box<Path>,
+    spool_folder: PathBuf,
+    /// The number of the watch of the spool folder, while there is one.
+    spools: Option<i32>,
     is_closed: Arc<AtomicBool>,
     /// When a change is said a second time.
     again_at: Option<Instant>,
@@ -57,23 +75,34 @@ impl FileWatch {
     pub(super) fn start(file: &Path, is_closed: Arc<AtomicBool>) -> Option<Self> {
         let (folder, name) = (file.parent()?, file.file_name()?);
         let watching = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-        let events = WatchFlags::MODIFY
-            | WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVED_TO
-            | WatchFlags::ONLYDIR;
         let watched = identity(folder)?;
-        inotify::add_watch(&watching, folder, events).ok()?;
-        let names = [("", About::Store), ("-wal", About::Log), ("-journal", About::Journal)]
-            .map(|(end, about)| ([name.as_bytes(), end.as_bytes()].concat(), about));
-        let (folder, path) = (Arc::new(watching), file.into());
-        Some(Self { folder, names, path, is_closed, again_at: None, watched })
+        inotify::add_watch(&watching, folder, EVENTS).ok()?;
+        let of_store = |end: &str| [name.as_bytes(), end.as_bytes()].concat();
+        let spool_folder = spool_folder(file);
+        let names = [
+            (of_store(""), About::Store),
+            (of_store("-wal"), About::Log),
+            (of_store("-journal"), About::Journal),
+            (spool_folder.file_name()?.as_bytes().to_vec(), About::SpoolFolder),
+        ];
+        let (watching, path) = (Arc::new(watching), file.into());
+        let mut watch =
+            Self { watching, names, path, spool_folder, spools: None, is_closed, again_at: None, watched };
+        watch.watch_spools();
+        Some(watch)
+    }
+
+    /// Watches the spool folder, if there is one. A link in its place is not followed.
+    fn watch_spools(&mut self) {
+        let events = EVENTS | WatchFlags::DONT_FOLLOW;
+        self.spools = inotify::add_watch(&*self.watching, &self.spool_folder, events).ok();
     }
 
     /// Reads what was heard; returns whether any of it is about the store.
     fn read(&mut self) -> Result<bool, StoreError> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
-        let mut reader = inotify::Reader::new(&*self.folder, &mut buffer);
+        let watching = Arc::clone(&self.watching);
+        let mut reader = inotify::Reader::new(&*watching, &mut buffer);
         let mut is_heard = false;
         loop {
             let event = match reader.next() {
@@ -84,10 +113,15 @@ impl FileWatch {
             };
             let events = event.events();
             let Some(name) = event.file_name() else {
-                // About the folder, or too much has happened.
+                // About a folder, or too much has happened.
                 is_heard = true;
                 continue;
             };
+            if Some(event.wd()) == self.spools {
+                let is_output = OUTPUTS.iter().any(|end| name.to_bytes().ends_with(end));
+                is_heard |= !(is_output && events.contains(ReadFlags::MODIFY));
+                continue;
+            }
             let about = self.names.iter().find(|(ours, _)| ours == name.to_bytes()).map(|(_, about)| *about);
             is_heard |= match about {
                 Some(About::Store) => true,
@@ -96,22 +130,29 @@ impl FileWatch {
                     true
                 }
                 Some(About::Journal) => events.contains(ReadFlags::DELETE),
+                Some(About::SpoolFolder) => {
+                    // Created, removed or replaced. What is in it by now is found by whoever looks after this.
+                    self.watch_spools();
+                    true
+                }
                 None => false,
             };
         }
     }
 
-    /// Returns whether nothing can be heard, because the folder is not there any more.
+    /// Returns whether something cannot be heard: the folder is not there any more, or the spool folder cannot be watched.
     fn is_deaf(&self) -> bool {
+        let is_folder = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
         self.path.parent().and_then(identity) != Some(self.watched)
+            || (self.spools.is_none() && is_folder(&self.spool_folder))
     }
 
     /// Waits until there is something to read, and not longer than `at_most`.
     async fn wait(&self, at_most: Duration) -> Result<(), StoreError> {
-        let folder = Arc::clone(&self.folder);
+        let watching = Arc::clone(&self.watching);
         let (waited, waits) = oneshot::channel();
         let wait = move || {
-            poll_for(&folder, at_most);
+            poll_for(&watching, at_most);
             // The caller may be gone.
             waited.send(()).ok();
         };
@@ -132,11 +173,11 @@ fn identity(folder: &Path) -> Option<(u64, u64)> {
 }
 
 /// Waits until there is something to read. An error is met again by whoever reads.
-fn poll_for(folder: &OwnedFd, at_most: Duration) {
+fn poll_for(watching: &OwnedFd, at_most: Duration) {
     let began = Instant::now();
     loop {
         let left = Timespec::try_from(at_most.saturating_sub(began.elapsed()));
-        let mut watched = [PollFd::new(folder, PollFlags::IN)];
+        let mut watched = [PollFd::new(watching, PollFlags::IN)];
         // A time that is too long for the system is none.
         match poll(&mut watched, left.ok().as_ref()) {
             Err(Errno::INTR) => {}

@@ -1,5 +1,10 @@
 //! The stores: the contract on each of them, and what each promises beyond it. One binary, so that real servers start once.
 #![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tests read the environment of their process, and start it again"
+)]
+#![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
@@ -22,6 +27,8 @@ mod sqlite_file;
 mod sqlite_hostile;
 #[cfg(feature = "sqlite")]
 mod sqlite_together;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+mod sqlite_watch;
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -49,6 +56,10 @@ mod redis_upgrade;
 
 #[cfg(all(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod all_stores;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod certificates;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod cuts;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod hostile;
 #[cfg(any(feature = "postgres", feature = "redis"))]

@@ -1,16 +1,17 @@
 //! PostgreSQL that goes away: connections cut at every byte of an append, and a server that is killed while
 //! thirty-two clients write. Nothing that was acknowledged is lost, nothing is there twice or in part.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::cuts::append_is_cut_anywhere;
 use crate::scratch::wait;
-use crate::storm::{EVENTS, cut_every, storm, turn_of, turns_in};
+use crate::storm::{EVENTS, storm, turn_of};
 use azureal_store::core::{
-    Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, NewLease, NewMark, NewSession, NewTurn, Seq,
-    SessionId, SessionStore, StoreError, Taken, Tokens,
+    Compaction, CrashNotes, ListQuery, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore, Tokens,
 };
 use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{Cut, CuttingProxy, Direction, PostgresServer};
+use azureal_testkit::until;
 
 fn open(url: &str, options: PostgresOptions) -> PostgresStore {
     let address: PostgresAddress = url.parse().unwrap();
@@ -32,84 +33,7 @@ fn an_append_that_is_cut_anywhere_is_there_whole_and_once() {
     let proxy = CuttingProxy::start(server.port());
     let url = format!("{}?sslmode=disable", server.url_at(proxy.port()));
     let direct = open(&server.url(), PostgresOptions::default());
-    let id = wait(direct.create(NewSession::default())).unwrap();
-
-    // How long the conversation of one append is, both ways, once its statement is prepared. All names are of one
-    // length, and so are all these conversations.
-    let store = open(&url, patient());
-    let lease = NewLease {
-        id: LeaseId::random(),
-        holder: Holder {
-            user: "ada".into(),
-            host: "here".into(),
-            pid: 1,
-            agent: "claude".into(),
-            since: "2026-01-31T09:30:00Z".into(),
-        },
-        lasts: Duration::from_secs(3600),
-        instead_of: None,
-    };
-    assert_eq!(wait(direct.take(id, &lease)).unwrap(), Taken::Ours);
-    let mut expected: Vec<String> = Vec::new();
-    let mut append = || {
-        let name = format!("{:08}", expected.len());
-        // As the program appends: under its lease, and after what it has read.
-        let after = Some(Seq((expected.len() * EVENTS) as u64));
-        let turn = NewTurn { lease: Some(lease.id.clone()), after, ends_run: true, ..turn_of(&name) };
-        let appended = wait(store.append(id, turn)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        expected.push(name);
-        assert_eq!(appended.last.0 as usize, expected.len() * EVENTS);
-        assert_eq!(appended.first.0, appended.last.0 - EVENTS as u64 + 1);
-    };
-    append();
-    proxy.arm(None);
-    append();
-    let (to_server, to_client) = proxy.passed();
-    assert!(to_server > 300 && to_client > 50, "{to_server} {to_client}");
-
-    let step = cut_every();
-    let cuts: Vec<Cut> = (0..to_server)
-        .step_by(step)
-        .map(|after| Cut { direction: Direction::ToServer, after })
-        .chain((0..to_client).step_by(step.min(3)).map(|after| Cut { direction: Direction::ToClient, after }))
-        .collect();
-    for cut in &cuts {
-        // On a connection on which the statement is prepared.
-        append();
-        proxy.arm(Some(*cut));
-        append();
-    }
-    assert_eq!(proxy.cuts(), cuts.len());
-    assert_eq!(turns_in(&direct, id), expected);
-    let record = wait(direct.get(id)).unwrap();
-    assert_eq!(record.counts.messages as usize, expected.len() * EVENTS);
-    assert_eq!(record.tokens.input as usize, expected.len(), "tokens of a turn that was tried twice");
-
-    // Who does not try again is told, and then it is there whole or not at all.
-    let other = wait(direct.create(NewSession::default())).unwrap();
-    assert_eq!(wait(direct.take(other, &lease)).unwrap(), Taken::Ours);
-    let (mut there, mut not_there) = (0, 0);
-    for cut in &cuts {
-        let store = open(&url, impatient());
-        wait(store.append(other, turn_of("--before"))).unwrap();
-        wait(direct.note_run(other, Some("run"))).unwrap();
-        let before = turns_in(&direct, other).len();
-        proxy.arm(Some(*cut));
-        let after = Some(Seq((before * EVENTS) as u64));
-        let turn = NewTurn { lease: Some(lease.id.clone()), after, ends_run: true, ..turn_of("-the-cut") };
-        let answer = wait(store.append(other, turn));
-        assert!(matches!(answer, Err(StoreError::Unreachable { .. })), "{cut:?}: {answer:?}");
-        // The server may notice the cut later than we do. What it does now it does before it takes the lock again.
-        wait(direct.append(other, turn_of("---after"))).unwrap();
-        let is_noted = !wait(direct.noted_runs()).unwrap().is_empty();
-        match &turns_in(&direct, other)[before..] {
-            [after] if after == "---after" && is_noted => not_there += 1,
-            [cut, after] if cut == "-the-cut" && after == "---after" && !is_noted => there += 1,
-            turns => panic!("{cut:?}: {turns:?}, noted: {is_noted}"),
-        }
-    }
-    assert!(there > 0 && not_there > 0, "{there} {not_there}");
-    println!("{} cuts twice: {to_server} bytes there, {to_client} back", cuts.len());
+    append_is_cut_anywhere(&proxy, &direct, || open(&url, patient()), || open(&url, impatient()));
 }
 
 #[test]
@@ -159,10 +83,8 @@ fn a_watch_hears_again_after_the_server_was_killed() {
     let mut watch = wait(store.watch(id)).unwrap().unwrap();
     for kill in 0..3 {
         // What cannot hear says each time that there may be something.
-        let began = Instant::now();
-        while wait(watch.changed(Duration::from_millis(100))).unwrap() {
-            assert!(began.elapsed() < Duration::from_secs(30), "it does not hear after {kill} kills");
-        }
+        let mut changed = || wait(watch.changed(Duration::from_millis(100))).unwrap();
+        until(&format!("it hears after {kill} kills"), || (!changed()).then_some(()));
         wait(store.append(id, turn_of(&kill.to_string()))).unwrap();
         assert!(wait(watch.changed(Duration::from_secs(30))).unwrap());
         server.kill();

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use crate::hostile::{HostileServer, passes_alone, receive};
 use azureal_store::core::StoreError;
@@ -71,7 +70,6 @@ fn a_server_that_sends_without_end_is_left_before_the_memory_is_full() {
     for (what, server) in servers {
         let url = format!("postgres://u:p@127.0.0.1:{}/d?sslmode=disable", server.port);
         let address: PostgresAddress = url.parse().unwrap();
-        let began = Instant::now();
         let error = block_on(PostgresStore::open(&address, PostgresOptions::default())).err().unwrap();
         server.check(what);
         match &error {
@@ -82,6 +80,5 @@ fn a_server_that_sends_without_end_is_left_before_the_memory_is_full() {
             StoreError::Unreachable { .. } => {}
             _ => panic!("{what}: {error:?}"),
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "{what}: {:?}", began.elapsed());
     }
 }

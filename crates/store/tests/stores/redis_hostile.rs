@@ -1,7 +1,6 @@
 //! A Redis server that sends without end is left, with an error that says so, before the memory is full.
 
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use crate::hostile::{HostileServer, passes_alone};
 use azureal_store::core::StoreError;
@@ -30,10 +29,8 @@ fn a_server_that_sends_without_end_is_left_before_the_memory_is_full() {
     for (what, begin, repeat, is_ours) in servers {
         let server = HostileServer::start(wait, begin.into(), move |_| repeat.repeat(1 << 14).into_bytes());
         let address: RedisAddress = format!("redis://127.0.0.1:{}", server.port).parse().unwrap();
-        let began = Instant::now();
         let error = block_on(RedisStore::open(&address, RedisOptions::default())).err().unwrap();
         server.check(what);
-        assert!(began.elapsed() < Duration::from_secs(30), "{what}: {:?}", began.elapsed());
         let is_clear = matches!(&error, StoreError::Other { source, .. }
             if source.to_string().contains("larger than the 192 MiB"));
         assert!(is_clear || !is_ours, "{what}: {error:?}");

@@ -47,11 +47,6 @@ macro_rules! killable {
 
 killable!(PostgresServer, RedisServer);
 
-/// Returns the distance of the bytes at which an append is cut. With `CI` every byte is tried, too.
-pub(crate) fn cut_every() -> usize {
-    if std::env::var_os("CI").is_some() { 1 } else { thorough(9, 1) }
-}
-
 pub(crate) fn turn_of(name: &str) -> NewTurn {
     NewTurn {
         mark: Some(NewMark { name: name.to_owned(), note: String::new() }),

@@ -3,12 +3,11 @@
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::OnceLock;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use super::keeper::{Keeper, servants_folder};
-use super::postgres::{LIMIT, PASSWORD, USER};
+use super::postgres::{PASSWORD, USER};
 use super::{PostgresServer, find, free_port, hand_over, skip};
+use crate::until::until_or;
 
 /// How long a client keeps a server connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +79,11 @@ impl PgBouncer {
         let command = [program.display().to_string(), folder.join("pgbouncer.ini").display().to_string()];
         let mut keeper = Keeper::killing_with("KILL", folder, &command);
         keeper.start();
-        let started = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            let log = || fs::read_to_string(keeper.folder().join("log")).unwrap_or_default();
-            assert!(started.elapsed() < LIMIT, "PgBouncer does not start: {}", log());
-            thread::sleep(Duration::from_millis(20));
-        }
+        let log = || fs::read_to_string(keeper.folder().join("log")).unwrap_or_default();
+        until_or(
+            || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok(),
+            || format!("the start of PgBouncer: {}", log()),
+        );
         Some(Self { _keeper: keeper, port })
     }
 

@@ -4,18 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use super::keeper::{Keeper, as_servant, servants_folder};
 use super::{free_port, hand_over, skip};
+use crate::until::until_or;
 
 /// The user that owns everything, and its password.
 pub(super) const USER: &str = "tester";
 /// Not one that could turn up anywhere by chance.
 pub(super) const PASSWORD: &str = "hunter2-sesame";
-/// How long a server may take to answer; on a loaded machine the first start is slow.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A PostgreSQL server with a folder and a port of its own, gone when it is dropped or the test ends.
 ///
@@ -160,11 +157,7 @@ impl PostgresServer {
     /// If it does not.
     pub fn start_again(&mut self) {
         self.keeper.start();
-        let started = Instant::now();
-        while !self.answers() {
-            assert!(started.elapsed() < LIMIT, "PostgreSQL does not start: {}", self.log());
-            thread::sleep(Duration::from_millis(20));
-        }
+        until_or(|| self.answers().then_some(()), || format!("the start of PostgreSQL: {}", self.log()));
     }
 
     /// Returns what the server has said.

@@ -6,11 +6,11 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::OnceLock;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::keeper::{Keeper, as_servant, servants_folder};
 use super::{find, free_port, hand_over, skip};
+use crate::until::until_or;
 
 /// Not one that could turn up anywhere by chance.
 const PASSWORD: &str = "hunter2-sesame";
@@ -147,11 +147,7 @@ impl RedisServer {
     /// If it does not.
     pub fn start_again(&mut self) {
         self.keeper.start();
-        let started = Instant::now();
-        while !self.answers() {
-            assert!(started.elapsed() < LIMIT, "Redis does not start: {}", self.log());
-            thread::sleep(Duration::from_millis(20));
-        }
+        until_or(|| self.answers().then_some(()), || format!("the start of Redis: {}", self.log()));
     }
 
     /// Returns what the server has said.

@@ -1,6 +1,9 @@
 //! Permission questions: who may answer them, and who may not.
 
+use azureal_process::ChildEnvironment;
+
 use super::*;
+use crate::machine::is_own_process;
 
 #[test]
 fn a_permission_question_is_asked_live_and_answered_by_a_person() {
@@ -104,4 +107,20 @@ fn an_agent_does_not_see_where_the_control_channel_is() {
     for hidden in ["run/azureal", ".sock", "a secret prompt", "nonce"] {
         assert!(!seen.contains(hidden), "{hidden}: {seen}");
     }
+}
+
+#[test]
+fn a_variable_that_was_not_passed_in_reaches_neither_the_bridge_nor_its_agent() {
+    // The other process has a variable of its own, beside those of cargo.
+    if !is_own_process(
+        "bridge::questions::a_variable_that_was_not_passed_in_reaches_neither_the_bridge_nor_its_agent",
+    ) {
+        return;
+    }
+    let mut project = Project::new();
+    project.environment = ChildEnvironment::from_iter([("PATH", "/usr/bin:/bin"), ("GIVEN", "yes")]);
+    project.run(&Bridge::new("look"), "hi");
+    let seen = project.history()[1].first_text().unwrap().to_owned();
+    assert_eq!(seen.matches("GIVEN=yes").count(), 2, "{seen}");
+    assert!(!seen.contains("AZUREAL_TEST_OWN_PROCESS"), "{seen}");
 }

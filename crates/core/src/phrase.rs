@@ -1,4 +1,4 @@
-//! Durations as text for people.
+//! Numbers, durations and errors of the system as text for people.
 
 /// Returns a duration as text: `1.2 s`, `59 s`, `1 min 1 s`, `2 h 1 min`.
 ///
@@ -12,6 +12,33 @@ pub fn duration_text(milliseconds: u64) -> String {
         60_000..3_600_000 => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
         _ => format!("{} h {} min", milliseconds / 3_600_000, milliseconds % 3_600_000 / 60_000),
     }
+}
+
+/// Returns a number of things: `1 event`, `2 events`.
+///
+/// ```
+/// assert_eq!(azureal_core::counted(2, "event"), "2 events");
+/// ```
+pub fn counted(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
+}
+
+/// Returns an error of the system as it continues a sentence: in lower case, without the number that Rust adds.
+///
+/// ```
+/// let error = std::io::Error::from_raw_os_error(2);
+/// assert_eq!(azureal_core::io_error_text(&error), "no such file or directory");
+/// ```
+pub fn io_error_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let Some(end) = text.rfind(" (os error ") else {
+        return text;
+    };
+    let mut chars = text.get(..end).unwrap_or(&text).chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]

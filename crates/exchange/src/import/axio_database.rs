@@ -1,7 +1,7 @@
-//! The database that axio keeps its conversations in, in all three of its schemas.
+//! Reader for the database of axio, in all three of its schemas.
 //!
-//! There is no table of sessions: one exists through its messages. Columns are read by name, because their
-//! order differs with a file's history.
+//! It has no table of sessions: a session exists through its messages. The reader finds columns by name, because their
+//! order depends on the history of a file.
 
 use std::io::Read;
 
@@ -14,14 +14,15 @@ use flate2::read::MultiGzDecoder;
 
 use super::axio::Conversation;
 use super::blocks::Fields;
-use super::database::Database;
-use super::{Arrival, Identity};
-use crate::failure::Failure;
+use super::database_copy::DatabaseCopy;
+use super::problem::Reason;
+use super::{ImportError, IncomingSession};
+use crate::identity::SessionIdentity;
 
-/// A message that unpacks to more than this is not unpacked: a few bytes can stand for any number.
+/// The largest size of a decompressed message: a few compressed bytes can expand to any number.
 const LARGEST_MESSAGE: u64 = 256 * 1024 * 1024;
 
-/// The names that the tables have had.
+/// The names of the tables in one of the schemas.
 #[derive(Debug, Clone, Copy)]
 struct Tables {
     messages: &'static str,
@@ -33,32 +34,32 @@ const TABLES: [Tables; 2] = [
     Tables { messages: "messages", tokens: "context_tokens" },
 ];
 
-/// The columns without which a table is not axio's.
+/// The columns that every table of messages of axio has.
 const COLUMNS: [&str; 5] = ["session_id", "position", "role", "content", "created_at"];
 
 /// The sessions of a database, oldest first.
-pub(crate) struct Source {
+pub(super) struct AxioSessions {
     connection: Connection,
-    sessions: std::vec::IntoIter<Session>,
-    database: Database,
+    sessions: std::vec::IntoIter<AxioSession>,
+    database: DatabaseCopy,
 }
 
-struct Session {
+struct AxioSession {
     tables: Tables,
     id: String,
     created_at: String,
 }
 
-impl Source {
-    pub(super) fn open(database: Database) -> Result<Self, Failure> {
+impl AxioSessions {
+    pub(super) fn open(database: DatabaseCopy) -> Result<Self, ImportError> {
         let connection = database.connect()?;
         let mut sessions = Vec::new();
         for tables in TABLES {
             if database.has_table(tables.messages)
-                && has_columns(&connection, tables).map_err(|error| database.sqlite_failure(error))?
+                && has_columns(&connection, tables).map_err(|error| database.sqlite_error(error))?
             {
                 let mut found =
-                    sessions_in(&connection, tables).map_err(|error| database.sqlite_failure(error))?;
+                    sessions_in(&connection, tables).map_err(|error| database.sqlite_error(error))?;
                 sessions.append(&mut found);
             }
         }
@@ -68,20 +69,19 @@ impl Source {
         Ok(Self { connection, sessions: sessions.into_iter(), database })
     }
 
-    pub(super) fn next(&mut self) -> Option<Result<Arrival, Failure>> {
+    pub(super) fn next(&mut self) -> Option<Result<IncomingSession, ImportError>> {
         let session = self.sessions.next()?;
         Some(self.read(&session))
     }
 
-    fn read(&self, session: &Session) -> Result<Arrival, Failure> {
+    fn read(&self, session: &AxioSession) -> Result<IncomingSession, ImportError> {
         let mut conversation = Conversation::default();
-        self.read_messages(session, &mut conversation)
-            .map_err(|error| self.database.sqlite_failure(error))?;
-        let tokens = self.read_tokens(session).map_err(|error| self.database.sqlite_failure(error))?;
+        self.read_messages(session, &mut conversation).map_err(|error| self.database.sqlite_error(error))?;
+        let tokens = self.read_tokens(session).map_err(|error| self.database.sqlite_error(error))?;
         let (texts, totals, problems) = conversation.finish();
-        Ok(Arrival {
-            source: format!("{} {}", self.database.source().display(), session.id),
-            identity: Identity::of_origin(format!("axio:{}@{}", session.id, session.created_at)),
+        Ok(IncomingSession {
+            label: format!("{} {}", self.database.source().display(), session.id),
+            identity: SessionIdentity::of_origin(format!("axio:{}@{}", session.id, session.created_at)),
             name: Some(session.id.clone()),
             worktree: None,
             created_at: Some(session.created_at.clone()),
@@ -94,7 +94,7 @@ impl Source {
         })
     }
 
-    fn read_messages(&self, session: &Session, conversation: &mut Conversation) -> rusqlite::Result<()> {
+    fn read_messages(&self, session: &AxioSession, conversation: &mut Conversation) -> rusqlite::Result<()> {
         let sql =
             format!("SELECT * FROM {} WHERE session_id = ?1 ORDER BY position", session.tables.messages);
         let mut statement = self.connection.prepare(&sql)?;
@@ -103,14 +103,14 @@ impl Source {
             let position: i64 = row.get("position")?;
             let message = text(row, "role").and_then(|role| {
                 let content = unpacked(&text(row, "content")?)?;
-                let content: Json = content.parse().map_err(|error| format!("{error}"))?;
+                let content: Json = content.parse()?;
                 Ok((role, content))
             });
             match message {
                 Ok((role, content)) => {
                     conversation.add(position as u64, &role, Some(&content), Fields::new());
                 }
-                Err(why) => conversation.left_out(position as u64, &why),
+                Err(reason) => conversation.left_out(position as u64, reason),
             }
             // A column that only newer files have.
             if row.get_ref("provenance").is_ok_and(|value| value != ValueRef::Null) {
@@ -120,7 +120,7 @@ impl Source {
         Ok(())
     }
 
-    fn read_tokens(&self, session: &Session) -> rusqlite::Result<Tokens> {
+    fn read_tokens(&self, session: &AxioSession) -> rusqlite::Result<Tokens> {
         if !self.database.has_table(session.tables.tokens) {
             return Ok(Tokens::default());
         }
@@ -150,36 +150,36 @@ fn has_columns(connection: &Connection, tables: Tables) -> rusqlite::Result<bool
     Ok(true)
 }
 
-fn sessions_in(connection: &Connection, tables: Tables) -> rusqlite::Result<Vec<Session>> {
+fn sessions_in(connection: &Connection, tables: Tables) -> rusqlite::Result<Vec<AxioSession>> {
     let sql = format!(
         "SELECT session_id, MIN(created_at) AS created FROM {} GROUP BY session_id ORDER BY created, MIN(rowid)",
         tables.messages
     );
     let mut statement = connection.prepare(&sql)?;
-    let sessions =
-        statement.query_map([], |row| Ok(Session { tables, id: row.get(0)?, created_at: row.get(1)? }))?;
+    let sessions = statement
+        .query_map([], |row| Ok(AxioSession { tables, id: row.get(0)?, created_at: row.get(1)? }))?;
     sessions.collect()
 }
 
-/// Reads a column as text, of which a foreign file may have made anything.
-fn text(row: &Row<'_>, column: &str) -> Result<String, String> {
-    let value = row.get_ref(column).map_err(|error| error.to_string())?;
+/// Reads a column as text. In a foreign file it may have any type.
+fn text(row: &Row<'_>, column: &str) -> Result<String, Reason> {
+    let value = row.get_ref(column)?;
     let bytes = match value {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
-        _ => return Err(format!("its {column} is not text")),
+        _ => return Err(format!("its {column} is not text").into()),
     };
-    String::from_utf8(bytes.to_vec()).map_err(|_| format!("its {column} is not UTF-8"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| format!("its {column} is not UTF-8").into())
 }
 
-/// Takes the packing off a message's content.
-fn unpacked(content: &str) -> Result<String, String> {
+/// Decompresses the content of a message.
+fn unpacked(content: &str) -> Result<String, Reason> {
     if let Some(packed) = content.strip_prefix("gzip:") {
-        let bytes = BASE64.decode(packed).map_err(|error| error.to_string())?;
+        let bytes = BASE64.decode(packed)?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(bytes.as_slice()).take(LARGEST_MESSAGE + 1);
-        reader.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        reader.read_to_string(&mut text)?;
         if text.len() as u64 > LARGEST_MESSAGE {
-            return Err(format!("it is larger than {LARGEST_MESSAGE} bytes"));
+            return Err(format!("it is larger than {LARGEST_MESSAGE} bytes").into());
         }
         return Ok(text);
     }

@@ -1,29 +1,28 @@
-//! What `azureal export --format json` wrote.
+//! Reader for exported sessions ([`crate::json`]).
 
 use std::path::Path;
 
 use azureal_core::{Compaction, Event, Seq, Tokens, TurnTotals, Uuid};
 use serde::Deserialize;
 
-use super::Arrival;
+use super::event_texts::EventTexts;
+use super::problem::{ImportProblem, Reason};
 use super::recognise::parse;
-use super::texts::Texts;
-use super::{Identity, identity::origin};
-use crate::failure::Failure;
-use azureal::json::ReadLine;
-use azureal_exchange::json::SESSION_VERSION as VERSION;
+use super::{ImportError, IncomingSession};
+use crate::identity::{SessionIdentity, origin};
+use crate::json::{ParsedEventLine, SESSION_VERSION};
 
 #[derive(Deserialize)]
-struct Exported {
+struct ExportedFile {
     version: u64,
-    session: Session,
-    events: Vec<ReadLine>,
+    session: ExportedSession,
+    events: Vec<ParsedEventLine>,
     #[serde(default)]
     compactions: Vec<ExportedCompaction>,
 }
 
 #[derive(Deserialize)]
-struct Session {
+struct ExportedSession {
     id: String,
     #[serde(default)]
     uuid: Option<String>,
@@ -62,24 +61,17 @@ struct ExportedCompaction {
     opening_chars: Option<u64>,
 }
 
-pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
-    let Exported { version, session, events, compactions } = parse(path, text)?;
-    if version > VERSION {
-        return Err(Failure::new(
-            "newer",
-            format!(
-                "{} was written by a newer azureal: it has version {version}, and this one knows up to {VERSION}",
-                path.display()
-            ),
-        )
-        .with_hint("use a newer azureal; nothing was imported"));
+pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportError> {
+    let ExportedFile { version, session, events, compactions } = parse(path, text)?;
+    if version > SESSION_VERSION {
+        return Err(ImportError::NewerVersion { path: path.to_owned(), version });
     }
     let mut kept = KeptEvents::default();
     for line in events {
         let (seq, kind) = (line.seq, line.kind.clone());
-        kept.add(seq, &kind, line.into_text());
+        kept.add(seq, &kind, line.into_text().map_err(Reason::from));
     }
-    // Written by hand, an export may lack them: then the events say it.
+    // A file that was written by hand may lack the totals. The events have them too.
     let totals = match session.duration_ms.zip(session.cost_usd) {
         Some((duration_ms, cost_usd)) => TurnTotals { completed: session.completed, duration_ms, cost_usd },
         None => {
@@ -89,12 +81,12 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         }
     };
     let uuid = |text: Option<String>| text.and_then(|text| text.parse::<Uuid>().ok());
-    Ok(Arrival {
-        source: path.display().to_string(),
-        identity: Identity {
+    Ok(IncomingSession {
+        label: path.display().to_string(),
+        identity: SessionIdentity {
             uuid: uuid(session.uuid),
             forked_from: uuid(session.forked_from),
-            ..Identity::of_origin(origin(&session.id, &session.created))
+            ..SessionIdentity::of_origin(origin(&session.id, &session.created))
         },
         totals,
         name: Some(session.name).filter(|name| *name != session.id),
@@ -110,7 +102,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
                 opening_chars: compaction.opening_chars,
             })
             .collect(),
-        texts: Texts::at_hand(kept.texts),
+        texts: EventTexts::in_memory(kept.texts),
         tokens: Tokens {
             input: session.input_tokens,
             output: session.output_tokens,
@@ -122,26 +114,26 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
     })
 }
 
-/// Returns the text of an event that can be read, or what is to be said of one that cannot.
-pub(super) fn readable(seq: u64, kind: &str, text: Result<String, String>) -> Result<String, String> {
+/// Returns the text of an event, or the problem if it cannot be read.
+pub(super) fn readable(seq: u64, kind: &str, text: Result<String, Reason>) -> Result<String, ImportProblem> {
     let checked = text.and_then(|text| match Event::from_json(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     });
-    checked.map_err(|why| format!("event {seq} ({kind}) was left out, because it cannot be read: {why}"))
+    checked.map_err(|source| ImportProblem::EventLeftOut { seq, kind: kind.to_owned(), source })
 }
 
-/// Events that can be read, and what is to be said of the others.
+/// The readable events, and the problems of the others.
 #[derive(Default)]
 struct KeptEvents {
     texts: Vec<String>,
-    /// Their numbers where they are from, which have gaps here where one was damaged.
+    /// Their numbers in the source, with gaps for damaged events.
     numbers: Vec<u64>,
-    problems: Vec<String>,
+    problems: Vec<ImportProblem>,
 }
 
 impl KeptEvents {
-    fn add(&mut self, seq: u64, kind: &str, text: Result<String, String>) {
+    fn add(&mut self, seq: u64, kind: &str, text: Result<String, Reason>) {
         match readable(seq, kind, text) {
             Ok(text) => {
                 self.texts.push(text);
@@ -151,7 +143,7 @@ impl KeptEvents {
         }
     }
 
-    /// Returns how many of them stand at or before a place in the source.
+    /// Returns the number of readable events up to a place in the source.
     fn up_to(&self, seq: u64) -> usize {
         self.numbers.iter().filter(|number| **number <= seq).count()
     }

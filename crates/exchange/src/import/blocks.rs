@@ -1,21 +1,21 @@
-//! Messages of other programs as events.
+//! Conversion of messages of other programs to events.
 //!
-//! Blocks that azureal has are taken as they are. The model's reasoning has an event of its own. Whatever
-//! else there is stays readable as text, and is reported: also what cannot be read, as the JSON that it is.
+//! Blocks that azureal has stay as they are. The model's reasoning becomes an event of its own. All other content
+//! becomes text and is reported; content that cannot be read becomes text as its JSON.
 
 use std::collections::BTreeMap;
 
 use azureal_core::event::Reasoning;
-use azureal_core::{Block, Event, Json, Message, OutputPart, Role, ToolOutput, events_of_message};
+use azureal_core::{Block, Event, Json, Message, OutputPart, Role, ToolOutput, events_of_message, quoted};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::failure::quoted;
+use super::problem::Reason;
 
-/// How much of a long string is kept in a note: pictures and sounds are megabytes that nobody reads.
+/// The largest string in a note that is not abridged: images and sounds have megabytes that nobody reads.
 const LONGEST_STRING: usize = 1000;
 
-/// Fields that say nothing of what was said. They are reported and left out.
+/// Fields that are not part of the conversation. They are reported and left out.
 const BESIDE_THE_POINT: [&str; 18] = [
     "cache_control",
     "created",
@@ -37,19 +37,18 @@ const BESIDE_THE_POINT: [&str; 18] = [
     "uuid",
 ];
 
-/// The fields of an object, as they stand there.
+/// The fields of an object, as raw JSON.
 pub(super) type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Makes events of a message, which may have fields besides its role and content. Tells `report` of everything
-/// that has no form of its own here.
+/// Converts a message to events. Calls `report` with a description of everything that azureal has no form for.
 pub(super) fn events_of(
     role: &str,
     content: Option<&Json>,
     mut more: Fields<'_>,
     report: &mut dyn FnMut(&str),
-) -> Result<Vec<Event>, String> {
+) -> Result<Vec<Event>, Reason> {
     let mut events = Vec::new();
-    let mut reader = Reader { blocks: Vec::new(), reasoning: Vec::new(), report };
+    let mut reader = MessageReader { blocks: Vec::new(), reasoning: Vec::new(), report };
     let known = role.parse::<Role>();
     let calls = tool_calls(&mut more);
     if let Some(id) = answered_call(role, &mut more) {
@@ -68,7 +67,7 @@ pub(super) fn events_of(
         reader.call(call);
     }
     reader.more("message", &more);
-    let Reader { blocks, reasoning, .. } = reader;
+    let MessageReader { blocks, reasoning, .. } = reader;
     let is_only_reasoning = blocks.is_empty() && !reasoning.is_empty();
     for text in reasoning {
         events.push(Event::Reasoning(Reasoning { text, subagent: None }));
@@ -80,7 +79,7 @@ pub(super) fn events_of(
     Ok(events)
 }
 
-/// Takes the tool calls out of a message that has them beside its content.
+/// Removes the tool calls from the fields of a message that has them beside its content.
 fn tool_calls(more: &mut Fields<'_>) -> Vec<Json> {
     let calls = more.get("tool_calls").and_then(|raw| serde_json::from_str::<Vec<Json>>(raw.get()).ok());
     if calls.is_some() {
@@ -98,7 +97,7 @@ fn answered_call(role: &str, more: &mut Fields<'_>) -> Option<String> {
     Some(id)
 }
 
-/// Says whether a value is none: most programs write the fields that they have no use for.
+/// Says whether a value is empty: most programs also write the fields that they do not use.
 pub(super) fn is_nothing(json: &str) -> bool {
     matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
 }
@@ -112,16 +111,16 @@ pub(super) fn shown(raw: &RawValue) -> String {
     }
 }
 
-/// A message as it is read.
-struct Reader<'a> {
+/// The blocks of a message so far.
+struct MessageReader<'a> {
     blocks: Vec<Block>,
     reasoning: Vec<String>,
     report: &'a mut dyn FnMut(&str),
 }
 
-impl Reader<'_> {
-    /// Reads a content, which may be a plain text.
-    fn content(&mut self, content: Option<&Json>) -> Result<(), String> {
+impl MessageReader<'_> {
+    /// Reads the content: a text, or a list of blocks.
+    fn content(&mut self, content: Option<&Json>) -> Result<(), Reason> {
         let Some(content) = content else {
             return Ok(());
         };
@@ -131,12 +130,12 @@ impl Reader<'_> {
                 self.blocks.push(Block::text(text));
             }
             Some(b'[') => {
-                for part in content.read::<Vec<Json>>().map_err(|error| error.to_string())? {
+                for part in content.read::<Vec<Json>>()? {
                     self.part(&part);
                 }
             }
             Some(b'n') => {}
-            _ => return Err("its content is neither text nor a list of blocks".to_owned()),
+            _ => return Err("its content is neither text nor a list of blocks".into()),
         }
         Ok(())
     }
@@ -170,7 +169,7 @@ impl Reader<'_> {
         self.more(&format!("{} block", quoted(&kind)), &more);
     }
 
-    /// Takes what a message or block has besides what azureal knows.
+    /// Adds the unknown fields of a message or block.
     fn more(&mut self, owner: &str, more: &Fields<'_>) {
         for (name, raw) in more {
             if is_nothing(raw.get()) {
@@ -185,7 +184,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a tool call that stands beside the content.
+    /// Reads a tool call from beside the content.
     fn call(&mut self, call: &Json) {
         let read = || {
             let fields = call.fields();
@@ -199,7 +198,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a tool's result of which azureal has no form for some part.
+    /// Reads a tool result that has parts without a form in azureal.
     fn tool_result(&mut self, part: &Json) -> Option<Block> {
         let tool_use_id = part.string_field("tool_use_id")?;
         let fields = part.fields();
@@ -208,7 +207,7 @@ impl Reader<'_> {
         Some(Block::ToolResult { tool_use_id, content: self.output(content.as_ref()), is_error })
     }
 
-    /// Reads what a tool gave back.
+    /// Reads the output of a tool.
     fn output(&mut self, content: Option<&Json>) -> ToolOutput {
         let Some(content) = content.filter(|content| content.as_str() != "null") else {
             return ToolOutput::Text(String::new());
@@ -239,7 +238,7 @@ impl Reader<'_> {
         self.blocks.push(Block::text(note));
     }
 
-    /// Returns the text that stands for a block of another kind.
+    /// Returns the text that replaces a block of an unknown kind.
     fn note(&mut self, kind: &str, part: &Json) -> String {
         let kind = if kind.is_empty() { "unknown" } else { kind };
         match part.read::<Value>() {
@@ -251,14 +250,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the text that stands for JSON that has no value: half of a character, or nested too deeply.
+    /// Returns the text that replaces JSON that cannot be decoded: half of a character, or nested too deeply.
     fn unreadable(&mut self, kind: &str, json: &Json) -> String {
         (self.report)(&format!("{} block that cannot be read, kept as its JSON in the text", quoted(kind)));
         format!("[{kind} block: {}]", json.as_str())
     }
 }
 
-/// Reads the arguments of a call, which are JSON in a string with most programs.
+/// Reads the arguments of a call. Most programs write them as JSON in a string.
 fn arguments(function: &Json) -> Option<Json> {
     let fields = function.fields();
     let Some(raw) = fields.get("arguments") else {
@@ -275,7 +274,7 @@ fn arguments(function: &Json) -> Option<Json> {
     Some(if is_nothing(raw.get()) { Json::empty_object() } else { Json::from_fields([("arguments", &*raw)]) })
 }
 
-/// Reads a picture that stands in a `source`, as some providers put it.
+/// Reads an image in a field `source`, where some providers write it.
 fn image(part: &Json) -> Option<azureal_core::Image> {
     let source: Json = serde_json::from_str(part.fields().get("source")?.get()).ok()?;
     let flat = json!({
@@ -392,7 +391,7 @@ mod tests {
             fields.remove("content").map(|raw| serde_json::from_str(raw.get()).unwrap());
         let events =
             events_of(&role, content.as_ref(), fields, &mut |what| reports.push(what.to_owned())).unwrap();
-        // What was made can be stored and read.
+        // The events can be stored and read.
         let events: Vec<Event> =
             events.iter().map(|event| Event::from_json(&event.to_json()).unwrap()).collect();
         (fold(events), reports)

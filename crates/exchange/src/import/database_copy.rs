@@ -1,8 +1,7 @@
-//! Somebody else's SQLite file.
+//! A private copy of a SQLite file of another program.
 //!
-//! It is copied to a private folder and read there. Read in place, a file in WAL mode gets companions that
-//! stay, and one whose writer died cannot be read at all without changing it. A copy holds no lock either
-//! while the import takes its time.
+//! Reading a file in WAL mode in place creates files beside it that stay, and a file whose writer died cannot be read
+//! without changing it. Also, a copy holds no lock during a long import.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -16,57 +15,61 @@ use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
 use azureal_store::sqlite::{check_foreign, open_foreign};
 
-use crate::environment::environment;
-use crate::failure::{Failure, quoted};
-use azureal::TemporaryFolder;
-use azureal::error::shown;
+use super::ImportError;
+use crate::temporary::TemporaryFolder;
 
-/// How many pages are copied under one lock.
+/// The number of pages that are copied under one lock.
 const PAGES: i32 = 4096;
-/// How long we wait for a program that writes the file, before we say that it is in use.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// What SQLite puts beside a file.
+/// The longest time to wait for a program that writes the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The suffixes of files that SQLite creates beside a database.
 const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
-/// Where the header of a SQLite file says that it is in WAL mode.
+/// The offset of the byte of the header that says that the file is in WAL mode.
 const WRITE_VERSION: usize = 18;
 
-/// A private copy of a SQLite file. It goes when this does.
-pub(super) struct Database {
+/// A private copy of a SQLite file. Dropping it removes it.
+#[derive(Debug)]
+pub(super) struct DatabaseCopy {
     source: PathBuf,
     copy: PathBuf,
     tables: BTreeSet<String>,
     _folder: TemporaryFolder,
 }
 
-impl Database {
-    /// Copies a database. The file and everything beside it stay as they are.
-    pub(super) fn copy_of(source: &Path) -> Result<Self, Failure> {
-        Self::copy_with(source, PATIENCE)
+impl DatabaseCopy {
+    /// Copies a database to a private folder in `temporary`. The file and everything beside it stay as they are.
+    pub(super) fn of(source: &Path, temporary: &Path) -> Result<Self, ImportError> {
+        Self::copy(source, temporary, BUSY_TIMEOUT)
     }
 
-    fn copy_with(source: &Path, patience: Duration) -> Result<Self, Failure> {
-        let here = |error| Failure::file(source, &error);
-        let folder = TemporaryFolder::create(&environment())?;
+    fn copy(source: &Path, temporary: &Path, timeout: Duration) -> Result<Self, ImportError> {
+        let here = |error| file_error(source, error);
+        let folder = TemporaryFolder::create_in(temporary).map_err(|error| file_error(temporary, error))?;
         let copy = folder.path().join("copy");
-        // Links are the user's own; what opens the file refuses them.
+        // Links are the user's own; the function that opens the file refuses them.
         let real = fs::canonicalize(source).map_err(here)?;
         check_companions(&real)?;
-        check_room(source, needed(&real).map_err(here)?, room_in(folder.path()).map_err(here)?)?;
+        let (needed, room) = (needed(&real).map_err(here)?, room_in(folder.path()).map_err(here)?);
+        if needed > room {
+            // A file can claim to be larger than any disk.
+            let (path, folder) = (source.to_owned(), temporary.to_owned());
+            return Err(ImportError::NoRoom { path, needed, folder, room });
+        }
         let is_read_in_place = leaves_no_trace(&real).map_err(here)? && {
             private_file(&copy).map_err(here)?;
-            match backup(&real, &copy, patience) {
+            match backup(&real, &copy, timeout) {
                 Ok(()) => true,
-                // Reading changes nothing, so what a dead writer left behind is not rolled back in place. A
-                // writer that lives holds the file, and what it is in the middle of is not for us.
+                // Reading changes nothing, so it does not roll back what a dead writer left. A living writer
+                // holds the file, and its unfinished transaction is not for us.
                 Err(StoreError::ReadOnly { .. } | StoreError::Unreadable { .. }) => false,
-                Err(error) => return Err(foreign(source, error)),
+                Err(error) => return Err(in_source(source, error)),
             }
         };
         if !is_read_in_place {
             copy_files(&real, &copy).map_err(here)?;
-            recover(&copy).map_err(|error| foreign(source, sqlite(source, error)))?;
+            recover(&copy).map_err(|error| in_source(source, store_error(source, error)))?;
         }
-        let tables = tables(&copy).map_err(|error| foreign(source, error))?;
+        let tables = tables(&copy).map_err(|error| in_source(source, error))?;
         Ok(Self { source: source.to_owned(), copy, tables, _folder: folder })
     }
 
@@ -81,13 +84,13 @@ impl Database {
     }
 
     /// Opens the copy for reading.
-    pub(super) fn connect(&self) -> Result<Connection, Failure> {
+    pub(super) fn connect(&self) -> Result<Connection, ImportError> {
         let open = || {
             let connection = open_foreign(&self.copy)?;
             check_foreign(&self.copy, &connection)?;
             Ok(connection)
         };
-        open().map_err(|error| self.failure(error))
+        open().map_err(|error| self.error(error))
     }
 
     pub(super) fn has_table(&self, name: &str) -> bool {
@@ -102,33 +105,37 @@ impl Database {
         self.has_table("axio_context_messages") || self.has_table("messages")
     }
 
-    /// Says of the file what was said of its copy.
-    pub(super) fn failure(&self, error: StoreError) -> Failure {
-        foreign(&self.source, error)
+    /// Converts an error about the copy to one about the file.
+    pub(super) fn error(&self, error: StoreError) -> ImportError {
+        in_source(&self.source, error)
     }
 
-    /// Says of the file what SQLite said of its copy.
-    pub(super) fn sqlite_failure(&self, error: rusqlite::Error) -> Failure {
-        foreign(&self.source, sqlite(&self.source, error))
+    /// Converts an error of SQLite about the copy to one about the file.
+    pub(super) fn sqlite_error(&self, error: rusqlite::Error) -> ImportError {
+        in_source(&self.source, store_error(&self.source, error))
     }
 }
 
-fn sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
+fn file_error(path: &Path, source: io::Error) -> ImportError {
+    ImportError::File { path: path.to_owned(), source }
+}
+
+fn store_error(path: &Path, error: rusqlite::Error) -> StoreError {
     let place = path.display().to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
             StoreError::Corrupt { place, why: error.to_string() }
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            StoreError::Busy { place, seconds: PATIENCE.as_secs() }
+            StoreError::Busy { place, seconds: BUSY_TIMEOUT.as_secs() }
         }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => StoreError::ReadOnly { place },
         _ => StoreError::Other { place, source: Box::new(error) },
     }
 }
 
-/// Puts the file's own name into an error that names its copy.
-fn foreign(path: &Path, mut error: StoreError) -> Failure {
+/// Replaces the path of the copy in an error by the path of the file.
+fn in_source(path: &Path, mut error: StoreError) -> ImportError {
     let name = path.display().to_string();
     match &mut error {
         StoreError::Newer { place, .. }
@@ -143,15 +150,15 @@ fn foreign(path: &Path, mut error: StoreError) -> Failure {
         | StoreError::Other { place, .. } => *place = name,
         _ => {}
     }
-    Failure::from(error)
+    error.into()
 }
 
-/// Says whether reading the file where it lies adds nothing beside it.
+/// Says whether reading the file in place creates no file beside it.
 fn leaves_no_trace(path: &Path) -> io::Result<bool> {
     let mut header = Vec::new();
     File::open(path)?.take(100).read_to_end(&mut header)?;
     let is_wal = header.get(WRITE_VERSION) == Some(&2);
-    // The index of the log is there while somebody uses the file, and would stay if we made it.
+    // The index of the log exists while a program uses the file, and would stay if we created it.
     Ok(!is_wal || beside(path, "-shm").exists())
 }
 
@@ -161,69 +168,48 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Refuses a file beside which SQLite would open something that is no file: a pipe would be waited for.
-fn check_companions(path: &Path) -> Result<(), Failure> {
+/// Returns an error if SQLite would open a path beside the file that is no plain file: reading a pipe would block.
+fn check_companions(path: &Path) -> Result<(), ImportError> {
     for suffix in COMPANIONS {
         let companion = beside(path, suffix);
         if fs::symlink_metadata(&companion).is_ok_and(|found| !found.is_file()) {
-            return Err(Failure::refused(
-                "unsafe",
-                format!("{} is not a plain file", quoted(shown(&companion))),
-            )
-            .with_hint("remove it; nothing was read"));
+            return Err(ImportError::UnsafeCompanion { path: companion });
         }
     }
     Ok(())
 }
 
-/// Returns how many bytes the copy of a database may take.
+/// Returns the size of a copy of the database in bytes, at most.
 fn needed(path: &Path) -> io::Result<u64> {
     let of_companions =
         COMPANIONS.iter().filter_map(|suffix| fs::symlink_metadata(beside(path, suffix)).ok());
     Ok(fs::metadata(path)?.len() + of_companions.map(|found| found.len()).sum::<u64>())
 }
 
-/// Returns how many bytes fit into the file system of a folder.
+/// Returns the free bytes of the file system of a folder.
 fn room_in(folder: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(folder)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Refuses what would fill the disk: a file can say that it is larger than any disk.
-fn check_room(source: &Path, needed: u64, room: u64) -> Result<(), Failure> {
-    if needed <= room {
-        return Ok(());
-    }
-    let megabytes = |bytes: u64| bytes >> 20;
-    let folder = std::env::temp_dir();
-    let message = format!(
-        "{} takes {} MiB, and {} has room for {} MiB",
-        quoted(shown(source)),
-        megabytes(needed),
-        quoted(shown(&folder)),
-        megabytes(room)
-    );
-    Err(Failure::new("full", message).with_hint("name a folder with more room: `TMPDIR=DIR azureal …`"))
-}
-
-fn backup(from: &Path, to: &Path, patience: Duration) -> Result<(), StoreError> {
+fn backup(from: &Path, to: &Path, timeout: Duration) -> Result<(), StoreError> {
     let source = open_foreign(from)?;
     let run = || -> rusqlite::Result<StepResult> {
-        source.busy_timeout(patience)?;
+        source.busy_timeout(timeout)?;
         let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let backup = Backup::new(&source, &mut target)?;
         loop {
             match backup.step(PAGES)? {
                 StepResult::More => {}
-                // Each step has been waited for.
+                // Each step has waited for the lock.
                 end => return Ok(end),
             }
         }
     };
     match run() {
         Ok(StepResult::Done) => Ok(()),
-        Ok(_) => Err(StoreError::Busy { place: from.display().to_string(), seconds: patience.as_secs() }),
-        Err(error) => Err(sqlite(from, error)),
+        Ok(_) => Err(StoreError::Busy { place: from.display().to_string(), seconds: timeout.as_secs() }),
+        Err(error) => Err(store_error(from, error)),
     }
 }
 
@@ -242,12 +228,12 @@ fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-/// Lets SQLite bring a copy into order that its writer left in the middle of something.
+/// Lets SQLite recover a copy of a file whose writer died.
 fn recover(copy: &Path) -> rusqlite::Result<()> {
     let connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Reading anything does it, and reading the version runs nothing of the file.
+    // Any read does it, and reading the version executes nothing of the file.
     connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0))?;
-    // One file from here on.
+    // From now on it is one file.
     connection.pragma_update(None, "journal_mode", "delete")?;
     Ok(())
 }
@@ -259,7 +245,7 @@ fn tables(copy: &Path) -> Result<BTreeSet<String>, StoreError> {
         let names = statement.query_map([], |row| row.get(0))?;
         names.collect()
     };
-    read().map_err(|error| sqlite(copy, error))
+    read().map_err(|error| store_error(copy, error))
 }
 
 #[cfg(test)]
@@ -268,16 +254,14 @@ mod tests {
 
     #[test]
     fn a_file_that_does_not_fit_is_not_copied() {
-        assert!(check_room(Path::new("a"), 5 << 20, 5 << 20).is_ok());
-        let failure = check_room(Path::new("a"), 10 << 30, 5 << 20).unwrap_err();
-        assert_eq!(failure.kind(), "full");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         fs::write(&path, "SQLite format 3\0").unwrap();
         // As many bytes as a file may have.
         OpenOptions::new().write(true).open(&path).unwrap().set_len(8 << 40).unwrap();
-        let failure = Database::copy_of(&path).err().unwrap();
-        assert!(failure.message().contains("takes 8388608 MiB, and"), "{}", failure.message());
+        let error = DatabaseCopy::of(&path, folder.path()).unwrap_err();
+        assert!(matches!(error, ImportError::NoRoom { .. }), "{error}");
+        assert!(error.to_string().contains("takes 8388608 MiB, and"), "{error}");
     }
 
     #[test]
@@ -289,11 +273,12 @@ mod tests {
         for _ in 0..50 {
             writer.execute("INSERT INTO messages VALUES (zeroblob(2000))", []).unwrap();
         }
-        // More than fits into memory: it holds the file, and its journal lies there.
+        // More than fits into memory: the writer holds the file and its journal.
         assert!(beside(&path, "-journal").exists());
-        let failure = Database::copy_with(&path, Duration::from_millis(20)).err().unwrap();
-        assert_eq!(failure.kind(), "busy", "{}", failure.message());
+        let copy = || DatabaseCopy::copy(&path, folder.path(), Duration::from_millis(20));
+        let error = copy().unwrap_err();
+        assert!(matches!(error, ImportError::Store(StoreError::Busy { .. })), "{error}");
         writer.execute_batch("COMMIT").unwrap();
-        assert!(Database::copy_with(&path, Duration::from_millis(20)).unwrap().is_axio());
+        assert!(copy().unwrap().is_axio());
     }
 }

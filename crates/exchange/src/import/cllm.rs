@@ -1,4 +1,4 @@
-//! A conversation of cllm.
+//! Reader for a conversation of cllm.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use super::axio::Conversation;
 use super::blocks::Fields;
 use super::recognise::parse;
-use super::{Arrival, Identity};
-use crate::failure::Failure;
+use super::{ImportError, IncomingSession};
+use crate::identity::SessionIdentity;
 
 #[derive(Deserialize)]
-struct Stored {
+struct StoredConversation {
     id: String,
     #[serde(default)]
     model: Option<String>,
@@ -26,11 +26,11 @@ struct Stored {
     metadata: Option<Json>,
 }
 
-/// What is read of a conversation, and what need not be.
+/// The fields that are read or not needed.
 const KNOWN: [&str; 6] = ["id", "model", "messages", "created_at", "updated_at", "metadata"];
 
-pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
-    let stored: Stored = parse(path, text)?;
+pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportError> {
+    let stored: StoredConversation = parse(path, text)?;
     let mut more: Fields<'_> = parse(path, text)?;
     more.retain(|name, _| !KNOWN.contains(&name.as_str()));
     let mut metadata = stored.metadata.as_ref().map(Json::fields).unwrap_or_default();
@@ -54,9 +54,9 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
         conversation.events.insert(at, Event::ModelSwitch(ModelSwitch { model }));
     }
     let (texts, totals, problems) = conversation.finish();
-    Ok(Arrival {
-        source: path.display().to_string(),
-        identity: Identity::of_origin(format!(
+    Ok(IncomingSession {
+        label: path.display().to_string(),
+        identity: SessionIdentity::of_origin(format!(
             "cllm:{}@{}",
             stored.id,
             stored.created_at.as_deref().unwrap_or("")
@@ -73,7 +73,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Arrival, Failure> {
     })
 }
 
-/// Takes over which context commands ran, so that they are not run again.
+/// Restores the record of context commands, so that they do not run again.
 fn restore_record(
     system: &mut SystemMessage,
     (executed_at, commands): (Option<&RawValue>, Option<&RawValue>),
@@ -88,7 +88,7 @@ fn restore_record(
     Ok(())
 }
 
-/// A context command that ran: what we write of it, or its text alone.
+/// The record of a context command: as azureal writes it, or its text alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Ran {

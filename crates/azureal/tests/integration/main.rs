@@ -1,0 +1,8 @@
+//! The library as a front end uses it, with real child processes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests read the environment of their process, and start it again"
+)]
+
+mod environment;
