@@ -40,7 +40,7 @@ impl SessionSnapshot {
         if snapshot.record.counts.events == 0 {
             return Ok(snapshot);
         }
-        // A summary has a size, or covers something. So most sessions need not be asked for theirs.
+        // A summary has a size, or covers something, or is as good as none. So most sessions need not be asked for theirs.
         if snapshot.record.opening > 0 || snapshot.record.covered > 0 {
             snapshot.compaction = store.compactions(id).await?.pop();
         }
@@ -92,6 +92,7 @@ impl SessionSnapshot {
         let mut tally = Tally { counts: self.record.counts.clone(), ..Tally::default() };
         tally.add(Seq::START.next(), Some(event));
         self.record.counts = tally.counts;
+        self.beginning = Beginning::of(std::slice::from_ref(event));
         self.system_chars = if is_system(event) { told_chars(event) } else { 0 };
         let mut context = ContextBuilder::new(None, None);
         context.push(event);

@@ -168,6 +168,8 @@ impl Reporter {
 
     /// Reports the output of a run until it has ended, and notices meanwhile.
     fn watch(&mut self, mut watcher: Watcher) -> Result<(), Gone> {
+        // What an agent said that was followed before does not count for this one.
+        self.reported = 0;
         loop {
             while let Ok(next) = self.posted.try_recv() {
                 match next {

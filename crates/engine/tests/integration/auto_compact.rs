@@ -4,9 +4,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use azureal_agents::offline::Offline;
-use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Permission, Program};
+use azureal_core::agent::{
+    Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Permission, Program,
+};
 use azureal_core::event::{Complete, Outcome, SystemMessage};
-use azureal_core::{Event, Keep, Role, Threshold, read_context};
+use azureal_core::{Event, Keep, Role, Seq, Threshold, read_context};
 use azureal_engine::{CompactionOptions, FinishedTurn, Summariser, TurnControls, TurnEvent, TurnOptions};
 use futures_executor::block_on;
 
@@ -111,6 +113,8 @@ struct World(Project);
 struct Ran {
     finished: FinishedTurn,
     told: Vec<String>,
+    /// The events that were reported.
+    reported: Vec<Event>,
 }
 
 impl World {
@@ -160,13 +164,17 @@ impl World {
             compaction: Some(compaction),
             ..TurnOptions::new(agent, "/bin/sh")
         };
-        let mut told = Vec::new();
+        let (mut told, mut reported) = (Vec::new(), Vec::new());
         let finished = drive(self.0.submit(prompt, options), |event, controls| match event {
             TurnEvent::Notice(text) => told.push(text),
             TurnEvent::Summarising { .. } => at_summary(controls),
+            TurnEvent::Output(output) => match *output {
+                AgentOutput::Event(event) => reported.push(event),
+                _ => {}
+            },
             _ => {}
         });
-        Ran { finished: finished.unwrap(), told }
+        Ran { finished: finished.unwrap(), told, reported }
     }
 
     /// The kinds of the events without the tools, and what comes again but once.
@@ -229,6 +237,14 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
         ]
     );
     assert_eq!(world.0.outcomes(), [Outcome::Interrupted, Outcome::Done]);
+    // Of both parts, what is stored is reported, without how each began and ended.
+    let is_reported = |event: &Event| !matches!(event.kind(), "UserMessage" | "Compacted" | "Complete");
+    let stored: Vec<Event> = world.0.events().into_iter().skip(2).filter(is_reported).collect();
+    assert_eq!(ran.reported, stored);
+    assert_eq!(ran.finished.first, Some(Seq(3)), "the first part belongs to the turn");
+    assert_eq!(ran.finished.last, Some(world.0.last()));
+    let record = block_on(world.0.store.get(world.0.session)).unwrap();
+    assert_eq!(ran.finished.context_chars, record.context_chars());
 
     let sent = agent.request(2);
     assert!(sent.contains(SUMMARY), "{sent}");

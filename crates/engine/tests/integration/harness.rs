@@ -8,7 +8,7 @@ use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Program};
 use azureal_core::event::Outcome;
 use azureal_core::{
-    Event, Message, NewSession, NewTurn, Page, SessionId, SessionStore, StoredEvent, read_history,
+    Event, Message, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoredEvent, read_history,
 };
 use azureal_engine::{
     Engine, EngineOptions, FinishedTurn, RUN_MARKER, Recovered, SpooledTurn, Spools, TurnControls, TurnError,
@@ -226,6 +226,11 @@ impl Project {
             directory: self.directory.clone(),
             started_at: "2026-01-31T09:30:00Z".into(),
         }
+    }
+
+    /// Returns the number of the last event.
+    pub(crate) fn last(&self) -> Seq {
+        Seq(block_on(self.store.get(self.session)).unwrap().counts.events)
     }
 }
 

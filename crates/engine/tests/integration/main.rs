@@ -17,12 +17,15 @@ mod bridge;
 mod briefing;
 mod compact;
 mod context_commands;
+mod counting_store;
 mod harness;
 mod leases;
 mod machine;
 mod own_record;
 mod real_agents;
 mod real_summaries;
+mod service;
+mod store_calls;
 mod turns;
 #[cfg(target_os = "linux")]
 mod watched;

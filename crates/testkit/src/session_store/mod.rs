@@ -6,6 +6,7 @@ mod concurrency;
 mod leases;
 mod log;
 mod sessions;
+mod snapshot;
 mod watch;
 mod watch_all;
 
@@ -124,6 +125,13 @@ crate::contract::contract! {
         whatever_is_done_in_a_watched_store_is_heard,
         a_wait_for_any_change_ends_when_its_time_is_over,
         each_of_several_who_watch_a_store_hears,
+    }
+    snapshot {
+        a_snapshot_of_an_empty_session_is_empty,
+        a_snapshot_tells_the_beginning_of_a_session,
+        a_snapshot_of_a_long_session_reads_it_whole,
+        a_snapshot_of_a_compacted_session_begins_with_its_summary,
+        a_snapshot_takes_the_first_event_that_is_appended,
     }
     as_context {
         a_conversation_is_made_at_its_first_append,
