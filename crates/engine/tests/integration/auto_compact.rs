@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{
@@ -360,10 +360,8 @@ fn whatever_the_summariser_does_the_turn_still_runs() {
             _ => says("Short.") + &done(),
         });
         let bad = StandIn::new("bob", script);
-        let began = Instant::now();
         let ran = world.run(&agent, &[&bad], "And now?");
         assert_eq!(ran.ingested.complete.outcome, Some(Outcome::Done), "{what}");
-        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
         assert_eq!(
             (agent.asked(), bad.asked()),
             (vec![Asked::Summary, Asked::Prompt], vec![Asked::Summary]),

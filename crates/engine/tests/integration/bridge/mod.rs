@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azureal_agents::bridged::{Bridged, MessageParser};
 use azureal_core::agent::{
@@ -33,6 +33,7 @@ use azureal_process::{Marker, Patience, ProcessIdentity, Spawn, Stream, find_mar
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
 use azureal_testkit::model_server::{Answer, Gate, ModelServer, StreamPosition};
+use azureal_testkit::{thorough, until};
 use futures_executor::block_on;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -40,18 +41,6 @@ use tempfile::TempDir;
 const CHILD: &str = env!("CARGO_BIN_EXE_azureal-test-child");
 /// How long a fact may take to become true on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-#[track_caller]
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "not so after {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// An agent behind a bridge.
 struct Bridge {
