@@ -3,7 +3,6 @@
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -15,9 +14,9 @@ fn soon(world: &World, arguments: &[&str]) -> Ran {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -v 2000000; exec timeout 20 \"$0\" \"$@\"", env!("CARGO_BIN_EXE_azureal")]);
     command.args(arguments).current_dir(world.path("p")).env_clear().env("HOME", world.path("own"));
-    let started = Instant::now();
     let ran = world.ran(command.output().unwrap());
-    assert!(started.elapsed() < Duration::from_secs(10), "{arguments:?} took {:?}: {ran}", started.elapsed());
+    // The exit status of `timeout` for a command that it had to end.
+    assert_ne!(ran.code, 124, "{arguments:?}: {ran}");
     ran
 }
 

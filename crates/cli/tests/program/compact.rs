@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use azureal_testkit::until;
 use serde_json::{Value, json};
 
 use crate::world::{Ran, World, assistant, user};
@@ -172,12 +171,8 @@ fn ctrl_c_ends_the_agent_too_and_changes_nothing() {
     let child =
         command(&world, &["compact", "S1"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = world.path("p/pid");
-    let started = Instant::now();
     let asked = || fs::read_to_string(&pid).unwrap_or_default().trim().to_owned();
-    while asked().is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(20), "the agent was not started");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until("the agent is started", || (!asked().is_empty()).then_some(()));
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let ran = world.ran(child.wait_with_output().unwrap());
     assert_eq!(ran.code, 130, "{ran}");

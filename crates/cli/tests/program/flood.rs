@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use azureal_testkit::until;
 use serde_json::{Value, json};
 
 use crate::world::{Ran, World};
@@ -121,11 +122,7 @@ fn an_agent_whose_azureal_died_is_stopped_at_the_limit_by_the_next_that_waits_fo
     let line = results(&world, 64 * 1024);
     let flood = format!("while cat '{}'; do sleep 0.02; done; touch not-stopped; sleep 600", line.display());
     let mut first = flooded(&world, &flood, &["run", "Go"]).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_printing(&world) {
-        assert!(Instant::now() < deadline, "the agent does not run");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until("the agent runs", || is_printing(&world).then_some(()));
     first.kill().unwrap();
     first.wait().unwrap();
     let mut next = flooded(&world, &flood, &["run", "-s", "S1", "-a", "offline", "next"]);

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::process::{Child, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::real_agents::{AgentHome, Agents};
+use azureal_testkit::until;
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -27,25 +27,15 @@ fn stderr(output: &Output) -> String {
 /// Waits until the agent's own name of its run is noted.
 fn wait_for_note(home: &AgentHome) {
     let store = rusqlite::Connection::open(home.project().join(".azureal/sessions.azs")).unwrap();
-    let began = Instant::now();
-    let note = || store.query_row("SELECT run FROM sessions", [], |row| row.get::<_, String>(0));
-    while note().unwrap_or_default().is_empty() {
-        assert!(began.elapsed() < LIMIT, "the run was not noted");
-        thread::sleep(Duration::from_millis(10));
-    }
+    let note = || store.query_row("SELECT run FROM sessions", [], |row| row.get::<_, String>(0)).ok();
+    until("the run is noted", || note().filter(|note| !note.is_empty()));
 }
 
 /// Waits until a command recovers a turn, and returns what it says of that.
 fn recovery_of(home: &AgentHome) -> String {
-    let began = Instant::now();
-    loop {
-        let report = stderr(&azureal(home, &["list"]));
-        if report.contains("recovered") {
-            return report;
-        }
-        assert!(began.elapsed() < LIMIT, "nothing was recovered: {report}");
-        thread::sleep(Duration::from_millis(100));
-    }
+    until("something is recovered", || {
+        Some(stderr(&azureal(home, &["list"]))).filter(|report| report.contains("recovered"))
+    })
 }
 
 #[test]

@@ -2,19 +2,17 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_core::SUMMARY_PROMPT;
 use azureal_process::{Marker, find_marked};
 use azureal_testkit::model_server::{Answer, Api, Gate, ModelServer, Request, StreamPosition, Usage};
 use azureal_testkit::real_agents::{AgentHome, Agents};
+use azureal_testkit::until;
 use serde_json::{Value, json};
 
 use crate::world::Ran;
 
-/// Many times of what anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
 /// A port that nobody listens at, and that the system gives to nobody.
 const NOBODY: &str = "http://127.0.0.1:9";
 
@@ -113,11 +111,7 @@ pub(crate) fn finish(child: Child) -> Ran {
 
 #[track_caller]
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < LIMIT, "{what:?} did not come");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until(what, || is_so().then_some(()));
 }
 
 fn kill(pid: u32) {

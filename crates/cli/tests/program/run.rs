@@ -8,10 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azureal_testkit::model_server::ModelServer;
 use azureal_testkit::real_agents::{AgentHome, Agents, assert_nobody_else_was_asked};
+use azureal_testkit::until;
 use serde_json::{Value, json};
 
 use crate::world::{Ran, World};
@@ -21,7 +22,6 @@ pub(crate) const RECORDED: &str =
     include_str!("../../../agents/tests/fixtures/claude/current/partial-messages/stdout.jsonl");
 /// How many of its lines come before the first finished text.
 const BEGINNING: usize = 19;
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// Puts a program `claude` on the path that prints the beginning of the recording, does something, and prints the rest.
 pub(crate) fn fake_claude(world: &World, in_between: &str) {
@@ -43,11 +43,7 @@ fn finish(world: &World, child: Child) -> Ran {
 
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < LIMIT, "{what} did not happen");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until(what, || is_so().then_some(()));
 }
 
 fn spooled(world: &World, extension: &str) -> Vec<PathBuf> {

@@ -1,7 +1,7 @@
 //! Sessions that become too long by themselves: compacted before a turn, and in the middle of one.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{
@@ -328,10 +328,8 @@ fn whatever_the_summariser_does_the_turn_still_runs() {
             _ => says("Short.") + &done(),
         });
         let bad = StandIn::new("bob", script);
-        let began = Instant::now();
         let ran = world.run(agent, &[bad], "And now?");
         assert_eq!(ran.finished.complete.outcome, Some(Outcome::Done), "{what}");
-        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
         assert_eq!(
             (agent.asked(), bad.asked()),
             (vec![Asked::Summary, Asked::Prompt], vec![Asked::Summary]),

@@ -11,6 +11,7 @@ use azureal_engine::{
     run_commands,
 };
 use azureal_process::{Marker, find_marked};
+use azureal_testkit::until;
 use tempfile::TempDir;
 
 use crate::harness::own_environment;
@@ -276,7 +277,6 @@ fn commands_run_at_the_same_time() {
 fn a_stop_from_another_thread_is_heard_while_all_hang() {
     let place = StreamPosition::new();
     let stop = CommandStop::default();
-    let started = Instant::now();
     let ended = thread::scope(|scope| {
         let stop = &stop;
         let place = &place;
@@ -290,9 +290,7 @@ fn a_stop_from_another_thread_is_heard_while_all_hang() {
                 &mut |_| {},
             )
         });
-        while place.survivors() == 0 && started.elapsed() < Duration::from_secs(10) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        until("the command runs", || (place.survivors() > 0).then_some(()));
         stop.stop();
         running.join().unwrap()
     });

@@ -30,19 +30,6 @@ pub(crate) fn own_environment() -> &'static ChildEnvironment {
     &OWN
 }
 
-/// Waits until something is so.
-#[track_caller]
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "not so after {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Makes an agent that lives as long as the engine wants.
 pub(crate) fn leak<A>(agent: A) -> &'static A {
     Box::leak(Box::new(agent))

@@ -10,7 +10,9 @@ use azureal_engine::{Briefing, Engine, FinishedTurn, SessionTarget, TurnEvent, T
 use futures_executor::block_on;
 
 use crate::counting_store::CountingStore;
-use crate::harness::{DONE, Project, drive, leak, says, until, waits_for};
+use azureal_testkit::until;
+
+use crate::harness::{DONE, Project, drive, leak, says, waits_for};
 
 /// An agent that notes among the calls of the store when it is asked for its command: right before the spawn.
 struct Noting {

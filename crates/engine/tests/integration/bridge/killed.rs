@@ -1,7 +1,5 @@
 //! Turns whose azureal was killed, and their recovery.
 
-use azureal_testkit::thorough;
-
 use super::*;
 
 /// Says which project another test wants a turn to be driven in, and by which script.

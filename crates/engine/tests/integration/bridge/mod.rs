@@ -27,9 +27,10 @@ use azureal_engine::{
 };
 use azureal_process::{Marker, Patience, ProcessIdentity, Spawn, Stream, stop};
 use azureal_testkit::model_server::{Answer, Gate, ModelServer, StreamPosition};
+use azureal_testkit::{thorough, until};
 use serde_json::{Value, json};
 
-use crate::harness::{self, CancelOnPanic, PATIENCE, leak, open_store, own_environment, processes, until};
+use crate::harness::{self, CancelOnPanic, PATIENCE, leak, open_store, own_environment, processes};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_azureal-test-child");
 

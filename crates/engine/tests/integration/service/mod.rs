@@ -18,8 +18,10 @@ use azureal_engine::{
 use futures_executor::block_on;
 use futures_util::StreamExt;
 
+use azureal_testkit::until;
+
 use crate::harness::{
-    CancelOnPanic, DONE, Project, Script, drive, leak, open_store, processes, says, until, waits_for,
+    CancelOnPanic, DONE, Project, Script, drive, leak, open_store, processes, says, waits_for,
 };
 
 /// Takes events until one is this, and returns all of them.
