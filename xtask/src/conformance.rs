@@ -225,19 +225,19 @@ const HEADING: &str = "promise";
 fn page(contracts: &[Contract], stores: &[(&str, Answers)]) -> String {
     let mut page = String::from(
         "# Conformance\n\n\
-         What every store promises, and that each of them keeps it. Made by `cargo xtask conformance`, which runs the \
-         suites of\n`crates/testkit` on all four stores, with real servers. Each row is a test of that name.\n\n\
-         ✓ kept, ✗ broken, – does not apply: a store of one machine gives out no leases, and is polled by whoever \
-         follows a session.\n",
+         The guarantees of every store, tested. `cargo xtask conformance` generates this page: it runs the suites of\n\
+         `crates/testkit` on all four stores, with real servers. Each row is a test of that name.\n\n\
+         ✓ passed, ✗ failed, – does not apply: stores of one machine have no leases, and followers of a session poll \
+         them.\n",
     );
     for Contract { seam, cases, offers } in contracts {
         let asked: Vec<_> = stores.iter().map(|(store, answers)| answers.asked_by(store, cases)).collect();
         let count = cases.len();
-        page += &format!("\n## `{seam}`: {count} promises\n\nAsked by {}.\n\n", asked.join("; "));
+        page += &format!("\n## `{seam}`: {count} promises\n\nSuites: {}.\n\n", asked.join("; "));
         page += &table(cases.iter().map(String::as_str), offers, stores);
     }
-    page += "\n## Random operations\n\nIn the first row the memory store is what the others are compared with; in the second all \
-             four are told the same.\n\n";
+    page += "\n## Random operations\n\nThe first test compares each store with the memory store; the second runs one sequence on \
+             all four.\n\n";
     page += &table(RANDOM.into_iter(), &Offers::new(), stores);
     page
 }
