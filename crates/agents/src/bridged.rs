@@ -7,6 +7,7 @@ use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, AgentParser, Ending};
 use azureal_core::bridge::{Answered, AnsweredBy, BridgeEnd, BridgeLine};
 use azureal_core::event::{ErrorEvent, Outcome, Usage};
+use tracing::debug;
 
 use crate::closing::{Closing, Said, name};
 use crate::unreadable::{excerpt, unreadable_line};
@@ -92,6 +93,7 @@ impl<P: MessageParser> AgentParser for Bridged<P> {
                 outputs
             }
             Ok(BridgeLine::Unreadable(found)) => {
+                debug!(agent = self.agent, bytes = found.bytes, "a message cannot be read");
                 let what = format!("sent a message of {} bytes that {}", found.bytes, found.why);
                 let text = format!("{} {what}: {}", self.agent, excerpt(found.text.as_bytes()));
                 vec![AgentOutput::Event(Event::error("unreadable_line", text))]

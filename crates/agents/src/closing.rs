@@ -9,6 +9,7 @@ use std::time::Duration;
 use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, Ending, Exit};
 use azureal_core::event::{Complete, ErrorEvent, Outcome, Usage};
+use tracing::debug;
 
 use crate::unreadable::{excerpt, shorten};
 
@@ -50,6 +51,8 @@ impl Closing {
     /// Makes the last outputs of a run: an error where one has to be told, then the one [`Event::Complete`].
     pub(crate) fn close(&mut self, agent: &str, ending: &Ending) -> Vec<AgentOutput> {
         let outcome = self.outcome(ending);
+        let (exit, stream, stopped) = (ending.exit, self.said, ending.stopped);
+        debug!(agent, ?outcome, ?exit, ?stream, ?stopped, "decided the outcome of the run");
         let mut out = Vec::new();
         if let Some(error) = self.error(agent, ending, outcome) {
             out.push(AgentOutput::Event(Event::Error(error)));

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use azureal_core::Event;
 use azureal_core::agent::AgentOutput;
+use tracing::debug;
 
 /// How much of a line is quoted.
 const EXCERPT_CHARS: usize = 200;
@@ -16,6 +17,7 @@ const MAX_KINDS: usize = 64;
 
 /// Makes the event that stands for a line that cannot be read.
 pub(crate) fn unreadable_line(agent: &str, line: &[u8], why: &str) -> AgentOutput {
+    debug!(agent, bytes = line.len(), why, "a line cannot be read");
     AgentOutput::Event(Event::error(
         "unreadable_line",
         format!("{agent} printed a line of {} bytes that {why}: {}", line.len(), excerpt(line)),
@@ -37,6 +39,12 @@ pub(crate) fn shorten(text: &str, chars: usize) -> Cow<'_, str> {
     }
 }
 
+/// Ignores a line of a known kind that has nothing to store or to show. Only its kind is logged.
+pub(crate) fn ignored(agent: &str, kind: &str) -> Vec<AgentOutput> {
+    debug!(agent, kind, "ignored a line");
+    Vec::new()
+}
+
 /// The kinds that were not known, each told once.
 #[derive(Default)]
 pub(crate) struct UnknownKinds(BTreeSet<String>);
@@ -45,6 +53,7 @@ impl UnknownKinds {
     /// Says that there was a line of this kind, unless that was said before.
     pub(crate) fn notice(&mut self, agent: &str, kind: &str) -> Vec<AgentOutput> {
         let kind = shorten(kind, 60).into_owned();
+        debug!(agent, kind, "ignored a line of an unknown kind");
         if self.0.len() >= MAX_KINDS || self.0.contains(&kind) {
             return Vec::new();
         }
@@ -68,6 +77,33 @@ mod tests {
         assert!(error.message.starts_with("x printed a line of 10000 bytes that is odd: üü"));
         assert!(error.message.chars().count() < 300, "{}", error.message);
         assert_eq!(excerpt(b"a\xFFb"), "a\u{FFFD}b");
+    }
+
+    #[test]
+    fn a_line_that_is_ignored_is_logged_by_its_kind_and_never_by_its_text() {
+        let log = azureal_testkit::captured_log(|| {
+            for agent in crate::registry::all() {
+                let mut parser = agent.parser();
+                for line in
+                    ["a-secret", r#"{"type":"novel","text":"a-secret"}"#, r#"{"Novel":{"x":"a-secret"}}"#]
+                {
+                    parser.line(line.as_bytes());
+                }
+                parser.end(&azureal_core::agent::Ending { stderr: "a-secret".into(), ..Default::default() });
+            }
+            crate::registry::all()[0].parser().line(br#"{"type":"keep_alive","text":"a-secret"}"#);
+        });
+        for agent in ["claude", "codex"] {
+            let unreadable =
+                format!(r#"a line cannot be read agent="{agent}" bytes=8 why="is not a JSON object""#);
+            let unknown = format!(r#"ignored a line of an unknown kind agent="{agent}" kind="novel""#);
+            for part in [unreadable, unknown] {
+                assert!(log.contains(&part), "{part}: {log}");
+            }
+        }
+        assert!(log.contains(r#"ignored a line agent="claude" kind="keep_alive""#), "{log}");
+        assert!(log.contains(r#"decided the outcome of the run agent="offline" outcome="#), "{log}");
+        assert!(!log.contains("a-secret"), "{log}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use azureal_core::WorktreeFilter;
+use tracing::{debug, info};
 
 use crate::config::owner::Owners;
 use crate::environment::Environment;
@@ -48,7 +49,10 @@ impl Project {
     pub fn of_any_owner(directory: &Path) -> Self {
         // Where that fails, what is there can still be named.
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-        directory.ancestors().find_map(in_git).unwrap_or_else(|| outside_git(&directory))
+        let project = directory.ancestors().find_map(in_git).unwrap_or_else(|| outside_git(&directory));
+        let in_git = !project.git_dirs.is_empty();
+        debug!(root = ?project.root, worktree = ?project.worktree, in_git, "found the project");
+        project
     }
 
     /// Returns the folders that make up the project, each with everything in it that azureal relies on. The top of a
@@ -181,6 +185,10 @@ fn main_worktree(dot_git: &Path, git_dir: &Path) -> Option<PathBuf> {
     let points_back = back == fs::canonicalize(dot_git).ok()?;
     let is_registered = git_dir.parent()? == common.join("worktrees");
     if !points_back || !is_registered {
+        info!(
+            ?git_dir,
+            points_back, is_registered, "ignored a `.git` file: its repository does not confirm it"
+        );
         return None;
     }
     let config = Config::of(&common);

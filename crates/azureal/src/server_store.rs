@@ -10,6 +10,7 @@ use azureal_store::redis::RedisAddress;
 use azureal_store::sqlite::make_folder_of;
 use azureal_store::{AddressError, ServerAddress, ServerStore};
 use futures_executor::block_on;
+use tracing::{debug, info};
 
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
@@ -87,8 +88,10 @@ pub(crate) fn complete<A: Address>(
     if !address.has_password()
         && let Some(password) = address.find_password(environment, notices)
     {
+        debug!("found the password of the store in the environment or in a file");
         address.set_password(&password);
     }
+    info!(kind = A::KIND, %address, project = address.project(), "uses a store on a server");
     Ok(())
 }
 
@@ -99,6 +102,7 @@ fn read_private(path: &Path, notices: &mut Vec<Notice>) -> Option<String> {
         return None;
     }
     if metadata.mode() & 0o077 != 0 {
+        info!(?path, "ignored a password file: other users can read it");
         notices.push(Notice::OpenPasswordFile(path.to_owned()));
         return None;
     }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process_group};
+use tracing::{debug, info, warn};
 
 use crate::identity::{ProcessIdentity, to_pid};
 use crate::marker::Marker;
@@ -125,6 +126,8 @@ pub(crate) fn stop_run(
     if !leader.ended_within(Duration::ZERO) {
         report.survivors.insert(0, identity.clone());
     }
+    let (strays, survivors) = (report.strays, report.survivors.len());
+    info!(pid = identity.pid, ?stopped, strays, survivors, "stopped the run");
     report
 }
 
@@ -153,12 +156,16 @@ fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, patience: &Patience
     if leader.ended_within(Duration::ZERO) {
         return Stopped::Already;
     }
+    let pid = family.leader.map(|leader| leader.pid);
+    debug!(pid, "sends SIGINT");
     // Each time before a signal: once a parent has ended, nothing says any more whose child a process was.
     family.look();
     leader.signal(Signal::INT);
     if leader.ended_within(patience.interrupt) {
         return Stopped::Interrupted;
     }
+    let waited_ms = patience.interrupt.as_millis();
+    warn!(pid, waited_ms, "still running after SIGINT: sends SIGTERM");
     let children = family.look().children;
     leader.signal(Signal::TERM);
     for child in children {
@@ -167,6 +174,8 @@ fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, patience: &Patience
     if leader.ended_within(patience.terminate) {
         return Stopped::Terminated;
     }
+    let waited_ms = patience.terminate.as_millis();
+    warn!(pid, waited_ms, "still running after SIGTERM: kills the process group");
     family.look();
     leader.kill_group();
     leader.signal(Signal::KILL);
@@ -259,8 +268,14 @@ impl Family<'_> {
         let mut met = BTreeSet::new();
         let mut pause = SHORTEST_PAUSE;
         let mut empty_looks = 0;
+        let mut is_killing = false;
         let survivors = loop {
             let kill = Instant::now() >= kill_at;
+            if kill && !is_killing && empty_looks == 0 && !met.is_empty() {
+                is_killing = true;
+                let waited_ms = patience.strays.as_millis();
+                warn!(strays = met.len(), waited_ms, "strays are still running after SIGTERM: kills them");
+            }
             let strays = self.strays(|stray| {
                 let is_new = met.insert(stray.clone());
                 if kill {
@@ -281,6 +296,9 @@ impl Family<'_> {
             pause = if kill { SHORTEST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         };
         let survivors: Vec<ProcessIdentity> = survivors.into_iter().collect();
+        if !survivors.is_empty() {
+            warn!(survivors = survivors.len(), "gave up on processes that cannot be killed");
+        }
         StopReport { stopped: Stopped::Already, strays: met.len() - survivors.len(), survivors }
     }
 }

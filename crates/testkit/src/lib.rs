@@ -17,6 +17,7 @@
 mod agree;
 mod context_store;
 mod contract;
+mod log;
 pub mod model_server;
 pub mod programs;
 pub mod real_agents;
@@ -28,6 +29,7 @@ mod until;
 pub use agree::{Runs, Sequence, long_sequence_agrees, random_operations_agree};
 pub use context_store::{CONTEXT_STORE_CASES, MOST_MESSAGES, context_store_from_history};
 pub use contract::Case;
+pub use log::captured_log;
 pub use session_store::SESSION_STORE_CASES;
 pub use thorough::thorough;
 pub use until::until;

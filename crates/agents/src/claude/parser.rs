@@ -24,7 +24,7 @@ use super::token_count::{TokenCount, largest, sum};
 use super::wire::{Block, Head, Stream, System, Tokens, WireResult, WireTurn};
 use crate::calls::Calls;
 use crate::closing::{Closing, Said};
-use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
+use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_of};
 
 /// The model that Claude Code names for what it says itself.
@@ -101,7 +101,7 @@ impl AgentParser for Parser {
                 Some(vec![AgentOutput::Notice("claude asks a question that nobody answers".to_owned())])
             }
             "control_response" | "keep_alive" | "rate_limit_event" | "tool_progress" | "tool_use_summary"
-            | "prompt_suggestion" | "auth_status" => Some(Vec::new()),
+            | "prompt_suggestion" | "auth_status" => Some(ignored(NAME, &head.kind)),
             "" => None,
             other => Some(self.unknown.notice(NAME, other)),
         };
@@ -176,7 +176,7 @@ impl Parser {
                 shorten(&system.summary, 200)
             ))],
             "thinking_tokens" | "task_started" | "task_progress" | "task_updated" | "hook_started" => {
-                Vec::new()
+                ignored(NAME, subtype)
             }
             other => self.unknown.notice(NAME, &format!("system/{other}")),
         }
@@ -198,7 +198,7 @@ impl Parser {
                 ..Init::default()
             }),
             Some(before) if before != system.model => Event::ModelSwitch(ModelSwitch { model: system.model }),
-            Some(_) => return Vec::new(),
+            Some(_) => return ignored(NAME, "init"),
         };
         vec![event(told)]
     }

@@ -19,7 +19,7 @@ use super::token_count::{size, sum};
 use super::wire::{Block, Head, RecordHead, WireTurn};
 use crate::closing::Said;
 use crate::span::Span;
-use crate::unreadable::unreadable_line;
+use crate::unreadable::{ignored, unreadable_line};
 use crate::wire::{Fields, elements, read};
 
 /// Says whether a file is the record of a run: its name is the run's.
@@ -52,7 +52,7 @@ impl AgentParser for Record {
             let (head, record) = (fields.read::<Head>()?, fields.read::<RecordHead>()?);
             self.span.reach(&record.timestamp);
             if record.is_sidechain {
-                return Some(Vec::new());
+                return Some(ignored(NAME, "sidechain"));
             }
             match head.kind.as_str() {
                 "user" => self.user(&record, fields.read()?),
@@ -60,7 +60,7 @@ impl AgentParser for Record {
                 "system" if head.subtype == "compact_boundary" => {
                     Some(vec![AgentOutput::Event(Event::Compacted)])
                 }
-                _ => Some(Vec::new()),
+                other => Some(ignored(NAME, other)),
             }
         });
         outputs.unwrap_or_else(|| vec![unreadable_line(NAME, line, "makes no sense")])

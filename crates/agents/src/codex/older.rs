@@ -11,10 +11,12 @@ use azureal_core::event::{Init, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::NAME;
 use super::item::{self, Call};
 use super::parser::Parser;
 use super::shell;
 use super::wire::{Change, Line, Todo, Tokens};
+use crate::unreadable::ignored;
 use crate::wire::{self, Loose, kept, lenient, lenient_list, output_text};
 
 /// Reads a line without a type. Nothing if it is none of these versions either.
@@ -171,7 +173,7 @@ fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
         | "agent_reasoning_delta"
         | "exec_command_output_delta"
         | "web_search_begin"
-        | "turn_diff" => Vec::new(),
+        | "turn_diff" => ignored(NAME, &message.kind),
         other => parser.unknown_kind(&format!("msg {other}")),
     }
 }

@@ -21,7 +21,7 @@ use super::wire::{Item, Line, Todo};
 use super::{NAME, wire};
 use crate::calls::Calls;
 use crate::closing::{Closing, Said};
-use crate::unreadable::{UnknownKinds, shorten, unreadable_line};
+use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, read};
 
 /// How many finished items are remembered. An agent that prints without end must not fill the memory.
@@ -105,7 +105,7 @@ impl AgentParser for Parser {
 impl Parser {
     pub(super) fn start(&mut self, init: Init) -> Vec<AgentOutput> {
         if std::mem::replace(&mut self.started, true) {
-            return Vec::new();
+            return ignored(NAME, "thread.started");
         }
         vec![event(Event::Init(Init { agent: Some(NAME.to_owned()), ..init }))]
     }
@@ -150,7 +150,7 @@ impl Parser {
     pub(super) fn item(&mut self, when: &str, mut item: Item<'_>) -> Option<Vec<AgentOutput>> {
         let completed = when == "item.completed";
         if !item.id.is_empty() && self.finished.contains(&item.id) {
-            return Some(Vec::new());
+            return Some(ignored(NAME, "item that was completed before"));
         }
         if completed && !item.id.is_empty() {
             self.finish(&item.id);
@@ -202,14 +202,14 @@ impl Parser {
 
     pub(super) fn said(&mut self, text: String) -> Vec<AgentOutput> {
         if text.is_empty() || self.repeats.is_repeat(Kind::Message, &text) {
-            return Vec::new();
+            return ignored(NAME, "repeated or empty agent_message");
         }
         vec![event(Event::AssistantText(AssistantText { text, ..AssistantText::default() }))]
     }
 
     pub(super) fn thought(&mut self, text: String) -> Vec<AgentOutput> {
         if text.is_empty() || self.repeats.is_repeat(Kind::Thought, &text) {
-            return Vec::new();
+            return ignored(NAME, "repeated or empty reasoning");
         }
         vec![event(Event::Reasoning(Reasoning { text, subagent: None }))]
     }

@@ -25,7 +25,7 @@ use super::wire::{AgentState, Change, Failure, Item, Todo};
 use super::{NAME, older, shell};
 use crate::calls::DELETE;
 use crate::span::Span;
-use crate::unreadable::unreadable_line;
+use crate::unreadable::{ignored, unreadable_line};
 use crate::wire::{Fields, Loose, kept, lenient, lenient_list, output_text, read};
 
 /// Says whether a file is the record of a thread: its name ends in the thread's.
@@ -182,7 +182,7 @@ impl AgentParser for Rollout {
                 "event_msg" => self.event(raw, payload),
                 "response_item" => Some(self.wanted(&payload)),
                 "compacted" => Some(vec![AgentOutput::Event(Event::Compacted)]),
-                _ => Some(Vec::new()),
+                other => Some(ignored(NAME, other)),
             }
         });
         match outputs {
@@ -239,7 +239,9 @@ impl Rollout {
             "task_complete" if payload.error.0.is_some() => {
                 Some(self.parser.turn_failed(payload.error.0.map(|error| error.message)))
             }
-            "context_compacted" | "thread_settings_applied" | "thread_rolled_back" => Some(Vec::new()),
+            "context_compacted" | "thread_settings_applied" | "thread_rolled_back" => {
+                Some(ignored(NAME, &payload.kind))
+            }
             kind => {
                 self.spoke_last |= kind == "agent_message";
                 older::read_event(&mut self.parser, raw)

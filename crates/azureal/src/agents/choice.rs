@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use azureal_agents::registry::{self, UnknownAgent};
 use azureal_core::agent::{Agent, Program};
 use rustix::fs::{Access, access};
+use tracing::info;
 
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
@@ -69,11 +70,26 @@ pub fn choose(wanted: &Wanted<'_>, environment: &Environment) -> Result<AgentCho
             .iter()
             .all(Option::is_none)
         && known(wanted).is_none();
+    let because = reason(wanted);
+    info!(agent = agent.name(), has_model = model.is_some(), is_fallback, because, "chose the agent");
     let program = program_of(agent, environment).ok_or_else(|| {
         Error::new("not_installed", format!("{} is not installed: it is not on the PATH", agent.name()))
             .with_hint("install it, or name another with `-a`; `azureal agents` shows which there are")
     })??;
     Ok(AgentChoice { agent, model, program, is_fallback })
+}
+
+/// Returns why an agent is chosen, for the log.
+fn reason(wanted: &Wanted<'_>) -> &'static str {
+    let is_known = |name: Option<&str>| name.is_some_and(|name| registry::find(name).is_ok());
+    match wanted {
+        Wanted { agent: Some(_), .. } => "named",
+        Wanted { model: Some(model), .. } if *model != DEFAULT_MODEL => "the model was named",
+        Wanted { last_agent, .. } if is_known(*last_agent) => "the last agent of the session",
+        Wanted { configured_agent, .. } if is_known(*configured_agent) => "configured",
+        Wanted { configured_model: Some(_), .. } => "the model is configured",
+        _ => "the first that is installed",
+    }
 }
 
 /// Reads `claude`, or both in one, `claude/opus`.
@@ -177,6 +193,25 @@ mod tests {
         assert_eq!(on_path("x", Some(&path)), Some(second.join("x")));
         assert_eq!(on_path("a", Some(folder.path().as_os_str())), None, "a folder is no program");
         assert_eq!(on_path("x", None), None);
+    }
+
+    #[test]
+    fn the_choice_is_logged_with_its_reason() {
+        let wanted = Wanted { last_agent: Some("codex"), model: Some("a-secret/model"), ..Wanted::default() };
+        let named = Wanted { agent: Some("claude/a-secret"), ..Wanted::default() };
+        let last = Wanted { last_agent: Some("codex"), last_model: Some("a-secret"), ..Wanted::default() };
+        let log = azureal_testkit::captured_log(|| {
+            for wanted in [wanted, named, last] {
+                assert!(choose(&wanted, &Environment::default()).is_err(), "nothing is installed");
+            }
+        });
+        for part in [
+            r#"chose the agent agent="claude" has_model=true is_fallback=false because="named""#,
+            r#"chose the agent agent="codex" has_model=true is_fallback=false because="the last agent of the session""#,
+        ] {
+            assert!(log.contains(part), "{part}: {log}");
+        }
+        assert!(!log.contains("a-secret"), "{log}");
     }
 
     #[test]

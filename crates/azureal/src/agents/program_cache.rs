@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
+use tracing::debug;
 
 /// The longest cache that is read.
 const CACHE_BYTES: u64 = 64 * 1024;
@@ -65,8 +66,12 @@ pub(super) struct Entry<T> {
 impl<T: Serialize + DeserializeOwned> ProgramCache<T> {
     /// Reads the cache of this name in a folder. Without a folder, nothing is cached.
     pub(super) fn load(folder: Option<PathBuf>, name: &'static str) -> Self {
-        let bytes = folder.as_deref().and_then(|folder| read_private(&folder.join(name)).ok());
-        let entries = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let read = |folder: &Path| Ok(serde_json::from_slice(&read_private(&folder.join(name))?)?);
+        let entries = folder.as_deref().map(read).transpose().unwrap_or_else(|error: io::Error| {
+            debug!(cache = name, reason = %error.kind(), "ignored a cache");
+            None
+        });
+        let entries = entries.unwrap_or_default();
         Self { folder, name, entries }
     }
 
@@ -86,8 +91,10 @@ impl<T: Serialize + DeserializeOwned> ProgramCache<T> {
 
     /// Writes the cache. A cache that cannot be written is not missed.
     pub(super) fn save(&self) {
-        if let Some(folder) = &self.folder {
-            drop(self.write_to(folder));
+        if let Some(folder) = &self.folder
+            && let Err(error) = self.write_to(folder)
+        {
+            debug!(cache = self.name, reason = %error.kind(), "could not write a cache");
         }
     }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 use azureal_core::agent::Permission;
 use azureal_core::{ContextCommand, Threshold};
 use azureal_engine::OutputLimit;
+use tracing::{debug, info};
 
 pub use self::describe::{describe, terms};
 pub use self::file::ConfigFile;
@@ -138,7 +139,23 @@ impl Config {
         let worktree = worktree.to_owned();
         let mut config = Self { worktree, environment, overrides, files, standing: Standing::NoFiles };
         config.standing = Approvals::of(&config.environment).standing_of(&config);
+        config.log_files();
         Ok(config)
+    }
+
+    /// Logs which files count and which do not, by their paths: what is in them may be secret.
+    fn log_files(&self) {
+        for file in &self.files {
+            let (path, of_project) = (file.path(), file.is_of_project());
+            match &self.standing {
+                _ if file.settings.is_empty() => debug!(?path, "ignored a configuration file: it is empty"),
+                _ if self.counts(file) => info!(?path, of_project, "uses a configuration file"),
+                Standing::Changed => {
+                    info!(?path, "ignored a configuration file: changed since it was trusted")
+                }
+                _ => info!(?path, "ignored a configuration file: not trusted"),
+            }
+        }
     }
 
     /// Returns the files that were found, the nearest first.
@@ -535,6 +552,23 @@ mod tests {
         ];
         let expected = (text("claude"), text("opus"), Some(Permission::Edit), Some(Duration::from_secs(600)));
         assert_eq!(of(&folders.trusted(&set)), expected);
+    }
+
+    #[test]
+    fn files_are_logged_by_their_paths_and_never_by_their_content() {
+        let folders = Folders::new(&[
+            ("p/.azureal/azufig.toml", "default_system_message = 'a-secret'\n"),
+            ("h/.config/azureal/azufig.toml", "model = 'a-secret'\n"),
+        ]);
+        let log = azureal_testkit::captured_log(|| drop(folders.read("p", &[("AZUREAL_MODEL", "a-secret")])));
+        let line = |message: &str| log.lines().find(|line| line.contains(message)).unwrap_or_default();
+        assert!(line("uses a configuration file").contains("h/.config/azureal/azufig.toml"), "{log}");
+        assert!(line("not trusted").contains("p/.azureal/azufig.toml"), "{log}");
+        assert!(!log.contains("a-secret"), "{log}");
+        folders.trusted(&[]);
+        fs::write(folders.path("p/.azureal/azufig.toml"), "model = 'a-secret'\n").unwrap();
+        let log = azureal_testkit::captured_log(|| drop(folders.read("p", &[])));
+        assert!(log.contains("changed since it was trusted") && !log.contains("a-secret"), "{log}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tracing::info;
 
 use super::trust;
 use crate::environment::Environment;
@@ -83,6 +84,7 @@ impl Owners {
                 && found.iter().all(|known| known.folder != folder)
             {
                 let is_allowed = self.is_approved(folder) || self.is_safe_for_git(folder);
+                info!(?path, uid, is_allowed, "part of the project belongs to another user");
                 found.push(Foreign { folder: folder.to_owned(), path, uid, is_allowed });
             }
         }

@@ -213,6 +213,25 @@ fn the_child_below_a_wrapper_is_asked_to_end() {
 }
 
 #[test]
+fn each_harder_step_is_logged_without_the_command() {
+    let scratch = Scratch::new();
+    let path = scratch.path("log");
+    let script = "a_secret=1; trap '' INT TERM; echo $$ >> pids; while :; do sleep 0.01; done";
+    let log = tracing_subscriber::fmt().with_ansi(false).without_time();
+    let log = log.with_writer(std::sync::Mutex::new(fs::File::create(&path).unwrap())).finish();
+    tracing::subscriber::with_default(log, || check(&scratch, script, 1, Stopped::Killed));
+    let log = fs::read_to_string(&path).unwrap();
+    for part in [
+        "still running after SIGINT: sends SIGTERM pid=",
+        "still running after SIGTERM: kills the process group pid=",
+        "stopped=Killed",
+    ] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+    assert!(!log.contains("a_secret") && !log.contains("sleep"), "{log}");
+}
+
+#[test]
 fn a_child_that_does_not_read_ten_megabytes_is_gone() {
     let scratch = Scratch::new();
     let mut spawn = scratch.sh("trap '' INT TERM; echo $$ >> pids; while :; do sleep 0.01; done");

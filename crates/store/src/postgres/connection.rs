@@ -15,6 +15,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use tokio::runtime::Handle;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Connection, Row, Socket};
+use tracing::debug;
 
 use super::PostgresOptions;
 use super::address::PostgresAddress;
@@ -152,6 +153,7 @@ impl Lines {
             Err(fault) => {
                 let fault = self.judged(fault);
                 if fault.is_transient() {
+                    debug!(error = fault.kind(), "drops the connection");
                     // Whatever is wrong with it, another one may be better.
                     drop(Object::take(connection));
                 }

@@ -42,6 +42,18 @@ impl From<PoolError> for Fault {
 }
 
 impl Transient for Fault {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Driver(error) if error.is_closed() => "connection closed",
+            Self::Driver(_) => "driver",
+            Self::Silent => "silent",
+            Self::Closed => "closed",
+            Self::Undelivered => "undelivered",
+            Self::Pool(_) => "pool",
+            Self::Answer(_) => "answer",
+        }
+    }
+
     fn is_transient(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,

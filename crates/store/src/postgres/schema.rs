@@ -10,6 +10,7 @@ use deadpool_postgres::Object;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
+use tracing::{debug, info};
 
 use super::connection::{Call, Connections};
 use super::error::Fault;
@@ -66,6 +67,7 @@ pub(super) async fn prepare(
     match connections.call_for(look(), retry_budget).await {
         Ok(rows) => {
             if let Some(found) = rows.first().map(|row| found(place, row)).transpose()?.flatten() {
+                debug!(version = KNOWN, "the tables are of this version");
                 return Ok(found);
             }
         }
@@ -159,5 +161,7 @@ async fn upgrade(mut connection: Object, schema: String, place: String) -> Resul
     }
     let note = in_schema("DELETE FROM @schema@.format; INSERT INTO @schema@.format VALUES ", &schema);
     transaction.batch_execute(&format!("{note} ({KNOWN})")).await.map_err(failed)?;
-    transaction.commit().await.map_err(failed)
+    transaction.commit().await.map_err(failed)?;
+    info!(from = found, to = KNOWN, "upgraded the tables");
+    Ok(())
 }

@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
+use tracing::{debug, info};
 
 use super::RedisOptions;
 use super::address::{RedisAddress, TlsFiles};
@@ -173,6 +174,12 @@ impl Line {
                     state.open = None;
                     // Whatever is wrong here, the address was right once.
                     state.moved_to = fault.moved_to().map(|to| self.address_of(to));
+                    match &state.moved_to {
+                        Some((host, port)) => {
+                            info!(host, port, "another server of the cluster has the project");
+                        }
+                        None => debug!(connection = number, error = fault.kind(), "drops the connection"),
+                    }
                 }
                 Err(fault)
             }
@@ -194,6 +201,7 @@ impl Line {
         let (host, port) = state.moved_to.take().unwrap_or_else(here);
         let made = self.connect(host, port).await?;
         state.number += 1;
+        debug!(connection = state.number, tls = self.tls.is_some(), "connected to Redis");
         state.open = Some(made.clone());
         Ok((made, state.number))
     }
@@ -255,6 +263,7 @@ async fn run(mut connection: MultiplexedConnection, request: &Request) -> Result
             }
             Request::Script(call) => match run_script(&mut connection, call).await {
                 Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                    debug!("the server does not have a script: loads it");
                     call.script.load_async(&mut connection).await?;
                     run_script(&mut connection, call).await
                 }

@@ -33,6 +33,17 @@ impl From<RedisError> for Fault {
 }
 
 impl Transient for Fault {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Driver(error) if error.is_io_error() => "io",
+            Self::Driver(_) => "driver",
+            Self::Silent(_) => "silent",
+            Self::Closed => "closed",
+            Self::Tls(_) => "tls",
+            Self::Answer(_) => "answer",
+        }
+    }
+
     fn is_transient(&self) -> bool {
         match self {
             Self::Silent(_) => true,

@@ -201,6 +201,7 @@ impl RedisStore {
             "newer" => Err(self.newer(self.read(answer.next_text())?)),
             // A client of the older format has created the project since this store was opened.
             "older" => {
+                tracing::info!("an older azureal has created the project since this store was opened");
                 self.is_older.store(true, Ordering::Relaxed);
                 Err(self.other("an older azureal has just created this project; do it again"))
             }

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use azureal_core::{Seq, SessionId, StoreError, Uuid};
+use tracing::info;
 
 use super::{FORMAT, RedisStore, countable, scripts};
 
@@ -17,7 +18,9 @@ impl RedisStore {
         match answer.outcome.as_str() {
             "none" => {}
             "done" => {
-                for id in self.by_activity(usize::MAX).await? {
+                let sessions = self.by_activity(usize::MAX).await?;
+                info!(to = FORMAT, sessions = sessions.len(), "upgrades the project");
+                for id in sessions {
                     self.upgrade_session(id).await?;
                 }
                 self.run_as_it_is(self.look(&scripts::FINISH_UPGRADE, None)).await?;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tracing::warn;
 
 /// The largest reply, in bytes: a page of events up to 64 MiB and one more event of 64 MiB, with room to spare.
 pub(crate) const LARGEST_REPLY: usize = 192 << 20;
@@ -69,6 +70,7 @@ impl<S: AsyncRead + Unpin, F: Framing> AsyncRead for Bounded<S, F> {
         let announced = self.framing.announced(buffer.filled().get(before..).unwrap_or_default());
         self.announced = self.announced.saturating_add(announced);
         if self.announced > LARGEST_REPLY {
+            warn!(announced = self.announced, "closes a connection: the reply is too large");
             self.overflow.0.store(true, Ordering::Release);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, too_large())));
         }

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use tracing::{debug, warn};
 
 /// The first and the longest delay between attempts.
 const FIRST_DELAY: Duration = Duration::from_millis(20);
@@ -21,6 +22,9 @@ pub(crate) enum Retry {
 
 /// The error of an attempt.
 pub(crate) trait Transient {
+    /// Returns the kind of the error, for the log. Its message may hold values that were sent to the server.
+    fn kind(&self) -> &'static str;
+
     /// Returns whether it may go away by itself.
     fn is_transient(&self) -> bool;
 
@@ -48,13 +52,22 @@ where
         };
         let spent = started.elapsed();
         match error.retry(is_retry) {
-            Retry::AtOnce => {}
+            Retry::AtOnce => debug!(error = error.kind(), "retries a store call at once"),
             Retry::AfterDelay if spent + delay <= budget => {
+                let (delay_ms, spent_ms) = (delay.as_millis(), spent.as_millis());
+                warn!(error = error.kind(), delay_ms, spent_ms, "retries a store call after a delay");
                 // With jitter, so that clients that were disconnected together do not reconnect together.
                 sleep(delay.mul_f64(0.5 + jitter())).await;
                 delay = (delay * 2).min(LONGEST_DELAY);
             }
-            Retry::AfterDelay | Retry::No => return Err((error, spent)),
+            Retry::AfterDelay => {
+                warn!(error = error.kind(), spent_ms = spent.as_millis(), "the retry budget is spent");
+                return Err((error, spent));
+            }
+            Retry::No => {
+                debug!(error = error.kind(), "does not retry a store call: the error is not transient");
+                return Err((error, spent));
+            }
         }
         is_retry = true;
     }
@@ -78,6 +91,10 @@ mod tests {
     struct Says(Retry);
 
     impl Transient for Says {
+        fn kind(&self) -> &'static str {
+            "test"
+        }
+
         fn is_transient(&self) -> bool {
             self.0 != Retry::No
         }
@@ -120,6 +137,18 @@ mod tests {
         assert!(spent >= Duration::from_secs(9) && made.len() > 13, "{spent:?}, {} attempts", made.len());
         let (outcome, made, _) = attempts(Duration::ZERO, &[Retry::AfterDelay]);
         assert_eq!((outcome.is_err(), made), (true, vec![false]));
+    }
+
+    #[test]
+    fn retries_and_their_end_are_logged() {
+        let log = azureal_testkit::captured_log(|| {
+            drop(attempts(Duration::from_millis(50), &[Retry::AfterDelay; 10]));
+        });
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(r#"error="test""#)).collect();
+        let (last, retries) = lines.split_last().unwrap();
+        assert!(last.contains("WARN") && last.contains("the retry budget is spent"), "{log}");
+        assert!(!retries.is_empty(), "{log}");
+        assert!(retries.iter().all(|line| line.contains("retries a store call after a delay")), "{log}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use azureal_core::{LARGEST_EVENT, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
+use tracing::{debug, warn};
 
 use super::definitions::{self, Strictness};
 use super::{Journal, error, schema};
@@ -114,7 +115,8 @@ pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
             Err(error) if error.sqlite_error_code() != Some(rusqlite::ErrorCode::DatabaseBusy) => {
                 return Err(error);
             }
-            Ok(()) | Err(_) => {}
+            Ok(()) => {}
+            Err(_) => debug!("leaves the store in WAL mode: another process has it open"),
         }
     }
     connection.close().map_err(|(_, error)| error)
@@ -122,7 +124,12 @@ pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
 
 thread_local! {
     static WAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Whether the log has this wait already.
+    static IS_WAIT_LOGGED: Cell<bool> = const { Cell::new(false) };
 }
+
+/// A wait that takes longer is logged.
+const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// Waits a little for whoever holds the lock, and says whether to try again.
 ///
@@ -132,13 +139,18 @@ fn wait_for_lock(attempt: i32) -> bool {
     let now = Instant::now();
     if attempt == 0 {
         WAITING_SINCE.set(Some(now));
+        IS_WAIT_LOGGED.set(false);
     }
     let waited = WAITING_SINCE.get().map_or(Duration::ZERO, |since| now - since);
     if waited > PATIENCE {
+        warn!(waited_s = waited.as_secs(), "gives up waiting for the lock of the store");
         return false;
     }
+    if waited >= LONG_WAIT && !IS_WAIT_LOGGED.replace(true) {
+        warn!("another process holds the lock of the store: waits");
+    }
     let chance = RandomState::new().build_hasher().finish();
-    let micros = if waited < Duration::from_secs(1) { 200 + chance % 700 } else { 1_000 + chance % 9_000 };
+    let micros = if waited < LONG_WAIT { 200 + chance % 700 } else { 1_000 + chance % 9_000 };
     std::thread::sleep(Duration::from_micros(micros));
     true
 }

@@ -102,6 +102,9 @@ pub(super) fn recount(connection: &Connection, codec: &mut Codec) -> rusqlite::R
          ORDER BY last, session_id",
     )?;
     let behind = behind.query_map([counted], session_and_last)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    if !behind.is_empty() {
+        tracing::debug!(sessions = behind.len(), "counts the events that another program has appended");
+    }
     behind
         .into_iter()
         .map(|(session, last_event)| {

@@ -434,6 +434,9 @@ impl Database {
         }
         let path = self.file.real_path()?;
         let watch = watch::FileWatch::start(&path, is_closed);
+        if watch.is_none() {
+            tracing::info!("the system has no watch left: callers poll the store");
+        }
         Ok(watch.map(|watch| Box::new(watch) as Box<dyn Watch>))
     }
 

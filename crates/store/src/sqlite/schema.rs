@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use azureal_core::StoreError;
 use rusqlite::{Connection, TransactionBehavior};
+use tracing::{debug, info};
 
 use super::codec::Codec;
 use super::{counts, error, sessions, tokens, values};
@@ -159,6 +160,7 @@ pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<SessionCol
     // One snapshot for both questions: taking and leaving the lock costs more than they do.
     let snapshot = connection.unchecked_transaction().map_err(|error| error::from_sqlite(path, error))?;
     let standing = standing(path, &snapshot)?;
+    debug!(?standing, schema_version = SCHEMA_VERSION, format = FORMAT, "opened the store file");
     if standing == Standing::Ours {
         return Ok(SessionColumns::complete());
     }
@@ -232,7 +234,10 @@ pub(super) fn upgrade(
     switch(connection, false)?;
     let upgraded = upgrade_tables(connection, codec).map_err(|error| error::from_sqlite(path, error));
     switch(connection, true)?;
-    upgraded.map(|()| SessionColumns::complete())
+    upgraded.map(|()| {
+        info!(schema_version = SCHEMA_VERSION, format = FORMAT, "upgraded the store file");
+        SessionColumns::complete()
+    })
 }
 
 fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::Result<()> {

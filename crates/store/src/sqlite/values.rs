@@ -7,6 +7,7 @@
 use azureal_core::Uuid;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, RowIndex};
+use tracing::debug;
 
 /// The largest value of a column that holds a name, a number or a line of text.
 const LARGEST_VALUE: usize = 1 << 20;
@@ -30,6 +31,7 @@ impl<'row, 'statement> Cells<'row, 'statement> {
 
     fn report(&mut self, index: usize) {
         let name = self.row.as_ref().column_name(index).unwrap_or("a value");
+        debug!(column = name, "a damaged value is read as its default");
         self.damaged.push(name.to_owned());
     }
 
@@ -121,4 +123,22 @@ pub(super) fn guarded(column: &str) -> String {
 /// Says whether SQLite met a value that is larger than it may load.
 pub(super) fn is_too_large(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::TooBig)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    #[test]
+    fn a_damaged_value_is_logged_by_its_column() {
+        let connection = Connection::open_in_memory().unwrap();
+        let log = azureal_testkit::captured_log(|| {
+            let read = |row: &Row<'_>| Ok(Cells::of(row).count(0));
+            assert_eq!(connection.query_row("SELECT 'a-secret' AS tokens_in", [], read), Ok(0));
+        });
+        assert!(log.contains(r#"a damaged value is read as its default column="tokens_in""#), "{log}");
+        assert!(!log.contains("a-secret"), "{log}");
+    }
 }
