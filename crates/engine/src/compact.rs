@@ -17,13 +17,13 @@ use azureal_core::{
     SessionId, SessionStore, StoreError, Tokens, boundary, read_context, read_context_under,
     read_told_through, told_chars,
 };
-use azureal_process::{Child, Patience, Stream};
+use azureal_process::{Patience, Stream};
 use futures_executor::block_on;
 use rustix::fs::OFlags;
 use tracing::info;
 
 use crate::engine::EngineOptions;
-use crate::launch::{Launch, STDERR_BYTES, exit_of};
+use crate::launch::{AgentRun, Launch, STDERR_BYTES};
 use crate::lease::{Leased, this_process};
 use crate::request::{CompactionOptions, Summariser};
 use crate::spool::{SpoolError, Spools, at};
@@ -367,29 +367,24 @@ fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Resul
         limits: BridgeLimits::default(),
     };
     let started = Instant::now();
-    let child = launch
+    let agent = launch
         .start(request, stdout, Stream::Keep(STDERR_BYTES))
         .map_err(|error| because(error.to_string()))?;
     let mut answer = Answer::default();
-    let stopped = attend(setup, &child, &mut output, &mut answer, started);
+    let stopped = attend(setup, &agent, &mut output, &mut answer, started);
     // Also when it ended by itself: what it started ends with it. One that is stopped has nothing to clean up, and would go on
     // asking its model while it is given time to.
     let at_once = Patience { interrupt: Duration::ZERO, terminate: Duration::ZERO, ..Patience::default() };
-    child.stop(&at_once);
-    let exit = exit_of(&child);
+    agent.cancel(&at_once);
+    let exit = agent.exit();
     stopped?;
     output.check_size().map_err(Unusable::Because)?;
 
     let mut watcher = output.watcher;
     let fragment =
         watcher.read_to_end(|output| answer.take(output)).map_err(|error| because(error.to_string()))?;
-    let ending = Ending {
-        exit,
-        stderr: child.stderr().to_string(),
-        fragment,
-        duration: started.elapsed(),
-        stopped: None,
-    };
+    let ending =
+        Ending { exit, stderr: agent.stderr(), fragment, duration: started.elapsed(), stopped: None };
     watcher.end(&ending).into_iter().for_each(|output| answer.take(output));
     Ok(answer)
 }
@@ -399,7 +394,7 @@ fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Resul
 /// One read, then all checks: an agent that prints faster than this reads would otherwise never be stopped.
 fn attend(
     setup: &Compactor<'_>,
-    child: &Child,
+    agent: &AgentRun,
     output: &mut Output,
     answer: &mut Answer,
     started: Instant,
@@ -422,7 +417,7 @@ fn attend(
             Ok(Look::Outputs(outputs)) => outputs.into_iter().for_each(|output| answer.take(output)),
             Ok(Look::Reading) => {}
             Ok(Look::Waiting) => {
-                if child.wait_timeout(PACE).is_some() {
+                if agent.has_ended_within(PACE) {
                     return Ok(());
                 }
             }

@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Instant;
 
-use azureal_core::agent::{AgentRequest, CacheSeen, Ending};
+use azureal_core::agent::{AgentRequest, CacheSeen, Ending, Exit};
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{LeaseId, Seq, SessionId, SessionRecord, SessionSnapshot};
-use azureal_process::{Child, Patience};
+use azureal_process::Patience;
 use futures_executor::block_on;
 use tracing::{debug, error, info};
 
@@ -20,7 +20,7 @@ use crate::gather::{Gather, GatherError, Gathered};
 use crate::handle::{Posted, TurnControls};
 use crate::header::SpooledTurn;
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
-use crate::launch::{STDERR_BYTES, exit_of};
+use crate::launch::{AgentRun, STDERR_BYTES};
 use crate::output_limit::{OutputLimit, Printed};
 use crate::request::TurnOptions;
 use crate::spool::Spool;
@@ -108,7 +108,7 @@ pub(crate) struct Run {
     stopped: Option<Outcome>,
     /// Ends the commands that gather its context.
     gathering: CommandStop,
-    pub(crate) child: Option<Child>,
+    pub(crate) agent: Option<AgentRun>,
     /// The request that was sent with a breakpoint, so that it can be sent again without one.
     pub(crate) with_breakpoint: Option<AgentRequest>,
     /// Where the output of this start ends, once the program is started a second time.
@@ -249,8 +249,8 @@ impl Driver {
                 if let Some(run) = &mut self.run {
                     run.stopped = Some(outcome);
                     run.gathering.stop();
-                    if let Some(child) = run.child.clone() {
-                        self.end_all(&child);
+                    if let Some(agent) = run.agent.clone() {
+                        self.cancel(&agent);
                     }
                 }
                 None
@@ -316,7 +316,7 @@ impl Driver {
             started: Instant::now(),
             stopped: None,
             gathering: stop.clone(),
-            child: None,
+            agent: None,
             with_breakpoint: None,
             output_end: Arc::default(),
             session: None,
@@ -359,18 +359,18 @@ impl Driver {
     fn ingest(&mut self) -> Input {
         let Some(mut run) = self.run.take() else { return Input::Stored { is_done: false } };
         let agent = self.task.options.agent;
-        if let Some(child) = &run.child {
-            if matches!(child.wait(), azureal_process::Exit::Signal(_))
+        if let Some(ended) = &run.agent {
+            if matches!(ended.exit(), Some(Exit::Signal(_)))
                 || (agent.is_bridged() && !bridge::has_ended(run.spool.output_path()))
             {
                 // It was killed, and perhaps only a wrapper: what it left would continue unseen, and write
                 // to a file that is about to be removed.
-                self.end_all(child);
+                self.cancel(ended);
             }
-            self.task.slots.lock().free(child.identity().pid);
+            self.task.slots.lock().free(ended.process().pid);
         }
         let ending = Ending {
-            exit: run.child.as_ref().and_then(exit_of),
+            exit: run.agent.as_ref().and_then(AgentRun::exit),
             stderr: run.spool.errors_text(STDERR_BYTES),
             fragment: Vec::new(),
             duration: run.started.elapsed(),
@@ -470,9 +470,8 @@ impl Driver {
     }
 
     /// Ends an agent and everything that belongs to its run.
-    pub(crate) fn end_all(&self, child: &Child) {
-        let report = child.stop(&Patience::default());
-        if !report.survivors.is_empty() {
+    pub(crate) fn cancel(&self, agent: &AgentRun) {
+        if !agent.cancel(&Patience::default()) {
             self.notice("some processes of the agent could not be ended");
         }
     }
@@ -485,8 +484,8 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // A turn whose thread panics leaves no slot.
-        if let Some(child) = self.run.as_ref().and_then(|run| run.child.as_ref()) {
-            self.task.slots.lock().free(child.identity().pid);
+        if let Some(agent) = self.run.as_ref().and_then(|run| run.agent.as_ref()) {
+            self.task.slots.lock().free(agent.process().pid);
         }
     }
 }

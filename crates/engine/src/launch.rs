@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use azureal_core::SessionId;
 use azureal_core::agent::{Agent, AgentError, AgentRequest, Exit};
@@ -11,7 +12,7 @@ use azureal_process::{
     stop,
 };
 
-use crate::bridge::{BridgeHost, ControlFolderError, SUBCOMMAND};
+use crate::bridge::{BridgeHost, Control, ControlFolderError, SUBCOMMAND};
 use crate::header::SpooledTurn;
 use crate::spool::{SpoolError, Spools};
 
@@ -30,7 +31,7 @@ pub(crate) fn without_withheld(environment: &ChildEnvironment) -> ChildEnvironme
     environment
 }
 
-/// An agent, and where it runs.
+/// An agent, and where it runs: everything that a run needs but the request.
 pub(crate) struct Launch<'a> {
     pub(crate) agent: &'a dyn Agent,
     /// The agent's program.
@@ -109,7 +110,7 @@ impl Launch<'_> {
         request: &AgentRequest,
         stdout: File,
         stderr: Stream,
-    ) -> Result<Child, LaunchError> {
+    ) -> Result<AgentRun, LaunchError> {
         let command = self.agent.command(request)?;
         let marker = Marker::new(RUN_MARKER, self.run)?;
         let environment = without_withheld(self.environment);
@@ -138,7 +139,9 @@ impl Launch<'_> {
             spawn.environment.set(marker.key(), marker.value());
         }
         spawn.stderr = stderr;
-        Ok(spawn.start()?)
+        let child = spawn.start()?;
+        let can_ask = self.agent.is_bridged() && self.session.is_some();
+        Ok(AgentRun { child, control: if can_ask { self.spools.control(self.run) } else { None } })
     }
 
     fn host(&self) -> Result<&BridgeHost, LaunchError> {
@@ -171,12 +174,50 @@ impl Launch<'_> {
     }
 }
 
-/// Waits for a process to end and returns how; `None` if the system does not say.
-pub(crate) fn exit_of(child: &Child) -> Option<Exit> {
-    match child.wait() {
-        azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
-        azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
-        azureal_process::Exit::Unknown => None,
+/// A run of an agent: a child process whose standard output is the spool. The outputs are read there.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentRun {
+    child: Child,
+    control: Option<Control>,
+}
+
+impl AgentRun {
+    pub(crate) fn process(&self) -> &ProcessIdentity {
+        self.child.identity()
+    }
+
+    /// Returns the control channel, which answers the questions of the agent; `None` if it asks none.
+    pub(crate) fn control(&self) -> Option<&Control> {
+        self.control.as_ref()
+    }
+
+    /// Cancels the run: ends the agent and everything that belongs to it. Returns whether all of it has ended.
+    pub(crate) fn cancel(&self, patience: &Patience) -> bool {
+        self.child.stop(patience).survivors.is_empty()
+    }
+
+    /// Kills the process group at once.
+    pub(crate) fn kill(&self) {
+        self.child.kill();
+    }
+
+    /// Waits for the end of the process and returns how it ended; `None` if the system does not say.
+    pub(crate) fn exit(&self) -> Option<Exit> {
+        match self.child.wait() {
+            azureal_process::Exit::Code(code) => Some(Exit::Code(code)),
+            azureal_process::Exit::Signal(signal) => Some(Exit::Signal(signal)),
+            azureal_process::Exit::Unknown => None,
+        }
+    }
+
+    /// Waits for the end of the process, at most so long. Returns whether it has ended.
+    pub(crate) fn has_ended_within(&self, pause: Duration) -> bool {
+        self.child.wait_timeout(pause).is_some()
+    }
+
+    /// Returns the end of its standard error, if that is kept in memory.
+    pub(crate) fn stderr(&self) -> String {
+        self.child.stderr().to_string()
     }
 }
 

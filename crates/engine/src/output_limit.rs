@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use azureal_process::Child;
+use crate::launch::AgentRun;
 
 /// How often the size is checked.
 const PACE: Duration = Duration::from_millis(50);
@@ -67,9 +67,14 @@ pub(crate) enum Printed {
 }
 
 /// Waits for an agent to end and reports, once each, what its output has grown to.
-pub(crate) fn guard(child: &Child, output: &[File; 2], limit: OutputLimit, mut report: impl FnMut(Printed)) {
+pub(crate) fn guard(
+    agent: &AgentRun,
+    output: &[File; 2],
+    limit: OutputLimit,
+    mut report: impl FnMut(Printed),
+) {
     let (mut is_told, mut is_reached) = (false, false);
-    while child.wait_timeout(PACE).is_none() {
+    while !agent.has_ended_within(PACE) {
         let printed: u64 = output.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
         if printed > limit.0 && !is_reached {
             is_reached = true;
@@ -79,7 +84,7 @@ pub(crate) fn guard(child: &Child, output: &[File; 2], limit: OutputLimit, mut r
             report(Printed::Much(printed));
         }
         if printed > limit.kill() {
-            child.kill();
+            agent.kill();
         }
     }
 }

@@ -129,10 +129,10 @@ impl Spools {
         self.bridges.as_ref()
     }
 
-    /// Returns the control channel of a turn, whoever runs it: its questions can be answered and it can be cancelled
-    /// there. `None` if bridges are not used here.
-    pub fn control(&self, turn: &SpooledTurn) -> Option<Control> {
-        Some(Control::new(self.bridges.as_ref()?.socket(&turn.run)?))
+    /// Returns the control channel of the run of this name, in whichever process: it answers questions and cancels. `None` if
+    /// bridges are not used here.
+    pub fn control(&self, run: &str) -> Option<Control> {
+        Some(Control::new(self.bridges.as_ref()?.socket(run)?))
     }
 
     /// Removes the control channel that a killed bridge has left.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use azureal_core::agent::{AgentOutput, AgentRequest, PromptCache};
+use azureal_core::agent::{AgentOutput, AgentRequest, Exit, PromptCache};
 use azureal_core::bridge::BridgeLimits;
 use azureal_core::{ContextFrame, Event};
 use azureal_process::Stream;
@@ -54,10 +54,10 @@ impl Driver {
         let Some(request) = request else { return Err("there is nothing to send again".to_owned()) };
         self.notice("the provider refused a cache breakpoint; asking again without it");
         if let Some(run) = &self.run {
-            if let Some(child) = &run.child {
+            if let Some(agent) = &run.agent {
                 // What it left behind would write into the same output.
-                self.end_all(child);
-                self.task.slots.lock().free(child.identity().pid);
+                self.cancel(agent);
+                self.task.slots.lock().free(agent.process().pid);
             }
             // A reader of the first start reads no further: a slow one comes to it when the second has printed.
             run.output_end.store(run.spool.output_length(), Ordering::SeqCst);
@@ -67,10 +67,10 @@ impl Driver {
 
     /// Says whether the agent's program ended because its first request was refused for our breakpoint.
     pub(crate) fn is_refused(&self) -> bool {
-        let Some(Run { spool, child: Some(child), with_breakpoint: Some(_), .. }) = &self.run else {
+        let Some(Run { spool, agent: Some(ended), with_breakpoint: Some(_), .. }) = &self.run else {
             return false;
         };
-        if !matches!(child.wait(), azureal_process::Exit::Code(1..)) || spool.printed() > REFUSED_BYTES {
+        if !matches!(ended.exit(), Some(Exit::Code(1..))) || spool.printed() > REFUSED_BYTES {
             return false;
         }
         let agent = self.task.options.agent;
@@ -128,10 +128,10 @@ impl Driver {
         };
         // A file, because it is there after us: the agent may outlive us and continue to write.
         let errors = Stream::File(run.spool.errors().map_err(text)?);
-        let child = launch
+        let agent = launch
             .start(request, run.spool.output().map_err(text)?, errors)
             .map_err(|error| error.with_hint())?;
-        let process = child.identity().clone();
+        let process = agent.process().clone();
         info!(
             %session,
             run = run.spool.turn().run,
@@ -143,7 +143,7 @@ impl Driver {
         slots
             .lock()
             .take(process.pid, RunningTurn { session: *session, agent: options.agent.name(), controls });
-        if run.child.replace(child.clone()).is_none() {
+        if run.agent.replace(agent.clone()).is_none() {
             run.started = Instant::now();
         }
         run.output_end = Arc::new(AtomicU64::new(u64::MAX));
@@ -159,11 +159,10 @@ impl Driver {
             Watcher::of_run(run.spool.output_path(), from, options.agent, turn, Some(process))
                 .map(|watcher| watcher.ending_at(&run.output_end))
         };
-        let control = options.agent.is_bridged().then(|| engine.spools.control(turn)).flatten();
         let began = run.session.as_ref().map(|(record, _)| Began {
             run: turn.run.clone(),
             process: process.clone(),
-            control,
+            control: agent.control().cloned(),
             continues: turn.goes_on,
             record: record.clone(),
         });
@@ -191,7 +190,7 @@ impl Driver {
             });
         }
         thread::spawn(move || {
-            guard(&child, &output, limit, |printed| {
+            guard(&agent, &output, limit, |printed| {
                 let what = Observed::Printed(printed, limit);
                 drop(sender.send(Message::Observed { run: name.clone(), what }));
             });

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentParser, AgentRequest, Program};

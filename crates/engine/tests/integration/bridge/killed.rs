@@ -67,7 +67,7 @@ fn a_turn_whose_azureal_was_killed_can_still_be_watched_and_answered() {
     let (turn, process) = kill_azureal(&project, "ask", |output| output.contains("\"question\""));
     let agent = Bridge::new("");
     let mut watcher = project.spools.watch(&turn, &agent, Some(process)).unwrap();
-    let control = project.spools.control(&turn).unwrap();
+    let control = project.spools.control(&turn.run).unwrap();
     control.answer(&question(&control), "yes").unwrap();
     let mut outputs = Vec::new();
     while let Some(more) = watcher.next_outputs().unwrap() {
@@ -89,7 +89,7 @@ fn a_turn_whose_azureal_was_killed_can_be_cancelled() {
         let project = Project::new();
         let (turn, process) = kill_azureal(&project, "wait", |output| output.contains("half"));
         if over_the_channel {
-            project.spools.control(&turn).unwrap().cancel().unwrap();
+            project.spools.control(&turn.run).unwrap().cancel().unwrap();
         } else {
             // As `azureal cancel` does.
             let marker = Marker::new(RUN_MARKER, turn.run.clone()).unwrap();
@@ -174,7 +174,7 @@ fn a_turn_is_stored_once_whenever_its_processes_are_killed() {
                 match found {
                     Recovered::Orphan(turn, _) => {
                         // One that waits for ever. It may have ended meanwhile.
-                        drop(project.spools.control(turn).unwrap().cancel());
+                        drop(project.spools.control(&turn.run).unwrap().cancel());
                     }
                     // A process that has not become the bridge yet holds the lock of its azureal for a moment.
                     Recovered::Stored(..) | Recovered::Running(..) => {}
