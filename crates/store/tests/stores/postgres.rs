@@ -48,6 +48,6 @@ fn it_agrees_with_the_memory_store() {
     random_operations_agree(
         memory,
         || async { (store().await.unwrap(), ()) },
-        Runs::random(thorough(400, 4_000)),
+        Runs::random(thorough(400, 1_200)),
     );
 }

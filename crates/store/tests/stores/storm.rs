@@ -90,7 +90,7 @@ pub(crate) fn storm<S: Killable, D: SessionStore>(
         return be_clients(&process, Path::new(enough), || open_while_killed(url, &open));
     }
     let Some(mut server) = start() else { return };
-    let kills = thorough(10, 100);
+    let kills = thorough(10, 50);
     let store = open(&server.url()).unwrap();
     for _ in 0..SESSIONS {
         wait(store.create(NewSession::default())).unwrap();
