@@ -168,10 +168,11 @@ impl World {
         let finished = drive(self.0.submit(prompt, options), |event, controls| match event {
             TurnEvent::Notice(text) => told.push(text),
             TurnEvent::Summarising { .. } => at_summary(controls),
-            TurnEvent::Output(output) => match *output {
-                AgentOutput::Event(event) => reported.push(event),
-                _ => {}
-            },
+            TurnEvent::Output(output) => {
+                if let AgentOutput::Event(event) = *output {
+                    reported.push(event);
+                }
+            }
             _ => {}
         });
         Ran { finished: finished.unwrap(), told, reported }
