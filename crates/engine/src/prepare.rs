@@ -225,11 +225,13 @@ impl Preparation {
     ) -> Result<(), TurnError> {
         let (mut is_followed, mut is_cancelled) = (false, false);
         while let Some((turn, process)) = self.recover_spools(session)? {
-            // Once its agent has ended, processes that it started may still write for a while.
-            is_cancelled |= match std::mem::replace(&mut is_followed, true) {
-                true => self.is_cancelled_within(FOLLOW_PAUSE, staged),
-                false => self.follow(&turn, &process, limit, staged),
-            };
+            if !std::mem::replace(&mut is_followed, true) {
+                is_cancelled = self.follow(&turn, &process, limit, staged);
+            } else if self.is_cancelled_within(FOLLOW_PAUSE, staged) {
+                // Once its agent has ended, processes that it started may still write for a while.
+                is_cancelled = true;
+                self.stop(&turn, &process);
+            }
         }
         if is_cancelled { Err(TurnError::Stopped { session }) } else { Ok(()) }
     }
@@ -278,16 +280,21 @@ impl Preparation {
                 self.post(TurnEvent::Notice(why));
             }
             if (is_cancelled || is_flood) && !std::mem::replace(&mut is_stopped, true) {
-                let (spools, turn, process) = (spools.clone(), turn.clone(), process.clone());
-                // On a thread of its own: it gives the agent time. One that cannot be stopped is waited for.
-                thread::spawn(move || {
-                    if let Err(error) = stop_turn(&spools, &turn, &process) {
-                        warn!(error = ?error.to_string(), "an agent in the background is not stopped");
-                    }
-                });
+                self.stop(turn, process);
             }
         }
         is_cancelled
+    }
+
+    /// Stops an agent that runs in the background, on a thread of its own: it is given time. One that cannot be stopped is
+    /// waited for.
+    fn stop(&self, turn: &SpooledTurn, process: &ProcessIdentity) {
+        let (spools, turn, process) = (self.engine.spools.clone(), turn.clone(), process.clone());
+        thread::spawn(move || {
+            if let Err(error) = stop_turn(&spools, &turn, &process) {
+                warn!(error = ?error.to_string(), "an agent in the background is not stopped");
+            }
+        });
     }
 
     /// Recovers the turn that the original AZUREAL program noted in a session and never stored, if it has ended and the user

@@ -194,7 +194,12 @@ fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
     // Only one that could still write: what an agent has left running for the user is not the agent.
     let marker = Marker::new(RUN_MARKER, spool.turn().run.clone()).ok()?;
     let writes = |process: &ProcessIdentity| process.holds_open(spool.output_path()).unwrap_or(true);
-    find_marked(&marker).into_iter().find(writes)
+    let found: Vec<ProcessIdentity> = find_marked(&marker).into_iter().filter(writes).collect();
+    // The one that started the others: each of those may end long before it does.
+    let is_first = |process: &&ProcessIdentity| {
+        !found.iter().any(|other| other != *process && other.is_ancestor_of(process.pid) == Some(true))
+    };
+    found.iter().filter(is_first).find(|process| process.is_alive()).or(found.first()).cloned()
 }
 
 /// Returns the time from the start of a turn to the last write of its output; zero if either is unknown.

@@ -29,13 +29,21 @@ use crate::harness::{
 fn take_until(handle: &mut TurnHandle, mut is_it: impl FnMut(&TurnEvent) -> bool) -> Vec<TurnEvent> {
     let mut taken = Vec::new();
     loop {
-        let Some(event) = handle.next_event() else { panic!("the turn has ended: {taken:?}") };
+        let Some(event) = handle.next_event() else {
+            let names: Vec<String> = taken.iter().map(brief).collect();
+            panic!("the turn has ended: {names:?}")
+        };
         let found = is_it(&event);
         taken.push(event);
         if found {
             return taken;
         }
     }
+}
+
+/// Returns the beginning of what there is to say of an event: some are large.
+fn brief(event: &TurnEvent) -> String {
+    format!("{event:?}").chars().take(200).collect()
 }
 
 fn is_text(event: &TurnEvent, text: &str) -> bool {
