@@ -1,7 +1,7 @@
-//! Reads what a bridge writes, for every agent behind one.
+//! Parses the output of a bridge, for every agent behind one.
 //!
-//! The bridge and the agent speak in one file: `{"message":…}` is the agent's, and goes to the parser of its protocol;
-//! questions, answers and the end of the run are the bridge's, and are the same for all.
+//! The bridge and the agent share one file: `{"message":…}` comes from the agent, and goes to the parser of its
+//! protocol. Questions, answers and the end of the run come from the bridge, and are the same for all.
 
 use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, AgentParser, Ending};
@@ -22,7 +22,7 @@ pub trait MessageParser: Send {
         Vec::new()
     }
 
-    /// Returns the tokens of the run, as far as the agent has told them.
+    /// Returns the tokens of the run, as far as the agent has reported them.
     fn usage(&self) -> Option<Usage> {
         None
     }
@@ -49,7 +49,7 @@ impl<P: MessageParser> Bridged<P> {
         }
     }
 
-    /// Takes how the bridge says that the run ended.
+    /// Takes the end of the run from the bridge.
     fn take_end(&mut self, end: BridgeEnd) {
         let (said, kind) = match end.outcome {
             Outcome::Done => (Said::Done, ""),
@@ -71,7 +71,7 @@ impl<P: MessageParser> Bridged<P> {
                 kind: kind.to_owned(),
                 message: format!("{}: {reason}{exit}", self.agent),
             });
-            // What the agent said before is not why the bridge ended it.
+            // An earlier error of the agent is not the reason why the bridge ended it.
             self.closing.told = false;
         }
     }

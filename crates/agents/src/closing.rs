@@ -1,8 +1,8 @@
-//! How a run ended, decided from everything that is known of it.
+//! The outcome of a run, decided from all that is known of it.
 //!
-//! The stream, the exit status and what we did ourselves can contradict each other: programs exit with 0
-//! after they were interrupted, or without having printed their end. A run has exactly one outcome, decided in
-//! this order: that we stopped it; a signal; what the stream said; the exit status; no end at all.
+//! The stream, the exit status and our own actions can contradict each other: programs exit with 0 after an
+//! interrupt, or without printing their end. A run has exactly one outcome. The order of the decision: azureal
+//! stopped it; a signal; the stream; the exit status; no end at all.
 
 use std::time::Duration;
 
@@ -13,42 +13,42 @@ use tracing::debug;
 
 use crate::unreadable::{excerpt, shorten};
 
-/// How many lines of standard error an error quotes, from the end.
+/// The lines of standard error that an error quotes, from the end.
 const STDERR_LINES: usize = 8;
 const STDERR_CHARS: usize = 2000;
 
-/// What the stream itself said of the end.
+/// The end of the run according to the stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// Nothing: it is not over, or was cut off.
+    /// No end: it is not over, or was truncated.
     #[default]
     Nothing,
-    /// That all is done.
+    /// The run is done.
     Done,
-    /// That it failed.
+    /// The run failed.
     Failed,
-    /// That somebody interrupted it.
+    /// The run was interrupted.
     Interrupted,
 }
 
-/// What a parser gathers for the end of a run.
+/// The state that a parser gathers for the end of a run.
 #[derive(Default)]
 pub(crate) struct Closing {
     pub(crate) said: Said,
-    /// Whether the program came as far as to work: what ends after that without saying so has died.
+    /// Whether the program began to work: if it ends after that without an outcome, it has died.
     pub(crate) begun: bool,
-    /// Whether an event already tells why the run failed.
+    /// Whether an event already has the reason of the failure.
     pub(crate) told: bool,
-    /// Why it failed, if the stream said so and no event tells it yet.
+    /// The reason of the failure, if the stream has it and no event does yet.
     pub(crate) reason: Option<ErrorEvent>,
     pub(crate) cost_usd: f64,
     pub(crate) usage: Option<Usage>,
-    /// How long the run took, if the stream says so.
+    /// The duration of the run, if the stream has it.
     pub(crate) duration: Option<Duration>,
 }
 
 impl Closing {
-    /// Makes the last outputs of a run: an error where one has to be told, then the one [`Event::Complete`].
+    /// Returns the last outputs of a run: an error if it needs one, then the one [`Event::Complete`].
     pub(crate) fn close(&mut self, agent: &str, ending: &Ending) -> Vec<AgentOutput> {
         let outcome = self.outcome(ending);
         let (exit, stream, stopped) = (ending.exit, self.said, ending.stopped);
@@ -59,7 +59,7 @@ impl Closing {
         } else if !ending.fragment.is_empty() {
             out.push(AgentOutput::Notice(format!("the output of {agent} {}", cut_line(ending))));
         }
-        // Without an exit status nobody measured the run, and its duration is an estimate.
+        // Without an exit status the duration was not measured and is an estimate.
         let duration = self.duration.filter(|_| ending.exit.is_none()).unwrap_or(ending.duration);
         out.push(AgentOutput::Event(Event::Complete(Complete {
             success: outcome == Outcome::Done,
@@ -72,7 +72,7 @@ impl Closing {
     }
 
     fn outcome(&self, ending: &Ending) -> Outcome {
-        // Whoever was stopped only to compact the session, and had come to the end, is done.
+        // A run that was stopped only to compact the session, and had reached its end, is done.
         let was_done = ending.stopped == Some(Outcome::Interrupted) && self.said == Said::Done;
         if let Some(stopped) = ending.stopped.filter(|_| !was_done) {
             return stopped;

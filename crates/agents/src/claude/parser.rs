@@ -1,14 +1,13 @@
-//! Reads what Claude Code prints.
+//! Parses the output of Claude Code.
 //!
-//! What is stored, and from where: texts, thinking and tool calls from the whole `assistant` events (one block
+//! Sources of the stored events: texts, reasoning and tool calls come from the whole `assistant` events (one block
 //! each), results from the `user` events, totals from `result`. The `stream_event`s are only shown, except for
-//! text that was being written when the program died: nothing else has it.
+//! unfinished text when the program dies.
 //!
-//! Lines that say nothing worth keeping or showing give no output: `system` lines of the kinds `thinking_tokens`,
-//! `status`, `task_started`, `task_progress`, `task_updated` and `hook_started`, a second `init`, the texts
-//! that the program writes in the user's name, empty and hidden blocks, the parts of a stream around its texts, and
-//! `control_response`, `keep_alive`, `rate_limit_event`, `tool_progress`, `tool_use_summary`,
-//! `prompt_suggestion` and `auth_status`.
+//! These lines give no output: `system` lines of the kinds `thinking_tokens`, `status`, `task_started`,
+//! `task_progress`, `task_updated` and `hook_started`, a second `init`, texts of the program in the user's name,
+//! empty and hidden blocks, the parts of a stream around its texts, and `control_response`, `keep_alive`,
+//! `rate_limit_event`, `tool_progress`, `tool_use_summary`, `prompt_suggestion` and `auth_status`.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -27,10 +26,10 @@ use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_of};
 
-/// The model that Claude Code names for what it says itself.
+/// The model that Claude Code names for its own texts.
 pub(super) const SYNTHETIC: &str = "<synthetic>";
 
-/// The kind of an error of which the program does not say the kind.
+/// The kind of an error without a kind.
 const API_ERROR: &str = "api_error";
 
 /// The reader of one run.
@@ -39,24 +38,24 @@ pub(super) struct Parser {
     /// The model, once the program has started.
     model: Option<String>,
     calls: Calls,
-    /// What the program said itself, until it is known whether that is an answer or a failure.
+    /// A text of the program itself, until it is known whether it is an answer or a failure.
     held: Option<String>,
-    /// What is being written.
+    /// The unfinished text.
     open: Open,
-    /// Whether the agent said anything.
+    /// Whether there is a text of the agent.
     spoke: bool,
-    /// Whether the model said or did anything.
+    /// Whether there is a text or a tool call of the model.
     answered: bool,
-    /// That the first request was refused because of its breakpoints, with the kind of the error: nothing has happened, and the
-    /// program may be started again. What it prints then comes next.
+    /// The kind and the message of the error, if the first request was refused because of its breakpoints. Then no
+    /// work was done, and the driver may start the program again. The output of that start comes next.
     refused_start: Option<(String, String)>,
     /// Whether the model refused to answer.
     refused: bool,
-    /// How many `result` lines there were: one, and one more each time background work reported.
+    /// The number of `result` lines: one, and one more for each report of background work.
     results: u32,
     /// The calls that were refused: background work leads to several results, and each may list all of them.
     denied: HashSet<String>,
-    /// Whether an error was told since the last `result`.
+    /// Whether an error was returned since the last `result`.
     told: bool,
     tokens: TokenCount,
     closing: Closing,
@@ -125,7 +124,7 @@ impl AgentParser for Parser {
 }
 
 impl Parser {
-    /// Ends a run of which something else says how it ended and what it used.
+    /// Ends a run whose outcome and usage come from elsewhere.
     pub(super) fn end_as(&mut self, said: Said, usage: Option<Usage>, ending: &Ending) -> Vec<AgentOutput> {
         self.closing.said = said;
         self.closing.usage = usage;
@@ -203,7 +202,7 @@ impl Parser {
         vec![event(told)]
     }
 
-    /// Reads what the model said, or the program in its place. Nothing if it cannot be read.
+    /// Parses a message of the model, or of the program in its place. `None` if it cannot be read.
     pub(super) fn assistant(&mut self, turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         let subagent = turn.parent_tool_use_id;
         let message = turn.message.0?;
@@ -255,7 +254,7 @@ impl Parser {
                 },
                 "thinking" => match block.thinking {
                     None => out.push(block_without_sense(raw)),
-                    // The provider may keep its thoughts to itself.
+                    // The provider may hide the reasoning.
                     Some(hidden) if hidden.is_empty() => {}
                     Some(thought) => out.push(reasoning(thought, subagent.clone())),
                 },
@@ -325,7 +324,7 @@ impl Parser {
             }
             ("message_delta", _) => match piece.usage.0 {
                 Some(usage) => {
-                    // Counts only grow. Some providers leave out what the start of the message said.
+                    // Counts only grow. Some providers leave out the counts of the message's start.
                     self.tokens.running = largest(self.tokens.running, usage.into());
                     vec![self.counted()]
                 }
@@ -375,7 +374,7 @@ impl Parser {
             }
         } else {
             self.closing.said = Said::Done;
-            // Output of local commands and structured answers may be told nowhere else.
+            // Output of local commands and structured answers may be nowhere else.
             if !self.spoke {
                 out.extend(self.said(result.result, None));
             }
@@ -404,7 +403,7 @@ impl Parser {
         out
     }
 
-    /// Keeps what was being written, as nothing finished will come in its place.
+    /// Returns the unfinished text, because no finished one will replace it.
     fn keep(&mut self, open: Open) -> Vec<AgentOutput> {
         let mut out = Vec::new();
         if !open.thinking.is_empty() {
@@ -416,7 +415,7 @@ impl Parser {
         out
     }
 
-    /// Lets go of what the program said itself: it was no failure.
+    /// Returns the held text of the program: it was no failure.
     fn release(&mut self) -> Vec<AgentOutput> {
         self.held.take().map_or_else(Vec::new, |text| self.said(text, None))
     }

@@ -1,11 +1,11 @@
-//! Reads the record that Claude Code keeps of a run: `projects/<directory>/<session>.jsonl`.
+//! Parses Claude Code's own transcript of a run: `projects/<directory>/<session>.jsonl`.
 //!
-//! Its lines hold the same messages as what is printed, so that the same reader serves; around them lies
-//! what only a record has: the prompt, when each line was written, and what each request used. There is no
-//! last line that says how it ended: the model ended its turn, or it did not.
+//! Its lines hold the same messages as the output, so the same parser reads them. A transcript also has the prompt,
+//! the time of each line, and the tokens of each request. It has no last line with the outcome: the model ended its
+//! turn, or it did not.
 //!
-//! These lines give no output: those of subagents, what the program says in the user's name (its reports of
-//! background work too), and every type but `user`, `assistant` and `system`.
+//! These lines give no output: those of subagents, texts of the program in the user's name (also its reports of
+//! background work), and every type but `user`, `assistant` and `system`.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::span::Span;
 use crate::unreadable::{ignored, unreadable_line};
 use crate::wire::{Fields, elements, read};
 
-/// Says whether a file is the record of a run: its name is the run's.
+/// Returns whether a file is the record of a run: its name is the run's.
 pub(super) fn is_of(file_name: &str, run: &str) -> bool {
     file_name.strip_suffix(".jsonl") == Some(run)
 }
@@ -31,10 +31,11 @@ pub(super) fn is_of(file_name: &str, run: &str) -> bool {
 #[derive(Default)]
 pub(super) struct Record {
     parser: Parser,
-    /// Where the run began, once a line has said so; told with the first words of the model, which name it.
+    /// The beginning of the run, once a line has it; returned with the first text of the model, which names the
+    /// model.
     begun: Option<Init>,
     is_begin_told: bool,
-    /// What each request used. It is told with every block of an answer.
+    /// The tokens of each request. Every block of an answer repeats them.
     used: BTreeMap<String, Usage>,
     /// The tokens of the last of them.
     last_used: Option<Usage>,
@@ -102,7 +103,7 @@ impl Record {
 
     fn assistant(&mut self, record: &RecordHead, mut turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         let message = turn.message.0.as_mut()?;
-        // What the program says in the model's place names no model.
+        // A text of the program in the model's place names no model.
         let model = if message.model == SYNTHETIC { "" } else { message.model.as_str() };
         let mut out: Vec<AgentOutput> = self.begin(model).into_iter().collect();
         if let Some(usage) = message.usage.0.take() {
@@ -135,7 +136,7 @@ impl Record {
     }
 }
 
-/// Returns what the user said, if that is what the message is: one text, or nothing but texts.
+/// Returns the user's prompt, if the message is one: one text, or only texts.
 fn prompt(turn: &WireTurn<'_>) -> Option<String> {
     let content = turn.message.0.as_ref()?.content?;
     if let Ok(text) = serde_json::from_str::<String>(content.get()) {

@@ -1,12 +1,11 @@
-//! Reads what Codex prints.
+//! Parses the output of Codex.
 //!
-//! A tool item is a call when it starts and a result when it is completed; one that never started is both. Lines that
-//! say nothing worth keeping or showing give no output: `turn.started`, a second `thread.started`, items that
-//! come again after a broken connection, items that were completed before, the start of a search that does not say
-//! what for, and a list of things to do that did not change.
+//! A tool item is a call when it starts and a result when it is completed; one that never started is both. These
+//! lines give no output: `turn.started`, a second `thread.started`, items that come again after a broken connection,
+//! items that were completed before, the start of a search without its query, and an unchanged to-do list.
 //!
-//! The stream is not a full record: patches that failed, commands that the sandbox denied and compactions leave
-//! nothing in it. Neither does it say which model answers, nor where.
+//! The stream is not a full record: failed patches, commands that the sandbox denied and compactions are missing.
+//! Neither does it name the model or the directory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +23,7 @@ use crate::closing::{Closing, Said};
 use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, read};
 
-/// How many finished items are remembered. An agent that prints without end must not fill the memory.
+/// The number of finished items that are remembered. An agent that prints without end must not fill the memory.
 const MOST_FINISHED: usize = 100_000;
 
 /// The reader of one run.
@@ -34,12 +33,12 @@ pub(super) struct Parser {
     calls: Calls,
     /// The items that are over.
     finished: HashSet<String>,
-    /// The lists of things to do: how often each was told, and how it was last.
+    /// The to-do lists: the number of versions of each, and the last one.
     todos: HashMap<String, (usize, Vec<Todo>)>,
     repeats: Repeats,
     closing: Closing,
     unknown: UnknownKinds,
-    /// What was warned of in the line before: the end of a failed turn says it again.
+    /// The warning of the previous line: the end of a failed turn repeats it.
     warning: Option<String>,
     /// Whether this is the output of a version that prints no end of its turns.
     pub(super) older: bool,
@@ -89,7 +88,7 @@ impl AgentParser for Parser {
         if self.older && self.closing.said == Said::Nothing && ending.exit == Some(Exit::Code(0)) {
             self.closing.said = Said::Done;
         }
-        // It says on every run that it reads its input, which explains nothing.
+        // It prints on every run that it reads its input, which explains nothing.
         let noise = |line: &&str| !(line.starts_with("Reading ") && line.ends_with("from stdin..."));
         let stderr: Vec<&str> = ending.stderr.lines().filter(noise).collect();
         let mut out: Vec<AgentOutput> = self.warning.take().map(AgentOutput::Notice).into_iter().collect();
@@ -135,7 +134,7 @@ impl Parser {
         vec![event(Event::error("turn_failed", message))]
     }
 
-    /// Reads an `error`, which is fatal only if nothing better follows.
+    /// Parses an `error`, which is fatal only if the turn does not complete.
     pub(super) fn warned(&mut self, message: String) -> Vec<AgentOutput> {
         if message.starts_with("Reconnecting") {
             self.repeats.broke();
@@ -146,7 +145,7 @@ impl Parser {
         Vec::new()
     }
 
-    /// Reads an item; nothing if it has no sense.
+    /// Reads an item; `None` if it has no sense.
     pub(super) fn item(&mut self, when: &str, mut item: Item<'_>) -> Option<Vec<AgentOutput>> {
         let completed = when == "item.completed";
         if !item.id.is_empty() && self.finished.contains(&item.id) {
@@ -235,7 +234,7 @@ impl Parser {
         }
     }
 
-    /// Remembers that somebody interrupted the turn.
+    /// Records that the turn was interrupted.
     pub(super) fn aborted(&mut self, why: &str) -> Vec<AgentOutput> {
         self.closing.said = Said::Interrupted;
         vec![AgentOutput::Notice(format!("codex was stopped: {}", shorten(why, 100)))]
@@ -246,7 +245,7 @@ impl Parser {
     }
 }
 
-/// Returns the tool that was refused, if a line of standard error says so. The stream says nothing of it.
+/// Returns the refused tool of a line of standard error, if it names one. The stream does not have it.
 fn refused_tool(line: &str) -> Option<String> {
     let (_, error) = line.split_once("codex_core::tools::router: error=")?;
     let is_about = |words: &str| error.contains(words);
@@ -259,7 +258,7 @@ fn refused_tool(line: &str) -> Option<String> {
     }
 }
 
-/// Returns what the provider says in an answer that Codex passes on as it came, `{"error":{"message":…}}`.
+/// Returns the message in a provider's response that Codex passes on unchanged, `{"error":{"message":…}}`.
 fn in_words(message: &str) -> String {
     let words = Fields::of(message).and_then(|fields| fields.read::<wire::Refusal>());
     let words = words.and_then(|refusal| refusal.error.0).map(|error| error.message);

@@ -13,7 +13,7 @@ use crate::wire::{Fields, Loose, lenient, push_bounded};
 /// The reader of one run.
 #[derive(Default)]
 pub(super) struct Parser {
-    /// What is being written.
+    /// The unfinished text.
     open: String,
     closing: Closing,
     unknown: UnknownKinds,
