@@ -1,7 +1,7 @@
-//! The git status, told after the history.
+//! The git status, rendered after the history.
 //!
-//! An agent's program that tells it itself does so before the history, where every changed file hides the history from the
-//! provider's prompt cache. With a long history its own is switched off, and this one stands in the context of the turn.
+//! Some agents' programs put it before the history, where every changed file prevents a hit in the provider's prompt
+//! cache. With a long history azureal switches that off, and puts this one into the context of the turn.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use azureal_core::{ContextCommand, OnFailure, context_block};
 
 use crate::context_commands::CommandRun;
 
-/// How long a history is for which this pays, in characters: the program's instructions about commits go too.
+/// The length of a history from which this pays, in characters: the program's instructions about commits are switched
+/// off too.
 pub(crate) const LONG_HISTORY: u64 = 20_000;
 
 /// Reads the last commits, the branch and what has changed. It takes no lock. Filters that the repository's configuration names may run, as
@@ -17,11 +18,11 @@ pub(crate) const LONG_HISTORY: u64 = 20_000;
 const COMMAND: &str = "\
 git -c log.showSignature=false log -n 5 --format='%h %s' 2>/dev/null; \
 git --no-optional-locks -c color.status=false status --short --branch";
-/// How long it may take.
+/// The time limit.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How many lines are told.
+/// The number of lines that are rendered.
 const LINES: usize = 60;
-/// How long a line may be, in characters.
+/// The longest line, in characters.
 const LINE_CHARS: usize = 160;
 
 /// Returns the command.
@@ -34,14 +35,15 @@ pub(crate) fn command() -> ContextCommand {
     }
 }
 
-/// Says whether a command is this one.
+/// Returns whether a command is this one.
 pub(crate) fn is(command: &ContextCommand) -> bool {
     command.command == COMMAND
 }
 
-/// Returns what is told of it.
+/// Renders it.
 ///
-/// One that failed is told too: the program's own stays switched off, or the text before the history would be another from turn to turn.
+/// A failed one is rendered too: the program's own stays switched off, or the text before the history would change
+/// from turn to turn.
 pub(crate) fn block(run: &CommandRun) -> String {
     let name = &run.command.name;
     if let Some(why) = run.failure() {

@@ -19,7 +19,7 @@ crate::contract::contract! {
     /// [`CONTEXT_STORE_CASES`], in a module of the name given.
     ///
     /// The expression is a future of a pair: an empty conversation, and whatever has to outlive it, such as a
-    /// temporary folder. It is evaluated anew for each case.
+    /// temporary folder. It is evaluated again for each case.
     ///
     /// ```
     /// azureal_testkit::context_store_contract!(memory, async {

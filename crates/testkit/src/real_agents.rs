@@ -33,7 +33,7 @@ const KEY: &str = "dummy-key-for-tests";
 /// The variable that Codex reads its key from.
 const CODEX_KEY: &str = "AZUREAL_TEST_KEY";
 
-/// Says whether the real agents are there. Where they must be and are not, the test fails; otherwise it is
+/// Returns whether the real agents are there. Where they must be and are not, the test fails; otherwise it is
 /// skipped with a word that nobody can miss.
 pub fn have_agents() -> bool {
     Agents::find().is_some()
@@ -117,7 +117,7 @@ fn find() -> Result<PathBuf, String> {
 
 /// A home and a project that are empty and belong to one test; both are gone when it is dropped.
 ///
-/// The agents in it know a dummy key and the model server, try again once or twice, and neither update
+/// The agents in it know a dummy key and the model server, retry once or twice, and neither update
 /// themselves nor report to anybody. Should one of them want to talk to another host all the same, it is
 /// sent to the model server as a proxy, which refuses: see [`assert_nobody_else_was_asked`].
 #[derive(Debug)]

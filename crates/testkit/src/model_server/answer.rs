@@ -49,7 +49,7 @@ pub(super) struct Block {
     pub(super) wait: Wait,
 }
 
-/// What has to be over before the stream goes on.
+/// What has to be over before the stream continues.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wait {
     pub(super) time: Duration,
@@ -308,7 +308,7 @@ impl From<&str> for Answer {
     }
 }
 
-/// A place in a stream where the test decides when it goes on. Clones are the same gate.
+/// A place in a stream where the test decides when it continues. Clones are the same gate.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
     inner: Arc<(Mutex<GateState>, Condvar)>,
@@ -345,7 +345,7 @@ impl Gate {
         assert!(state.is_reached, "no stream has reached the gate within {within:?}");
     }
 
-    /// Notes that a stream is here and waits for a while; returns whether it may go on.
+    /// Notes that a stream is here and waits for a while; returns whether it may continue.
     pub(super) fn pass(&self, within: Duration) -> bool {
         let (state, changed) = &*self.inner;
         let mut state = state.lock().unwrap();

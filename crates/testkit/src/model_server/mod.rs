@@ -64,7 +64,7 @@ pub use request::{Api, Request};
 /// A model server that runs until it is dropped.
 ///
 /// Dropping it closes every connection and waits for its threads. If the function that answers has panicked,
-/// the panic goes on there, so that an assertion in it fails the test.
+/// the panic continues there, so that an assertion in it fails the test.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,

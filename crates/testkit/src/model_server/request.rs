@@ -32,7 +32,7 @@ impl Api {
         }
     }
 
-    /// Says whether this asks the model for an answer.
+    /// Returns whether this asks the model for an answer.
     pub fn wants_answer(self) -> bool {
         match self {
             Self::Messages | Self::Responses => true,
@@ -85,7 +85,7 @@ impl Request {
         self.body["model"].as_str()
     }
 
-    /// Says whether the answer is to be streamed.
+    /// Returns whether the answer is to be streamed.
     pub fn streams(&self) -> bool {
         self.body["stream"] == true
     }

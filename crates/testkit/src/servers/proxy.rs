@@ -75,7 +75,7 @@ impl CuttingProxy {
         self.port
     }
 
-    /// Counts anew from now on, and cuts at this place, if there is one, when it is reached.
+    /// Counts again from now on, and cuts at this place, if there is one, when it is reached.
     pub fn arm(&self, cut: Option<Cut>) {
         let mut state = self.state.lock().unwrap();
         *state = State { cut, cuts: state.cuts, ..State::default() };

@@ -168,7 +168,7 @@ impl RedisServer {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Says whether it is there and has read what it kept: until then it takes connections and refuses commands.
+    /// Returns whether it is there and has read what it kept: until then it takes connections and refuses commands.
     fn answers(&self) -> bool {
         let ask = || -> std::io::Result<bool> {
             let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;

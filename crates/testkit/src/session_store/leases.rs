@@ -137,7 +137,7 @@ pub(super) async fn a_turn_under_a_lost_lease_is_refused(store: Store) {
     let is_fenced = |answer: Result<_, StoreError>| matches!(answer, Err(StoreError::Fenced(at)) if at == id);
     assert!(is_fenced(store.append(id, refused()).await));
     assert_eq!(store.append(id, under(&theirs)).await.unwrap().last, Seq(3));
-    // Also when the other has gone again: they went on without it.
+    // Also when the other has gone again: they continued without it.
     leases(&store).release(id, &theirs.id).await.unwrap();
     assert!(is_fenced(store.append(id, refused()).await));
     assert!(is_fenced(store.append(id, NewTurn { events: vec![], ..refused() }).await));

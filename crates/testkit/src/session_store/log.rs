@@ -73,7 +73,7 @@ pub(super) fn varied_events() -> Vec<Event> {
 
 pub(super) async fn what_is_appended_is_counted(store: Store) {
     let events = varied_events();
-    // Cut into turns at every point, since the counts of the first go on with those of the second.
+    // Cut into turns at every point, since the counts of the first continue with those of the second.
     for cut in 0..=events.len() {
         let id = store.create(unnamed()).await.unwrap();
         let (first, second) = events.split_at(cut);

@@ -24,7 +24,7 @@ crate::contract::contract! {
     /// [`SESSION_STORE_CASES`], in a module of the name given.
     ///
     /// The expression is a future of a pair: an empty store, and whatever has to outlive it, such as a
-    /// temporary folder. It is evaluated anew for each case. Where the store needs a server that may be missing
+    /// temporary folder. It is evaluated again for each case. Where the store needs a server that may be missing
     /// (see [`servers`](crate::servers)) it may be an `Option` of that pair, and the case is skipped without.
     ///
     /// ```text

@@ -1,4 +1,4 @@
-//! Hearing of what others do. A store that tells nothing is asked again and again, and there is nothing to check.
+//! Hearing of what others do. A store that tells nothing is asked repeatedly, and there is nothing to check.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const MOST_WAITS: usize = 600;
 /// So short that it is over soon.
 pub(super) const SHORT: Duration = Duration::from_millis(100);
 
-/// Watches a session, from where it can be heard; nothing if the store tells nothing.
+/// Watches a session, from where it can be heard; `None` if the store tells nothing.
 async fn watch(store: &Store, id: SessionId) -> Option<Box<dyn Watch>> {
     settled(store.watch(id).await.unwrap()?).await
 }
@@ -66,7 +66,7 @@ pub(super) async fn a_wait_ends_when_its_time_is_over(store: Store) {
     let Some(mut watch) = watch(&store, id).await else { return };
     store.append(other, prompt("hello")).await.unwrap();
     let began = Instant::now();
-    // It may say that there is something, though there is nothing; not that it goes on for ever.
+    // It may say that there is something, though there is nothing; not that it continues for ever.
     watch.changed(SHORT).await.unwrap();
     assert!(began.elapsed() < LONG / 2, "it waited for {:?}", began.elapsed());
 }

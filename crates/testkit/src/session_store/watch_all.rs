@@ -47,7 +47,7 @@ pub(super) async fn whatever_is_done_in_a_watched_store_is_heard(store: Store) {
 pub(super) async fn a_wait_for_any_change_ends_when_its_time_is_over(store: Store) {
     let Some(mut watch) = watch_all(&store).await else { return };
     let began = Instant::now();
-    // It may say that there is something, though there is nothing; not that it goes on for ever.
+    // It may say that there is something, though there is nothing; not that it continues for ever.
     watch.changed(SHORT).await.unwrap();
     assert!(began.elapsed() < LONG / 2, "it waited for {:?}", began.elapsed());
 }
