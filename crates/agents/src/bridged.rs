@@ -9,7 +9,7 @@ use azureal_core::bridge::{Answered, AnsweredBy, BridgeEnd, BridgeLine};
 use azureal_core::event::{ErrorEvent, Outcome, Usage};
 use tracing::debug;
 
-use crate::closing::{Closing, Said, name};
+use crate::closing::{Closing, StreamEnd, name};
 use crate::unreadable::{excerpt, unreadable_line};
 
 /// Parses the messages of one protocol, in one run.
@@ -45,25 +45,25 @@ impl<P: MessageParser> Bridged<P> {
     fn note(&mut self, outputs: &[AgentOutput]) {
         for output in outputs {
             self.closing.begun |= matches!(output, AgentOutput::Event(Event::Init(_)));
-            self.closing.told |= matches!(output, AgentOutput::Event(Event::Error(_)));
+            self.closing.has_error |= matches!(output, AgentOutput::Event(Event::Error(_)));
         }
     }
 
     /// Takes the end of the run from the bridge.
     fn take_end(&mut self, end: BridgeEnd) {
         let (said, kind) = match end.outcome {
-            Outcome::Done => (Said::Done, ""),
-            Outcome::Failed => (Said::Failed, "failed"),
-            Outcome::Interrupted => (Said::Interrupted, "interrupted"),
+            Outcome::Done => (StreamEnd::Done, ""),
+            Outcome::Failed => (StreamEnd::Failed, "failed"),
+            Outcome::Interrupted => (StreamEnd::Interrupted, "interrupted"),
             Outcome::Cancelled | Outcome::Timeout => {
                 self.stopped = Some(end.outcome);
                 return;
             }
         };
-        self.closing.said = said;
+        self.closing.stream_end = said;
         let exit = match (end.code, end.signal) {
             (_, Some(signal)) => format!("; it was ended by {}", name(signal)),
-            (Some(code), None) if said == Said::Interrupted => format!("; it exited with code {code}"),
+            (Some(code), None) if said == StreamEnd::Interrupted => format!("; it exited with code {code}"),
             _ => String::new(),
         };
         if let Some(reason) = end.reason {
@@ -72,7 +72,7 @@ impl<P: MessageParser> Bridged<P> {
                 message: format!("{}: {reason}{exit}", self.agent),
             });
             // An earlier error of the agent is not the reason why the bridge ended it.
-            self.closing.told = false;
+            self.closing.has_error = false;
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::pairs::Pairs;
-use crate::prompts::{begins_turn, goes_on};
+use crate::prompts::{begins_turn, continues_turn};
 use crate::session_context::is_system;
 use crate::{Block, Event, Seq, told_chars};
 
@@ -100,7 +100,7 @@ pub fn boundary(events: &[(Seq, Event)], threshold: Threshold, keep: Keep) -> Op
     }?;
     let (covered, rest) = events.split_at_checked(cut)?;
     let after_seq = covered.last()?.0;
-    Some(Boundary { after_seq, inside_turn: goes_on(rest.iter().map(|(_, event)| event)) })
+    Some(Boundary { after_seq, inside_turn: continues_turn(rest.iter().map(|(_, event)| event)) })
 }
 
 /// Events as far as a cut depends on them.

@@ -177,7 +177,7 @@ impl ContextBuilder {
             self.text.push_str(&carried.earlier);
         }
         if let Some(prompt) = &carried.current {
-            self.said(Role::User, prompt);
+            self.push_message(Role::User, prompt);
         }
     }
 
@@ -214,12 +214,14 @@ impl ContextBuilder {
                     self.section("## System message\n", &text);
                 }
             }
-            Event::UserMessage(message) => self.said(Role::User, &message.content),
-            Event::AssistantText(said) if said.subagent.is_none() => self.said(Role::Assistant, &said.text),
+            Event::UserMessage(message) => self.push_message(Role::User, &message.content),
+            Event::AssistantText(said) if said.subagent.is_none() => {
+                self.push_message(Role::Assistant, &said.text)
+            }
             Event::Plan(plan) => self.entry("## Plan: ", &plan.name, &plan.content),
             Event::Command(command) => self.entry("## Command: ", &command.name, ""),
             Event::ToolCall(call) if call.subagent.is_none() => {
-                self.called(&call.tool_name, &Tool::named(&call.tool_name).key_text(&call.input));
+                self.push_call(&call.tool_name, &Tool::named(&call.tool_name).key_text(&call.input));
             }
             Event::ToolResult(result) if result.subagent.is_none() => {
                 self.answered(&result.tool_name, result.is_error);
@@ -256,9 +258,9 @@ impl ContextBuilder {
 
     fn block(&mut self, role: Role, block: &Block) {
         match block {
-            Block::Text { text } => self.said(role, text),
-            Block::Image(image) => self.said(role, &image.note()),
-            Block::ToolUse { name, input, .. } => self.called(name, &Tool::named(name).key_text(input)),
+            Block::Text { text } => self.push_message(role, text),
+            Block::Image(image) => self.push_message(role, &image.note()),
+            Block::ToolUse { name, input, .. } => self.push_call(name, &Tool::named(name).key_text(input)),
             Block::ToolResult { content, is_error, .. } => {
                 self.answered("", *is_error);
                 match content {
@@ -279,7 +281,7 @@ impl ContextBuilder {
         }
     }
 
-    fn said(&mut self, role: Role, text: &str) {
+    fn push_message(&mut self, role: Role, text: &str) {
         self.record();
         self.section(
             match role {
@@ -291,7 +293,7 @@ impl ContextBuilder {
         );
     }
 
-    fn called(&mut self, tool: &str, about: &str) {
+    fn push_call(&mut self, tool: &str, about: &str) {
         self.record();
         self.begin("## Tool call: ");
         push_line(&mut self.text, tool);

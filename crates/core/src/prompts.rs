@@ -58,7 +58,7 @@ pub(crate) fn begins_turn(event: &Event) -> bool {
 }
 
 /// Returns whether events that begin like this continue a turn that began before them.
-pub(crate) fn goes_on<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> bool {
+pub(crate) fn continues_turn<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> bool {
     events.into_iter().find_map(|event| decides(event.borrow())).unwrap_or(false)
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn goes_on<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> 
 ///
 /// It is decided by the first event that only an agent can have caused, and never changes once that is there.
 pub(crate) fn decides(event: &Event) -> Option<bool> {
-    let goes_on = match event {
+    let continues_turn = match event {
         Event::AssistantText(said) => said.subagent.is_none(),
         Event::ToolCall(call) => call.subagent.is_none(),
         Event::ToolResult(result) => result.subagent.is_none(),
@@ -74,19 +74,19 @@ pub(crate) fn decides(event: &Event) -> Option<bool> {
         Event::Message(message) => message.role == Role::Assistant,
         _ => false,
     };
-    if begins_turn(event) { Some(false) } else { goes_on.then_some(true) }
+    if begins_turn(event) { Some(false) } else { continues_turn.then_some(true) }
 }
 
-/// Reads the prompts up to an event. `goes_on` says whether the newest of them belongs to a turn that is not
+/// Reads the prompts up to an event. `continues_turn` says whether the newest of them belongs to a turn that is not
 /// over there.
 pub(crate) async fn read_carried<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     until: Seq,
-    goes_on: bool,
+    continues_turn: bool,
 ) -> Result<Carried, StoreError> {
     let mut carried = Carried::default();
-    let mut wants_current = goes_on;
+    let mut wants_current = continues_turn;
     let mut earlier = Earlier::default();
     let (mut until, mut looked_at) = (until, 0);
     // The prompt of the turn that continues is looked for as far back as that turn began.

@@ -258,8 +258,8 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
     let first = store.read(id, Page::After(opening.after, PAGE)).await?;
     if compaction.is_some() {
-        let goes_on = read_goes_on(store, id, &first).await?;
-        context.carry(&read_carried(store, id, opening.after, goes_on).await?);
+        let continues_turn = read_continues_turn(store, id, &first).await?;
+        context.carry(&read_carried(store, id, opening.after, continues_turn).await?);
         context.seal();
     }
     each_event_from(store, id, opening.after, first, Seq::END, |_, event| context.push(&event)).await?;
@@ -267,7 +267,7 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
 }
 
 /// Returns whether the events after a summary continue a turn, as far as it takes to know: all of them are read again.
-async fn read_goes_on<S: SessionStore + ?Sized>(
+async fn read_continues_turn<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     first: &[StoredEvent],
@@ -275,14 +275,14 @@ async fn read_goes_on<S: SessionStore + ?Sized>(
     let decided = |page: &[StoredEvent]| {
         page.iter().filter_map(|stored| stored.event().ok()).find_map(|event| decides(&event))
     };
-    if let Some(goes_on) = decided(first) {
-        return Ok(goes_on);
+    if let Some(continues_turn) = decided(first) {
+        return Ok(continues_turn);
     }
     let mut last = first.last().map(|stored| stored.seq);
     while let Some(after) = last {
         let page = store.read(id, Page::After(after, PAGE)).await?;
-        if let Some(goes_on) = decided(&page) {
-            return Ok(goes_on);
+        if let Some(continues_turn) = decided(&page) {
+            return Ok(continues_turn);
         }
         last = page.last().map(|stored| stored.seq).filter(|reached| *reached > after);
     }

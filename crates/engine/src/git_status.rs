@@ -50,7 +50,7 @@ pub(crate) fn block(run: &CommandRun) -> String {
         return context_block(name, &format!("not known: {why}"));
     }
     let mut lines = run.output.lines();
-    let mut told: Vec<String> = lines
+    let mut shown: Vec<String> = lines
         .by_ref()
         .take(LINES)
         .map(|line| match line.char_indices().nth(LINE_CHARS) {
@@ -59,9 +59,9 @@ pub(crate) fn block(run: &CommandRun) -> String {
         })
         .collect();
     if lines.next().is_some() {
-        told.push("… and more; `git status` shows all".to_owned());
+        shown.push("… and more; `git status` shows all".to_owned());
     }
-    context_block(name, &told.join("\n"))
+    context_block(name, &shown.join("\n"))
 }
 
 #[cfg(test)]
@@ -78,18 +78,18 @@ mod tests {
     #[test]
     fn a_status_is_told_within_bounds() {
         let output = format!("1a2b Begin\n## main\n M {}\n{}", "x".repeat(500), "?? y\n".repeat(100));
-        let told = block(&run(CommandEnd::Code(0), &output));
-        assert!(told.contains("1a2b Begin\n## main\n M xxx"), "{told}");
-        assert!(told.contains("x…\n?? y\n") && told.contains("… and more"), "{told}");
-        assert!(told.chars().count() < LINES * (LINE_CHARS + 2));
+        let shown = block(&run(CommandEnd::Code(0), &output));
+        assert!(shown.contains("1a2b Begin\n## main\n M xxx"), "{shown}");
+        assert!(shown.contains("x…\n?? y\n") && shown.contains("… and more"), "{shown}");
+        assert!(shown.chars().count() < LINES * (LINE_CHARS + 2));
     }
 
     #[test]
     fn a_status_that_failed_is_told_as_such() {
-        let told = block(&run(CommandEnd::TimedOut, "1a2b Begin"));
+        let shown = block(&run(CommandEnd::TimedOut, "1a2b Begin"));
         assert!(
-            told.contains("not known: Command timed out after 5 seconds") && !told.contains("1a2b"),
-            "{told}"
+            shown.contains("not known: Command timed out after 5 seconds") && !shown.contains("1a2b"),
+            "{shown}"
         );
     }
 }

@@ -29,7 +29,7 @@ use crate::spool::{SpoolError, Spools, at};
 
 /// The time for a new holder to write its text, and for a cleanup to check one file.
 const A_MOMENT: Duration = Duration::from_millis(200);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time for which a leftover file stays that names a lease of the store. The lease itself expires long before,
 /// even if the turn took most of a day and its holder died just now.
 const NOTE_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
@@ -116,7 +116,7 @@ fn take(folder: &Folder, name: &OsStr, holder: &Holder) -> io::Result<Leased> {
                 // There is no holder, but a cleanup, or another process that tries the same.
                 Ok(()) if Instant::now() < deadline => {
                     drop(file);
-                    thread::sleep(LOOK_AGAIN);
+                    thread::sleep(POLL_INTERVAL);
                 }
                 Ok(()) => return Ok(Leased::Theirs(None)),
                 Err(TryLockError::WouldBlock) => {
@@ -220,7 +220,7 @@ fn read_holder(file: &mut File) -> io::Result<Option<Holder>> {
     loop {
         match read(file)? {
             Some(content) => return Ok(Some(content.holder)),
-            None if Instant::now() < deadline => thread::sleep(LOOK_AGAIN),
+            None if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
             None => return Ok(None),
         }
     }

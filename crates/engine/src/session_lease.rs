@@ -22,7 +22,7 @@ pub(crate) const LASTS: Duration = Duration::from_secs(20);
 /// The interval of renewal. A late or retried renewal must not lose the lease.
 const RENEWED_EVERY: Duration = Duration::from_secs(5);
 /// The time limit of the release; the lease expires by itself.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The right to run a turn in a session, as long as it is held.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ impl Renewal {
     /// Ends the renewals and releases the lease. Returns whether it is certainly not ours any more.
     fn release(self) -> bool {
         drop(self.stop);
-        self.ended.recv_timeout(PATIENCE).is_ok()
+        self.ended.recv_timeout(RELEASE_TIMEOUT).is_ok()
     }
 }
 

@@ -53,14 +53,14 @@ pub enum TurnMachine {
         /// The prompts after it.
         staged: Vec<String>,
         /// Whether it continues if there is no prompt after it.
-        goes_on: bool,
+        continues: bool,
     },
     /// The agent's output is being stored.
     Storing {
         /// The prompts after it.
         staged: Vec<String>,
         /// Whether it continues if there is no prompt after it.
-        goes_on: bool,
+        continues: bool,
     },
 }
 
@@ -157,20 +157,20 @@ impl TurnMachine {
             }
             (Self::Running { mut staged }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Cancelled)])
+                (Self::Stopping { staged, continues: false }, vec![Effect::Stop(Outcome::Cancelled)])
             }
-            (Self::Stopping { mut staged, goes_on }, Input::Submit(next)) => {
+            (Self::Stopping { mut staged, continues }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Stopping { staged, goes_on }, vec![])
+                (Self::Stopping { staged, continues }, vec![])
             }
-            (Self::Storing { mut staged, goes_on }, Input::Submit(next)) => {
+            (Self::Storing { mut staged, continues }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Storing { staged, goes_on }, vec![])
+                (Self::Storing { staged, continues }, vec![])
             }
 
             // What came is stored; then the session is compacted, and the agent continues by itself.
             (Self::Running { staged }, Input::Full) => {
-                (Self::Stopping { staged, goes_on: true }, vec![Effect::Stop(Outcome::Interrupted)])
+                (Self::Stopping { staged, continues: true }, vec![Effect::Stop(Outcome::Interrupted)])
             }
 
             // A cancel also takes back what was waiting: the person wants quiet.
@@ -183,21 +183,21 @@ impl TurnMachine {
             (Self::Starting { stop, .. }, input @ (Input::Cancel | Input::TimeUp | Input::OutputLimit)) => {
                 (Self::Starting { staged: Vec::new(), stop: stop.or(why(&input)) }, vec![])
             }
-            (Self::Running { .. } | Self::Stopping { goes_on: true, .. }, Input::Cancel) => (
-                Self::Stopping { staged: Vec::new(), goes_on: false },
+            (Self::Running { .. } | Self::Stopping { continues: true, .. }, Input::Cancel) => (
+                Self::Stopping { staged: Vec::new(), continues: false },
                 vec![Effect::Stop(Outcome::Cancelled)],
             ),
-            (Self::Running { staged } | Self::Stopping { staged, goes_on: true }, Input::TimeUp) => {
-                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Timeout)])
+            (Self::Running { staged } | Self::Stopping { staged, continues: true }, Input::TimeUp) => {
+                (Self::Stopping { staged, continues: false }, vec![Effect::Stop(Outcome::Timeout)])
             }
-            (Self::Running { staged } | Self::Stopping { staged, goes_on: true }, Input::OutputLimit) => {
-                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Failed)])
+            (Self::Running { staged } | Self::Stopping { staged, continues: true }, Input::OutputLimit) => {
+                (Self::Stopping { staged, continues: false }, vec![Effect::Stop(Outcome::Failed)])
             }
-            (Self::Stopping { goes_on, .. }, Input::Cancel) => {
-                (Self::Stopping { staged: Vec::new(), goes_on }, vec![])
+            (Self::Stopping { continues, .. }, Input::Cancel) => {
+                (Self::Stopping { staged: Vec::new(), continues }, vec![])
             }
-            (Self::Storing { goes_on: true, .. }, Input::Cancel) => {
-                (Self::Storing { staged: Vec::new(), goes_on: false }, vec![])
+            (Self::Storing { continues: true, .. }, Input::Cancel) => {
+                (Self::Storing { staged: Vec::new(), continues: false }, vec![])
             }
 
             (Self::Gathering { staged, stop: None, .. }, Input::Gathered(frame)) => {
@@ -207,31 +207,31 @@ impl TurnMachine {
                 Self::Gathering { staged, stop: Some(stop), .. },
                 Input::Gathered(_) | Input::NotGathered(_),
             ) => {
-                let told = Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned());
-                (Self::Storing { staged, goes_on: false }, vec![told])
+                let store = Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned());
+                (Self::Storing { staged, continues: false }, vec![store])
             }
             (Self::Gathering { staged, .. }, Input::NotGathered(why))
             | (Self::Starting { staged, .. }, Input::NotStarted(why)) => (
-                Self::Storing { staged, goes_on: false },
+                Self::Storing { staged, continues: false },
                 vec![Effect::IngestUnstarted(Outcome::Failed, why)],
             ),
             (Self::Starting { staged, stop: None }, Input::Started) => (Self::Running { staged }, vec![]),
             (Self::Starting { staged, stop: Some(stop) }, Input::Started) => {
-                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(stop)])
+                (Self::Stopping { staged, continues: false }, vec![Effect::Stop(stop)])
             }
 
             (Self::Running { staged }, Input::Exited) => {
-                (Self::Storing { staged, goes_on: false }, vec![Effect::Ingest])
+                (Self::Storing { staged, continues: false }, vec![Effect::Ingest])
             }
             (Self::Running { staged }, Input::Refused) => {
                 (Self::Starting { staged, stop: None }, vec![Effect::StartAgain])
             }
-            (Self::Stopping { staged, goes_on }, Input::Exited | Input::Refused) => {
-                (Self::Storing { staged, goes_on }, vec![Effect::Ingest])
+            (Self::Stopping { staged, continues }, Input::Exited | Input::Refused) => {
+                (Self::Storing { staged, continues }, vec![Effect::Ingest])
             }
             // An agent that was done before it could be stopped has nothing to continue.
-            (Self::Storing { staged, goes_on }, Input::Stored { is_done }) => {
-                Self::after(staged, goes_on && !is_done)
+            (Self::Storing { staged, continues }, Input::Stored { is_done }) => {
+                Self::after(staged, continues && !is_done)
             }
             (Self::Storing { staged, .. }, Input::NotStored(why)) => {
                 // The next turn would get a history without this one, so staged prompts are not sent.
@@ -267,12 +267,12 @@ impl TurnMachine {
     }
 
     /// Goes on with what waits, else with what was stopped for a while, if anything was.
-    fn after(mut staged: Vec<String>, goes_on: bool) -> (Self, Vec<Effect>) {
+    fn after(mut staged: Vec<String>, continues: bool) -> (Self, Vec<Effect>) {
         if !staged.is_empty() {
             let prompt = staged.remove(0);
             return Self::begin(Sent::Prompt(prompt), staged);
         }
-        if goes_on { Self::begin(Sent::GoOn, staged) } else { (Self::Idle, vec![]) }
+        if continues { Self::begin(Sent::GoOn, staged) } else { (Self::Idle, vec![]) }
     }
 }
 
@@ -368,7 +368,7 @@ mod tests {
         let (turn, effects) =
             play(vec![submit("a"), Input::Gathered(frame("a")), Input::Cancel, Input::Started]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
-        assert_eq!(turn, TurnMachine::Stopping { staged: vec![], goes_on: false });
+        assert_eq!(turn, TurnMachine::Stopping { staged: vec![], continues: false });
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod tests {
         assert!(matches!(&effects[3][..], [Effect::IngestUnstarted(Outcome::Cancelled, _)]));
         assert_eq!(
             turn,
-            TurnMachine::Storing { staged: vec![], goes_on: false },
+            TurnMachine::Storing { staged: vec![], continues: false },
             "what took too long takes back what waits"
         );
         let (_, effects) = play(vec![submit("a"), Input::TimeUp, Input::Gathered(frame("a"))]);
@@ -477,7 +477,7 @@ mod tests {
             inputs.push(input);
             let (turn, effects) = play(inputs);
             assert_eq!(effects.last().unwrap()[..], [Effect::IngestUnstarted(Outcome::Failed, "why".into())]);
-            assert_eq!(turn, TurnMachine::Storing { staged: vec![], goes_on: false });
+            assert_eq!(turn, TurnMachine::Storing { staged: vec![], continues: false });
         }
     }
 

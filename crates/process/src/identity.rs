@@ -36,7 +36,7 @@ pub struct ProcessIdentity {
 }
 
 /// How often a process that is not our child is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How many generations of processes are looked at.
 const MOST_ANCESTORS: usize = 4096;
@@ -106,7 +106,7 @@ impl ProcessIdentity {
             if left.is_zero() {
                 return false;
             }
-            thread::sleep(left.min(LOOK_AGAIN));
+            thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 
@@ -193,7 +193,7 @@ mod tests {
             if let Some(found) = found {
                 break found.identity;
             }
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(POLL_INTERVAL);
         };
         assert_eq!(this.is_ancestor_of(shell.id()), Some(true));
         assert_eq!(this.is_ancestor_of(grandchild.pid), Some(true));

@@ -22,7 +22,7 @@ use super::NAME;
 use super::token_count::{TokenCount, largest, sum};
 use super::wire::{Block, Head, Stream, System, Tokens, WireResult, WireTurn};
 use crate::calls::Calls;
-use crate::closing::{Closing, Said};
+use crate::closing::{Closing, StreamEnd};
 use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_of};
 
@@ -56,7 +56,7 @@ pub(super) struct Parser {
     /// The calls that were refused: background work leads to several results, and each may list all of them.
     denied: HashSet<String>,
     /// Whether an error was returned since the last `result`.
-    told: bool,
+    has_error: bool,
     tokens: TokenCount,
     closing: Closing,
     unknown: UnknownKinds,
@@ -125,8 +125,13 @@ impl AgentParser for Parser {
 
 impl Parser {
     /// Ends a run whose outcome and usage come from elsewhere.
-    pub(super) fn end_as(&mut self, said: Said, usage: Option<Usage>, ending: &Ending) -> Vec<AgentOutput> {
-        self.closing.said = said;
+    pub(super) fn end_as(
+        &mut self,
+        stream_end: StreamEnd,
+        usage: Option<Usage>,
+        ending: &Ending,
+    ) -> Vec<AgentOutput> {
+        self.closing.stream_end = stream_end;
         self.closing.usage = usage;
         self.end(ending)
     }
@@ -188,7 +193,7 @@ impl Parser {
         }
         self.closing.begun = true;
         let before = self.model.replace(system.model.clone());
-        let told = match before {
+        let start = match before {
             None => Event::Init(Init {
                 cwd: system.cwd,
                 model: system.model,
@@ -199,7 +204,7 @@ impl Parser {
             Some(before) if before != system.model => Event::ModelSwitch(ModelSwitch { model: system.model }),
             Some(_) => return ignored(NAME, "init"),
         };
-        vec![event(told)]
+        vec![event(start)]
     }
 
     /// Parses a message of the model, or of the program in its place. `None` if it cannot be read.
@@ -220,7 +225,7 @@ impl Parser {
         let content = message.content?;
         let blocks = match text_of(content) {
             Some(text) => {
-                out.extend(self.said(text, subagent));
+                out.extend(self.non_empty_text(text, subagent));
                 return Some(out);
             }
             None => elements(content)?,
@@ -250,7 +255,7 @@ impl Parser {
                         out.extend(self.release());
                         self.held = Some(text);
                     }
-                    (Some(text), _) => out.extend(self.said(text, subagent.clone())),
+                    (Some(text), _) => out.extend(self.non_empty_text(text, subagent.clone())),
                 },
                 "thinking" => match block.thinking {
                     None => out.push(block_without_sense(raw)),
@@ -355,15 +360,15 @@ impl Parser {
         let mut out = if failed { self.keep(open) } else { Vec::new() };
         match self.held.take() {
             Some(text) if failed => out.push(self.failed(API_ERROR, text)),
-            Some(text) => out.extend(self.said(text, None)),
+            Some(text) => out.extend(self.non_empty_text(text, None)),
             None => {}
         }
         self.closing.reason = None;
         if result.terminal_reason.starts_with("aborted") {
-            self.closing.said = Said::Interrupted;
+            self.closing.stream_end = StreamEnd::Interrupted;
         } else if failed {
-            self.closing.said = Said::Failed;
-            if !self.told && self.refused_start.is_none() {
+            self.closing.stream_end = StreamEnd::Failed;
+            if !self.has_error && self.refused_start.is_none() {
                 let message = match (result.errors.is_empty(), result.result.is_empty()) {
                     (false, _) => result.errors.join("\n"),
                     (true, false) => result.result,
@@ -373,13 +378,13 @@ impl Parser {
                 out.push(self.failed(kind, message));
             }
         } else {
-            self.closing.said = Said::Done;
+            self.closing.stream_end = StreamEnd::Done;
             // Output of local commands and structured answers may be nowhere else.
             if !self.spoke {
-                out.extend(self.said(result.result, None));
+                out.extend(self.non_empty_text(result.result, None));
             }
         }
-        self.told = false;
+        self.has_error = false;
         let denials = result.permission_denials.into_iter();
         let new = denials
             .filter(|denial| denial.tool_use_id.is_empty() || self.denied.insert(denial.tool_use_id.clone()));
@@ -417,10 +422,10 @@ impl Parser {
 
     /// Returns the held text of the program: it was no failure.
     fn release(&mut self) -> Vec<AgentOutput> {
-        self.held.take().map_or_else(Vec::new, |text| self.said(text, None))
+        self.held.take().map_or_else(Vec::new, |text| self.non_empty_text(text, None))
     }
 
-    fn said(&mut self, text: String, subagent: Option<String>) -> Vec<AgentOutput> {
+    fn non_empty_text(&mut self, text: String, subagent: Option<String>) -> Vec<AgentOutput> {
         if text.is_empty() { Vec::new() } else { vec![self.text(text, subagent)] }
     }
 
@@ -430,8 +435,8 @@ impl Parser {
     }
 
     fn failed(&mut self, kind: &str, message: String) -> AgentOutput {
-        self.told = true;
-        self.closing.told = true;
+        self.has_error = true;
+        self.closing.has_error = true;
         let kind = if self.refused { "refusal" } else { kind };
         event(Event::Error(ErrorEvent { message, kind: kind.to_owned() }))
     }

@@ -17,7 +17,7 @@ use super::NAME;
 use super::parser::{Parser, SYNTHETIC};
 use super::token_count::{size, sum};
 use super::wire::{Block, Head, RecordHead, WireTurn};
-use crate::closing::Said;
+use crate::closing::StreamEnd;
 use crate::span::Span;
 use crate::unreadable::{ignored, unreadable_line};
 use crate::wire::{Fields, elements, read};
@@ -34,13 +34,13 @@ pub(super) struct Record {
     /// The beginning of the run, once a line has it; returned with the first text of the model, which names the
     /// model.
     begun: Option<Init>,
-    is_begin_told: bool,
+    has_begun: bool,
     /// The tokens of each request. Every block of an answer repeats them.
     used: BTreeMap<String, Usage>,
     /// The tokens of the last of them.
     last_used: Option<Usage>,
     span: Span,
-    said: Said,
+    said: StreamEnd,
 }
 
 impl AgentParser for Record {
@@ -86,7 +86,7 @@ impl Record {
         if record.is_meta || record.is_compact_summary {
             return Some(Vec::new());
         }
-        self.said = Said::Nothing;
+        self.said = StreamEnd::Missing;
         let Some(prompt) = prompt(&turn) else { return self.parser.user(turn) };
         if !record.is_by_user() {
             // A report of background work: the turn that started the work continues.
@@ -112,10 +112,10 @@ impl Record {
             self.used.insert(message.id.clone(), usage);
         }
         self.said = match message.stop_reason.as_str() {
-            _ if record.is_api_error => Said::Failed,
+            _ if record.is_api_error => StreamEnd::Failed,
             // The model waits for a tool, or was cut off.
-            "tool_use" | "pause_turn" | "" => Said::Nothing,
-            _ => Said::Done,
+            "tool_use" | "pause_turn" | "" => StreamEnd::Missing,
+            _ => StreamEnd::Done,
         };
         if record.is_api_error {
             // Older versions do not say which.
@@ -127,11 +127,11 @@ impl Record {
 
     /// Tells once where the run began.
     fn begin(&mut self, model: &str) -> Option<AgentOutput> {
-        if self.is_begin_told {
+        if self.has_begun {
             return None;
         }
         let init = self.begun.clone()?;
-        self.is_begin_told = true;
+        self.has_begun = true;
         Some(AgentOutput::Event(Event::Init(Init { model: model.to_owned(), ..init })))
     }
 }

@@ -18,9 +18,9 @@ pub(super) struct TokenCount {
 impl TokenCount {
     /// Returns the best known count: the program's total of all its requests, if it reports one.
     pub(super) fn total(&self) -> Usage {
-        let told = if size(&self.process) >= size(&self.turns) { self.process } else { self.turns };
+        let reported = if size(&self.process) >= size(&self.turns) { self.process } else { self.turns };
         // A result without counts comes after an interruption.
-        let total = if size(&told) > 0 { told } else { sum(self.finished, self.running) };
+        let total = if size(&reported) > 0 { reported } else { sum(self.finished, self.running) };
         // The request that ran last is the one that the model had everything before it in.
         Usage { context_tokens: Some(size(&self.running)).filter(|tokens| *tokens > 0), ..total }
     }

@@ -267,7 +267,7 @@ pub(super) struct RecordHead {
     /// Of a subagent.
     #[serde(default, rename = "isSidechain", deserialize_with = "lenient")]
     pub(super) is_sidechain: bool,
-    /// Said by the program in the user's name.
+    /// StreamEnd by the program in the user's name.
     #[serde(default, rename = "isMeta", deserialize_with = "lenient")]
     pub(super) is_meta: bool,
     #[serde(default, rename = "isCompactSummary", deserialize_with = "lenient")]

@@ -115,8 +115,8 @@ fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
         vec![parser.called(&Call { id: call_id.clone(), tool, input })]
     };
     match message.kind.as_str() {
-        "agent_message" => parser.said(message.message),
-        "agent_reasoning" => parser.thought(message.text),
+        "agent_message" => parser.agent_message(message.message),
+        "agent_reasoning" => parser.reasoning(message.text),
         "exec_command_begin" => {
             let input = item::fields([("command", shell::join(&message.command))]);
             called(parser, "Bash".to_owned(), input)

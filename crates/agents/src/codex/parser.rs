@@ -19,7 +19,7 @@ use super::repeats::{Kind, Repeats};
 use super::wire::{Item, Line, Todo};
 use super::{NAME, wire};
 use crate::calls::Calls;
-use crate::closing::{Closing, Said};
+use crate::closing::{Closing, StreamEnd};
 use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, read};
 
@@ -85,8 +85,8 @@ impl AgentParser for Parser {
     }
 
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
-        if self.older && self.closing.said == Said::Nothing && ending.exit == Some(Exit::Code(0)) {
-            self.closing.said = Said::Done;
+        if self.older && self.closing.stream_end == StreamEnd::Missing && ending.exit == Some(Exit::Code(0)) {
+            self.closing.stream_end = StreamEnd::Done;
         }
         // It prints on every run that it reads its input, which explains nothing.
         let noise = |line: &&str| !(line.starts_with("Reading ") && line.ends_with("from stdin..."));
@@ -119,16 +119,16 @@ impl Parser {
     }
 
     fn completed(&mut self, usage: Option<wire::Tokens>) -> Vec<AgentOutput> {
-        self.closing.said = Said::Done;
+        self.closing.stream_end = StreamEnd::Done;
         // The sum of all requests. Only the rollout has the size of the last one.
         usage.map(|usage| self.counted(usage.into())).into_iter().collect()
     }
 
     pub(super) fn turn_failed(&mut self, message: Option<String>) -> Vec<AgentOutput> {
-        self.closing.said = Said::Failed;
-        self.closing.told = true;
+        self.closing.stream_end = StreamEnd::Failed;
+        self.closing.has_error = true;
         self.warning = None;
-        let message = message.filter(|message| !message.is_empty()).map(|message| in_words(&message));
+        let message = message.filter(|message| !message.is_empty()).map(|message| provider_message(&message));
         let message = message.or_else(|| self.closing.reason.take().map(|reason| reason.message));
         let message = message.unwrap_or_else(|| "codex says that the turn failed".to_owned());
         vec![event(Event::error("turn_failed", message))]
@@ -157,8 +157,8 @@ impl Parser {
         Some(match item.kind.as_str() {
             "" => return None,
             "agent_message" | "reasoning" if !completed => Vec::new(),
-            "agent_message" => self.said(item.text?),
-            "reasoning" => self.thought(item.text?),
+            "agent_message" => self.agent_message(item.text?),
+            "reasoning" => self.reasoning(item.text?),
             "error" => vec![AgentOutput::Notice(item.message)],
             "todo_list" => self.todo_list(&item.id, item.items),
             // What is searched for may be known only at the end.
@@ -199,14 +199,14 @@ impl Parser {
         vec![self.called(&call), self.answered(&call.id, answer)]
     }
 
-    pub(super) fn said(&mut self, text: String) -> Vec<AgentOutput> {
+    pub(super) fn agent_message(&mut self, text: String) -> Vec<AgentOutput> {
         if text.is_empty() || self.repeats.is_repeat(Kind::Message, &text) {
             return ignored(NAME, "repeated or empty agent_message");
         }
         vec![event(Event::AssistantText(AssistantText { text, ..AssistantText::default() }))]
     }
 
-    pub(super) fn thought(&mut self, text: String) -> Vec<AgentOutput> {
+    pub(super) fn reasoning(&mut self, text: String) -> Vec<AgentOutput> {
         if text.is_empty() || self.repeats.is_repeat(Kind::Thought, &text) {
             return ignored(NAME, "repeated or empty reasoning");
         }
@@ -236,12 +236,12 @@ impl Parser {
 
     /// Records that the turn was interrupted.
     pub(super) fn aborted(&mut self, why: &str) -> Vec<AgentOutput> {
-        self.closing.said = Said::Interrupted;
+        self.closing.stream_end = StreamEnd::Interrupted;
         vec![AgentOutput::Notice(format!("codex was stopped: {}", shorten(why, 100)))]
     }
 
     pub(super) fn done(&mut self) {
-        self.closing.said = Said::Done;
+        self.closing.stream_end = StreamEnd::Done;
     }
 }
 
@@ -259,7 +259,7 @@ fn refused_tool(line: &str) -> Option<String> {
 }
 
 /// Returns the message in a provider's response that Codex passes on unchanged, `{"error":{"message":…}}`.
-fn in_words(message: &str) -> String {
+fn provider_message(message: &str) -> String {
     let words = Fields::of(message).and_then(|fields| fields.read::<wire::Refusal>());
     let words = words.and_then(|refusal| refusal.error.0).map(|error| error.message);
     words.filter(|words| !words.is_empty()).unwrap_or_else(|| message.to_owned())

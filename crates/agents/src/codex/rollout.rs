@@ -63,7 +63,7 @@ pub(super) struct Rollout {
     parser: Parser,
     /// The beginning of the thread; returned after the prompt, once the model is known.
     begun: Init,
-    is_begin_told: bool,
+    has_begun: bool,
     /// The user's last prompt: older versions record it twice.
     prompt: Option<String>,
     /// Calls that the model asked for and that have no result yet, in their order.
@@ -197,7 +197,7 @@ impl AgentParser for Rollout {
             self.parser.done();
         }
         let mut out = self.begin(outputs);
-        if self.prompt.is_some() && !self.is_begin_told {
+        if self.prompt.is_some() && !self.has_begun {
             out.extend(self.parser.start(self.begun.clone()));
         }
         out.extend(self.parser.end(&Ending { duration: self.span.length(), ..ending.clone() }));
@@ -212,8 +212,8 @@ impl Rollout {
         for output in outputs {
             let is_event =
                 matches!(&output, AgentOutput::Event(event) if !matches!(event, Event::UserMessage(_)));
-            if is_event && !self.is_begin_told {
-                self.is_begin_told = true;
+            if is_event && !self.has_begun {
+                self.has_begun = true;
                 out.extend(self.parser.start(self.begun.clone()));
             }
             out.push(output);
@@ -313,11 +313,11 @@ impl Rollout {
                 self.parser.finish(&payload.call_id);
                 let is_answered = |wanted: &mut Wanted| is_part_of(&wanted.call.id, &payload.call_id);
                 let answered: Vec<Wanted> = self.wanted.extract_if(.., is_answered).collect();
-                let told = |Wanted { call, shown }: Wanted| {
+                let events_of = |Wanted { call, shown }: Wanted| {
                     let answer = answer(&call.tool, &text, shown);
                     [self.parser.called(&call), self.parser.answered(&call.id, answer)]
                 };
-                answered.into_iter().flat_map(told).collect()
+                answered.into_iter().flat_map(events_of).collect()
             }
             _ => Vec::new(),
         }
@@ -390,32 +390,32 @@ fn patched(patch: &str) -> Vec<Change> {
 }
 
 /// Returns the result of a call, from the text that the model received. `shown` takes the place of a mere confirmation.
-fn answer(tool: &str, told: &str, shown: Option<Answer>) -> Answer {
+fn answer(tool: &str, text: &str, shown: Option<Answer>) -> Answer {
     if let Some(shown) = shown
-        && told == "Plan updated"
+        && text == "Plan updated"
     {
         return shown;
     }
-    if let Some((exit_code, output)) = exit_code(told) {
+    if let Some((exit_code, output)) = exit_code(text) {
         return item::command_answer(output, Some(exit_code), None);
     }
     let is_error = match tool {
         // A finished command has an exit code, and a running one says so. Any other text is the reason why it did not
         // run.
-        "Bash" => !told.lines().any(|line| line.starts_with("Process running with session ID ")),
-        "Write" | "Edit" | DELETE => !told.starts_with("Success"),
+        "Bash" => !text.lines().any(|line| line.starts_with("Process running with session ID ")),
+        "Write" | "Edit" | DELETE => !text.starts_with("Success"),
         // The confirmation was read above.
         "TodoWrite" => true,
         _ => false,
     };
-    Answer { content: told.to_owned(), is_error }
+    Answer { content: text.to_owned(), is_error }
 }
 
 /// Returns the exit code and the output of a command or a patch; `None` if there is no exit code.
 ///
 /// Older versions write JSON, `{"output":…,"metadata":{"exit_code":2}}`; newer ones a few lines and then the output:
 /// `Exit code: 2` (or `Process exited with code 2`), `Wall time: 0 seconds`, `Output:`.
-fn exit_code(told: &str) -> Option<(i64, String)> {
+fn exit_code(text: &str) -> Option<(i64, String)> {
     #[derive(Deserialize)]
     struct Older {
         output: String,
@@ -425,10 +425,10 @@ fn exit_code(told: &str) -> Option<(i64, String)> {
     struct Metadata {
         exit_code: i64,
     }
-    if let Ok(older) = serde_json::from_str::<Older>(told) {
+    if let Ok(older) = serde_json::from_str::<Older>(text) {
         return Some((older.metadata.exit_code, older.output));
     }
-    let (head, output) = told.split_once("Output:\n")?;
+    let (head, output) = text.split_once("Output:\n")?;
     let code = |line: &str| {
         let code =
             line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));

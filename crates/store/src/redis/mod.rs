@@ -243,7 +243,7 @@ impl RedisStore {
     }
 
     /// Reads the number of a session that was created or found.
-    fn made(&self, answer: &mut Answer) -> Result<SessionId, StoreError> {
+    fn session_number(&self, answer: &mut Answer) -> Result<SessionId, StoreError> {
         let made = self.read(answer.next_session())?;
         self.last_number.fetch_max(made.number(), Ordering::Relaxed);
         Ok(made)
@@ -431,7 +431,7 @@ impl SessionStore for RedisStore {
         let call =
             |id: SessionId| with_session(self.operation(&scripts::CREATE, Some(id)).with(id.number()), &new);
         let mut answer = self.make(call).await?;
-        self.made(&mut answer)
+        self.session_number(&mut answer)
     }
 
     async fn create_with(
@@ -456,7 +456,7 @@ impl SessionStore for RedisStore {
         };
         let mut answer = self.make(call).await?;
         match answer.outcome.as_str() {
-            "done" => self.made(&mut answer),
+            "done" => self.session_number(&mut answer),
             "marked" => Err(StoreError::Marked(self.read(mark(&mut answer))?)),
             _ => Err(self.unknown(&answer)),
         }
@@ -470,7 +470,7 @@ impl SessionStore for RedisStore {
             with_session(call, &new)
         };
         let mut answer = self.make(call).await?;
-        self.made(&mut answer)
+        self.session_number(&mut answer)
     }
 
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
@@ -612,7 +612,7 @@ impl SessionStore for RedisStore {
             };
             let mut answer = self.make(call).await?;
             match answer.outcome.as_str() {
-                "done" => return self.made(&mut answer),
+                "done" => return self.session_number(&mut answer),
                 "absent" => return Err(StoreError::NoSuchSession(id)),
                 "no_event" => {
                     let last = self.read(answer.next_seq())?;

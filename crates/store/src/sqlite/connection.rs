@@ -15,7 +15,7 @@ use super::definitions::{self, Strictness};
 use super::{Journal, error, schema};
 
 /// The time that a call waits for the lock before the store is reported as busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Opens the file for reading and writing, or read-only if that is all that is allowed. Does not change it.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
@@ -142,15 +142,15 @@ fn wait_for_lock(attempt: i32) -> bool {
         IS_WAIT_LOGGED.set(false);
     }
     let waited = WAITING_SINCE.get().map_or(Duration::ZERO, |since| now - since);
-    if waited > PATIENCE {
+    if waited > LOCK_TIMEOUT {
         warn!(waited_s = waited.as_secs(), "gives up waiting for the lock of the store");
         return false;
     }
     if waited >= LONG_WAIT && !IS_WAIT_LOGGED.replace(true) {
         warn!("another process holds the lock of the store: waits");
     }
-    let chance = RandomState::new().build_hasher().finish();
-    let micros = if waited < LONG_WAIT { 200 + chance % 700 } else { 1_000 + chance % 9_000 };
+    let jitter = RandomState::new().build_hasher().finish();
+    let micros = if waited < LONG_WAIT { 200 + jitter % 700 } else { 1_000 + jitter % 9_000 };
     std::thread::sleep(Duration::from_micros(micros));
     true
 }

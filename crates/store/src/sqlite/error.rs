@@ -6,7 +6,7 @@ use azureal_core::StoreError;
 use rusqlite::ErrorCode;
 use rusqlite::ffi::SQLITE_IOERR_WRITE;
 
-use super::connection::PATIENCE;
+use super::connection::LOCK_TIMEOUT;
 
 /// An error inside the store, before the path of the file is added.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) fn from_sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
     };
     match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-            StoreError::Busy { place, seconds: PATIENCE.as_secs() }
+            StoreError::Busy { place, seconds: LOCK_TIMEOUT.as_secs() }
         }
         ErrorCode::DiskFull => StoreError::Full { place },
         // The journal cannot be created: the folder is not writable for us.
