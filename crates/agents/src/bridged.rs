@@ -1,7 +1,7 @@
-//! Reads what a bridge writes, for every agent behind one.
+//! Parses the output of a bridge, for every agent behind one.
 //!
-//! The bridge and the agent speak in one file: `{"message":…}` is the agent's, and goes to the parser of its protocol;
-//! questions, answers and the end of the run are the bridge's, and are the same for all.
+//! The bridge and the agent share one file: `{"message":…}` comes from the agent, and goes to the parser of its
+//! protocol. Questions, answers and the end of the run come from the bridge, and are the same for all.
 
 use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, AgentParser, Ending};
@@ -9,7 +9,7 @@ use azureal_core::bridge::{Answered, AnsweredBy, BridgeEnd, BridgeLine};
 use azureal_core::event::{ErrorEvent, Outcome, Usage};
 use tracing::debug;
 
-use crate::closing::{Closing, Said, name};
+use crate::closing::{Closing, StreamEnd, name};
 use crate::unreadable::{excerpt, unreadable_line};
 
 /// Parses the messages of one protocol, in one run.
@@ -22,7 +22,7 @@ pub trait MessageParser: Send {
         Vec::new()
     }
 
-    /// Returns the tokens of the run, as far as the agent has told them.
+    /// Returns the tokens of the run, as far as the agent has reported them.
     fn usage(&self) -> Option<Usage> {
         None
     }
@@ -45,25 +45,25 @@ impl<P: MessageParser> Bridged<P> {
     fn note(&mut self, outputs: &[AgentOutput]) {
         for output in outputs {
             self.closing.begun |= matches!(output, AgentOutput::Event(Event::Init(_)));
-            self.closing.told |= matches!(output, AgentOutput::Event(Event::Error(_)));
+            self.closing.has_error |= matches!(output, AgentOutput::Event(Event::Error(_)));
         }
     }
 
-    /// Takes how the bridge says that the run ended.
+    /// Takes the end of the run from the bridge.
     fn take_end(&mut self, end: BridgeEnd) {
         let (said, kind) = match end.outcome {
-            Outcome::Done => (Said::Done, ""),
-            Outcome::Failed => (Said::Failed, "failed"),
-            Outcome::Interrupted => (Said::Interrupted, "interrupted"),
+            Outcome::Done => (StreamEnd::Done, ""),
+            Outcome::Failed => (StreamEnd::Failed, "failed"),
+            Outcome::Interrupted => (StreamEnd::Interrupted, "interrupted"),
             Outcome::Cancelled | Outcome::Timeout => {
                 self.stopped = Some(end.outcome);
                 return;
             }
         };
-        self.closing.said = said;
+        self.closing.stream_end = said;
         let exit = match (end.code, end.signal) {
             (_, Some(signal)) => format!("; it was ended by {}", name(signal)),
-            (Some(code), None) if said == Said::Interrupted => format!("; it exited with code {code}"),
+            (Some(code), None) if said == StreamEnd::Interrupted => format!("; it exited with code {code}"),
             _ => String::new(),
         };
         if let Some(reason) = end.reason {
@@ -71,8 +71,8 @@ impl<P: MessageParser> Bridged<P> {
                 kind: kind.to_owned(),
                 message: format!("{}: {reason}{exit}", self.agent),
             });
-            // What the agent said before is not why the bridge ended it.
-            self.closing.told = false;
+            // An earlier error of the agent is not the reason why the bridge ended it.
+            self.closing.has_error = false;
         }
     }
 }

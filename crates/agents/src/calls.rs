@@ -12,7 +12,7 @@ use azureal_core::{Event, Json, Tool};
 #[derive(Default)]
 pub(crate) struct Calls(HashMap<String, Call>);
 
-/// How many calls are remembered. An agent that prints without end must not fill the memory.
+/// The number of calls that are remembered. An agent that prints without end must not fill the memory.
 const MOST_CALLS: usize = 100_000;
 
 struct Call {
@@ -21,7 +21,7 @@ struct Call {
 }
 
 impl Calls {
-    /// Makes the event of a call.
+    /// Creates the event of a call.
     pub(crate) fn call(&mut self, id: &str, tool_name: &str, input: Json, subagent: Option<String>) -> Event {
         let file_path = file_path(tool_name, &input);
         let call = Call { tool_name: tool_name.to_owned(), file_path: file_path.clone() };
@@ -39,7 +39,7 @@ impl Calls {
         })
     }
 
-    /// Makes the event of a result. That of a call which was never seen has no name.
+    /// Creates the event of a result. The result of an unknown call has no tool name.
     pub(crate) fn result(
         &self,
         id: &str,
@@ -60,7 +60,7 @@ impl Calls {
         })
     }
 
-    /// Says whether there was a call of this id.
+    /// Returns whether there was a call of this id.
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.0.contains_key(id)
     }

@@ -1,8 +1,8 @@
-//! How a run ended, decided from everything that is known of it.
+//! The outcome of a run, decided from all that is known of it.
 //!
-//! The stream, the exit status and what we did ourselves can contradict each other: programs exit with 0
-//! after they were interrupted, or without having printed their end. A run has exactly one outcome, decided in
-//! this order: that we stopped it; a signal; what the stream said; the exit status; no end at all.
+//! The stream, the exit status and our own actions can contradict each other: programs exit with 0 after an
+//! interrupt, or without printing their end. A run has exactly one outcome. The order of the decision: azureal
+//! stopped it; a signal; the stream; the exit status; no end at all.
 
 use std::time::Duration;
 
@@ -13,53 +13,53 @@ use tracing::debug;
 
 use crate::unreadable::{excerpt, shorten};
 
-/// How many lines of standard error an error quotes, from the end.
+/// The lines of standard error that an error quotes, from the end.
 const STDERR_LINES: usize = 8;
 const STDERR_CHARS: usize = 2000;
 
-/// What the stream itself said of the end.
+/// The end of the run according to the stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// Nothing: it is not over, or was cut off.
+pub(crate) enum StreamEnd {
+    /// No end: it is not over, or was truncated.
     #[default]
-    Nothing,
-    /// That all is done.
+    Missing,
+    /// The run is done.
     Done,
-    /// That it failed.
+    /// The run failed.
     Failed,
-    /// That somebody interrupted it.
+    /// The run was interrupted.
     Interrupted,
 }
 
-/// What a parser gathers for the end of a run.
+/// The state that a parser gathers for the end of a run.
 #[derive(Default)]
 pub(crate) struct Closing {
-    pub(crate) said: Said,
-    /// Whether the program came as far as to work: what ends after that without saying so has died.
+    pub(crate) stream_end: StreamEnd,
+    /// Whether the program began to work: if it ends after that without an outcome, it has died.
     pub(crate) begun: bool,
-    /// Whether an event already tells why the run failed.
-    pub(crate) told: bool,
-    /// Why it failed, if the stream said so and no event tells it yet.
+    /// Whether an event already has the reason of the failure.
+    pub(crate) has_error: bool,
+    /// The reason of the failure, if the stream has it and no event does yet.
     pub(crate) reason: Option<ErrorEvent>,
     pub(crate) cost_usd: f64,
     pub(crate) usage: Option<Usage>,
-    /// How long the run took, if the stream says so.
+    /// The duration of the run, if the stream has it.
     pub(crate) duration: Option<Duration>,
 }
 
 impl Closing {
-    /// Makes the last outputs of a run: an error where one has to be told, then the one [`Event::Complete`].
+    /// Returns the last outputs of a run: an error if it needs one, then the one [`Event::Complete`].
     pub(crate) fn close(&mut self, agent: &str, ending: &Ending) -> Vec<AgentOutput> {
         let outcome = self.outcome(ending);
-        let (exit, stream, stopped) = (ending.exit, self.said, ending.stopped);
-        debug!(agent, ?outcome, ?exit, ?stream, ?stopped, "decided the outcome of the run");
+        let (exit, stream_end, stopped) = (ending.exit, self.stream_end, ending.stopped);
+        debug!(agent, ?outcome, ?exit, ?stream_end, ?stopped, "decided the outcome of the run");
         let mut out = Vec::new();
         if let Some(error) = self.error(agent, ending, outcome) {
             out.push(AgentOutput::Event(Event::Error(error)));
         } else if !ending.fragment.is_empty() {
             out.push(AgentOutput::Notice(format!("the output of {agent} {}", cut_line(ending))));
         }
-        // Without an exit status nobody measured the run, and its duration is an estimate.
+        // Without an exit status the duration was not measured and is an estimate.
         let duration = self.duration.filter(|_| ending.exit.is_none()).unwrap_or(ending.duration);
         out.push(AgentOutput::Event(Event::Complete(Complete {
             success: outcome == Outcome::Done,
@@ -72,38 +72,43 @@ impl Closing {
     }
 
     fn outcome(&self, ending: &Ending) -> Outcome {
-        // Whoever was stopped only to compact the session, and had come to the end, is done.
-        let was_done = ending.stopped == Some(Outcome::Interrupted) && self.said == Said::Done;
+        // A run that was stopped only to compact the session, and had reached its end, is done.
+        let was_done = ending.stopped == Some(Outcome::Interrupted) && self.stream_end == StreamEnd::Done;
         if let Some(stopped) = ending.stopped.filter(|_| !was_done) {
             return stopped;
         }
         if was_done {
             return Outcome::Done;
         }
-        match (ending.exit, self.said) {
+        match (ending.exit, self.stream_end) {
             (Some(Exit::Signal(_)), _) => Outcome::Interrupted,
-            (_, Said::Failed) => Outcome::Failed,
-            (_, Said::Interrupted) => Outcome::Interrupted,
-            (Some(Exit::Code(0)) | None, Said::Done) => Outcome::Done,
-            (Some(Exit::Code(0)) | None, Said::Nothing) => Outcome::Interrupted,
+            (_, StreamEnd::Failed) => Outcome::Failed,
+            (_, StreamEnd::Interrupted) => Outcome::Interrupted,
+            (Some(Exit::Code(0)) | None, StreamEnd::Done) => Outcome::Done,
+            (Some(Exit::Code(0)) | None, StreamEnd::Missing) => Outcome::Interrupted,
             // Claude Code catches SIGTERM and exits with 143; Codex catches SIGINT and exits with 1.
-            (Some(Exit::Code(code)), Said::Nothing) if self.begun || signal_of_code(code).is_some() => {
+            (Some(Exit::Code(code)), StreamEnd::Missing) if self.begun || signal_of_code(code).is_some() => {
                 Outcome::Interrupted
             }
-            (Some(Exit::Code(_)), Said::Nothing | Said::Done) => Outcome::Failed,
+            (Some(Exit::Code(_)), StreamEnd::Missing | StreamEnd::Done) => Outcome::Failed,
         }
     }
 
     fn error(&mut self, agent: &str, ending: &Ending, outcome: Outcome) -> Option<ErrorEvent> {
         // What we did ourselves needs no error.
-        if ending.stopped.is_some() || outcome == Outcome::Done || (outcome == Outcome::Failed && self.told) {
+        if ending.stopped.is_some()
+            || outcome == Outcome::Done
+            || (outcome == Outcome::Failed && self.has_error)
+        {
             return None;
         }
-        let (kind, mut message) = match (ending.exit, self.said) {
+        let (kind, mut message) = match (ending.exit, self.stream_end) {
             (Some(Exit::Signal(signal)), _) => ("signal", format!("{agent} was ended by {}", name(signal))),
-            (_, Said::Failed | Said::Interrupted) => match self.reason.take() {
+            (_, StreamEnd::Failed | StreamEnd::Interrupted) => match self.reason.take() {
                 Some(reason) => return Some(reason),
-                None if self.said == Said::Failed => ("failed", format!("{agent} says that it failed")),
+                None if self.stream_end == StreamEnd::Failed => {
+                    ("failed", format!("{agent} says that it failed"))
+                }
                 None => ("interrupted", format!("{agent} was interrupted")),
             },
             (Some(Exit::Code(0)) | None, _) => {
@@ -181,30 +186,30 @@ mod tests {
         let code = |code| Ending { exit: Some(Exit::Code(code)), ..Ending::default() };
         let signal = |signal| Ending { exit: Some(Exit::Signal(signal)), ..Ending::default() };
         let stopped = |by| Ending { stopped: Some(by), exit: Some(Exit::Code(0)), ..Ending::default() };
-        for (said, told, ending, kind, outcome) in [
-            (Said::Done, false, code(0), None, Outcome::Done),
-            (Said::Done, false, Ending::default(), None, Outcome::Done),
-            (Said::Done, false, code(1), Some("exit"), Outcome::Failed),
-            (Said::Done, false, signal(9), Some("signal"), Outcome::Interrupted),
-            (Said::Failed, true, code(1), None, Outcome::Failed),
-            (Said::Failed, false, code(1), Some("failed"), Outcome::Failed),
-            (Said::Failed, true, code(0), None, Outcome::Failed),
-            (Said::Interrupted, false, code(0), Some("interrupted"), Outcome::Interrupted),
-            (Said::Nothing, false, code(0), Some("truncated"), Outcome::Interrupted),
-            (Said::Nothing, false, Ending::default(), Some("truncated"), Outcome::Interrupted),
-            (Said::Nothing, false, code(2), Some("exit"), Outcome::Failed),
-            (Said::Nothing, false, code(143), Some("signal"), Outcome::Interrupted),
-            (Said::Nothing, true, signal(15), Some("signal"), Outcome::Interrupted),
-            (Said::Interrupted, false, stopped(Outcome::Cancelled), None, Outcome::Cancelled),
-            (Said::Nothing, false, stopped(Outcome::Timeout), None, Outcome::Timeout),
-            (Said::Nothing, false, stopped(Outcome::Interrupted), None, Outcome::Interrupted),
-            (Said::Done, false, stopped(Outcome::Interrupted), None, Outcome::Done),
-            (Said::Done, false, stopped(Outcome::Cancelled), None, Outcome::Cancelled),
+        for (stream_end, has_error, ending, kind, outcome) in [
+            (StreamEnd::Done, false, code(0), None, Outcome::Done),
+            (StreamEnd::Done, false, Ending::default(), None, Outcome::Done),
+            (StreamEnd::Done, false, code(1), Some("exit"), Outcome::Failed),
+            (StreamEnd::Done, false, signal(9), Some("signal"), Outcome::Interrupted),
+            (StreamEnd::Failed, true, code(1), None, Outcome::Failed),
+            (StreamEnd::Failed, false, code(1), Some("failed"), Outcome::Failed),
+            (StreamEnd::Failed, true, code(0), None, Outcome::Failed),
+            (StreamEnd::Interrupted, false, code(0), Some("interrupted"), Outcome::Interrupted),
+            (StreamEnd::Missing, false, code(0), Some("truncated"), Outcome::Interrupted),
+            (StreamEnd::Missing, false, Ending::default(), Some("truncated"), Outcome::Interrupted),
+            (StreamEnd::Missing, false, code(2), Some("exit"), Outcome::Failed),
+            (StreamEnd::Missing, false, code(143), Some("signal"), Outcome::Interrupted),
+            (StreamEnd::Missing, true, signal(15), Some("signal"), Outcome::Interrupted),
+            (StreamEnd::Interrupted, false, stopped(Outcome::Cancelled), None, Outcome::Cancelled),
+            (StreamEnd::Missing, false, stopped(Outcome::Timeout), None, Outcome::Timeout),
+            (StreamEnd::Missing, false, stopped(Outcome::Interrupted), None, Outcome::Interrupted),
+            (StreamEnd::Done, false, stopped(Outcome::Interrupted), None, Outcome::Done),
+            (StreamEnd::Done, false, stopped(Outcome::Cancelled), None, Outcome::Cancelled),
         ] {
-            let closing = Closing { said, told, ..Closing::default() };
+            let closing = Closing { stream_end, has_error, ..Closing::default() };
             let (error, found) = close(closing, &ending);
             let error_kind = error.as_ref().map(|(kind, _)| kind.as_str());
-            assert_eq!((error_kind, found), (kind, outcome), "{said:?}, {told}, {ending:?}");
+            assert_eq!((error_kind, found), (kind, outcome), "{stream_end:?}, {has_error}, {ending:?}");
         }
     }
 
@@ -227,7 +232,7 @@ mod tests {
     #[test]
     fn the_reason_that_the_stream_gave_is_told() {
         let reason = ErrorEvent { kind: "k".into(), message: "m".into() };
-        let closing = Closing { said: Said::Failed, reason: Some(reason), ..Closing::default() };
+        let closing = Closing { said: StreamEnd::Failed, reason: Some(reason), ..Closing::default() };
         let (error, _) = close(closing, &Ending { exit: Some(Exit::Code(1)), ..Ending::default() });
         assert_eq!(error, Some(("k".into(), "m".into())));
     }

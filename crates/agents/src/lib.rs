@@ -1,12 +1,12 @@
 //! The coding agents that azureal can talk to.
 //!
-//! One folder per agent: how its program is run ([`Agent::command`]), what it prints (its wire types), and
-//! how that becomes events ([`Agent::parser`]). All of it is pure. Nothing here starts a process, opens a file or
-//! reads a clock: the engine does, and a recording read from a file gives the same events as the live program.
+//! One folder per agent: its command ([`Agent::command`]), the format of its output (its wire types), and the parser
+//! that turns the output into events ([`Agent::parser`]). All of it is pure: this crate starts no process, opens no
+//! file and reads no clock. The engine does, and a recording gives the same events as the live program.
 //!
-//! [`bridged`] reads the output of agents behind a bridge, whatever their protocol.
+//! [`bridged`] parses the output of agents behind a bridge, for any protocol.
 //!
-//! [`registry`] is where an agent is found by its name or by the name of a model.
+//! [`registry`] finds an agent by its name or by the name of a model.
 //!
 //! ```
 //! use azureal_agents::registry;

@@ -1,4 +1,4 @@
-//! Which agents there are, by name and by model.
+//! The known agents, by name and by model.
 
 use azureal_core::agent::Agent;
 

@@ -1,4 +1,4 @@
-//! How long a run took, from the times that stand in its record.
+//! The duration of a run, from the times in its transcript.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Takes the time of a line. One that cannot be read says nothing.
+    /// Adds the time of a line. An unreadable time is ignored.
     pub(crate) fn reach(&mut self, timestamp: &str) {
         let Ok(time) = timestamp.parse::<Timestamp>() else { return };
         let (first, last) = self.ends.unwrap_or((time, time));

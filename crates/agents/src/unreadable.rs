@@ -1,7 +1,7 @@
-//! Lines that say nothing to us: those that cannot be read, and those of kinds that we do not know.
+//! Lines that cannot be read, and lines of unknown kinds.
 //!
-//! Neither ends a run. The first become an event, as something was said and is now missing; the second are
-//! shown once per kind, as a newer program says more than this build has use for.
+//! Neither ends a run. An unreadable line becomes an event, because its content is missing. An unknown kind is shown
+//! once, because a newer program may print more than this build knows.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,12 +10,12 @@ use azureal_core::Event;
 use azureal_core::agent::AgentOutput;
 use tracing::debug;
 
-/// How much of a line is quoted.
+/// The characters of a line that are quoted.
 const EXCERPT_CHARS: usize = 200;
-/// How many kinds are told apart; a stream that is garbage must not fill the memory.
+/// The number of kinds that are remembered; a stream of garbage must not fill the memory.
 const MAX_KINDS: usize = 64;
 
-/// Makes the event that stands for a line that cannot be read.
+/// Creates the event for a line that cannot be read.
 pub(crate) fn unreadable_line(agent: &str, line: &[u8], why: &str) -> AgentOutput {
     debug!(agent, bytes = line.len(), why, "a line cannot be read");
     AgentOutput::Event(Event::error(
@@ -26,7 +26,7 @@ pub(crate) fn unreadable_line(agent: &str, line: &[u8], why: &str) -> AgentOutpu
 
 /// Returns the beginning of a line.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
-    // A character has at most four bytes: no need to look at all of a line of megabytes.
+    // A character has at most four bytes, so the rest of a line of megabytes is not decoded.
     let head = bytes.get(..EXCERPT_CHARS * 4).unwrap_or(bytes);
     shorten(&String::from_utf8_lossy(head), EXCERPT_CHARS).into_owned()
 }
@@ -45,12 +45,12 @@ pub(crate) fn ignored(agent: &str, kind: &str) -> Vec<AgentOutput> {
     Vec::new()
 }
 
-/// The kinds that were not known, each told once.
+/// The unknown kinds, each shown once.
 #[derive(Default)]
 pub(crate) struct UnknownKinds(BTreeSet<String>);
 
 impl UnknownKinds {
-    /// Says that there was a line of this kind, unless that was said before.
+    /// Returns a notice of this kind, unless there was one before.
     pub(crate) fn notice(&mut self, agent: &str, kind: &str) -> Vec<AgentOutput> {
         let kind = shorten(kind, 60).into_owned();
         debug!(agent, kind, "ignored a line of an unknown kind");

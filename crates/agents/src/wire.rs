@@ -1,7 +1,7 @@
-//! How other programs' JSON is read: as much of it as makes sense.
+//! Lenient parsing of other programs' JSON.
 //!
-//! The programs change weekly. A field that is missing, null or of another type than it used to be is as good
-//! as absent, and must not cost the rest of its line.
+//! The programs change weekly. A field that is missing, null or of an unexpected type counts as absent, and the rest
+//! of its line is still read.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use serde_json::value::RawValue;
 
 /// The fields of a JSON object, from which any of our types can be read.
 ///
-/// A key that stands there twice counts once, with its last value: Codex writes the `id` of a search twice, and
-/// serde would refuse the whole object.
+/// A repeated key counts once, with its last value: Codex writes the `id` of a search twice, and serde would refuse
+/// the whole object.
 pub(crate) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
-    /// Finds the fields; nothing if this is no object.
+    /// Finds the fields; `None` if this is no object.
     pub(crate) fn of(json: &'a str) -> Option<Self> {
         serde_json::from_str(json).ok().map(Self)
     }
@@ -29,12 +29,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads an object; nothing if it is none.
+/// Reads an object; `None` if it is none.
 pub(crate) fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     Fields::of(raw.get())?.read()
 }
 
-/// Reads a field, or takes its neutral value where it is not what it should be.
+/// Reads a field; the default if it has another type.
 ///
 /// For texts, numbers and the like; objects are [`Loose`], lists [`lenient_list`].
 pub(crate) fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -46,7 +46,7 @@ where
     Ok(serde_json::from_str(raw.get()).unwrap_or_else(|_| T::default()))
 }
 
-/// Reads a list of objects, without those elements that make no sense.
+/// Reads a list of objects, without the elements that cannot be read.
 pub(crate) fn lenient_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -56,7 +56,7 @@ where
     Ok(elements(raw).unwrap_or_default().into_iter().filter_map(read).collect())
 }
 
-/// An object in a field, or nothing where there is something else.
+/// An object in a field; `None` if the field holds something else.
 pub(crate) struct Loose<T>(pub(crate) Option<T>);
 
 impl<T> Default for Loose<T> {
@@ -76,14 +76,14 @@ pub(crate) fn kept(raw: Option<&RawValue>) -> Json {
     raw.and_then(|raw| raw.get().parse().ok()).unwrap_or_else(Json::empty_object)
 }
 
-/// Returns the elements of a list, each for itself; nothing if it is no list.
+/// Returns the elements of a list; `None` if it is no list.
 pub(crate) fn elements(raw: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(raw.get()).ok()
 }
 
 /// Returns a JSON string as text; `None` if it is none, or has half a surrogate pair.
 ///
-/// What a tool gave back may have 60 MB. serde_json would hold it twice beside the line that it stands in.
+/// The output of a tool may have 60 MB. serde_json would hold it twice, in addition to its line.
 pub(crate) fn text_of(raw: &RawValue) -> Option<String> {
     let mut rest = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     // Escapes only become shorter.
@@ -98,7 +98,7 @@ pub(crate) fn text_of(raw: &RawValue) -> Option<String> {
     Some(text)
 }
 
-/// The most that is remembered of a text that is being written, in bytes. An agent may write on without end.
+/// The longest unfinished text that is remembered, in bytes. An agent may write without end.
 const MOST_OPEN: usize = 16 << 20;
 
 /// Adds to a text that is being written.
@@ -108,7 +108,7 @@ pub(crate) fn push_bounded(open: &mut String, text: &str) {
     }
 }
 
-/// Reads what stands behind a backslash, and returns it with what follows.
+/// Reads the escape sequence behind a backslash, and returns its character with the rest.
 fn unescaped(escaped: &str) -> Option<(char, &str)> {
     let mut rest = escaped.chars();
     let c = match rest.next()? {
@@ -133,19 +133,19 @@ fn unescaped(escaped: &str) -> Option<(char, &str)> {
     Some((c, rest.as_str()))
 }
 
-/// Reads a text that may be very long, or takes an empty one where there is something else.
+/// Reads a text that may be very long; empty if the field holds something else.
 pub(crate) fn long_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(text_of(<&RawValue>::deserialize(deserializer)?).unwrap_or_default())
 }
 
-/// The same, or `None`.
+/// Reads a text that may be very long; `None` if the field holds something else.
 pub(crate) fn optional_long_text<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {
     Ok(text_of(<&RawValue>::deserialize(deserializer)?))
 }
 
-/// Returns what a tool gave back as text: a string, or a list of texts and images.
+/// Returns the output of a tool as text: a string, or a list of texts and images.
 ///
 /// Images become a note, as a tool's result is stored as text.
 pub(crate) fn output_text(raw: &RawValue) -> String {

@@ -1,8 +1,7 @@
-//! What an agent promises: a program that answers one prompt, described without running it.
+//! The contract of an agent: a program that answers one prompt, described without running it.
 //!
-//! An agent says what to run and reads what was printed. It starts nothing, waits for nothing and keeps
-//! nothing: the same description serves a turn that runs now, one whose output was found after a crash, and a
-//! test that feeds it a recording.
+//! An agent describes the command and parses the output. It starts no process, never blocks and has no state. So the
+//! same description serves a running turn, one whose output was found after a crash, and a test with a recording.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use crate::bridge::{Answered, Exchange, Question};
 use crate::event::{Outcome, Usage};
 use crate::{ContextFrame, Event};
 
-/// Who answers prompts: a program that answers one and exits, or one behind a [bridge](crate::bridge).
+/// An agent: a program that answers one prompt and exits, or one behind a [bridge](crate::bridge).
 pub trait Agent: Send + Sync {
     /// Returns the name that it is chosen by, such as `claude`.
     fn name(&self) -> &'static str;
@@ -19,7 +18,7 @@ pub trait Agent: Send + Sync {
     /// Returns the program that is run.
     fn program(&self) -> Program;
 
-    /// Says whether the agent answers for this model, so that a model's name is enough to choose it.
+    /// Returns whether the agent answers for this model, so that a model's name is enough to choose it.
     fn answers_for(&self, model: &str) -> bool;
 
     /// Returns models that the agent is known for, to be offered to a person. It may have more.
@@ -27,45 +26,45 @@ pub trait Agent: Send + Sync {
         &[]
     }
 
-    /// Describes what the program needs besides being installed; `None` if it needs nothing else.
+    /// Describes the requirements of the program besides being installed; `None` if there are none.
     fn needs(&self) -> Option<Needs> {
         None
     }
 
-    /// Says what to run for a turn, and what to write to its standard input.
+    /// Returns the command of a turn, and its standard input.
     fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError>;
 
-    /// Makes a reader for the output of one run.
+    /// Creates a parser for the output of one run.
     fn parser(&self) -> Box<dyn AgentParser>;
 
-    /// Says whether the agent is behind a [bridge](crate::bridge): whether its commands have an exchange.
+    /// Returns whether the agent is behind a [bridge](crate::bridge): whether its commands have an exchange.
     fn is_bridged(&self) -> bool {
         false
     }
 
-    /// Describes the record that the program itself keeps of its runs; nothing if it keeps none.
+    /// Describes the program's own transcripts of its runs; `None` if it has none.
     fn own_record(&self) -> Option<OwnRecord> {
         None
     }
 
-    /// Says whether the program itself puts a git status in front of what it is given. Every changed file then changes what
+    /// Returns whether the program itself puts a git status in front of what it is given. Every changed file then changes what
     /// stands before the history, and no prompt cache recognises it.
     fn tells_git_status(&self) -> bool {
         false
     }
 
-    /// Says which file of the program's own settings [`command`](Self::command) wants to know; nothing if it needs none.
+    /// Names the file of the program's own settings that [`command`](Self::command) needs; `None` if it needs none.
     fn own_settings(&self) -> Option<OwnSettings> {
         None
     }
 }
 
-/// What an agent's program needs before it can answer.
+/// The requirements of an agent's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
     /// The oldest version whose output the parser was tested with, such as `[2, 0, 77]`.
     pub version: &'static [u64],
-    /// How it is seen whether a person has logged in.
+    /// Traces of a login.
     pub login: Login,
 }
 
@@ -74,58 +73,58 @@ pub struct Needs {
 pub struct Login {
     /// Variables that hold a key, or that choose another way to log in.
     pub variables: &'static [&'static str],
-    /// The variable that says where the program keeps its files.
+    /// The variable that names the folder of the program's files.
     pub variable: &'static str,
-    /// Where it keeps them without that variable, below the home directory.
+    /// The folder without that variable, below the home directory.
     pub home: &'static str,
     /// Files in there, from that folder, which exist after a login. An absolute path is taken as it is.
     pub files: &'static [&'static str],
-    /// Words in settings files, from that folder, that configure another way to log in.
+    /// Words in settings files of that folder that configure another way to log in.
     pub settings: &'static [(&'static str, &'static [&'static str])],
-    /// Whether macOS keeps the login in its keychain, where it cannot be seen.
+    /// Whether macOS stores the login in its keychain, where azureal cannot see it.
     pub in_keychain: bool,
-    /// What a person does to log in.
+    /// Instructions to log in.
     pub how: &'static str,
 }
 
 /// A file with the settings of an agent's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnSettings {
-    /// The variable that says where the program keeps its files.
+    /// The variable that names the folder of the program's files.
     pub variable: &'static str,
-    /// Where it keeps them without that variable, below the home directory.
+    /// The folder without that variable, below the home directory.
     pub home: &'static str,
     /// The file in there.
     pub file: &'static str,
 }
 
-/// The record that an agent's program keeps of its runs, one file each: read when what it printed is lost.
+/// The own transcripts of an agent's program, one file per run: read if its output is lost.
 #[derive(Clone, Copy)]
 pub struct OwnRecord {
-    /// What it is called, for people.
+    /// The name, for people.
     pub name: &'static str,
-    /// The variable that says where the program keeps its files.
+    /// The variable that names the folder of the program's files.
     pub variable: &'static str,
-    /// Where it keeps them without that variable, below the home directory.
+    /// The folder without that variable, below the home directory.
     pub home: &'static str,
     /// The folder of records in there.
     pub folder: &'static str,
-    /// How many folders lie between that one and a record.
+    /// The number of folders between that one and a transcript.
     pub depth: usize,
-    /// Says whether a file of this name is the record of the run that the agent calls so.
+    /// Returns whether a file of this name is the record of the run that the agent calls so.
     pub is_of: fn(file_name: &str, run: &str) -> bool,
-    /// Returns the folders below `folder` that can hold the record of a run, if its name tells; otherwise none, and only
-    /// a search of all folders finds it.
+    /// Returns the folders below `folder` that can hold the transcript of a run, if the run's name shows them.
+    /// Otherwise empty, and only a search of all folders finds it.
     pub folders_of: fn(run: &str) -> Vec<PathBuf>,
     /// Reads the tokens of a run and of its last request from the last part of its record: for an agent whose output does
     /// not have both. `None` if they are not in there.
     pub last_usage: fn(end: &[u8]) -> Option<Usage>,
-    /// Makes a reader of one. Unlike what is printed, a record holds the prompt: as [`Event::UserMessage`], with
-    /// the context still on it.
+    /// Creates a parser of a transcript. Unlike the output, a transcript holds the prompt: as [`Event::UserMessage`],
+    /// with the context still on it.
     pub reader: fn() -> Box<dyn AgentParser>,
 }
 
-/// Which program an agent is.
+/// The program of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// One of this name, found on the path.
@@ -134,27 +133,27 @@ pub enum Program {
     Ourselves,
 }
 
-/// What is asked of an agent.
+/// A request to an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentRequest {
     /// The history, this turn's context and the prompt.
     pub frame: ContextFrame,
     /// The model; the agent's own choice without one.
     pub model: Option<String>,
-    /// What the agent may do; its own safe default without one, never a bypass.
+    /// The permission of the agent. `None` is the agent's own safe default, never a bypass.
     pub permission: Option<Permission>,
     /// Whether the directory that it runs in belongs to a git repository.
     pub in_git: bool,
-    /// What the program's own settings say, where that was looked up: [`Agent::own_settings`].
+    /// The program's own settings, if they were read: [`Agent::own_settings`].
     pub settings: Option<String>,
     /// Further arguments for the program, as the user typed them.
     pub arguments: Vec<String>,
-    /// How the history is sent.
+    /// The form in which the history is sent.
     pub cache: PromptCache,
 }
 
-/// How a history is sent, for the sake of the provider's prompt cache. An agent whose provider caches by tokens makes no
-/// difference.
+/// The form in which a history is sent, for the provider's prompt cache. It makes no difference for an agent whose
+/// provider caches by tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PromptCache {
     /// In one piece.
@@ -167,7 +166,8 @@ pub enum PromptCache {
     Breakpoint(CacheLifetime),
 }
 
-/// How long a provider's prompt cache keeps what ends at a breakpoint. All breakpoints of a request have the same.
+/// The time that a provider's prompt cache stores the text up to a breakpoint. All breakpoints of a request have the
+/// same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheLifetime {
     /// Five minutes.
@@ -176,16 +176,16 @@ pub enum CacheLifetime {
     OneHour,
 }
 
-/// What the output of a run says of the provider's prompt cache.
+/// The provider's prompt cache, as the output of a run shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheSeen {
-    /// Why a request was refused because of its breakpoints, if one was.
+    /// The reason why a request was refused because of its breakpoints, if one was.
     pub refusal: Option<CacheRefusal>,
-    /// How long what was written is kept, if anything was.
+    /// The lifetime of the text that was written to the cache, if any was.
     pub lifetime: Option<CacheLifetime>,
 }
 
-/// Why a provider refuses breakpoints.
+/// The reason why a provider refuses breakpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheRefusal {
     /// There are more than a request may have.
@@ -195,7 +195,7 @@ pub enum CacheRefusal {
 }
 
 impl CacheSeen {
-    /// Takes what further output says.
+    /// Adds the findings of further output.
     pub fn add(&mut self, more: Self) {
         self.refusal = more.refusal.or(self.refusal);
         self.lifetime = match (self.lifetime, more.lifetime) {
@@ -206,10 +206,10 @@ impl CacheSeen {
     }
 }
 
-/// What an agent may do, in one vocabulary for all of them.
+/// The permissions of an agent, in one vocabulary for all agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Answer from what it is told, without tools and without leaving a session of its own behind.
+    /// Answer from the context, without tools and without a session of the program's own.
     Answer,
     /// Look.
     Read,
@@ -219,24 +219,24 @@ pub enum Permission {
     All,
 }
 
-/// How to run a program.
+/// A program's arguments, environment and input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentCommand {
-    /// Its arguments. Never a prompt: an argument is limited in length and visible to everybody.
+    /// Its arguments. Never a prompt: an argument is limited in length and visible to every user.
     pub args: Vec<String>,
-    /// What is set in its environment, besides what it inherits.
+    /// The variables that are set in addition to the inherited ones.
     pub env: Vec<(String, String)>,
-    /// What it is given on standard input, which is then closed. Not used with an exchange.
+    /// Its standard input, which is then closed. Not used with an exchange.
     pub stdin: Vec<u8>,
     /// The exchange that a bridge has with the agent; `None` for a program that answers one prompt and exits. Each
     /// [`AgentParser::line`] is then a [`BridgeLine`](crate::bridge::BridgeLine).
     pub exchange: Option<Exchange>,
 }
 
-/// Reads the output of one run.
+/// Parses the output of one run.
 ///
-/// The same lines give the same outputs, however they were cut into pieces on the way here. A line that
-/// cannot be read becomes an event that says so; the stream goes on.
+/// The same lines give the same outputs, however they were split on the way here. An unreadable line becomes an event
+/// with the error, and the parser continues.
 pub trait AgentParser: Send {
     /// Reads one whole line, without its line break.
     fn line(&mut self, line: &[u8]) -> Vec<AgentOutput>;
@@ -245,7 +245,7 @@ pub trait AgentParser: Send {
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput>;
 }
 
-/// What a line of output says.
+/// The meaning of a line of output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentOutput {
     /// A fact, to be stored.
@@ -256,11 +256,11 @@ pub enum AgentOutput {
     Usage(Usage),
     /// Something worth showing and not worth storing.
     Notice(String),
-    /// The same, of a request to the model that failed and is sent again.
+    /// A request to the model that failed and is sent again, as a text for people.
     Retry(String),
-    /// What became of breakpoints for the provider's prompt cache.
+    /// The effect of breakpoints for the provider's prompt cache.
     Cache(CacheSeen),
-    /// Tools that the model wanted to use and the agent's program did not allow, one entry for each call.
+    /// Tool calls that the agent's program refused, one entry per call.
     Refused(Vec<String>),
     /// A permission question is open: the run waits for an answer. To be shown as the control channel returns it.
     Question(Question),
@@ -268,23 +268,24 @@ pub enum AgentOutput {
     Answered(Answered),
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// How the program exited; nothing if nobody saw it.
+    /// The exit status of the program; `None` if it is unknown.
     pub exit: Option<Exit>,
     /// The end of what it wrote to standard error.
     pub stderr: String,
     /// A last line without its line break: evidence, never an event.
     pub fragment: Vec<u8>,
-    /// How long it ran. An estimate if `exit` is `None`: a parser prefers what the output says.
+    /// The duration of the run. An estimate if `exit` is `None`: a parser prefers the output's own value.
     pub duration: Duration,
-    /// Why we ended it, if we did: [`Outcome::Cancelled`], [`Outcome::Timeout`], [`Outcome::Failed`] because it printed
-    /// more than it may, or [`Outcome::Interrupted`] to compact the session and continue.
+    /// The reason why azureal ended the run, if it did: [`Outcome::Cancelled`], [`Outcome::Timeout`],
+    /// [`Outcome::Failed`] because of too much output, or [`Outcome::Interrupted`] to compact the session and
+    /// continue.
     pub stopped: Option<Outcome>,
 }
 
-/// How a program exited.
+/// The exit of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// By itself, with this code.
@@ -293,7 +294,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// Why an agent cannot be asked this.
+/// The reason why an agent cannot take a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentError {
     /// The prompt with its context is longer than the agent takes.
@@ -301,9 +302,9 @@ pub enum AgentError {
     TooLong {
         /// The agent.
         agent: &'static str,
-        /// What it takes.
+        /// The limit.
         limit: usize,
-        /// What there is.
+        /// The actual size.
         found: usize,
     },
     /// The agent has no model of this name. Only an agent that knows all of its models can say so.
@@ -311,9 +312,9 @@ pub enum AgentError {
     NoSuchModel {
         /// The agent.
         agent: &'static str,
-        /// What was asked for.
+        /// The requested model.
         model: String,
-        /// What there is.
+        /// The known models.
         known: &'static str,
     },
     /// The agent has no program that takes arguments.

@@ -1,4 +1,4 @@
-//! A conversation that keeps itself short.
+//! A conversation that compacts itself.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,9 @@ const UNKNOWN_WINDOW: u64 = 128_000;
 
 /// Wraps any [`ContextStore`] and summarises its older part when the context has become large.
 ///
-/// It looks at what an agent loop reports after each iteration with
-/// [`add_context_tokens`](ContextStore::add_context_tokens): the input tokens of one iteration are the size
-/// of the context that was sent. If they exceed the limit, the conversation is compacted before the call
-/// returns.
+/// An agent loop reports the input tokens of each iteration with
+/// [`add_context_tokens`](ContextStore::add_context_tokens): they are the size of the sent context. If they exceed
+/// the limit, the call compacts the conversation before it returns.
 ///
 /// ```
 /// # futures_executor::block_on(async {
@@ -45,7 +44,7 @@ const UNKNOWN_WINDOW: u64 = 128_000;
 /// # }).unwrap();
 /// ```
 ///
-/// `max_tokens` says the limit outright:
+/// `max_tokens` sets the limit directly:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -57,12 +56,11 @@ const UNKNOWN_WINDOW: u64 = 128_000;
 /// # drop(store);
 /// ```
 ///
-/// **Nothing is lost.** The messages of the inner store are never removed or written again. A store that
-/// keeps summaries itself, such as a [`SessionContext`](crate::SessionContext), is given the summary
-/// ([`lay_summary`](ContextStore::lay_summary)); for any other it is kept here, with the number of messages
-/// that it stands for. The summary is made of a copy, so the conversation can be written to meanwhile, and
-/// what was appended is there afterwards. A summary that fails changes nothing and fails no call;
-/// [`last_failure`](Self::last_failure) tells of it.
+/// **No message is lost.** The messages of the inner store are never removed or rewritten. A store with summaries of
+/// its own, such as a [`SessionContext`](crate::SessionContext), stores the summary
+/// ([`lay_summary`](ContextStore::lay_summary)). For any other the summary is held here, with the number of messages
+/// that it covers. The summary is written from a copy, so callers can append meanwhile. If the summary fails, the
+/// conversation stays as it is and no call fails; [`last_failure`](Self::last_failure) returns the error.
 pub struct AutoCompactStore<C: ContextStore> {
     inner: C,
     settings: Settings,
@@ -110,7 +108,7 @@ impl<C: ContextStore> AutoCompactStore<C> {
         }
     }
 
-    /// Sets how many of the newest messages stay as they are.
+    /// Sets the number of newest messages that stay as they are.
     #[must_use]
     pub fn keep_recent(mut self, messages: usize) -> Self {
         self.settings.keep_recent = messages;
@@ -124,14 +122,14 @@ impl<C: ContextStore> AutoCompactStore<C> {
         self
     }
 
-    /// Sets how many input tokens are not too many yet, whatever the model and the threshold.
+    /// Sets the limit of input tokens, regardless of the model and the threshold.
     #[must_use]
     pub fn max_tokens(mut self, tokens: u64) -> Self {
         self.settings.max_tokens = Some(tokens);
         self
     }
 
-    /// Sets what the model is told that writes the summary.
+    /// Sets the prompt of the model that writes the summary.
     #[must_use]
     pub fn system_prompt(mut self, prompt: &str) -> Self {
         self.settings.system_prompt = prompt.into();
@@ -150,9 +148,9 @@ impl<C: ContextStore> AutoCompactStore<C> {
         lock(&self.last_failure).take()
     }
 
-    /// Compacts the conversation now, whatever its size; says whether there was anything to summarise.
+    /// Compacts the conversation now, at any size; returns whether there was anything to summarise.
     ///
-    /// One at a time: where another one is under way, that one counts.
+    /// One compaction runs at a time: if another one is running, that one counts.
     pub async fn compact(&self) -> Result<bool, CompactError> {
         if self.compacting.swap(true, Ordering::SeqCst) {
             return Ok(false);
@@ -186,7 +184,7 @@ impl<C: ContextStore> AutoCompactStore<C> {
         // In this order: an overlay stays true when messages are added.
         let overlay = lock(&self.overlay).clone();
         let messages = self.inner.get_history().await?;
-        // Somebody has cleared the inner store: there is nothing left that the summary stands for.
+        // The inner store was cleared: the summary covers no messages any more.
         let overlay = overlay.filter(|overlay| overlay.covered <= messages.len());
         Ok((messages, overlay))
     }
@@ -206,7 +204,7 @@ fn shown(messages: Vec<Message>, overlay: Option<&Overlay>) -> Vec<Message> {
     }
 }
 
-/// Says that a compaction is over, when it is dropped.
+/// Marks the compaction as finished when it is dropped.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -215,7 +213,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Nothing in here panics while it holds a lock, so a poisoned one is whole.
+/// Locks a mutex. No code panics while it holds a lock, so the state of a poisoned one is whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -43,7 +43,7 @@ pub enum Block {
     ToolResult {
         /// The id of the call that this answers.
         tool_use_id: String,
-        /// What the tool gave back.
+        /// The output of the tool.
         content: ToolOutput,
         /// Whether the tool failed.
         is_error: bool,
@@ -72,7 +72,7 @@ pub enum MediaType {
     Webp,
 }
 
-/// What a tool gave back: text, or a list of text and pictures.
+/// The output of a tool: text, or a list of text and pictures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolOutput {
     /// Text alone, by far the commonest.
@@ -91,22 +91,22 @@ pub enum OutputPart {
 }
 
 impl Block {
-    /// Makes a text block.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 
-    /// Makes an image block.
+    /// Creates an image block.
     pub fn image(media_type: MediaType, data: impl Into<Vec<u8>>) -> Self {
         Self::Image(Image { media_type, data: data.into() })
     }
 
-    /// Makes a tool call.
+    /// Creates a tool call.
     pub fn tool_use(id: impl Into<String>, name: impl Into<String>, input: impl Into<Json>) -> Self {
         Self::ToolUse { id: id.into(), name: name.into(), input: input.into() }
     }
 
-    /// Makes a tool result that is text and no error.
+    /// Creates a tool result that is text and no error.
     pub fn tool_result(tool_use_id: impl Into<String>, content: impl Into<String>) -> Self {
         Self::ToolResult {
             tool_use_id: tool_use_id.into(),

@@ -1,21 +1,21 @@
-//! Where a summary ends and the record goes on.
+//! The event after which a summary ends and the record continues.
 //!
-//! The newest prompts and all that came of them stay as they are; what is before is summarised. One long turn
-//! is the commonest case of a session that has become too long, so the boundary may lie inside the last turn.
+//! The newest prompts and everything after them stay as they are; older events are summarised. The commonest session
+//! that is too long is one long turn, so the boundary may be inside the last turn.
 
 use std::fmt;
 
 use crate::pairs::Pairs;
-use crate::prompts::{begins_turn, goes_on};
+use crate::prompts::{begins_turn, continues_turn};
 use crate::session_context::is_system;
 use crate::{Block, Event, Seq, told_chars};
 
-/// How large the record of a session may become before it is compacted.
+/// The size of a session's record at which it is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threshold {
     /// So many characters of context.
     Chars(u64),
-    /// So many tokens, taken for four characters each where nobody has counted them.
+    /// This many tokens. Without a count of the provider, four characters are one token.
     Tokens(u64),
 }
 
@@ -30,7 +30,7 @@ impl Threshold {
 }
 
 impl Threshold {
-    /// Says whether a session with a record of so many characters is over it. A limit in tokens is compared with the
+    /// Returns whether a session with a record of so many characters is over it. A limit in tokens is compared with the
     /// provider's count, if there is one.
     pub fn is_exceeded_by(self, record_chars: u64, counted_tokens: Option<u64>) -> bool {
         match (self, counted_tokens) {
@@ -55,34 +55,33 @@ impl fmt::Display for Threshold {
     }
 }
 
-/// What is to stay as it is.
+/// The part that stays as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// The last three prompts and all between them; fewer, down to a part of the last turn, where that would
-    /// be nothing to summarise or would leave more than half the threshold.
+    /// The last three prompts and everything after them. Fewer prompts, or only a part of the last turn, if there
+    /// would be no event to summarise or more than half of the threshold would stay.
     #[default]
     Usual,
     /// Exactly so many prompts and all after the first of them.
     Prompts(usize),
 }
 
-/// Where a summary ends.
+/// The end of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Boundary {
     /// The last event that it covers.
     pub after_seq: Seq,
-    /// Whether the turn that it ends in goes on after it. Then the turn's prompt is carried along whole.
+    /// Whether the turn that it ends in continues after it. Then the context carries the turn's whole prompt.
     pub inside_turn: bool,
 }
 
-/// How many prompts stay, if they can.
+/// The number of prompts that stay, in order of preference.
 const PROMPTS: [usize; 3] = [3, 2, 1];
 
-/// Finds where a summary of `events` should end; nothing where there is nothing to summarise. `events` are
+/// Finds the event at which a summary of `events` should end. `None` if there is no event to summarise. `events` are
 /// those since the last compaction.
 ///
-/// Never between a tool call and its result, nor behind a call in an unfinished turn that nothing has
-/// answered yet.
+/// It never separates a tool call from its result, and never ends behind an open call of an unfinished turn.
 ///
 /// ```
 /// use azureal_core::{Event, Keep, Seq, Threshold, boundary};
@@ -101,17 +100,17 @@ pub fn boundary(events: &[(Seq, Event)], threshold: Threshold, keep: Keep) -> Op
     }?;
     let (covered, rest) = events.split_at_checked(cut)?;
     let after_seq = covered.last()?.0;
-    Some(Boundary { after_seq, inside_turn: goes_on(rest.iter().map(|(_, event)| event)) })
+    Some(Boundary { after_seq, inside_turn: continues_turn(rest.iter().map(|(_, event)| event)) })
 }
 
 /// Events as far as a cut depends on them.
 struct Log {
-    /// What each adds to the context, in characters; the session's system message nothing, as it is always
-    /// told.
+    /// The characters that each event adds to the context. The session's system message counts as 0 because every
+    /// context has it.
     sizes: Vec<u64>,
     prompts: Vec<usize>,
     pairs: Pairs,
-    /// No cut may lie behind this: a call that waits for its result.
+    /// No cut may be behind this index: a call that waits for its result.
     end: usize,
 }
 
@@ -168,7 +167,7 @@ impl Log {
             .or_else(|| cuts().rev().find(|cut| self.covers_anything(*cut)))
     }
 
-    /// Returns the cut that leaves so many prompts; nothing if there are not more.
+    /// Returns the cut that leaves so many prompts; `None` if there are not more.
     fn keeping(&self, prompts: usize) -> Option<usize> {
         let first_kept = match prompts {
             0 => self.sizes.len(),
@@ -178,7 +177,7 @@ impl Log {
     }
 
     /// Returns the cut inside the last turn that leaves the newest events, at most `room` characters of them,
-    /// yet at least the last; nothing if there is no such cut that covers more than the prompt.
+    /// yet at least the last; `None` if there is no such cut that covers more than the prompt.
     fn cut_inside_last_turn(&self, room: u64) -> Option<usize> {
         let begin = self.prompts.last().map_or(0, |prompt| prompt + 1);
         let mut left = room;

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::event::Outcome;
 
-/// What the bridge says to an agent, and over what.
+/// The protocol between the bridge and an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exchange {
@@ -40,7 +40,7 @@ pub struct JsonRpcExchange {
     pub policy: PermissionPolicy,
 }
 
-/// Which permission questions are answered without asking a person.
+/// The permission questions that are answered without asking a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionPolicy {
     /// The kinds of tools that are allowed, such as `read`. The agent names the kind of each call.
@@ -101,7 +101,7 @@ pub struct AgentProgram {
     pub env: Vec<(String, String)>,
 }
 
-/// What an agent behind a bridge may use.
+/// The tools that an agent behind a bridge may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeLimits {
     /// The longest message, in bytes. A longer one is replaced by its beginning.
@@ -170,7 +170,7 @@ impl BridgeLine {
 pub struct UnreadableMessage {
     /// Its length in bytes.
     pub bytes: u64,
-    /// Why it is not recorded.
+    /// The reason why it is not recorded.
     pub why: String,
     /// Its beginning.
     pub text: String,
@@ -220,7 +220,7 @@ pub enum OptionKind {
 }
 
 impl OptionKind {
-    /// Says whether the answer allows the call.
+    /// Returns whether the answer allows the call.
     pub fn allows(self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowAlways)
     }
@@ -237,11 +237,11 @@ pub struct Answered {
     pub option: Option<String>,
     /// Whether the call was allowed.
     pub allowed: bool,
-    /// Who answered.
+    /// The author of the answer.
     pub by: AnsweredBy,
 }
 
-/// Who closed a question.
+/// The author of an answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
@@ -249,7 +249,7 @@ pub enum AnsweredBy {
     Person,
     /// The policy of the turn.
     Policy,
-    /// The bridge: nobody answered in time.
+    /// The bridge: the question timed out.
     Timeout,
     /// The bridge: the question was too large to be shown, or too many were open.
     Limit,
@@ -257,12 +257,12 @@ pub enum AnsweredBy {
     End,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeEnd {
     /// The outcome.
     pub outcome: Outcome,
-    /// Why, where the outcome does not say it.
+    /// The reason, if the outcome does not show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The exit status of the agent's program, if it exited.

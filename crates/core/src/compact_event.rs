@@ -1,9 +1,9 @@
-//! What of an event is kept.
+//! The part of an event that is stored.
 //!
-//! Tool results can be megabytes that nobody reads again. On ingestion each is cut down to what its tool
-//! makes worth keeping: a few lines, and of a very long line its two ends. Each call is cut down to what it was about.
-//! Nothing else is touched: the words of people and agents stay whole. Only [`append_events`](crate::append_events) applies this; a message that is
-//! appended to a `ContextStore` is stored as it is.
+//! Tool results can be megabytes that no one reads again. Ingestion cuts each down to a few lines, depending on its
+//! tool, and of a very long line it stores the two ends. Each call is cut down to its subject. Texts of people and
+//! agents stay whole. Only [`append_events`](crate::append_events) applies this; a message that is appended to a
+//! `ContextStore` is stored unchanged.
 
 use serde_json::Value;
 
@@ -12,9 +12,9 @@ use std::borrow::Cow;
 use crate::event::{ToolCall, ToolResult};
 use crate::{Event, Json, Tool};
 
-/// How long a kept line may be, in characters. A file without line breaks or a bundled script is one line of megabytes.
+/// The longest stored line, in characters. A file without line breaks or a bundled script is one line of megabytes.
 const LONGEST_LINE: usize = 2_000;
-/// How much stays of each end of a longer line.
+/// The characters that stay of each end of a longer line.
 const LINE_END: usize = 900;
 
 /// Cuts a tool call or a tool result down to what is kept of it; any other event stays as it is.
@@ -57,7 +57,7 @@ fn compact_call(mut call: ToolCall) -> ToolCall {
     }
 }
 
-/// Keeps of a written file its path, how long it is and its first line that says something.
+/// Reduces a written file to its path, its length and its first line with text.
 fn summarise_write(mut call: ToolCall) -> ToolCall {
     let path = Tool::Write.key_input(&call.input);
     let Some(content) = call.input.string_field("content") else {
@@ -123,8 +123,8 @@ enum KeptPart {
     Ends,
 }
 
-/// Returns the kept lines with a marker where lines were left out, and how many those are; `None` when all of the text
-/// stays.
+/// Returns the stored lines with a marker for the omitted ones, and the number of omitted lines; `None` if all of the
+/// text stays.
 fn keep_lines(text: &str, keep: KeptPart) -> Option<(String, u64)> {
     let (head, tail) = match keep {
         KeptPart::First(count) => (count, 0),

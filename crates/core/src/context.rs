@@ -1,8 +1,7 @@
-//! Context: what the next agent is told, and how it comes off again.
+//! Context: the text that the next agent receives, and its removal.
 //!
-//! [`build_context`] renders the log as text, [`build_context_prompt`] wraps it in tags and puts it in front
-//! of the prompt, [`strip_context`] is the inverse of the wrapping. The two are written by the same hand and
-//! tested together: whatever the history and the prompt hold, stripping gives the prompt back.
+//! [`build_context`] renders the log as text. [`build_context_prompt`] wraps it in tags and puts it in front of the
+//! prompt. [`strip_context`] is the inverse: whatever the history and the prompt hold, it returns the prompt.
 //!
 //! The rendering of an event depends on nothing that comes after it, so the context of a turn is the
 //! beginning of the context of the next one, byte for byte, and prompt caches that work by tokens hit. Some
@@ -30,19 +29,21 @@ const RECORD_NOTE: &str = "What follows is a record of this session so far. It i
 
 /// The shortest sealed segment, in bytes: about 1,000 tokens. Turns that are shorter share one.
 ///
-/// A provider looks for cached blocks only a few blocks (20) before a mark, so short turns of other agents must not be a
-/// block each. What is not sealed yet is sent as new at every turn, so the segments must not be long either.
+/// A provider searches for cached blocks only a few blocks (20) before a mark, so short turns of other agents must
+/// not be a block each. Text that is not sealed yet is sent as new at every turn, so the segments must not be long
+/// either.
 const SEGMENT_BYTES: usize = 4096;
 
-/// What the next agent is told of a session, without the tags: a text, and where its sealed segments end.
+/// The context of a session for the next agent, without the tags: a text, and the ends of its sealed segments.
 ///
-/// A segment holds the opening (system message, summary, the user's own words from the part that it covers) or finished
-/// turns, in whole sections. It is sealed where the opening or a turn ends, once it is long enough. That depends on the events up to
-/// there alone, so the sealed segments of a context are the first ones of every later context, until a compaction.
+/// A segment holds the opening (system message, summary, the user's prompts from the part that it covers) or finished
+/// turns, in whole sections. It is sealed at the end of the opening or of a turn, once it is long enough. That
+/// depends only on the events up to there. So the sealed segments of a context are the first ones of every later
+/// context, until a compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Context {
     text: String,
-    /// Where the sealed segments end, in bytes, in order.
+    /// The ends of the sealed segments, in bytes, in order.
     seals: Vec<usize>,
 }
 
@@ -83,7 +84,7 @@ impl fmt::Display for Context {
     }
 }
 
-/// A text with nothing sealed.
+/// A text without sealed segments.
 impl From<&str> for Context {
     fn from(text: &str) -> Self {
         Self { text: text.to_owned(), seals: Vec::new() }
@@ -99,7 +100,7 @@ impl From<String> for Context {
 /// Renders a session for the next agent.
 ///
 /// `system` is the session's system message, always whole; `summary` is the newest compaction's; `events`
-/// are those after it. The text is empty when there is nothing to tell.
+/// are those after it. The text is empty if there is nothing to render.
 ///
 /// ```
 /// use azureal_core::{Event, build_context};
@@ -137,7 +138,7 @@ pub(crate) fn context_chars(opening: u64, told: u64) -> u64 {
 /// Returns the size of an event's section in the context, in characters, with the separator in front of it.
 pub fn told_chars(event: &Event) -> u64 {
     let mut context = ContextBuilder { record_begun: true, ..ContextBuilder::default() };
-    // What stands between two entries is told with the second.
+    // The separator of two entries counts with the second.
     context.text.push('\n');
     let before = context.text.len();
     context.push(event);
@@ -167,16 +168,16 @@ impl ContextBuilder {
         context
     }
 
-    /// Adds the user's own words from the part that the summary covers.
+    /// Adds the user's prompts from the part that the summary covers.
     pub fn carry(&mut self, carried: &Carried) {
         if !carried.earlier.is_empty() {
             self.record();
             self.begin("## What the user asked in that part, newest first\n\n");
-            // Each prompt stands under a heading of its own, and was escaped when it was put there.
+            // Each prompt has its own heading, and was escaped when it was added.
             self.text.push_str(&carried.earlier);
         }
         if let Some(prompt) = &carried.current {
-            self.said(Role::User, prompt);
+            self.push_message(Role::User, prompt);
         }
     }
 
@@ -192,7 +193,7 @@ impl ContextBuilder {
     pub fn push(&mut self, event: &Event) {
         let is_opening = self.text.is_empty() && is_system(event);
         if begins_turn(event) {
-            // A conversation from elsewhere says no other way that a turn has ended.
+            // A conversation from elsewhere has no other sign that a turn has ended.
             self.seal();
         }
         self.render(event);
@@ -208,17 +209,19 @@ impl ContextBuilder {
                 if !self.text.is_empty() {
                     self.record();
                 }
-                // One that only records commands that left nothing has nothing to say.
+                // A system message that only records commands without output renders as empty.
                 if let Some(text) = system_text(event).filter(|text| !text.is_empty()) {
                     self.section("## System message\n", &text);
                 }
             }
-            Event::UserMessage(message) => self.said(Role::User, &message.content),
-            Event::AssistantText(said) if said.subagent.is_none() => self.said(Role::Assistant, &said.text),
+            Event::UserMessage(message) => self.push_message(Role::User, &message.content),
+            Event::AssistantText(said) if said.subagent.is_none() => {
+                self.push_message(Role::Assistant, &said.text)
+            }
             Event::Plan(plan) => self.entry("## Plan: ", &plan.name, &plan.content),
             Event::Command(command) => self.entry("## Command: ", &command.name, ""),
             Event::ToolCall(call) if call.subagent.is_none() => {
-                self.called(&call.tool_name, &Tool::named(&call.tool_name).key_text(&call.input));
+                self.push_call(&call.tool_name, &Tool::named(&call.tool_name).key_text(&call.input));
             }
             Event::ToolResult(result) if result.subagent.is_none() => {
                 self.answered(&result.tool_name, result.is_error);
@@ -255,9 +258,9 @@ impl ContextBuilder {
 
     fn block(&mut self, role: Role, block: &Block) {
         match block {
-            Block::Text { text } => self.said(role, text),
-            Block::Image(image) => self.said(role, &image.note()),
-            Block::ToolUse { name, input, .. } => self.called(name, &Tool::named(name).key_text(input)),
+            Block::Text { text } => self.push_message(role, text),
+            Block::Image(image) => self.push_message(role, &image.note()),
+            Block::ToolUse { name, input, .. } => self.push_call(name, &Tool::named(name).key_text(input)),
             Block::ToolResult { content, is_error, .. } => {
                 self.answered("", *is_error);
                 match content {
@@ -278,7 +281,7 @@ impl ContextBuilder {
         }
     }
 
-    fn said(&mut self, role: Role, text: &str) {
+    fn push_message(&mut self, role: Role, text: &str) {
         self.record();
         self.section(
             match role {
@@ -290,7 +293,7 @@ impl ContextBuilder {
         );
     }
 
-    fn called(&mut self, tool: &str, about: &str) {
+    fn push_call(&mut self, tool: &str, about: &str) {
         self.record();
         self.begin("## Tool call: ");
         push_line(&mut self.text, tool);
@@ -320,7 +323,7 @@ impl ContextBuilder {
         }
     }
 
-    /// Says once that a record begins here.
+    /// Adds the heading of the record, once.
     fn record(&mut self) {
         if !self.record_begun {
             self.record_begun = true;
@@ -346,7 +349,7 @@ impl ContextBuilder {
     }
 }
 
-/// Returns the whole text of a system message, in either of the forms in which one is stored; nothing if it
+/// Returns the whole text of a system message, in either of the forms in which one is stored; `None` if it
 /// has none, or if the event is another.
 pub(crate) fn system_text(event: &Event) -> Option<Cow<'_, str>> {
     match event {
@@ -419,16 +422,16 @@ impl Wrapper {
     }
 }
 
-/// What one turn sends, in its parts: an agent that can keep history and prompt apart does so.
+/// The text that one turn sends, in its parts: an agent that can separate history and prompt does so.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContextFrame {
     /// The sealed segments of the session's context, the first with the opening tag: see [`Context`].
     pub sealed: Vec<String>,
-    /// The rest of the session's context, with the closing tag. Nothing if there is no context.
+    /// The rest of the session's context, with the closing tag. Empty if there is no context.
     pub rest: String,
-    /// This turn's own context in its tags, or nothing.
+    /// This turn's own context in its tags; may be empty.
     pub turn: String,
-    /// Whether that has the git status, which the agent's program then need not tell.
+    /// Whether it has the git status. Then the agent's program need not add it.
     pub has_git_status: bool,
     /// The prompt, as it was typed.
     pub prompt: String,
@@ -448,7 +451,7 @@ impl ContextFrame {
         if context.is_empty() && !(frame.turn.is_empty() && prompt.starts_with(SESSION.open)) {
             return frame;
         }
-        // Sections begin with words of ours, so nothing that looks like a tag lies across the end of a segment.
+        // Each section begins with our own text, so no look-alike of a tag crosses the end of a segment.
         for segment in context.sealed() {
             frame.sealed.push(match frame.sealed.is_empty() {
                 true => SESSION.opened(segment),
@@ -463,8 +466,8 @@ impl ContextFrame {
         frame
     }
 
-    /// Puts the frame of a turn together that nothing is stored of: what there is to tell stands in front of the
-    /// prompt as it is. There is no history that it could be taken for, and nothing to take it off for.
+    /// Builds the frame of a turn that is not stored: the context stands in front of the prompt, unwrapped. It is
+    /// never read back, so it needs no tags.
     pub fn plain(context: &str, prompt: &str) -> Self {
         let turn = if context.is_empty() { String::new() } else { format!("{context}\n\n") };
         Self { turn, prompt: prompt.to_owned(), ..Self::default() }
@@ -499,10 +502,10 @@ pub fn build_context_prompt(context: &str, prompt: &str) -> String {
     ContextFrame::new(context, "", prompt).into_text()
 }
 
-/// Takes the injected context off a message: what is left is what the user typed.
+/// Removes the injected context from a message and returns the text that the user typed.
 ///
-/// Only wrappers at the very beginning come off, and each kind once: a prompt that speaks of our tags
-/// keeps every character.
+/// Only wrappers at the very beginning are removed, and each kind once: a prompt that mentions our tags keeps every
+/// character.
 pub fn strip_context(message: &str) -> &str {
     TURN.strip(SESSION.strip(message))
 }

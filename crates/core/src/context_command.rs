@@ -1,29 +1,29 @@
-//! A context command: what somebody wants every agent of a session to know, as a command that prints it.
+//! A context command: a command whose output every agent of a session receives.
 
 use std::time::Duration;
 
 /// A command whose output belongs into the context, ready to be run: configured, and its variables filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextCommand {
-    /// What its block is called.
+    /// The name of its block.
     pub name: String,
-    /// What the shell is given.
+    /// The command for the shell.
     pub command: String,
     /// The command as it was written, if variables were filled in. This is what is stored: their values may be secret.
     pub template: Option<String>,
-    /// What happens when it does not succeed.
+    /// The action if it does not succeed.
     pub on_failure: OnFailure,
-    /// How long it may take, with everything that it starts.
+    /// The time limit, including all processes that it starts.
     pub timeout: Duration,
     /// Whether it runs at every turn instead of once per session.
     pub dynamic: bool,
 }
 
 impl ContextCommand {
-    /// How long a command may take where nobody says otherwise.
+    /// The default time limit of a command.
     pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Makes a command that is run once, with the defaults of the configuration.
+    /// Creates a command that runs once, with the defaults of the configuration.
     pub fn new(name: impl Into<String>, command: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -36,13 +36,13 @@ impl ContextCommand {
     }
 }
 
-/// What happens when a context command does not succeed.
+/// The action if a context command does not succeed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// An error block stands in its place, and the person is told.
+    /// Put an error block in its place, and notify the user.
     #[default]
     Warn,
-    /// It leaves nothing.
+    /// Leave its block out.
     Ignore,
     /// The turn does not begin.
     Fail,

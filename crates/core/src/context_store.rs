@@ -9,8 +9,8 @@ use crate::{Message, Role, StoreError, Tokens};
 
 /// One conversation, as messages.
 ///
-/// Two methods must be written. The others have defaults that suit a store which keeps messages and no
-/// more; override those for which the store can do better.
+/// Two methods must be written. The others have defaults that suit a store that only stores messages. Override a
+/// default if the store can do better.
 ///
 /// ```
 /// # futures_executor::block_on(async {
@@ -39,9 +39,9 @@ use crate::{Message, Role, StoreError, Tokens};
 /// # });
 /// ```
 ///
-/// A Rust trait has no fields, so the default id is that of the value's place in memory: it stays the same as long as the
-/// store is not moved, and a later store at the same place has it again. Hold a [`SessionKey`] and return it from [`session_key`](Self::session_key) for an id that moves with
-/// the store.
+/// A Rust trait has no fields, so the default id is derived from the value's address in memory. It stays the same
+/// until the store is moved, and a later store at the same address gets the same id. For an id that moves with the
+/// store, hold a [`SessionKey`] and return it from [`session_key`](Self::session_key).
 ///
 /// Errors of other crates become [`StoreError::Other`]: those of the standard library and of `serde_json` by `?` alone, any other by
 /// `map_err(StoreError::other)?`.
@@ -71,8 +71,8 @@ pub trait ContextStore: Send + Sync {
         Err(StoreError::NotSupported("clear"))
     }
 
-    /// Creates an independent conversation of the same messages and token totals, with an id of its own. By default
-    /// it is kept in memory.
+    /// Creates an independent conversation of the same messages and token totals, with a new id. By default it is in
+    /// memory.
     async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
         let fork = MemoryContextStore::new(self.get_history().await?);
         let (input, output) = self.get_context_tokens().await?;
@@ -80,13 +80,13 @@ pub trait ContextStore: Send + Sync {
         Ok(Box::new(fork))
     }
 
-    /// Lets go of what the store holds. By default that is nothing.
+    /// Releases the resources of the store. By default there are none.
     async fn close(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Overwrites the token totals. By default they are not kept. A store that also counts tokens of a cache sets those to
-    /// 0: nothing is known of how much of the new input was cached.
+    /// Overwrites the token totals. By default they are not stored. A store that also counts cached tokens sets those
+    /// to 0, because the share of cached input is unknown.
     async fn set_context_tokens(&self, _input_tokens: u64, _output_tokens: u64) -> Result<(), StoreError> {
         Ok(())
     }
@@ -118,16 +118,16 @@ pub trait ContextStore: Send + Sync {
         }])
     }
 
-    /// Lays a summary over the beginning of the conversation, for a store that keeps summaries beside its
-    /// messages: from then on [`get_history`](Self::get_history) shows the summary instead. `beginning` is
-    /// what it was made of, as `get_history` gave it. By default a store keeps none.
+    /// Puts a summary over the beginning of the conversation: from then on [`get_history`](Self::get_history) returns
+    /// the summary instead. `beginning` is the summarised part, as `get_history` returned it. By default a store has
+    /// no summaries.
     ///
-    /// A beginning that is not there any more changes nothing.
+    /// Changes nothing if the conversation no longer begins with `beginning`.
     async fn lay_summary(&self, _beginning: &[Message], _summary: &str) -> Result<Laid, StoreError> {
         Ok(Laid::NotSupported)
     }
 
-    /// Makes a store that holds these messages.
+    /// Creates a store that holds these messages.
     ///
     /// ```
     /// # futures_executor::block_on(async {
@@ -150,7 +150,7 @@ pub trait ContextStore: Send + Sync {
         Ok(store)
     }
 
-    /// Makes a store that holds the messages of another.
+    /// Creates a store that holds the messages of another.
     async fn from_context(other: &dyn ContextStore) -> Result<Self, StoreError>
     where
         Self: Sized + Default,
@@ -159,14 +159,14 @@ pub trait ContextStore: Send + Sync {
     }
 }
 
-/// What came of laying a summary over a conversation.
+/// The result of putting a summary over a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Laid {
     /// It is kept, and shown from now on.
     Kept,
-    /// The store keeps no summaries.
+    /// The store has no summaries.
     NotSupported,
-    /// The conversation does not begin any more with what the summary was made of.
+    /// The conversation no longer begins with the summarised messages.
     Changed,
 }
 
@@ -177,7 +177,7 @@ fn id_of_place(address: usize) -> String {
     uuid::Uuid::from_u128(process ^ address as u128).simple().to_string()
 }
 
-/// A conversation's id: one that was given, or a UUID that is made when it is first asked for.
+/// A conversation's id: a given one, or a UUID that is created at its first use.
 #[derive(Debug, Default)]
 pub struct SessionKey(OnceLock<String>);
 
@@ -214,11 +214,11 @@ impl SessionKey {
 pub struct SessionInfo {
     /// The conversation's id.
     pub session_id: String,
-    /// How many messages its log folds into.
+    /// The number of messages.
     pub message_count: u64,
     /// The beginning of the first user message, at most 80 characters; empty if there is none.
     pub preview: String,
-    /// When it was made, in ISO 8601; empty in the memory store.
+    /// The time of its creation, in ISO 8601; empty in the memory store.
     pub created_at: String,
     /// Tokens sent, in all.
     pub input_tokens: u64,
@@ -235,7 +235,7 @@ fn preview(history: &[Message]) -> String {
         .unwrap_or_else(String::new)
 }
 
-/// A conversation in memory, gone with the process. For tests, prototypes and short runs.
+/// A conversation in memory, which ends with the process. For tests, prototypes and short runs.
 ///
 /// ```
 /// # futures_executor::block_on(async {
@@ -273,7 +273,7 @@ struct MemoryState {
 }
 
 impl MemoryContextStore {
-    /// Makes a conversation of these messages.
+    /// Creates a conversation of these messages.
     pub fn new(messages: Vec<Message>) -> Self {
         Self {
             key: SessionKey::default(),
@@ -281,7 +281,7 @@ impl MemoryContextStore {
         }
     }
 
-    /// Locks the state. Nothing in here panics while it holds the lock, so a poisoned one is whole.
+    /// Locks the state. No code panics while it holds the lock, so the state of a poisoned lock is whole.
     fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -325,7 +325,7 @@ impl ContextStore for MemoryContextStore {
     }
 }
 
-/// A pointer to a store is a store, so that the choice can be made at run time.
+/// A pointer to a store is a store, so that a program can choose one at run time.
 macro_rules! forward_to_inner {
     ($pointer:ty) => {
         #[async_trait]

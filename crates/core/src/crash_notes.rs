@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use crate::NewTurn;
 use crate::{SessionId, SessionStore, StoreError};
 
-/// Marks of what is stored, and notes of runs that are not: a capability of a [`SessionStore`].
+/// Marks of stored turns, and notes of runs that are not stored yet: a capability of a [`SessionStore`].
 ///
-/// A store without them works as long as no azureal dies. A turn whose azureal died after it was appended and before its
-/// output was removed is then stored twice, a turn whose output was lost is not looked for, and a session that is imported
-/// again arrives again.
+/// A store without them works as long as no azureal process dies. After a crash between append and removal of the
+/// output, the turn is stored twice. A turn whose output was lost is not recovered, and a second import of a session
+/// duplicates it.
 #[async_trait]
 pub trait CrashNotes: SessionStore {
     /// Returns the mark of this name, if a turn has set it ([`NewTurn::mark`]).
@@ -39,7 +39,7 @@ pub trait CrashNotes: SessionStore {
 pub struct Mark {
     /// The session that the turn went to.
     pub session: SessionId,
-    /// What the setter wanted to remember.
+    /// The note of the setter.
     pub note: String,
 }
 
@@ -48,6 +48,6 @@ pub struct Mark {
 pub struct NewMark {
     /// Its name; setting it again replaces it.
     pub name: String,
-    /// What to remember.
+    /// The note to store.
     pub note: String,
 }

@@ -24,7 +24,7 @@ const HEADINGS: [&str; 12] = [
     "summary of what happened before",
     "what the user asked in that part",
 ];
-/// The heading of a carried prompt, which goes on with a number.
+/// The heading of a carried prompt, which continues with a number.
 const NUMBERED_HEADING: &str = "prompt, event";
 
 /// The marker lines around the output of a context command, in lower case.
@@ -48,9 +48,9 @@ pub(crate) fn defuse_tags(text: &str) -> Cow<'_, str> {
 /// Escapes lines that look like one of our headings, such as `## User`: a backslash goes in front of the `#`, as
 /// Markdown has it.
 ///
-/// A look-alike has any number of `#`, any case, white space, emphasis and invisible characters around the name, and
-/// begins after anything that any program takes for a line break. `## User guide` is a heading of somebody
-/// else's and stays.
+/// A look-alike has any number of `#`, any case, white space, emphasis and invisible characters around the name. It
+/// begins after anything that any program takes for a line break. `## User guide` is not one of our headings and
+/// stays.
 pub(crate) fn defuse_headings(text: &str) -> Cow<'_, str> {
     // Every `#` look-alike but the plain one begins with this byte in UTF-8, so most text is skipped at memory speed.
     let marks = memchr::memchr2_iter(b'#', 0xEF, text.as_bytes());
@@ -69,7 +69,7 @@ pub(crate) fn defuse_block(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Says whether a line break of any kind ends here.
+/// Returns whether a line break of any kind ends here.
 pub(crate) fn is_line_break(c: char) -> bool {
     matches!(
         c,
@@ -78,7 +78,7 @@ pub(crate) fn is_line_break(c: char) -> bool {
     )
 }
 
-/// Replaces pieces of a text, each given by where it begins, how long it is and what stands there instead.
+/// Replaces pieces of a text, each given by its start, its length and its replacement.
 fn replace<'a>(text: &'a str, pieces: impl Iterator<Item = (usize, usize, &'static str)>) -> Cow<'a, str> {
     let mut out = String::new();
     let mut copied = 0;
@@ -124,7 +124,7 @@ fn is_dash(c: char) -> bool {
     plain(c) == Some('-')
 }
 
-/// Says whether there is such a character at this byte, with nothing visible before it on its line.
+/// Returns whether such a character is at this byte, without a visible one before it on its line.
 fn begins_line(text: &str, at: usize, is_mark: fn(char) -> bool) -> bool {
     if !text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(is_mark) {
         return false;
@@ -143,7 +143,7 @@ fn letters(text: &str, at: usize) -> String {
     let line = text.get(at..).unwrap_or("").chars().take_while(|c| !is_line_break(*c));
     let mut letters = String::new();
     for c in line.filter(|c| !c.is_control()).filter_map(plain).skip_while(|c| !c.is_alphanumeric()) {
-        // However many spaces and of whatever kind, they look like one.
+        // Any number and kind of spaces looks like one.
         match c.is_whitespace() {
             true if letters.ends_with(' ') => {}
             true => letters.push(' '),
@@ -168,7 +168,7 @@ fn is_marker(text: &str, at: usize) -> bool {
     !line.starts_with("- ") && MARKERS.iter().any(|marker| is_named(&letters, marker))
 }
 
-/// Says whether a line consists of this name, whatever may follow that is no further word.
+/// Returns whether a line consists of this name, without a further word.
 fn is_named(letters: &str, name: &str) -> bool {
     let after = letters.strip_prefix(name).map(str::trim_start);
     after.is_some_and(|after| !after.starts_with(char::is_alphanumeric))

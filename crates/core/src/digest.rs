@@ -9,11 +9,11 @@ use crate::event::{Complete, Outcome};
 use crate::prompts::{prompt_text, shortened};
 use crate::{Block, Event, Role, Tool};
 
-/// How long a digest is at most, in characters.
+/// The longest digest, in characters.
 const MOST_CHARS: usize = 4_000;
-/// How many things of one sort are remembered; the newest count.
+/// The number of items of one sort that are kept; the newest count.
 const REMEMBERED: usize = 64;
-/// How much of one thing is quoted.
+/// The longest quotation of one item, in characters.
 const QUOTED: usize = 200;
 
 /// Words that make a sentence of the user a constraint.
@@ -56,9 +56,9 @@ pub struct Digest {
     decisions: Newest<String>,
     changed: Newest<String>,
     read: Newest<String>,
-    /// What each command did when it ran last.
+    /// The result of each command's last run.
     commands: Newest<(String, String)>,
-    /// What went wrong, and has not gone well since.
+    /// Errors without a later success.
     errors: Newest<(String, String)>,
     calls: HashMap<String, Call>,
     last_answer: String,
@@ -127,7 +127,7 @@ impl Digest {
 
     /// Returns the digest, at most 4 000 characters.
     pub fn finish(&self) -> String {
-        // What an earlier summary says is said nowhere else, so there is room for it.
+        // An earlier summary is the only source of its facts, so there is room for it.
         let room = |most: usize| if self.earlier.is_some() { most * 2 / 3 } else { most };
         let mut page = Page::default();
         let first = self.first_goal.as_ref().map(|first| format!("first: “{first}”"));
@@ -205,7 +205,7 @@ impl Digest {
             self.errors.add((name, why.clone()));
             format!("failed, {why}")
         } else {
-            // Of a command the last line says most.
+            // The last line of a command's output is the most useful one.
             lines.next_back().map_or_else(|| "done".to_owned(), |line| shortened(line, 80).into_owned())
         };
         if Tool::named(&call.tool) == Tool::Bash {
@@ -215,7 +215,7 @@ impl Digest {
     }
 }
 
-/// Says how a turn ended, unless it went as it should.
+/// Describes the end of a turn. `None` if it succeeded.
 fn ending(complete: &Complete) -> Option<String> {
     let how = match complete.outcome {
         Some(Outcome::Done) => return None,
@@ -232,7 +232,7 @@ fn ending(complete: &Complete) -> Option<String> {
 #[derive(Debug)]
 struct Newest<T> {
     things: VecDeque<T>,
-    /// How many came before them.
+    /// The number of items before them.
     forgotten: usize,
 }
 
@@ -268,13 +268,13 @@ impl<T: PartialEq> Newest<T> {
         self.things.is_empty()
     }
 
-    /// Returns them as they are told.
+    /// Renders the items.
     fn lines(&self, line: impl Fn(&T) -> String) -> Lines {
         Lines { shown: self.things.iter().map(line).collect(), before: self.forgotten }
     }
 }
 
-/// The lines of a section, and how many came before them.
+/// The lines of a section, and the number of items before them.
 #[derive(Debug, Default)]
 struct Lines {
     shown: Vec<String>,

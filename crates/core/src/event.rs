@@ -34,7 +34,7 @@ pub enum Event {
     Init(Init),
     /// A hook of the agent's program ran.
     Hook(Hook),
-    /// What the person asked, without any injected context.
+    /// The user's prompt, without injected context.
     UserMessage(UserMessage),
     /// A command of the agent's program that the person gave.
     Command(Command),
@@ -58,7 +58,7 @@ pub enum Event {
     SystemMessage(SystemMessage),
     /// Something went wrong.
     Error(ErrorEvent),
-    /// What the model thought aloud. Never part of a context.
+    /// The model's visible reasoning. Never part of a context.
     Reasoning(Reasoning),
     /// A message that no other kind can express exactly.
     Message(MessageEvent),
@@ -92,7 +92,7 @@ pub struct Init {
 pub struct Hook {
     /// The hook's name.
     pub name: String,
-    /// What it printed.
+    /// Its output.
     pub output: String,
 }
 
@@ -134,7 +134,7 @@ pub struct AssistantText {
     /// Whether a message starts here; see [`mod@crate::fold`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<bool>,
-    /// The tool call of the subagent that said this.
+    /// The tool call of the subagent that wrote this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
 }
@@ -154,13 +154,13 @@ pub struct ToolCall {
     /// The tool's arguments.
     #[serde(default = "Json::empty_object")]
     pub input: Json,
-    /// How many lines were left out when the event was stored.
+    /// The number of lines that were left out when the event was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<u64>,
     /// Whether a message starts here; see [`mod@crate::fold`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<bool>,
-    /// The tool call of the subagent that made this one.
+    /// The tool call of the subagent that called this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent: Option<String>,
 }
@@ -176,11 +176,11 @@ pub struct ToolResult {
     /// The file that the call was about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_path: Option<String>,
-    /// What the tool gave back.
+    /// The output of the tool.
     pub content: String,
     /// Whether the tool failed.
     pub is_error: bool,
-    /// How many lines were left out when the event was stored.
+    /// The number of lines that were left out when the event was stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub omitted: Option<u64>,
     /// Whether a message starts here; see [`mod@crate::fold`].
@@ -197,24 +197,24 @@ pub struct ToolResult {
 pub struct Complete {
     /// Whether the turn reached its end.
     pub success: bool,
-    /// How long the turn took.
+    /// The duration of the turn.
     pub duration_ms: u64,
-    /// What it cost; 0.0 when that is not known.
+    /// Its cost; 0.0 if it is unknown.
     #[serde(serialize_with = "finite")]
     pub cost_usd: f64,
-    /// How the turn ended; nothing where that is not said, or said in a word that this build does not know.
+    /// The outcome of the turn; `None` if it is missing or unknown to this build.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_outcome")]
     pub outcome: Option<Outcome>,
-    /// What the provider counted.
+    /// The provider's token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// How a turn ended.
+/// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// The agent said that it was done.
+    /// The agent reported that it is done.
     Done,
     /// The agent or its program failed.
     Failed,
@@ -240,8 +240,8 @@ pub struct Usage {
     /// The part of the input that was written to the provider's cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
-    /// What the model had before it at the end of its last request: the agent's own instructions, what it was
-    /// told, what it said and what its tools answered. Nothing where only the sum of several requests is known.
+    /// The size of the model's context at the end of its last request: the agent's own instructions, the context, the
+    /// answers and the results of tools. `None` if only the sum of several requests is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,
 }
@@ -263,7 +263,7 @@ pub struct SystemMessage {
     /// When the context commands ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_executed_at: Option<String>,
-    /// Which commands ran, and how they ended.
+    /// The commands that ran, and their results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_commands: Option<Vec<CommandRecord>>,
 }
@@ -274,11 +274,11 @@ pub struct SystemMessage {
 pub struct CommandRecord {
     /// The command's name in the configuration.
     pub name: String,
-    /// What was run.
+    /// The command.
     pub command: String,
-    /// How it exited; nothing when it was killed or never ran.
+    /// Its exit code; `None` if it was killed or never ran.
     pub exit_code: Option<i32>,
-    /// How long it took.
+    /// Its duration.
     pub duration_ms: u64,
 }
 
@@ -286,9 +286,9 @@ pub struct CommandRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ErrorEvent {
-    /// What happened.
+    /// The message, for people.
     pub message: String,
-    /// What sort of error it is, for programs.
+    /// The kind of the error, for programs.
     pub kind: String,
 }
 
@@ -296,7 +296,7 @@ pub struct ErrorEvent {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reasoning {
-    /// What the model thought.
+    /// The reasoning.
     pub text: String,
     /// The tool call of the subagent that thought it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -306,9 +306,9 @@ pub struct Reasoning {
 /// The fields of [`Event::Message`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageEvent {
-    /// Who it is from.
+    /// The author.
     pub role: Role,
-    /// What was said.
+    /// The content.
     #[serde(default)]
     pub content: Vec<Block>,
 }
@@ -357,7 +357,7 @@ fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error>
     serializer.serialize_f64(if number.is_finite() { *number } else { 0.0 })
 }
 
-/// Reads an outcome; a word that is not known must not make the whole event unreadable.
+/// Parses an outcome. An unknown word must not make the whole event unreadable.
 fn known_outcome<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Outcome>, D::Error> {
     let word = Option::<Json>::deserialize(deserializer)?;
     Ok(word.and_then(|word| word.read().ok()))
@@ -371,8 +371,8 @@ pub struct EventError(#[from] serde_json::Error);
 impl Event {
     /// Reads an event from its JSON.
     ///
-    /// Fields that are missing take their neutral value, as older files lack some; fields that are not known
-    /// are passed over. A kind that is not known becomes [`Event::Unknown`] and keeps the whole text.
+    /// Missing fields get their defaults, as older files lack some; unknown fields are ignored. An event of an
+    /// unknown kind becomes [`Event::Unknown`] with its whole text.
     pub fn from_json(text: &str) -> Result<Self, EventError> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let parsed = deserializer.deserialize_any(EventVisitor)?;
@@ -416,17 +416,17 @@ impl Event {
         }
     }
 
-    /// Makes a user message.
+    /// Creates a user message.
     pub fn user(content: impl Into<String>) -> Self {
         Self::UserMessage(UserMessage { content: content.into(), starts: None })
     }
 
-    /// Makes a finished text of the agent.
+    /// Creates a finished text of the agent.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::AssistantText(AssistantText { text: text.into(), ..AssistantText::default() })
     }
 
-    /// Makes an error.
+    /// Creates an error.
     pub fn error(kind: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Error(ErrorEvent { message: message.into(), kind: kind.into() })
     }
@@ -479,7 +479,7 @@ impl<'de> Visitor<'de> for EventVisitor {
                 Parsed::Unknown(unknown.to_owned())
             }
         };
-        // More keys: somebody else's shape. Kept whole, under its first name.
+        // More keys: the format of another program. Stored whole, under its first name.
         let mut alone = true;
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
             alone = false;

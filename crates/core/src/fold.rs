@@ -3,27 +3,26 @@
 //! Appending a message appends events ([`events_of_message`]); reading the history folds events into
 //! messages ([`fold`]). Messages to events to messages gives equal messages.
 //!
-//! Where a message begins is mostly plain from the kinds: a prompt is a message, what an agent says and the
-//! tools that it calls are one message until a tool answers, and the answers are a user message of their
-//! own. Where that would be wrong, for two messages of one role in a row or two texts in one message, the
-//! event says so itself with `starts`.
+//! The kind of an event usually shows where a message begins. A prompt is a message. Texts and tool calls of an agent
+//! are one message until a tool answers, and the answers are a user message. For two messages of one role in a row,
+//! or two texts in one message, the event has an explicit `starts`.
 
 use crate::event::{AssistantText, MessageEvent, SystemMessage, ToolCall, ToolResult, UserMessage};
 use crate::{Block, Event, Message, Role, ToolOutput};
 
-/// The message at the end of a log, as far as later events may go on with it.
+/// The message at the end of a log, as far as later events may continue it.
 ///
 /// This is all that has to be remembered to count messages without reading the log again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Open {
-    /// No message, or one that nothing continues.
+    /// No message, or one that no later event continues.
     #[default]
     Nothing,
     /// A prompt.
     Prompt,
     /// Results of tools.
     Results,
-    /// What an agent said and called.
+    /// Texts and tool calls of an agent.
     Assistant,
 }
 
@@ -41,12 +40,12 @@ impl Open {
         }
     }
 
-    /// Finds the state of this name; a name that is not known continues nothing.
+    /// Returns the state of this name. After an unknown name the next event starts a message.
     pub fn named(name: &str) -> Self {
         Self::ALL.into_iter().find(|open| open.as_str() == name).unwrap_or_default()
     }
 
-    /// Says where `event` goes and moves on to the state after it.
+    /// Returns the position of `event` and advances to the state after it.
     pub fn place(&mut self, event: &Event) -> MessagePosition {
         let (next, continues) = match event {
             Event::UserMessage(UserMessage { starts, .. }) => {
@@ -66,7 +65,7 @@ impl Open {
             }
             Event::Plan(_) => (Self::Assistant, *self == Self::Assistant),
             Event::SystemMessage(_) | Event::Error(_) | Event::Message(_) => (Self::Nothing, false),
-            // What subagents do is told by the result of the call that started them.
+            // The result of the call that started a subagent summarises its work.
             Event::AssistantText(_)
             | Event::ToolCall(_)
             | Event::ToolResult(_)
@@ -85,7 +84,7 @@ impl Open {
     }
 }
 
-/// Where an event goes in the list of messages.
+/// The position of an event in the list of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessagePosition {
     /// It is the first of a new message.
@@ -182,7 +181,7 @@ pub fn events_of_message(message: Message) -> Vec<Event> {
     content.into_iter().enumerate().map(|(index, block)| event_of_block(role, block, index == 0)).collect()
 }
 
-/// Says whether every block has a kind of its own, in this role and in this company.
+/// Returns whether each block can be stored as an event of its own kind, in this role and beside the other blocks.
 fn is_expressible(role: Role, content: &[Block]) -> bool {
     let each = content.iter().all(|block| {
         matches!(
@@ -196,10 +195,10 @@ fn is_expressible(role: Role, content: &[Block]) -> bool {
     each && !content.is_empty() && (role != Role::System || content.len() == 1)
 }
 
-/// Makes the event of one block; `first` says whether its message starts with it.
+/// Creates the event of one block; `first` is whether its message starts with it.
 fn event_of_block(role: Role, block: Block, first: bool) -> Event {
     match (role, block) {
-        // A prompt starts a message unless it says otherwise, what an agent does goes on with one.
+        // By default a prompt starts a message, and an agent's event continues one.
         (Role::User, Block::Text { text }) => {
             Event::UserMessage(UserMessage { content: text, starts: (!first).then_some(false) })
         }

@@ -52,12 +52,12 @@ impl Json {
         RawValue::from_string(text).map_or_else(|_| Self(RawValue::NULL.to_owned()), Self)
     }
 
-    /// Returns the text of this value: one line, as it came in.
+    /// Returns the text of this value: one line, unchanged.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
-    /// Says whether this is an object.
+    /// Returns whether this is an object.
     pub fn is_object(&self) -> bool {
         self.as_str().starts_with('{')
     }
@@ -67,9 +67,9 @@ impl Json {
         serde_json::from_str(self.as_str())
     }
 
-    /// Returns the fields of an object with their raw values; nothing for any other value.
+    /// Returns the fields of an object with their raw values; empty for any other value.
     ///
-    /// A repeated key counts once, with its last value, as in most readers of JSON.
+    /// A repeated key counts once, with its last value, as in most JSON parsers.
     pub fn fields(&self) -> BTreeMap<String, &RawValue> {
         serde_json::from_str(self.as_str()).unwrap_or_else(|_| BTreeMap::new())
     }

@@ -1,9 +1,8 @@
-//! The right to run a turn in a session, where sessions are shared between machines.
+//! The right to run a turn in a session, if several machines share the sessions.
 //!
-//! On one machine a lock on a file is enough, and dies with its holder. Between machines a store gives out leases: they
-//! end by themselves unless they are renewed, so nobody waits for a ghost. And because a machine that slept does not
-//! know that its lease has ended, a turn says under which lease it was made: once another has been given out, the
-//! store refuses it.
+//! On one machine a file lock is enough, and the system releases it with its holder. Between machines a store grants
+//! leases, which expire unless they are renewed. A machine that slept does not know that its lease has expired. So a
+//! turn names its lease, and the store rejects the turn if another lease was granted since.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::{SessionId, StoreError};
 pub struct LeaseId(String);
 
 impl LeaseId {
-    /// Makes a new name.
+    /// Creates a new name.
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string())
     }
@@ -31,7 +30,7 @@ impl LeaseId {
     }
 }
 
-/// Who runs a turn in a session. All of it is what they say of themselves: it is there to be read by people.
+/// The holder of a lease. All of it is as the holder describes itself, for people to read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The person.
@@ -49,14 +48,14 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns it as a store keeps it.
+    /// Serializes it for a store.
     pub fn to_json(&self) -> String {
         let Self { user, host, pid, agent, since } = self;
         serde_json::json!({"user": user, "host": host, "pid": pid, "agent": agent, "since": since})
             .to_string()
     }
 
-    /// Reads what a store has kept; nothing if somebody else wrote that.
+    /// Parses a stored holder; `None` if another program wrote it.
     pub fn from_json(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
@@ -67,20 +66,20 @@ impl Holder {
 pub struct NewLease {
     /// Its name. To ask for it again is answered as the first time.
     pub id: LeaseId,
-    /// Who asks.
+    /// The caller.
     pub holder: Holder,
-    /// After how long it ends by itself, by the clock of the store.
+    /// The time after which it expires, by the clock of the store.
     pub lasts: Duration,
-    /// A lease that this one may replace, because whoever asks knows that its holder is no more.
+    /// A lease that this one may replace, because the caller knows that its holder no longer exists.
     pub instead_of: Option<LeaseId>,
 }
 
-/// What came of asking a store for a lease.
+/// The store's answer to a request for a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken {
     /// It is given.
     Ours,
-    /// Somebody else has one.
+    /// Another holder has one.
     Theirs(Holder),
 }
 
@@ -93,8 +92,8 @@ pub trait Leases: Send + Sync {
     /// Tries to acquire the lease of a session. One holder at a time; never blocks.
     async fn take(&self, id: SessionId, new: &NewLease) -> Result<Taken, StoreError>;
 
-    /// Makes a lease last so long from now; returns whether the caller still holds it. One that has expired continues, as
-    /// long as no other was given out.
+    /// Renews a lease; returns whether the caller still holds it. An expired lease continues, unless another one was
+    /// granted.
     async fn renew(&self, id: SessionId, lease: &LeaseId, lasts: Duration) -> Result<bool, StoreError>;
 
     /// Releases a lease. One that the caller does not hold any more is left alone.

@@ -1,22 +1,21 @@
-//! What a conversation with coding agents is.
+//! The model of a conversation with coding agents.
 //!
-//! This is the room that all others stand on. It holds the types of a conversation, the two seams at which
-//! databases and other programs plug in, and the pure functions between them. It does no input or output
-//! and reads neither clock nor environment.
+//! The other crates build on this one. It holds the types of a conversation, the two traits for databases and other
+//! programs, and the pure functions between them. It does no input or output and reads neither clock nor environment.
 //!
 //! - [`Event`] is a fact; the log of events is the single source of truth.
-//! - [`Message`] is a view of the log; [`fold()`] and [`events_of_message`] go between the two.
-//! - [`build_context`] says what the next agent is told, [`build_context_prompt`] puts it in front of a
-//!   prompt and [`strip_context`] takes it off.
-//! - [`system_message`] is what a session begins with: a prompt, and what its [`ContextCommand`]s printed.
-//! - [`compact_event`] says what of an event is kept.
-//! - [`boundary()`] says which events a summary is to cover, [`Digest`] is the summary that needs no model,
-//!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of one's own.
+//! - [`Message`] is a view of the log; [`fold()`] and [`events_of_message`] convert between the two.
+//! - [`build_context`] renders the context for the next agent, [`build_context_prompt`] puts it in front of a
+//!   prompt and [`strip_context`] removes it.
+//! - [`system_message`] builds the beginning of a session: a prompt, and the output of its [`ContextCommand`]s.
+//! - [`compact_event`] reduces an event to the part that is stored.
+//! - [`boundary()`] chooses the events that a summary covers, [`Digest`] is the summary that needs no model,
+//!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of the caller.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
-//! - [`bridge`] is what stands between azureal and an agent that does not answer one prompt and exit.
-//! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] makes a
-//!   session of any database a conversation. A database may offer more: [`Leases`], so that one machine at a time runs a
-//!   turn in a session, [`CrashNotes`] for recovery, and a [`Watch`] for changes by others.
+//! - [`bridge`] is the protocol between azureal and an agent that does not answer one prompt and exit.
+//! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] turns a session of any
+//!   database into a conversation. A database may offer more: [`Leases`], so that one machine at a time runs a turn
+//!   in a session, [`CrashNotes`] for recovery, and a [`Watch`] for changes by others.
 
 pub mod agent;
 mod auto_compact;

@@ -1,4 +1,4 @@
-//! Messages: who said something, and the blocks of what was said.
+//! Messages: a role and blocks of content.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Block;
 
-/// Who a message is from.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The person, or the tools that answer the model.
@@ -17,7 +17,7 @@ pub enum Role {
     System,
 }
 
-/// A role and what was said, as a list of blocks.
+/// A role and its content, as a list of blocks.
 ///
 /// ```
 /// use azureal_core::{Block, Message, Role};
@@ -32,30 +32,30 @@ pub enum Role {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who it is from.
+    /// The author.
     pub role: Role,
-    /// What was said; may be empty.
+    /// The content; may be empty.
     #[serde(default)]
     pub content: Vec<Block>,
 }
 
 impl Message {
-    /// Makes a message of these blocks.
+    /// Creates a message of these blocks.
     pub fn new(role: Role, content: impl Into<Vec<Block>>) -> Self {
         Self { role, content: content.into() }
     }
 
-    /// Makes a user message of one text block.
+    /// Creates a user message of one text block.
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, [Block::text(text)])
     }
 
-    /// Makes an assistant message of one text block.
+    /// Creates an assistant message of one text block.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::new(Role::Assistant, [Block::text(text)])
     }
 
-    /// Makes a system message of one text block.
+    /// Creates a system message of one text block.
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(Role::System, [Block::text(text)])
     }

@@ -5,7 +5,7 @@
 
 use crate::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
 
-/// How many events are read at a time.
+/// The number of events that are read at a time.
 pub const PAGE_EVENTS: usize = 512;
 
 /// The events of a session that are read.
@@ -47,7 +47,7 @@ pub async fn each_page<E: From<StoreError>>(
     Ok(())
 }
 
-/// Reads the last events and nothing before them, as pages in their order.
+/// Reads only the last events, as pages in their order.
 async fn last_pages(
     store: &dyn SessionStore,
     id: SessionId,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     calls: HashMap<String, usize>,
-    /// The calls that nothing has answered yet.
+    /// The calls without a result.
     open: HashMap<String, usize>,
     /// From the call to its result.
     spans: Vec<(usize, usize)>,
@@ -30,7 +30,7 @@ impl Pairs {
         }
     }
 
-    /// Returns the first part from `index` on that holds a call which nothing has answered yet.
+    /// Returns the first part from `index` on that holds a call without a result.
     pub(crate) fn first_open(&self, index: usize) -> Option<usize> {
         self.open.values().copied().filter(|call| *call >= index).min()
     }

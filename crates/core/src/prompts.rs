@@ -1,7 +1,7 @@
-//! The user's own words in the part of a session that a summary covers.
+//! The user's prompts in the part of a session that a summary covers.
 //!
-//! A summary says what was done; what was asked is carried along beside it as it was typed, within bounds, so
-//! that no summariser can lose it. It is rendered from the events each time and is no part of what is stored.
+//! A summary describes the work. The prompts are rendered beside it as the user typed them, within bounds, so that no
+//! summariser can lose them. They are rendered from the events each time and are not stored.
 
 use std::borrow::{Borrow, Cow};
 
@@ -12,25 +12,25 @@ use crate::{Block, Event, Page, Role, Seq, SessionId, SessionStore, StoreError};
 /// The kinds of events that can hold a prompt.
 pub const PROMPT_KINDS: [&str; 2] = ["UserMessage", "Message"];
 
-/// How much of one prompt is carried, in characters.
+/// The characters of one prompt that are carried.
 const PROMPT_CHARS: usize = 500;
-/// How much is carried in all, headings and marks included.
+/// The characters that are carried in all, including headings and marks.
 const ALL_CHARS: usize = 20_000;
-/// How many are read at a time: usually enough, and soon read.
+/// The number of events that are read at a time: usually enough, and quickly read.
 const PAGE: usize = 64;
-/// How many events are looked at: a log may be full of those that could hold a prompt and do not.
+/// The number of events that are searched. A log may be full of events that could hold a prompt and do not.
 const LOOKED_AT: usize = 2_000;
 
 /// The prompts that go along with a summary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Those of turns that are over, newest first, as they are told; empty if there are none.
+    /// The rendered prompts of finished turns, newest first; may be empty.
     pub earlier: String,
-    /// That of the turn which goes on after the summary, whole.
+    /// The whole prompt of the turn that continues after the summary.
     pub current: Option<String>,
 }
 
-/// Returns what the user says in an event, if it is a prompt.
+/// Returns the user's text in an event, if it is a prompt.
 pub(crate) fn prompt_text(event: &Event) -> Option<Cow<'_, str>> {
     match event {
         Event::UserMessage(message) => Some(Cow::Borrowed(&message.content)),
@@ -49,7 +49,7 @@ pub(crate) fn prompt_text(event: &Event) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Says whether a turn begins with this event. What goes on with results of tools begins none.
+/// Returns whether a turn begins with this event. What continues with results of tools begins none.
 pub(crate) fn begins_turn(event: &Event) -> bool {
     match event {
         Event::UserMessage(message) => message.starts != Some(false),
@@ -57,16 +57,16 @@ pub(crate) fn begins_turn(event: &Event) -> bool {
     }
 }
 
-/// Says whether events that begin like this go on with a turn that began before them.
-pub(crate) fn goes_on<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> bool {
+/// Returns whether events that begin like this continue a turn that began before them.
+pub(crate) fn continues_turn<E: Borrow<Event>>(events: impl IntoIterator<Item = E>) -> bool {
     events.into_iter().find_map(|event| decides(event.borrow())).unwrap_or(false)
 }
 
-/// Says whether a turn goes on that this event was found behind, or a new one begins; nothing where it is no evidence.
+/// Returns whether a turn continues that this event was found behind, or a new one begins; `None` if it is no evidence.
 ///
 /// It is decided by the first event that only an agent can have caused, and never changes once that is there.
 pub(crate) fn decides(event: &Event) -> Option<bool> {
-    let goes_on = match event {
+    let continues_turn = match event {
         Event::AssistantText(said) => said.subagent.is_none(),
         Event::ToolCall(call) => call.subagent.is_none(),
         Event::ToolResult(result) => result.subagent.is_none(),
@@ -74,22 +74,22 @@ pub(crate) fn decides(event: &Event) -> Option<bool> {
         Event::Message(message) => message.role == Role::Assistant,
         _ => false,
     };
-    if begins_turn(event) { Some(false) } else { goes_on.then_some(true) }
+    if begins_turn(event) { Some(false) } else { continues_turn.then_some(true) }
 }
 
-/// Reads the prompts up to an event. `goes_on` says whether the newest of them belongs to a turn that is not
+/// Reads the prompts up to an event. `continues_turn` says whether the newest of them belongs to a turn that is not
 /// over there.
 pub(crate) async fn read_carried<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     until: Seq,
-    goes_on: bool,
+    continues_turn: bool,
 ) -> Result<Carried, StoreError> {
     let mut carried = Carried::default();
-    let mut wants_current = goes_on;
+    let mut wants_current = continues_turn;
     let mut earlier = Earlier::default();
     let (mut until, mut looked_at) = (until, 0);
-    // The prompt of the turn that goes on is looked for as far back as that turn began.
+    // The prompt of the turn that continues is looked for as far back as that turn began.
     while wants_current || looked_at < LOOKED_AT {
         let page = store.read_prompts(id, until, PAGE).await?;
         let Some(oldest) = page.last().map(|stored| stored.seq) else {
@@ -134,7 +134,7 @@ pub(crate) async fn scan_prompts<S: SessionStore + ?Sized>(
     Ok(found)
 }
 
-/// Prompts as they are told, newest first, within the bound.
+/// Rendered prompts, newest first, within the bound.
 #[derive(Debug, Default)]
 struct Earlier {
     text: String,
@@ -144,7 +144,7 @@ struct Earlier {
 const LEFT_OUT: &str = "[earlier prompts are left out]";
 
 impl Earlier {
-    /// Adds an older one; says whether there was room for it.
+    /// Adds an older one; returns whether there was room for it.
     fn take(&mut self, seq: Seq, prompt: &str) -> bool {
         let separator = if self.text.is_empty() { "" } else { "\n\n" };
         let prompt = shortened(prompt, PROMPT_CHARS);
@@ -160,14 +160,14 @@ impl Earlier {
         room
     }
 
-    /// Says that there are older ones.
+    /// Adds the mark that older prompts were left out.
     fn leave_out(&mut self) {
         self.text.push_str(if self.text.is_empty() { "" } else { "\n\n" });
         self.text.push_str(LEFT_OUT);
     }
 }
 
-/// Returns at most `chars` characters of a text; where it was cut, a mark says how much is missing.
+/// Truncates a text to `chars` characters. A mark shows how many characters are missing.
 pub(crate) fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars) {
         Some((end, _)) => {

@@ -1,4 +1,4 @@
-//! What is known of a session besides its events.
+//! The record of a session, besides its events.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use crate::{Block, Event, Role, told_chars};
 pub struct SessionId(u32);
 
 impl SessionId {
-    /// Makes the id of this number; there is no session 0.
+    /// Creates the id of this number; there is no session 0.
     pub fn new(number: u32) -> Option<Self> {
         (number > 0).then_some(Self(number))
     }
@@ -101,7 +101,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Creates a count in which nothing is known of a cache.
+    /// Creates a count without cached tokens.
     pub fn new(input: u64, output: u64) -> Self {
         Self { input, output, ..Self::default() }
     }
@@ -142,7 +142,7 @@ impl std::ops::Add for Tokens {
     }
 }
 
-/// What a session is made with.
+/// The properties of a new session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewSession {
     /// Its name; without one it is called by its number.
@@ -164,23 +164,23 @@ pub struct SessionRecord {
     pub id: SessionId,
     /// Stored values that cannot be read, such as `preview`; each of them reads as its default.
     pub damaged: Vec<String>,
-    /// Its name, which is its number when nobody gave it another.
+    /// Its name; by default its number.
     pub name: String,
     /// The worktree it belongs to, as it is stored.
     pub worktree: String,
-    /// When it was made, as `2026-01-31T09:30:00Z`; empty in the memory store.
+    /// The time of its creation, as `2026-01-31T09:30:00Z`; empty in the memory store.
     pub created_at: String,
-    /// How its last turn ended; nothing when none has, or when there is new content since.
+    /// Whether its last turn succeeded; `None` if no turn has ended, or if there is new content since.
     pub completed: Option<bool>,
-    /// How long its turns took, added up.
+    /// The total duration of its turns.
     pub duration_ms: u64,
-    /// What its turns cost, added up.
+    /// The total cost of its turns.
     pub cost_usd: f64,
-    /// What was counted over its events.
+    /// The counts over its events.
     pub counts: Counts,
     /// The tokens of its turns, added up. The cache totals may lack turns that an azureal without them stored.
     pub tokens: Tokens,
-    /// How much of [`Counts::told`] the newest summary covers.
+    /// The part of [`Counts::told`] that the newest summary covers.
     pub covered: u64,
     /// Size of the newest summary as it is sent, with the prompts beside it, in characters; 0 without one.
     pub opening: u64,
@@ -201,7 +201,7 @@ pub struct SessionRecord {
 }
 
 impl SessionRecord {
-    /// Creates the record of an empty session without a name of its own.
+    /// Creates the record of an empty session whose name is its number.
     pub fn new(id: SessionId) -> Self {
         Self {
             id,
@@ -241,15 +241,15 @@ impl SessionRecord {
     }
 }
 
-/// What is counted over the events of a session, so that listing does not read them.
+/// Counts over the events of a session, so that listing does not read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How many events there are.
+    /// The number of events.
     pub events: u64,
-    /// How many messages they fold into.
+    /// The number of messages.
     pub messages: u64,
-    /// The beginning of the first user message; nothing when there is none yet, or when it is still open and
-    /// has held no text so far.
+    /// The beginning of the first user message; `None` if there is none yet, or if it is still open and has no text
+    /// so far.
     pub preview: Option<String>,
     /// The beginning of the last user message that holds text.
     pub last_prompt: Option<String>,
@@ -261,10 +261,10 @@ pub struct Counts {
     pub model: Option<String>,
     /// The model that was asked for in the last turn; `None` if the agent's default was used.
     pub requested_model: Option<String>,
-    /// How much there is to tell an agent of these events, in characters, nothing summarised.
+    /// The rendered length of these events, in characters, without a summary.
     pub told: u64,
-    /// [`Usage::context_tokens`](crate::event::Usage::context_tokens) of the turn that the log ends with.
-    /// Nothing once something came after it, be it a compaction.
+    /// [`Usage::context_tokens`](crate::event::Usage::context_tokens) of the turn that the log ends with. `None`
+    /// after any later event or compaction.
     pub context_tokens: Option<u64>,
 }
 
@@ -278,19 +278,19 @@ pub struct Tally {
     pub through: Seq,
     /// The message that the next event may continue.
     pub open: Open,
-    /// What was counted so far.
+    /// The counts so far.
     pub counts: Counts,
 }
 
-/// How many characters of a first message are shown in a list.
+/// The characters of a first message that a list shows.
 const PREVIEW_CHARS: usize = 80;
 
 impl Tally {
-    /// Counts one more event, which stands at `seq`; nothing for a row that cannot be read.
+    /// Counts one more event, which is at `seq`; `None` is a row that cannot be read.
     pub fn add(&mut self, seq: Seq, event: Option<&Event>) {
         self.through = seq;
         self.counts.events += 1;
-        // What cannot be read is told as an error in its place, so it counts as one.
+        // An unreadable event is rendered as an error in its place, so it counts as one.
         let damaged = Event::error("", "");
         let event = event.unwrap_or(&damaged);
         self.counts.look_for_agent(event);
@@ -315,7 +315,7 @@ impl Tally {
                 }
                 self.counts.look_for_preview(event);
             }
-            // The first user message may begin with a tool's result and go on with text.
+            // The first user message may begin with a tool's result and continue with text.
             MessagePosition::Continues => self.counts.look_for_preview(event),
             MessagePosition::Nowhere => {}
         }
@@ -328,7 +328,7 @@ impl Counts {
             Event::Init(Init { agent, model, requested_model, .. }) => {
                 if agent.is_some() {
                     if self.agent != *agent {
-                        // The model of one agent means nothing to another.
+                        // The model of one agent has no meaning for another.
                         self.model = None;
                     }
                     self.agent.clone_from(agent);
@@ -364,7 +364,7 @@ impl Counts {
         }
         self.preview = match event {
             Event::UserMessage(message) => Some(shortened(&message.content)),
-            // A whole message: no later event goes on with it.
+            // A whole message: no later event continues it.
             Event::Message(message) if message.role == Role::User => {
                 let text = message.content.iter().find_map(Block::as_text);
                 Some(text.map_or_else(String::new, shortened))
@@ -373,7 +373,7 @@ impl Counts {
         };
     }
 
-    /// Returns the preview as it is shown: empty when there is nothing to show.
+    /// Returns the preview for display; may be empty.
     pub fn preview_text(&self) -> &str {
         self.preview.as_deref().unwrap_or("")
     }
@@ -383,16 +383,16 @@ fn shortened(text: &str) -> String {
     text.chars().take(PREVIEW_CHARS).collect()
 }
 
-/// What a turn does to the totals of its session.
+/// The effect of a turn on the totals of its session.
 ///
 /// Derived from the turn's own events, once, when they are appended.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct TurnTotals {
-    /// What the session's `completed` becomes: nothing is "not ended".
+    /// The new `completed` of the session; `None` means "not ended".
     pub completed: Option<bool>,
-    /// How long the turn took.
+    /// The duration of the turn.
     pub duration_ms: u64,
-    /// What it cost.
+    /// Its cost.
     pub cost_usd: f64,
 }
 
@@ -421,7 +421,7 @@ impl TurnTotals {
 /// A summary that is laid over the events up to a point. The events stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compaction {
-    /// The last event that it covers: the context goes on with the next.
+    /// The last event that it covers: the context continues with the next.
     pub after_seq: Seq,
     /// The summary.
     pub summary: String,
@@ -430,7 +430,7 @@ pub struct Compaction {
     /// The author: an agent, `agent/model`, or `digest`. `None` if unknown.
     pub writer: Option<String>,
     /// Size of the context's opening under this summary, in characters: system message, summary and the prompts
-    /// beside it. `None` if nobody measured it; then the summary's own length is the estimate.
+    /// beside it. `None` if it was not measured; then the summary's own length is the estimate.
     pub opening_chars: Option<u64>,
 }
 

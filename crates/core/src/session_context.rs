@@ -16,10 +16,10 @@ use crate::{
     StoredEvent, Tally, Tokens, Uuid, check_name, events_of_message, fold, told_chars,
 };
 
-/// How many events are read at a time: enough to keep a database busy, few enough to hold no lock for long.
+/// The number of events that are read at a time: enough to use a database well, few enough to hold no lock for long.
 pub(crate) const PAGE: usize = 400;
 
-/// How many events are looked at for a session's system message, which is its first message.
+/// The number of events that are searched for a session's system message, which is its first message.
 pub(crate) const BEGINNING: usize = 16;
 
 /// A session of any [`SessionStore`], as a [`ContextStore`].
@@ -34,14 +34,14 @@ pub struct SessionContext<S: SessionStore + ?Sized> {
     key: SessionKey,
 }
 
-/// What a session was opened by.
+/// The way in which a session was opened.
 enum Address {
     Number(SessionId),
     Name(String),
 }
 
 impl<S: SessionStore + ?Sized> SessionContext<S> {
-    /// Opens the session of this number, UUID or name. Nothing is read or written yet.
+    /// Opens the session of this number, UUID or name. Does not read or write yet.
     pub fn open(store: Arc<S>, id: &str) -> Result<Self, StoreError> {
         let address = match id.parse::<SessionId>() {
             Ok(number) => Address::Number(number),
@@ -53,14 +53,14 @@ impl<S: SessionStore + ?Sized> SessionContext<S> {
         Ok(Self { store, address, worktree: ".".to_owned(), key: SessionKey::of(id) })
     }
 
-    /// Says which worktree the session belongs to, should it have to be made.
+    /// Sets the worktree of the session, for the case that it is created.
     #[must_use]
     pub fn in_worktree(mut self, worktree: impl Into<String>) -> Self {
         self.worktree = worktree.into();
         self
     }
 
-    /// Returns the session's number; nothing if it has not been made yet.
+    /// Returns the session's number; `None` if it is not created yet.
     pub async fn number(&self) -> Result<Option<SessionId>, StoreError> {
         match &self.address {
             Address::Number(id) => Ok(Some(*id)),
@@ -158,7 +158,7 @@ impl<S: SessionStore + ?Sized + 'static> ContextStore for SessionContext<S> {
     }
 
     async fn fork(&self) -> Result<Box<dyn ContextStore>, StoreError> {
-        // A session that has not been made yet is made now, so that the fork lives in the same store.
+        // A session that does not exist yet is created now, so that the fork is in the same store.
         let id = self.number_or_create().await?;
         let new = NewSession { name: None, worktree: self.worktree.clone(), ..NewSession::default() };
         let tokens = self.store.get(id).await?.tokens;
@@ -240,13 +240,13 @@ pub async fn read_history<S: SessionStore + ?Sized>(
     Ok(messages)
 }
 
-/// Reads what the next agent is told of a session, without the tags around it: the system message, the newest
-/// summary with the user's own words from the part that it covers, and everything after it.
+/// Reads the context for the next agent, without the tags: the system message, the newest summary with the user's
+/// prompts from the part that it covers, and all later events.
 pub async fn read_context<S: SessionStore + ?Sized>(store: &S, id: SessionId) -> Result<Context, StoreError> {
     read_context_under(store, id, newest(store, id).await?.as_ref()).await
 }
 
-/// Reads what the next agent would be told of a session if this were its newest summary, or if it had none.
+/// Reads the context for the next agent, as if this were the newest summary, or as if there were none.
 pub async fn read_context_under<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
@@ -258,16 +258,16 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
     let first = store.read(id, Page::After(opening.after, PAGE)).await?;
     if compaction.is_some() {
-        let goes_on = read_goes_on(store, id, &first).await?;
-        context.carry(&read_carried(store, id, opening.after, goes_on).await?);
+        let continues_turn = read_continues_turn(store, id, &first).await?;
+        context.carry(&read_carried(store, id, opening.after, continues_turn).await?);
         context.seal();
     }
     each_event_from(store, id, opening.after, first, Seq::END, |_, event| context.push(&event)).await?;
     Ok(context.finish())
 }
 
-/// Says whether the events after a summary go on with a turn, as far as it takes to know: all of them are read again.
-async fn read_goes_on<S: SessionStore + ?Sized>(
+/// Returns whether the events after a summary continue a turn, as far as it takes to know: all of them are read again.
+async fn read_continues_turn<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     first: &[StoredEvent],
@@ -275,14 +275,14 @@ async fn read_goes_on<S: SessionStore + ?Sized>(
     let decided = |page: &[StoredEvent]| {
         page.iter().filter_map(|stored| stored.event().ok()).find_map(|event| decides(&event))
     };
-    if let Some(goes_on) = decided(first) {
-        return Ok(goes_on);
+    if let Some(continues_turn) = decided(first) {
+        return Ok(continues_turn);
     }
     let mut last = first.last().map(|stored| stored.seq);
     while let Some(after) = last {
         let page = store.read(id, Page::After(after, PAGE)).await?;
-        if let Some(goes_on) = decided(&page) {
-            return Ok(goes_on);
+        if let Some(continues_turn) = decided(&page) {
+            return Ok(continues_turn);
         }
         last = page.last().map(|stored| stored.seq).filter(|reached| *reached > after);
     }
@@ -315,8 +315,8 @@ pub async fn read_record_chars<S: SessionStore + ?Sized>(
     Ok(told.saturating_sub(first.filter(is_system).map_or(0, |system| told_chars(&system))))
 }
 
-/// Reads how much there is to tell of a session up to a place, in characters: all of it, less what comes after. What a summary that
-/// ends there covers, for stores that keep it.
+/// Reads the rendered length of a session up to a place, in characters: all of it, less what comes after. It is the
+/// part that a summary which ends there covers.
 pub async fn read_told_through<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
@@ -325,7 +325,7 @@ pub async fn read_told_through<S: SessionStore + ?Sized>(
     let counts = store.get(id).await?.counts;
     let mut after = Tally { through: seq, ..Tally::default() };
     each_event(store, id, seq, |seq, event| {
-        // Somebody may have appended since.
+        // Another process may have appended since.
         if seq.0 <= counts.events {
             after.add(seq, Some(&event));
         }
@@ -342,7 +342,7 @@ async fn newest<S: SessionStore + ?Sized>(
     Ok(store.compactions(id).await?.pop())
 }
 
-/// How a session begins that has a summary; without one it begins with its log.
+/// The beginning of a session with a summary; without one it begins with its log.
 struct Opening {
     /// The session's system message, if its first event is one.
     system: Option<Event>,
@@ -399,12 +399,12 @@ async fn last_event_of<S: SessionStore + ?Sized>(
     Ok((last > opening.after && fold.finish() == expected).then_some(last))
 }
 
-/// Says whether an event is part of a message.
+/// Returns whether an event is part of a message.
 pub(crate) fn is_message(event: &Event) -> bool {
     Open::default().place(event) != MessagePosition::Nowhere
 }
 
-/// Says whether an event is a system message, in either of the forms in which one is stored.
+/// Returns whether an event is a system message, in either of the forms in which one is stored.
 pub(crate) fn is_system(event: &Event) -> bool {
     match event {
         Event::SystemMessage(_) => true,
@@ -457,8 +457,8 @@ pub(crate) async fn each_event_from<S: SessionStore + ?Sized>(
     Ok(())
 }
 
-/// Reads an event. One that is damaged is told as an error in its place: the rest stays usable, and a
-/// history with a hole in it does not pass for a whole one.
+/// Decodes an event. A damaged one becomes an error in its place: the rest stays usable, and a history with a gap
+/// does not look complete.
 pub(crate) fn decode(session: SessionId, stored: &StoredEvent) -> Event {
     stored.event().unwrap_or_else(|damage| {
         Event::error("damaged", format!("event {} of session {session} is damaged: {damage}", stored.seq))

@@ -56,7 +56,7 @@ impl SessionSnapshot {
         Ok(snapshot)
     }
 
-    /// Returns all events, if they have been read. So nobody reads them again who searches them.
+    /// Returns all events, if they have been read, so that a search does not read them again.
     pub fn events(&self) -> Option<&[StoredEvent]> {
         let last = self.first_page.last().map_or(0, |stored| stored.seq.0);
         (last == self.record.counts.events).then_some(&self.first_page)

@@ -1,4 +1,4 @@
-//! Where sessions live: the seam that every database implements.
+//! The storage of sessions: the trait that every database implements.
 
 use std::borrow::Cow;
 
@@ -14,33 +14,31 @@ use crate::{
     SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event, told_chars,
 };
 
-/// Where sessions live: memory, SQLite, PostgreSQL, Redis and whatever comes next.
+/// Storage of sessions: memory, SQLite, PostgreSQL, Redis and any later database.
 ///
-/// A store keeps facts and gives them back in order; what an agent is told of them is
-/// [`build_context`](crate::build_context)'s business. Every implementation passes the contract in
-/// `azureal-testkit`. [`SessionContext`](crate::SessionContext) makes a session of any store a
-/// [`ContextStore`](crate::ContextStore), so that a new database is this one trait to write.
+/// A store returns facts in their order; [`build_context`](crate::build_context) renders them for an agent. Every
+/// implementation passes the contract in `azureal-testkit`. [`SessionContext`](crate::SessionContext) turns a session
+/// of any store into a [`ContextStore`](crate::ContextStore), so a new database is this one trait to write.
 ///
-/// Three rules hold for every method. One that is given the number of a session which is not there answers
-/// [`StoreError::NoSuchSession`]. One that is called after [`close`](SessionStore::close) answers
-/// [`StoreError::Closed`]. And one that answers an error has changed nothing.
+/// Three rules hold for every method. It returns [`StoreError::NoSuchSession`] if there is no session of the given
+/// number. It returns [`StoreError::Closed`] after [`close`](SessionStore::close). An error means that nothing was
+/// changed.
 ///
-/// Sessions are ordered by when they were active: a session is active when it is made, be it by a fork, and
-/// when a turn is appended to it, unless it is an empty one. Nothing else is activity: not a rename, not a clear, not
-/// tokens, not being forked from.
+/// Sessions are ordered by activity. Creating a session is activity, also by a fork, and so is appending a turn that
+/// is not empty. Renaming, clearing, adding tokens and being forked from are not.
 ///
-/// A future that is dropped before it is done may or may not have had its effect, but never half of it.
+/// A future that is dropped early may or may not have had its effect, but never half of it.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Makes a session and returns its number, which no session of this store has had before, also none that
-    /// has been deleted. Several sessions may have one name.
+    /// Creates a session and returns its number. A number is used once, also after its session is deleted. Several
+    /// sessions may have one name.
     ///
     /// A name that [`check_name`] refuses is [`StoreError::UnusableName`], here as everywhere.
     async fn create(&self, new: NewSession) -> Result<SessionId, StoreError>;
 
-    /// Makes a session with its first turn and the summaries over it, whole or not at all: a history from
-    /// elsewhere. Unless the turn's mark is set already: then that is the error, and nothing changes. So
-    /// however many bring the same history at once, it arrives once.
+    /// Creates a session with its first turn and the summaries over it, in one transaction: a history from elsewhere.
+    /// If the turn's mark is set already, it returns that as an error and changes nothing. So the same history
+    /// arrives once, however many processes bring it.
     ///
     /// A summary must end at an event of the turn, or it is [`StoreError::NoSuchEvent`].
     async fn create_with(
@@ -50,10 +48,10 @@ pub trait SessionStore: Send + Sync {
         compactions: Vec<Compaction>,
     ) -> Result<SessionId, StoreError>;
 
-    /// Returns the session of this name that was active last, and makes it if there is none.
+    /// Returns the session of this name that was active last. Creates one if there is none.
     ///
-    /// However many do this at once for one new name, one session is made. A name is needed in `new`;
-    /// none is like an empty one. Finding a session changes nothing about it.
+    /// However many callers do this at once for one new name, one session is created. `new` needs a name; `None` is
+    /// like an empty one. Finding a session does not change it.
     async fn find_or_create(&self, new: NewSession) -> Result<SessionId, StoreError>;
 
     /// Returns the sessions of exactly this name, the one that was active last first.
@@ -78,19 +76,19 @@ pub trait SessionStore: Send + Sync {
     /// sessions that are returned: commands look sessions up by name.
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError>;
 
-    /// Gives a session another name; to the order of the sessions that is nothing.
+    /// Renames a session. The order of the sessions stays the same.
     async fn rename(&self, id: SessionId, name: &str) -> Result<(), StoreError>;
 
     /// Deletes a session and all that belongs to it: events, compactions, and the marks that its turns set.
     async fn delete(&self, id: SessionId) -> Result<(), StoreError>;
 
-    /// Appends a turn, whole or not at all, after everything that is there, and says where it stands. One that
-    /// holds an event larger than [`LARGEST_EVENT`] is [`StoreError::TooLarge`].
-    /// When this returns, it is as durable as the store can make it.
+    /// Appends a turn after all events, in one transaction, and returns its place. Returns [`StoreError::TooLarge`]
+    /// if an event is larger than [`LARGEST_EVENT`]. When this returns, the turn is as durable as the store can make
+    /// it.
     ///
-    /// Events are numbered from 1, without gaps. [`NewTurn::count_into`] says what they do to the counts and
-    /// [`NewTurn::totals`] what they do to the totals: `completed` is overwritten, duration and cost are added. A
-    /// turn without events changes neither, yet adds its tokens and sets its mark.
+    /// Events are numbered from 1, without gaps. [`NewTurn::count_into`] defines their effect on the counts,
+    /// [`NewTurn::totals`] the one on the totals: `completed` is overwritten, duration and cost are added. A turn
+    /// without events changes neither, but adds its tokens and sets its mark.
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError>;
 
     /// Reads a page of a session's events, oldest first.
@@ -119,22 +117,21 @@ pub trait SessionStore: Send + Sync {
     /// ended. The session, its totals and its marks stay. The next event is number 1 again.
     async fn clear(&self, id: SessionId) -> Result<(), StoreError>;
 
-    /// Makes a new session of the events up to `at` and of the compactions that lie within them.
+    /// Creates a session of the events up to `at` and of the compactions that end within them.
     ///
-    /// [`Seq::END`] is all of them and [`Seq::START`] none; any other place that has no event is
-    /// [`StoreError::NoSuchEvent`]. The counts of the new session are those of the events that it has. Its
-    /// totals begin at zero, and its `completed` at nothing: it has not cost anything yet; and no model has had it
-    /// before it, so [`Counts::context_tokens`](crate::Counts::context_tokens) is nothing. Marks stay behind.
-    /// Its identity is a new one, and `forked_from` is the identity of the session it comes from.
+    /// [`Seq::END`] means all events and [`Seq::START`] none. Any other place without an event is
+    /// [`StoreError::NoSuchEvent`]. The counts of the new session are those of its events. Its totals are zero, and
+    /// `completed` and [`Counts::context_tokens`](crate::Counts::context_tokens) are `None`. Marks are not copied. It
+    /// gets a new identity, and `forked_from` is the identity of the original.
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError>;
 
     /// Overwrites the token totals of a session, those of the cache included.
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError>;
 
-    /// Adds to the token totals of a session; nothing is lost when several do so at once.
+    /// Adds to the token totals of a session. Concurrent calls all count.
     async fn add_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError>;
 
-    /// Returns the compactions of a session, the one that reaches furthest last: that one counts.
+    /// Returns the compactions of a session, ordered by `after_seq`. The last one counts.
     async fn compactions(&self, id: SessionId) -> Result<Vec<Compaction>, StoreError>;
 
     /// Lays a summary over the events up to its `after_seq`, instead of one that ends there already. One without a time gets
@@ -142,13 +139,13 @@ pub trait SessionStore: Send + Sync {
     /// has no event is [`StoreError::NoSuchEvent`].
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError>;
 
-    /// Takes the summary that ends at `after_seq` off again; says whether there was one.
+    /// Takes the summary that ends at `after_seq` off again; returns whether there was one.
     async fn remove_compaction(&self, id: SessionId, after_seq: Seq) -> Result<bool, StoreError>;
 
     /// Returns the session of the last turn with this [`NewTurn::used_in`].
     async fn last_used(&self, used_in: &str) -> Result<Option<SessionId>, StoreError>;
 
-    /// Returns the [crash notes](CrashNotes) of the store, if it keeps any.
+    /// Returns the [crash notes](CrashNotes) of the store, if it has them.
     fn crash_notes(&self) -> Option<&dyn CrashNotes> {
         None
     }
@@ -158,16 +155,16 @@ pub trait SessionStore: Send + Sync {
         None
     }
 
-    /// Begins to hear of what others do to a session. What was done before that is not heard of.
+    /// Subscribes to changes of a session by others. Earlier changes are not reported.
     ///
-    /// By default there is nothing to hear, and whoever wants to know looks again and again.
+    /// By default there is no watch, and callers poll.
     async fn watch(&self, id: SessionId) -> Result<Option<Box<dyn Watch>>, StoreError> {
         self.get(id).await.map(|_| None)
     }
 
-    /// Begins to hear of what others do to any session: one is created, changed or deleted.
+    /// Subscribes to changes of any session by others: one is created, changed or deleted.
     ///
-    /// `None` if the store cannot tell, or not yet: then the caller polls, and may ask again later.
+    /// `None` if the store cannot report changes, or not yet. Then the caller polls, and may call this again later.
     async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
         self.list(&ListQuery { limit: Some(0), ..ListQuery::default() }).await.map(|_| None)
     }
@@ -227,7 +224,7 @@ impl dyn SessionStore + '_ {
     }
 }
 
-/// What one turn adds to a session.
+/// The additions of one turn to a session.
 #[derive(Debug, Clone, Default)]
 pub struct NewTurn {
     /// The events, in order.
@@ -239,13 +236,13 @@ pub struct NewTurn {
     pub mark: Option<NewMark>,
     /// The last event that the session must have, or the turn is not appended: [`StoreError::Moved`].
     pub after: Option<Seq>,
-    /// The lease under which it was made. If another has been given out since, the turn is not appended:
-    /// [`StoreError::Fenced`]. Ignored by a store that gives out none.
+    /// The lease under which the turn ran. If another lease was granted since, the turn is not appended:
+    /// [`StoreError::Fenced`]. A store without leases ignores it.
     pub lease: Option<LeaseId>,
-    /// What it does to the session's totals, where its events do not say it.
+    /// The turn's effect on the session's totals, if its events do not have it.
     pub totals: Option<TurnTotals>,
-    /// Where the turn was taken: the worktree, and on a server also the user. The store remembers the session as the
-    /// [last one used](SessionStore::last_used) there, unless no agent has ever answered in it.
+    /// The place that the turn ran in: the worktree, and on a server also the user. The store records the session as
+    /// the [last one used](SessionStore::last_used) there, unless no agent has ever answered in it.
     pub used_in: Option<String>,
     /// Removes the session's note of a run ([`CrashNotes::note_run`]) in the same transaction: the run's events are in
     /// the store now. Ignored by a store without crash notes.
@@ -256,12 +253,12 @@ pub struct NewTurn {
 pub const LARGEST_EVENT: usize = 64 << 20;
 
 impl NewTurn {
-    /// Makes a turn of these events, exactly as they are.
+    /// Creates a turn of these events, unchanged.
     pub fn verbatim(events: impl IntoIterator<Item = Event>) -> Self {
         Self { events: events.into_iter().map(NewEvent::from).collect(), ..Self::default() }
     }
 
-    /// Makes a turn of these events as they are kept: each cut down by [`compact_event`].
+    /// Creates a turn of these events as they are stored: each cut down by [`compact_event`].
     pub fn compacted(events: impl IntoIterator<Item = Event>) -> Self {
         Self::verbatim(events.into_iter().map(compact_event))
     }
@@ -271,7 +268,7 @@ impl NewTurn {
         self.totals.unwrap_or_else(|| TurnTotals::of(self.events.iter().map(|new| &new.event)))
     }
 
-    /// Returns how much there is to tell of the turn up to a place, in characters, where it is the first of its session.
+    /// Returns the rendered length of the turn up to a place, in characters, if it is the first turn of its session.
     pub fn told_through(&self, seq: Seq) -> u64 {
         let covered = usize::try_from(seq.0).unwrap_or(usize::MAX);
         self.events.iter().take(covered).map(|new| told_chars(&new.event)).fold(0, u64::saturating_add)
@@ -339,7 +336,7 @@ impl From<Event> for NewEvent {
     }
 }
 
-/// Where an appended turn stands.
+/// The place of an appended turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
     /// Its first event; for an empty turn, where its first event would have been.
@@ -348,7 +345,7 @@ pub struct Appended {
     pub last: Seq,
 }
 
-/// Which sessions to list.
+/// A selection of sessions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListQuery {
     /// Only those of this worktree; all if `None`.
@@ -365,7 +362,7 @@ impl ListQuery {
         Self { name: Some(NameFilter::Exact(name.into())), ..Self::default() }
     }
 
-    /// Returns whether the query asks for this session, whatever its limit.
+    /// Returns whether the session matches the query, regardless of the limit.
     pub fn matches(&self, record: &SessionRecord) -> bool {
         self.worktree.as_ref().is_none_or(|worktree| worktree.matches(&record.worktree))
             && self.name.as_ref().is_none_or(|name| name.matches(record))
@@ -375,7 +372,7 @@ impl ListQuery {
 /// Selects sessions by name. Names are compared byte for byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameFilter {
-    /// This name. A session without a name of its own has its number for one.
+    /// This name. A session without a name has its number as its name.
     Exact(String),
     /// A name that begins with this text. Sessions without a name of their own are left out.
     Prefix(String),
@@ -395,7 +392,7 @@ impl NameFilter {
     pub fn end_of_prefix(prefix: &str) -> Option<String> {
         let mut end: Vec<char> = prefix.chars().collect();
         while let Some(last) = end.pop() {
-            // Between the two parts of Unicode's range lie the surrogates, which are no characters.
+            // The surrogates, which are no characters, are between the two parts of Unicode's range.
             let next =
                 if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
             if let Some(next) = next {
@@ -417,7 +414,7 @@ pub struct WorktreeFilter {
 }
 
 impl WorktreeFilter {
-    /// Says whether a session that holds `stored` belongs to this worktree.
+    /// Returns whether a session that holds `stored` belongs to this worktree.
     pub fn matches(&self, stored: &str) -> bool {
         self.names.iter().any(|name| name == stored)
             || (stored.starts_with('/')
@@ -425,7 +422,7 @@ impl WorktreeFilter {
     }
 }
 
-/// Which part of a session to read.
+/// The part of a session to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// The events after this one, the first of them, at most so many.
@@ -463,12 +460,12 @@ impl StoredEvent {
     }
 }
 
-/// Why a stored event cannot be read.
+/// The reason why a stored event cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub String);
 
-/// Says whether a session may have this name: not empty, and not what could be a session's number.
+/// Returns whether a session may have this name: not empty, and not what could be a session's number.
 pub fn check_name(name: &str) -> Result<(), StoreError> {
     let numeric = name
         .strip_prefix(['S', 's'])

@@ -1,13 +1,13 @@
-//! What can go wrong with a store.
+//! Errors of a store.
 //!
-//! An error has a kind for programs and a message for people. Hints come from elsewhere: a store knows what to do about its
-//! database, and a front end knows its commands.
+//! An error has a kind for programs and a message for people. Hints come from elsewhere: a store knows its database,
+//! and a front end knows its commands.
 
 use std::error::Error;
 
 use crate::{LARGEST_EVENT, Mark, Seq, SessionId};
 
-/// What can go wrong with a store.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -24,7 +24,7 @@ pub enum StoreError {
         /// The last event there is.
         last: Seq,
     },
-    /// The session has gone on since it was looked at.
+    /// The session was changed since it was read.
     #[error("session {session} has gone on meanwhile: its last event is {last}, not {expected}")]
     Moved {
         /// The session.
@@ -34,16 +34,16 @@ pub enum StoreError {
         /// The last event that it has.
         last: Seq,
     },
-    /// Somebody else has been given the lease of the session since.
+    /// Another process holds the lease of the session now.
     #[error("session {0} was taken over by somebody else meanwhile")]
     Fenced(SessionId),
-    /// Somebody was faster: this has been done.
+    /// Another process has done this already.
     #[error("this is in session {} already", .0.session)]
     Marked(Mark),
     /// An event is larger than [`LARGEST_EVENT`].
     #[error("an event of {bytes} bytes is larger than the {} MiB that one may have", LARGEST_EVENT >> 20)]
     TooLarge {
-        /// How large it is.
+        /// The size.
         bytes: usize,
     },
     /// The store cannot be read.
@@ -52,7 +52,7 @@ pub enum StoreError {
         /// The store.
         place: String,
     },
-    /// The name cannot be told from a session's number, or is empty.
+    /// The name is empty, or looks like a session's number.
     #[error("`{0}` cannot be the name of a session")]
     UnusableName(String),
     /// The store was written by a newer azureal.
@@ -62,11 +62,11 @@ pub enum StoreError {
     Newer {
         /// The store.
         place: String,
-        /// Which of its versions is newer.
+        /// The version that is newer.
         what: &'static str,
-        /// What it has.
+        /// The version of the store.
         found: String,
-        /// What this build knows.
+        /// The newest version that this build knows.
         known: u32,
     },
     /// There is something, and it is no store of ours.
@@ -74,7 +74,7 @@ pub enum StoreError {
     NotAStore {
         /// The place.
         place: String,
-        /// What it is instead.
+        /// Its actual kind.
         why: String,
     },
     /// The place is not one that history should be written to.
@@ -82,7 +82,7 @@ pub enum StoreError {
     Unsafe {
         /// The place.
         place: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The store's file has a definition that would run, and that is not ours.
@@ -98,9 +98,9 @@ pub enum StoreError {
     Unreachable {
         /// The store.
         place: String,
-        /// What was said last.
+        /// The last error.
         why: String,
-        /// How long it was tried, in whole seconds.
+        /// The time that was spent on retries, in whole seconds.
         seconds: u64,
     },
     /// The server of the store lets us not in, or not do this.
@@ -108,7 +108,7 @@ pub enum StoreError {
     Denied {
         /// The store.
         place: String,
-        /// What it said.
+        /// The message of the server.
         why: String,
     },
     /// The server of the store throws things away when it has no room for more.
@@ -124,7 +124,7 @@ pub enum StoreError {
     Busy {
         /// The store.
         place: String,
-        /// How long we waited.
+        /// The time that was spent waiting.
         seconds: u64,
     },
     /// There is no room left.
@@ -147,7 +147,7 @@ pub enum StoreError {
     Corrupt {
         /// The store.
         place: String,
-        /// What is broken.
+        /// The damage.
         why: String,
     },
     /// The store does not offer this.
@@ -156,17 +156,17 @@ pub enum StoreError {
     /// The store has been closed.
     #[error("the store has been closed")]
     Closed,
-    /// Anything else that the database or the system says.
+    /// Any other error of the database or the system.
     #[error("{place}: {source}")]
     Other {
         /// The store.
         place: String,
-        /// What it said.
+        /// The error.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
-/// What `?` converts by itself. Not every error: that would include [`StoreError`], which Rust does not allow.
+/// The errors that `?` converts. Not every error: that would include [`StoreError`], which Rust does not allow.
 macro_rules! from_foreign {
     ($($error:ty),+ $(,)?) => {
         $(impl From<$error> for StoreError {
@@ -253,7 +253,7 @@ impl StoreError {
     }
 }
 
-/// Says for how long something was tried, where it was tried for long enough to be noticed.
+/// Describes the time that was spent on retries, if it was long enough to be noticed.
 fn waited(seconds: u64) -> String {
     match seconds {
         0 => String::new(),

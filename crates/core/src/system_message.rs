@@ -1,8 +1,8 @@
-//! The system message: what a session begins with, put together from a prompt and what context commands printed.
+//! The system message: the beginning of a session, built from a prompt and the output of context commands.
 //!
-//! Each command has a block of its own between two marker lines. Prompt and blocks are one message, stored once, with
-//! a record of the commands; that record says that they need not run again. Conversations from elsewhere
-//! may have the blocks and no record, so for those the markers are looked for.
+//! Each command has a block between two marker lines. Prompt and blocks are one message, stored once, with a record
+//! of the commands. The record shows that they need not run again. Conversations from elsewhere may have the blocks
+//! and no record, so those are searched for the markers.
 
 use crate::context::system_text;
 use crate::defuse::defuse_block;
@@ -10,15 +10,15 @@ use crate::event::SystemMessage;
 use crate::session_context::is_message;
 use crate::{Event, Role};
 
-/// How the line begins that opens a block.
+/// The start of the line that opens a block.
 const BLOCK: &str = "--- Context: ";
-/// How the line begins that opens the block of a command that did not succeed.
+/// The start of the line that opens the block of a command that did not succeed.
 const ERROR_BLOCK: &str = "--- Context Error: ";
-/// How both lines end.
+/// The end of both lines.
 const LINE_END: &str = " ---";
 /// The line that closes a block.
 const BLOCK_END: &str = "--- End Context ---";
-/// What stands for the output of a command that printed nothing.
+/// The text of a block whose command printed no output.
 const NO_OUTPUT: &str = "(no output)";
 
 /// The most of a name that stands in a marker line, in characters.
@@ -77,7 +77,7 @@ fn marker_name(name: &str) -> String {
     short
 }
 
-/// Puts a prompt and blocks together to one text; nothing if there is neither.
+/// Joins a prompt and blocks into one text; `None` if there is neither.
 ///
 /// ```
 /// use azureal_core::system_message;
@@ -97,7 +97,7 @@ pub fn system_message(prompt: Option<&str>, blocks: impl IntoIterator<Item = Str
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// How a session begins, as far as its system message goes.
+/// The beginning of a session, as far as its system message is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beginning {
     /// It has no events: what it begins with can still be stored.
@@ -106,7 +106,7 @@ pub enum Beginning {
     NoSystemMessage,
     /// Its first message is its system message.
     SystemMessage {
-        /// Whether that holds what context commands printed.
+        /// Whether it holds the output of context commands.
         has_context: bool,
     },
 }
@@ -130,7 +130,7 @@ impl Beginning {
     }
 }
 
-/// Says whether the log of a session begins with what its context commands printed, so that they need not run again.
+/// Returns whether the log of a session begins with what its context commands printed, so that they need not run again.
 ///
 /// The record that is stored with a system message decides. Where there is none, as in conversations from
 /// elsewhere, both markers together count, and only in a first message that is a system message.
@@ -138,7 +138,7 @@ pub fn has_context(log: &[Event]) -> bool {
     matches!(Beginning::of(log), Beginning::SystemMessage { has_context: true })
 }
 
-/// Returns what the record says: whether commands ran. Nothing if there is none; an empty one is one.
+/// Returns whether commands ran, by the record. `None` if there is no record; an empty one is a record.
 fn record(system: &SystemMessage) -> Option<bool> {
     let commands = system.context_commands.as_ref();
     match (&system.context_executed_at, commands) {

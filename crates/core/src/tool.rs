@@ -1,4 +1,4 @@
-//! What we know of tools by their names.
+//! Facts about tools, by their names.
 //!
 //! Agents map the tools of their programs to this one vocabulary, so that a rule written here holds for
 //! all of them. Names are compared without regard to case.
@@ -28,11 +28,11 @@ pub enum Tool {
     WebFetch,
     /// Searches the web.
     WebSearch,
-    /// A tool that we know nothing of.
+    /// An unknown tool.
     Other,
 }
 
-/// Where tools that are about a file put its path.
+/// The fields that hold the path of a tool's file.
 const PATH_FIELDS: [&str; 3] = ["file_path", "notebook_path", "path"];
 
 impl Tool {
@@ -54,7 +54,7 @@ impl Tool {
         }
     }
 
-    /// Says whether a tool of this name changes the file that it is about.
+    /// Returns whether a tool of this name changes the file that it is about.
     pub fn changes_files(name: &str) -> bool {
         matches!(Self::named(name), Self::Write | Self::Edit)
             || ["NotebookEdit", "Delete"].iter().any(|known| known.eq_ignore_ascii_case(name))

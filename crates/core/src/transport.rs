@@ -1,7 +1,7 @@
-//! A model that is asked directly: one completion from messages.
+//! A direct request to a model: one completion from messages.
 //!
-//! Agents are programs that do a whole turn; a transport is one question and one answer. The library needs no
-//! more to write a summary, so whoever brings their own model brings this.
+//! Agents are programs that do a whole turn; a transport is one question and one answer. That is enough to write a
+//! summary, so a caller with its own model implements this.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -41,7 +41,7 @@ pub trait Transport: Send + Sync {
     /// Returns the name of the model that answers.
     fn model(&self) -> &str;
 
-    /// Returns how many tokens the model takes in, where that is known.
+    /// Returns the size of the model's context window in tokens, if it is known.
     fn context_window(&self) -> Option<u64> {
         None
     }
@@ -71,7 +71,7 @@ macro_rules! forward_to_inner {
 forward_to_inner!(Box<T>);
 forward_to_inner!(std::sync::Arc<T>);
 
-/// Why a model gave no answer.
+/// The reason why a model gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the model gave no answer")]
 pub struct TransportError {
@@ -87,7 +87,7 @@ impl From<&str> for TransportError {
 
 /// A transport for tests: it gives these answers in order, and then an error.
 ///
-/// It keeps what it was asked, and can be made to take its time, so that something else happens meanwhile.
+/// It records its requests, and can delay its answers so that something else happens meanwhile.
 ///
 /// ```
 /// # futures_executor::block_on(async {
@@ -119,14 +119,14 @@ impl StubTransport {
         Self { state: Mutex::new(StubState { answers, requests: Vec::new() }), ..Self::default() }
     }
 
-    /// Says that the model takes in so many tokens.
+    /// Sets the size of the context window in tokens.
     #[must_use]
     pub fn with_context_window(mut self, tokens: u64) -> Self {
         self.context_window = Some(tokens);
         self
     }
 
-    /// Lets whoever waits do so this many times before each answer.
+    /// Makes each answer pending this many times before it is ready.
     #[must_use]
     pub fn with_pauses(mut self, pauses: usize) -> Self {
         self.pauses = pauses;

@@ -1,8 +1,8 @@
-//! Text from outside, made safe to show.
+//! Text from outside, escaped for display.
 //!
-//! Whatever a model, a tool or a file says may hold escape sequences that move the cursor, change the title
-//! or write to the clipboard, and direction marks that make a line read differently from what it is. Every
-//! text that goes to a terminal passes through here once, at the edge.
+//! A text of a model, a tool or a file may hold escape sequences that move the cursor, change the title or write to
+//! the clipboard. Direction marks make a line read differently from its content. Every text for a terminal is escaped
+//! here once, at the edge.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
@@ -36,7 +36,7 @@ pub fn quoted(text: impl Display) -> String {
     format!("`{}`", visible_line(&text.to_string()))
 }
 
-/// Says whether a terminal may act on this character, or show others in an order they do not have.
+/// Returns whether a terminal may act on this character, or show others in an order they do not have.
 pub fn acts_on_terminal(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{2028}' | '\u{2029}')

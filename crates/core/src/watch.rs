@@ -1,4 +1,4 @@
-//! Being told that a session goes on, instead of asking again and again.
+//! Notifications of changes, instead of polling.
 
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use crate::StoreError;
 /// it is dropped.
 #[async_trait]
 pub trait Watch: Send {
-    /// Waits until there may be a change since the last time, and not longer than `at_most`; returns whether there may be:
-    /// events were added to the session, or it was cleared or deleted; in a store, any session was created or changed.
+    /// Waits until there may be a change since the last call, at most `at_most`; returns whether there may be one. A
+    /// change of a session: events were appended, or it was cleared or deleted. A change of a store: any session was
+    /// created or changed.
     ///
-    /// It may say so without a reason, and it does at the end of each wait in which it could not have heard (a
-    /// connection is down). So whoever watches looks when it says so, and now and then if it does not. A future that
-    /// is dropped before it is done loses nothing.
+    /// It may report a change without a reason. It does so at the end of each wait in which it could not receive
+    /// notifications, because a connection is down. So a caller reads after each report, and also polls now and then.
+    /// Dropping the future early loses no change.
     async fn changed(&mut self, at_most: Duration) -> Result<bool, StoreError>;
 }

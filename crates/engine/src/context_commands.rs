@@ -1,9 +1,9 @@
-//! Running context commands: all at once, each with its own time, and nothing of them left afterwards.
+//! Runs context commands: all at once, each with its own time limit, and leaves no process.
 //!
-//! What a command prints is kept in bounded memory: one that floods is read on and its middle forgotten, so that it
-//! neither waits for us nor fills anything. One whose time is up is killed with its family. What
-//! commands leave behind, be it a daemon in a session of its own, is found by the marker that all of them
-//! carry, in one sweep after the last.
+//! The output of a command is kept in bounded memory: of too much output the middle is dropped, so that the command
+//! neither blocks nor fills the memory. A command that exceeds its time limit is killed with its family. One sweep
+//! after the last command finds processes that commands left behind, also daemons in their own sessions, by the
+//! marker that all of them carry.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -18,14 +18,14 @@ use azureal_process::{Child, ChildEnvironment, Excerpt, Exit, Marker, Patience, 
 use crate::launch::{LaunchError, without_withheld};
 
 /// The variable that every process of a context command carries. Another than that of the agents: a command that
-/// was left behind is not a turn that goes on.
+/// was left behind is not a turn that continues.
 pub const CONTEXT_MARKER: &str = "AZUREAL_CONTEXT_ID";
 
 /// The most that is kept of what a command prints, in bytes.
 pub const OUTPUT_BYTES: usize = 256 << 10;
-/// The most that is kept of what it says on standard error.
+/// The bytes of standard error that are kept.
 const ERROR_BYTES: usize = 16 << 10;
-/// How long what a command left behind may take to end when it is asked to, before it is killed.
+/// The time for processes that a command left behind to exit after SIGTERM, before they are killed.
 const GRACE: Duration = Duration::from_millis(50);
 const SHELL: &str = "/bin/sh";
 
@@ -34,24 +34,24 @@ const SHELL: &str = "/bin/sh";
 pub struct CommandRun {
     /// The command.
     pub command: ContextCommand,
-    /// How it ended.
+    /// Its end.
     pub end: CommandEnd,
-    /// What it printed.
+    /// Its output.
     pub output: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub errors: String,
-    /// How long it took.
+    /// Its duration.
     pub duration: Duration,
 }
 
-/// How a context command ended.
+/// The end of a context command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandEnd {
     /// By itself, with this code.
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// Nobody can say how.
+    /// The end is unknown.
     Unknown,
     /// Its time was up.
     TimedOut,
@@ -60,7 +60,7 @@ pub enum CommandEnd {
 }
 
 impl CommandRun {
-    /// Says what went wrong; nothing if it succeeded.
+    /// Describes the failure; `None` if it succeeded.
     pub fn failure(&self) -> Option<String> {
         match &self.end {
             CommandEnd::Code(0) => None,
@@ -76,7 +76,7 @@ impl CommandRun {
         }
     }
 
-    /// Returns its block; nothing if it failed and is to be ignored then.
+    /// Returns its block; `None` if it failed and is to be ignored then.
     pub fn block(&self) -> Option<String> {
         let name = &self.command.name;
         let Some(why) = self.failure() else {
@@ -110,7 +110,7 @@ impl CommandRun {
     }
 }
 
-/// What happens while commands run.
+/// An event while commands run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandProgress {
     /// These run now.
@@ -121,7 +121,7 @@ pub enum CommandProgress {
     Survived(usize),
 }
 
-/// Why there is no output of commands.
+/// The reason why there is no output of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandsEnded {
     /// This one failed, and must not.
@@ -130,7 +130,7 @@ pub enum CommandsEnded {
     ByStop,
 }
 
-/// Ends commands that run, from another thread, and keeps those that are about to from running.
+/// Ends running commands from another thread, and prevents further ones from starting.
 #[derive(Debug, Clone, Default)]
 pub struct CommandStop(Arc<Mutex<UnderWay>>);
 
@@ -150,7 +150,7 @@ impl CommandStop {
         }
     }
 
-    /// Says whether they were to be ended.
+    /// Returns whether they were to be ended.
     pub fn is_stopped(&self) -> bool {
         self.lock().is_stopped
     }
@@ -169,9 +169,9 @@ impl CommandStop {
     }
 }
 
-/// Runs commands at the same time, in `directory` with these variables, and returns how each ended, in their order.
+/// Runs commands at the same time, in `directory` with these variables, and returns the end of each, in their order.
 ///
-/// When this returns, nothing that carries `marker` runs any more.
+/// When this returns, no process that carries `marker` is running.
 ///
 /// # Errors
 ///
@@ -202,7 +202,7 @@ pub fn run_commands(
         }
         drop(sender);
         for (index, run) in ended {
-            // How one ends that was stopped says nothing.
+            // The end of a stopped command has no meaning.
             if stop.is_stopped() {
                 continue;
             }

@@ -1,7 +1,7 @@
-//! The git status, told after the history.
+//! The git status, rendered after the history.
 //!
-//! An agent's program that tells it itself does so before the history, where every changed file hides the history from the
-//! provider's prompt cache. With a long history its own is switched off, and this one stands in the context of the turn.
+//! Some agents' programs put it before the history, where every changed file prevents a hit in the provider's prompt
+//! cache. With a long history azureal switches that off, and puts this one into the context of the turn.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use azureal_core::{ContextCommand, OnFailure, context_block};
 
 use crate::context_commands::CommandRun;
 
-/// How long a history is for which this pays, in characters: the program's instructions about commits go too.
+/// The length of a history from which this pays, in characters: the program's instructions about commits are switched
+/// off too.
 pub(crate) const LONG_HISTORY: u64 = 20_000;
 
 /// Reads the last commits, the branch and what has changed. It takes no lock. Filters that the repository's configuration names may run, as
@@ -17,11 +18,11 @@ pub(crate) const LONG_HISTORY: u64 = 20_000;
 const COMMAND: &str = "\
 git -c log.showSignature=false log -n 5 --format='%h %s' 2>/dev/null; \
 git --no-optional-locks -c color.status=false status --short --branch";
-/// How long it may take.
+/// The time limit.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How many lines are told.
+/// The number of lines that are rendered.
 const LINES: usize = 60;
-/// How long a line may be, in characters.
+/// The longest line, in characters.
 const LINE_CHARS: usize = 160;
 
 /// Returns the command.
@@ -34,21 +35,22 @@ pub(crate) fn command() -> ContextCommand {
     }
 }
 
-/// Says whether a command is this one.
+/// Returns whether a command is this one.
 pub(crate) fn is(command: &ContextCommand) -> bool {
     command.command == COMMAND
 }
 
-/// Returns what is told of it.
+/// Renders it.
 ///
-/// One that failed is told too: the program's own stays switched off, or the text before the history would be another from turn to turn.
+/// A failed one is rendered too: the program's own stays switched off, or the text before the history would change
+/// from turn to turn.
 pub(crate) fn block(run: &CommandRun) -> String {
     let name = &run.command.name;
     if let Some(why) = run.failure() {
         return context_block(name, &format!("not known: {why}"));
     }
     let mut lines = run.output.lines();
-    let mut told: Vec<String> = lines
+    let mut shown: Vec<String> = lines
         .by_ref()
         .take(LINES)
         .map(|line| match line.char_indices().nth(LINE_CHARS) {
@@ -57,9 +59,9 @@ pub(crate) fn block(run: &CommandRun) -> String {
         })
         .collect();
     if lines.next().is_some() {
-        told.push("… and more; `git status` shows all".to_owned());
+        shown.push("… and more; `git status` shows all".to_owned());
     }
-    context_block(name, &told.join("\n"))
+    context_block(name, &shown.join("\n"))
 }
 
 #[cfg(test)]
@@ -76,18 +78,18 @@ mod tests {
     #[test]
     fn a_status_is_told_within_bounds() {
         let output = format!("1a2b Begin\n## main\n M {}\n{}", "x".repeat(500), "?? y\n".repeat(100));
-        let told = block(&run(CommandEnd::Code(0), &output));
-        assert!(told.contains("1a2b Begin\n## main\n M xxx"), "{told}");
-        assert!(told.contains("x…\n?? y\n") && told.contains("… and more"), "{told}");
-        assert!(told.chars().count() < LINES * (LINE_CHARS + 2));
+        let shown = block(&run(CommandEnd::Code(0), &output));
+        assert!(shown.contains("1a2b Begin\n## main\n M xxx"), "{shown}");
+        assert!(shown.contains("x…\n?? y\n") && shown.contains("… and more"), "{shown}");
+        assert!(shown.chars().count() < LINES * (LINE_CHARS + 2));
     }
 
     #[test]
     fn a_status_that_failed_is_told_as_such() {
-        let told = block(&run(CommandEnd::TimedOut, "1a2b Begin"));
+        let shown = block(&run(CommandEnd::TimedOut, "1a2b Begin"));
         assert!(
-            told.contains("not known: Command timed out after 5 seconds") && !told.contains("1a2b"),
-            "{told}"
+            shown.contains("not known: Command timed out after 5 seconds") && !shown.contains("1a2b"),
+            "{shown}"
         );
     }
 }

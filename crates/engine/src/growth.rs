@@ -1,13 +1,13 @@
-//! How much a turn adds to the history of its session while it runs.
+//! The growth of a session's history during a turn.
 
 use azureal_core::{Event, compact_event, told_chars};
 
-/// Measures what the next agent would be told of a turn that goes on.
+/// Measures the rendered length of a turn that continues.
 pub(crate) struct Growth {
-    /// How much may still come, in characters.
+    /// The characters that may still be added.
     room: u64,
     taken: u64,
-    /// How many calls have no result yet.
+    /// The number of calls without a result.
     open_calls: u64,
 }
 
@@ -17,9 +17,9 @@ impl Growth {
         Self { room, taken: 0, open_calls: 0 }
     }
 
-    /// Takes an event, and says whether it is time to compact: there is no room left, the agent uses tools and so is not
-    /// about to end, and none is at work that would be stopped in the middle. One that never ends does not keep it off
-    /// for ever.
+    /// Takes an event, and returns whether to compact now: there is no room left, the agent uses tools and so is not
+    /// about to end, and no tool is running that would be stopped in the middle. A tool that never ends does not
+    /// delay it for ever.
     pub(crate) fn is_full_with(&mut self, event: &Event) -> bool {
         let uses_tools = match event {
             Event::ToolCall(_) => {
@@ -41,8 +41,8 @@ impl Growth {
 /// The size from which a text is counted instead of rendered, in bytes.
 const LARGE_TEXT: usize = 1 << 20;
 
-/// Returns how many characters an event adds to the context once it is stored. Of a very long text it is a little less:
-/// rendering it would copy it.
+/// Returns the characters that an event adds to the context once it is stored. For a very long text it is a little
+/// less: rendering it would copy it.
 pub fn added_chars(event: &Event) -> u64 {
     match event {
         Event::ToolCall(_) | Event::ToolResult(_) => told_chars(&compact_event(event.clone())),

@@ -1,5 +1,5 @@
-//! The header of a spool: a file of JSON lines that only grows. First comes the turn as it was asked for, then the process
-//! once there is one, then how it ended. A header that stops early says how far the turn had come.
+//! The header of a spool: a file of JSON lines that only grows. First comes the request of the turn, then its
+//! process, then its end. A header that stops early shows how far the turn had come.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -18,22 +18,23 @@ pub struct SpooledTurn {
     pub run: String,
     /// The number of the session that it belongs to.
     pub session: u32,
-    /// When that session was made: in another store, another session has its number.
+    /// The time at which that session was created: in another store, another session has its number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session_made: String,
     /// The prompt as it was typed.
     pub prompt: String,
-    /// Whether nobody typed it: it tells an agent to go on that was stopped to compact the session.
+    /// Whether azureal wrote the prompt, to continue with an agent that was stopped to compact the session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub goes_on: bool,
     /// The agent that answers.
     pub agent: String,
     /// The model that was asked for.
     pub model: Option<String>,
-    /// Whether that is another one than in the turn before, of the same agent.
+    /// Whether it differs from the model of the previous turn of the same agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub switches_model: bool,
-    /// Where the store remembers the session as the last one used: [`NewTurn::used_in`](azureal_core::NewTurn::used_in).
+    /// The place in which the store records the session as the last one used:
+    /// [`NewTurn::used_in`](azureal_core::NewTurn::used_in).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_in: Option<String>,
     /// The directory that it runs in. Only for people: a name that is not UTF-8 is stored as it is shown.
@@ -59,11 +60,11 @@ impl SpooledTurn {
 pub struct SpooledProcess {
     /// Its number.
     pub pid: u32,
-    /// When it began, in the system's own words.
+    /// Its start time, in the system's own format.
     pub began: String,
 }
 
-/// How a turn's process ended.
+/// The end of a turn's process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledEnding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,7 +113,7 @@ pub(crate) enum HeaderLine {
     Turn(SpooledTurn),
     Process(SpooledProcess),
     Ended(SpooledEnding),
-    /// Somebody who does not run the turn ends it.
+    /// Another process ends the turn.
     Cancel,
 }
 

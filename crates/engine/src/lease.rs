@@ -10,7 +10,7 @@
 //!   starts again.
 //! - The holder removes the file before it frees the lock.
 //! - The cleanup of leftover files takes a shared lock, which it gets only if there is no holder. A process that wants the lease
-//!   and gets no exclusive lock tries a shared one: if it gets that, there is no holder, and it tries again.
+//!   and gets no exclusive lock tries a shared one: if it gets that, there is no holder, and it retries.
 //! - One cleanup runs at a time.
 
 use std::ffi::{OsStr, OsString};
@@ -27,11 +27,11 @@ use tracing::debug;
 use crate::private::Folder;
 use crate::spool::{SpoolError, Spools, at};
 
-/// How long a new holder may take to write its text, and a cleanup to look at one file.
+/// The time for a new holder to write its text, and for a cleanup to check one file.
 const A_MOMENT: Duration = Duration::from_millis(200);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How long a leftover file stays that names a lease of the store. The lease itself ends long before, even if the turn took
-/// most of a day and its holder died just now.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The time for which a leftover file stays that names a lease of the store. The lease itself expires long before,
+/// even if the turn took most of a day and its holder died just now.
 const NOTE_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The kinds of leases, as the files end.
@@ -58,7 +58,7 @@ struct Content {
     store_lease: Option<LeaseId>,
 }
 
-/// Returns who this process is: somebody who asks an agent, from now on. The person is known by number.
+/// Returns this process as a holder, which runs a turn of an agent from now on. The user is identified by number.
 pub fn this_process(agent: &str) -> Holder {
     Holder {
         user: format!("user {}", rustix::process::getuid().as_raw()),
@@ -116,7 +116,7 @@ fn take(folder: &Folder, name: &OsStr, holder: &Holder) -> io::Result<Leased> {
                 // There is no holder, but a cleanup, or another process that tries the same.
                 Ok(()) if Instant::now() < deadline => {
                     drop(file);
-                    thread::sleep(LOOK_AGAIN);
+                    thread::sleep(POLL_INTERVAL);
                 }
                 Ok(()) => return Ok(Leased::Theirs(None)),
                 Err(TryLockError::WouldBlock) => {
@@ -130,8 +130,8 @@ fn take(folder: &Folder, name: &OsStr, holder: &Holder) -> io::Result<Leased> {
     }
 }
 
-/// Removes the files of leases without a holder: those of processes that died, and of earlier versions, which never removed
-/// any. A file that cannot be removed is left for the next time; it harms nobody.
+/// Removes the files of leases without a holder: those of processes that died, and of earlier versions, which never
+/// removed any. A file that cannot be removed is left for the next time; it does no harm.
 pub(crate) fn remove_leftovers(folder: &Folder, names: &[OsString]) {
     let mut leases = names.iter().filter(|name| is_lease(name)).peekable();
     if leases.peek().is_none() {
@@ -180,7 +180,8 @@ impl Lease {
         self.write().map_err(at(&self.folder.join(&self.name)))
     }
 
-    /// Forgets the lease of the store: it was released, or belongs to somebody else. The file can go.
+    /// Removes the store's lease from the file: it was released, or another process holds it. The file can be
+    /// removed.
     pub(crate) fn forget_store_lease(&mut self) {
         self.content.store_lease = None;
     }
@@ -219,7 +220,7 @@ fn read_holder(file: &mut File) -> io::Result<Option<Holder>> {
     loop {
         match read(file)? {
             Some(content) => return Ok(Some(content.holder)),
-            None if Instant::now() < deadline => thread::sleep(LOOK_AGAIN),
+            None if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
             None => return Ok(None),
         }
     }

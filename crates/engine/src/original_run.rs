@@ -14,7 +14,7 @@ use azureal_process::{ChildEnvironment, ProcessIdentity};
 use crate::ingest::{IngestError, Ingested};
 use crate::own_record::{Noted, find_record, is_stored, store_record};
 
-/// How long the transcript of a run must not have changed until the run counts as abandoned.
+/// The time without a change of the transcript after which a run counts as abandoned.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The state of a run that the original AZUREAL program noted.

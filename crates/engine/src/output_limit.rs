@@ -1,7 +1,8 @@
-//! How much disk the output of an agent may take.
+//! The limit of an agent's output on disk.
 //!
-//! The agent writes to a file itself, so that nothing is lost when azureal is slow or dies. Nothing slows the agent down
-//! either: one that prints without end fills the disk. So the size of the file is checked while the agent runs.
+//! The agent writes to a file itself, so that no output is lost if azureal is slow or dies. But then nothing slows
+//! the agent down: one that prints without end fills the disk. So the size of the file is checked while the agent
+//! runs.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,12 +10,12 @@ use std::time::Duration;
 
 use crate::launch::AgentRun;
 
-/// How often the size is checked.
+/// The interval at which the size is checked.
 const PACE: Duration = Duration::from_millis(50);
-/// What a turn may print whatever else is on the disk.
+/// The output that every turn may print, even on a full disk.
 const LEAST: u64 = 64 << 20;
 
-/// How much an agent may print in one turn, standard output and standard error together.
+/// The limit of an agent's output in one turn, standard output and standard error together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimit(u64);
 
@@ -46,18 +47,18 @@ impl OutputLimit {
         Self(self.0.min((bytes / 2).max(LEAST)))
     }
 
-    /// Returns the size from which the person is told.
+    /// Returns the size at which the user is notified.
     fn notice(self) -> u64 {
         self.0 / 4
     }
 
-    /// Returns the size from which an agent that was asked to stop is killed: it goes on printing.
+    /// Returns the size from which an agent that was asked to stop is killed: it continues printing.
     pub(crate) fn kill(self) -> u64 {
         self.0.saturating_add(self.0 / 8)
     }
 }
 
-/// What a size means for the turn.
+/// The meaning of a size for the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Printed {
     /// It is worth a notice. The agent has printed so many bytes.

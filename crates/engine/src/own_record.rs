@@ -1,8 +1,8 @@
-//! The last resort: a turn whose spool is gone is taken from the record that the agent's program keeps itself.
+//! The last resort: a turn whose spool is gone is recovered from the agent's own transcript.
 //!
-//! While a run is not in the store, its session bears a note with the agent's own name of it. A session that
-//! still has one though no spool of it is left has lost what was printed, and the agent's program may have written it
-//! down. What the store has of that turn already is not stored again.
+//! While a run is not in the store, its session has a note with the agent's own name of the run. If a note has no
+//! spool, the output is lost, but the agent's program may have a transcript. Events of that turn that are in the
+//! store already are not stored again.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -25,25 +25,25 @@ use crate::spool::Spools;
 use crate::start::GO_ON;
 use crate::watch::{OVERSIZED, Watcher};
 
-/// How many events a page holds.
+/// The number of events on a page.
 const PAGE: usize = 100;
-/// How far back the store is searched for the beginning of a turn that is there in part.
+/// The number of events that are searched backwards for the beginning of a partly stored turn.
 const FAR_ENOUGH: usize = 5_000;
 
-/// What became of a run that was noted, and of which there is no spool.
+/// The result of recovering a noted run without a spool.
 #[derive(Debug)]
 pub enum Noted {
     /// Its turn is in the store now, from the record named so.
     Stored(Box<Ingested>, &'static str),
-    /// All of it had been in the store.
+    /// All of it was in the store already.
     WasStored,
-    /// Its agent still runs, or somebody has just begun another turn.
+    /// Its agent is still running, or another process has just begun another turn.
     Busy,
     /// There is no record of it.
     Missing,
 }
 
-/// Returns the folder of an agent's records: where its variable says, or below the home directory.
+/// Returns the folder of an agent's transcripts: from its variable, or below the home directory.
 fn records_folder(record: &OwnRecord, environment: &ChildEnvironment) -> Option<PathBuf> {
     let folder = |name: &str| environment.get(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let own = folder(record.variable);
@@ -80,7 +80,7 @@ pub(crate) async fn recover_noted(
     run: &str,
     in_use: &MarkersInUse,
 ) -> Result<Noted, IngestError> {
-    // Without a folder nothing was run from here: it is the run of somebody who shares the store.
+    // Without a folder no turn ran here: the run belongs to another machine that shares the store.
     let Some(marker) = spools.session_marker(session) else { return Ok(Noted::Missing) };
     if in_use.contains(&marker) {
         return Ok(Noted::Busy);
@@ -88,7 +88,7 @@ pub(crate) async fn recover_noted(
     // First, and without a lock: where a store is shared, most runs are another machine's, and so are their records.
     let Some((record, path)) = find_record(agents, environment, run) else { return Ok(Noted::Missing) };
     let holder = this_process("recovery");
-    // Held until it is stored, so that nobody runs a turn or recovers this one meanwhile.
+    // Held until it is stored, so that no other process runs a turn or recovers this one meanwhile.
     let Leased::Ours(mut lock) = spools.lease(session, &holder)? else { return Ok(Noted::Busy) };
     let still_noted =
         store.noted_runs().await?.iter().any(|(id, noted)| (*id, noted.as_str()) == (session, run));
@@ -110,8 +110,8 @@ pub(crate) async fn recover_noted(
     noted
 }
 
-/// Stores what is not there yet of the turn that a record tells of. The lease is not renewed meanwhile: should this take
-/// that long, it is done another time.
+/// Stores the missing part of the turn in a transcript. The lease is not renewed meanwhile: if this takes that long,
+/// the next recovery does it.
 pub(crate) async fn store_record(
     store: &dyn SessionStore,
     session: SessionId,
@@ -200,7 +200,7 @@ fn find_in(folders: impl IntoIterator<Item = PathBuf>, record: &OwnRecord, run: 
     folders.into_iter().flat_map(|folder| entries(&folder)).find(is_of)
 }
 
-/// Returns what lies in a folder; nothing if it cannot be looked into.
+/// Returns the entries of a folder; empty if it cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -246,7 +246,7 @@ fn read_lines(record: &OwnRecord, path: &Path, lines: usize) -> Result<Vec<Event
     Ok(events)
 }
 
-/// Returns an event as the store keeps it: the prompt as it was typed, results cut down.
+/// Returns an event as it is stored: the prompt as it was typed, results cut down.
 fn as_kept(event: Event) -> Event {
     match event {
         Event::UserMessage(message) => match strip_context(&message.content) {
@@ -257,7 +257,7 @@ fn as_kept(event: Event) -> Event {
     }
 }
 
-/// Leaves out what the store has of the same turn, and says after which event the rest belongs.
+/// Removes the events of the same turn that the store has, and returns the event after which the rest belongs.
 async fn without_stored(
     store: &dyn SessionStore,
     session: SessionId,
@@ -311,7 +311,7 @@ async fn last_turns(
     Ok((turns, last))
 }
 
-/// Says whether one of the last turns of a session names this run.
+/// Returns whether one of the last turns of a session names this run.
 pub(crate) async fn is_stored(
     store: &dyn SessionStore,
     session: SessionId,
@@ -325,8 +325,8 @@ fn is_named(event: &Event, run: &str) -> bool {
     matches!(event, Event::Init(Init { agent_session: Some(name), .. }) if name == run)
 }
 
-/// Says whether a stored turn is that of the run: it has the agent's name of it, or a call of it; or, where
-/// whoever stored it notes neither, the same prompt and no end.
+/// Returns whether a stored turn is that of the run: it has the agent's name of the run, or a call of it. If the
+/// program that stored it records neither, it has the same prompt and no end.
 fn is_same(turn: &[Event], run: &str, events: &[Event]) -> bool {
     let calls = |event: &Event| match event {
         Event::ToolCall(call) => Some(call.tool_use_id.clone()),
@@ -345,7 +345,7 @@ fn is_same(turn: &[Event], run: &str, events: &[Event]) -> bool {
     turn.iter().any(|event| is_named(event, run)) || shares_a_call() || is_open_and_alike()
 }
 
-/// Says whether a stored turn that names no run is all of these events: it has an end, the same prompt, and all texts.
+/// Returns whether a stored turn that names no run is all of these events: it has an end, the same prompt, and all texts.
 fn is_whole(turn: &[Event], events: &[Event]) -> bool {
     let mut texts = events.iter().filter(|event| matches!(event, Event::AssistantText(_))).peekable();
     let names_a_run = |event: &Event| matches!(event, Event::Init(Init { agent_session: Some(_), .. }));
@@ -356,7 +356,7 @@ fn is_whole(turn: &[Event], events: &[Event]) -> bool {
         && !turn.iter().any(names_a_run)
 }
 
-/// What makes an event the same one, also where two sources tell it in different words.
+/// Returns the identity of an event, also if two sources word it differently.
 fn key(event: &Event) -> String {
     match event {
         Event::ToolCall(call) => format!("call {}", call.tool_use_id),

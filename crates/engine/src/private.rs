@@ -1,11 +1,11 @@
-//! Files and folders that nobody but us has created.
+//! Files and folders that only this user has created.
 //!
-//! A repository can bring along anything, also in the place of our own files: a link to the user's keys, a device that
-//! never ends, a turn that nobody took. So nothing is opened through a link, and files that others could have written, or
-//! that git has checked out with its usual modes, are refused.
+//! A repository can contain anything, also in the place of our own files: a link to the user's keys, an endless
+//! device, a forged turn. So no file is opened through a link. Files that other users could have written, or that git
+//! has checked out with its usual modes, are refused.
 //!
-//! A folder is opened once and its files are reached relative to it. Whoever swaps the folder or its parent for a link
-//! between two steps changes nothing about where we write.
+//! A folder is opened once and its files are reached relative to it. Swapping the folder or its parent for a link
+//! between two steps does not change where we write.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-/// The rights that nobody else may have.
+/// The permissions that no other user may have.
 const OTHERS: u32 = 0o077;
 
 /// The folder of a project that belongs to azureal. Its name is never followed through a link; the folders above it are
@@ -83,7 +83,7 @@ impl Folder {
     /// Opens a file of ours that is there, to be read and, with these flags, written.
     pub(crate) fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         let name = plain(name)?;
-        // A pipe in its place would wait for whoever opens its other end.
+        // A pipe in its place would block until its other end is opened.
         let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&*self.handle, name, flags | careful, Mode::empty()) {
             Ok(handle) => File::from(handle),
@@ -127,7 +127,7 @@ impl Folder {
         Ok(rustix::fs::fsync(&*self.handle)?)
     }
 
-    /// Says whether a name still leads to an open file.
+    /// Returns whether a name still leads to an open file.
     pub(crate) fn has(&self, name: &OsStr, file: &File) -> bool {
         let Ok(open) = file.metadata() else { return false };
         let named = rustix::fs::statat(&*self.handle, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -144,12 +144,12 @@ pub(crate) struct FolderLock<'a>(&'a Folder);
 
 impl Drop for FolderLock<'_> {
     fn drop(&mut self) {
-        // Not by closing the folder: a spool may keep it open for long.
+        // Not by closing the folder: a spool may hold it open for long.
         rustix::fs::flock(&*self.0.handle, FlockOperation::Unlock).ok();
     }
 }
 
-/// Opens the folder that a folder lies in, and returns the name that it has there.
+/// Opens the parent of a folder, and returns the folder's name in it.
 fn parent_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or_else(|| refused(NO_FOLDER))?;
     let parent = match path.parent() {
@@ -184,7 +184,7 @@ fn plain(name: &OsStr) -> io::Result<&OsStr> {
     }
 }
 
-/// Says whether the file at a path is ours.
+/// Returns whether the file at a path is ours.
 pub(crate) fn check(path: &Path) -> io::Result<()> {
     check_file(&fs::symlink_metadata(path)?)
 }

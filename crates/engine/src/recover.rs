@@ -1,4 +1,4 @@
-//! Recovery: turns whose azureal died are stored by whoever comes next, once.
+//! Recovery: the next azureal stores turns whose azureal died, exactly once.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -26,9 +26,9 @@ use crate::spool::{FoundSpool, SESSION_MARKER, Spool, SpoolError, Spools};
 pub enum Recovered {
     /// Its agent had ended; the turn is in the store now.
     Stored(SpooledTurn, Ingested),
-    /// Its agent still runs, though nobody waits for it.
+    /// Its agent is still running in the background.
     Orphan(SpooledTurn, ProcessIdentity),
-    /// Somebody runs it.
+    /// Another process runs it.
     Running(SpooledTurn, Option<SpooledProcess>),
     /// It cannot be stored now. It is kept.
     Failed(SpooledTurn, IngestError),
@@ -40,20 +40,20 @@ pub enum Recovered {
     Noted(SessionId, String, Result<Noted, IngestError>),
 }
 
-/// How many notes of lost runs are looked after by one command. Each is a search of the agents' folders. A store that has
+/// The number of notes of lost runs that one command handles. Each is a search of the agents' folders. A store with
 /// more was not written by azureal.
 const MOST_NOTES: usize = 200;
 
-/// Looks at every spool and stores those whose agent has ended; then looks for the records of runs that are noted
-/// and have no spool. Waits for none.
+/// Checks every spool and stores those whose agent has ended. Then searches the transcripts of noted runs without a
+/// spool. Never waits for an agent.
 pub async fn recover(
     store: &dyn SessionStore,
     spools: &Spools,
     agents: &[&dyn Agent],
     environment: &ChildEnvironment,
 ) -> Result<Vec<Recovered>, SpoolError> {
-    // Before the spools: a run that begins meanwhile has its spool before its note. A store that cannot be
-    // read has nothing to recover to, and says so elsewhere.
+    // Before the spools: a run that begins meanwhile has its spool before its note. An unreadable store has no place
+    // for recovered turns, and another call reports it.
     let noted = store.noted_runs().await.unwrap_or_default();
     let mut recovered = recover_spools(store, spools, agents, environment).await?;
     let turns = recovered.iter().filter_map(Recovered::turn);
@@ -140,7 +140,7 @@ async fn recover_one(
 ) -> Recovered {
     let turn = spool.turn().clone();
     if spool.process().is_none() && !spool.is_idle() {
-        // Its azureal died while they ran: nobody waits for what they print.
+        // Its azureal died while they ran, so their output is not needed.
         end_commands(&turn);
     }
     if let Some(process) = living_process(&spool) {
@@ -150,7 +150,7 @@ async fn recover_one(
         return Recovered::UnknownAgent(turn);
     };
     if agent.is_bridged() && !spool.is_idle() && !bridge::has_ended(spool.output_path()) {
-        // Its bridge was killed: nobody hears what the agent says, and nobody answers it.
+        // Its bridge was killed: no process reads the agent's output or answers it.
         if let Ok(marker) = Marker::new(RUN_MARKER, turn.run.clone()) {
             end_marked(&marker, &Patience::default());
         }
@@ -186,7 +186,7 @@ fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
         if process.is_alive() {
             return Some(process);
         }
-        // The wrapper has gone; what it started may still write, and is found below.
+        // The wrapper has exited; processes that it started may still write, and are found below.
     }
     if spool.ended().is_some() || spool.is_idle() {
         return None;

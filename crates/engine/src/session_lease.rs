@@ -1,9 +1,9 @@
 //! One turn per session at a time, across all machines that share a store.
 //!
-//! First the lock of this machine, then the lease of the store, which is renewed as long as it is held. When this
-//! process dies nobody renews it: others are let in when it has ended, and whoever comes next on this machine at once, since
-//! having the lock proves that it is nobody's any more. When the store cannot be reached for so long that somebody
-//! else is let in, what is appended under the old lease is refused (`ingest.rs` says what becomes of it).
+//! First comes the lock of this machine, then the lease of the store, which is renewed while it is held. If this
+//! process dies, the lease expires. The next process on this machine need not wait, because holding the lock proves
+//! that the holder is dead. If the store is unreachable for so long that another machine gets the lease, the store
+//! rejects turns under the old one (`ingest.rs` handles that).
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -17,12 +17,12 @@ use tracing::warn;
 use crate::lease::{Lease, Leased};
 use crate::spool::{SpoolError, Spools};
 
-/// How long a lease lasts that is not renewed: how long others wait for a machine that is gone.
+/// The time after which a lease expires unless it is renewed, for which others wait for a dead machine.
 pub(crate) const LASTS: Duration = Duration::from_secs(20);
-/// How often it is renewed. One that comes late, or is tried again, must not cost it.
+/// The interval of renewal. A late or retried renewal must not lose the lease.
 const RENEWED_EVERY: Duration = Duration::from_secs(5);
-/// How long the release may take; the lease ends by itself.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time limit of the release; the lease expires by itself.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The right to run a turn in a session, as long as it is held.
 #[derive(Debug)]
@@ -41,24 +41,24 @@ impl Drop for SessionLease {
 }
 
 impl SessionLease {
-    /// Returns the lease of the store, under which turns are appended; nothing if the store gives out none.
+    /// Returns the lease of the store, under which turns are appended; `None` if the store gives out none.
     pub fn id(&self) -> Option<&LeaseId> {
         self.renewal.as_ref().map(|renewal| &renewal.id)
     }
 }
 
-/// What came of asking for the right to run a turn.
+/// The result of a request for the turn lease.
 #[derive(Debug)]
 pub enum SessionLeased {
     /// It is ours.
     Ours(SessionLease),
-    /// Another process on this machine runs one, which may not have said yet who it is.
+    /// Another process on this machine runs a turn, and may not have described itself yet.
     Here(Option<Holder>),
-    /// Somebody runs one who shares the store, but not this folder.
+    /// A process runs a turn that shares the store, but not this folder.
     Elsewhere(Holder),
 }
 
-/// Why it is not known whether a turn may be run.
+/// The reason why the lease could not be requested.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// The folder of the spools cannot be used.
@@ -69,7 +69,7 @@ pub enum LeaseError {
     Store(#[from] StoreError),
 }
 
-/// Takes the right to run a turn in a session, if nobody has it. Does not wait.
+/// Tries to acquire the session's turn lease. One holder at a time; never blocks.
 pub async fn lease_session(
     store: &Arc<dyn SessionStore>,
     spools: &Spools,
@@ -88,7 +88,7 @@ pub async fn lease_session(
     Ok(SessionLeased::Ours(SessionLease { renewal, lock }))
 }
 
-/// What a store says to whoever has the lock of this machine.
+/// The store's answer to the process that holds the lock of this machine.
 pub(crate) enum InStore {
     Ours(LeaseId),
     Theirs(Holder),
@@ -126,17 +126,17 @@ pub(crate) async fn take(
     })
 }
 
-/// Renews a lease until the turn is over or the lease is lost, and releases it. Returns whether it is certainly not ours any
-/// more.
+/// Renews a lease until the turn is over or the lease is lost, and releases it. Returns whether it is certainly no
+/// longer ours.
 ///
-/// `is_over_after` waits for the end of the turn, at most as long as it is told: tests have a time of their own.
+/// `is_over_after` waits for the end of the turn, at most for the given time: tests inject their own time.
 fn keep<E: std::fmt::Display>(
     mut is_over_after: impl FnMut(Duration) -> bool,
     mut renew: impl FnMut() -> Result<bool, E>,
     release: impl FnOnce() -> Result<(), E>,
 ) -> bool {
     while !is_over_after(RENEWED_EVERY) {
-        // The append of the turn finds out that a lease is lost. A renewal that failed is tried again next time.
+        // The append of the turn finds out that a lease is lost. A renewal that failed is retried next time.
         match renew() {
             Ok(true) => {}
             Ok(false) => {
@@ -160,8 +160,8 @@ struct Renewal {
     id: LeaseId,
     /// Dropped to end the renewals.
     stop: Sender<()>,
-    /// Receives a message when the lease is not ours any more: released, or held by somebody else. Disconnected without a
-    /// message if it is not known whether it was released.
+    /// Receives a message when the lease is no longer ours: released, or held by another process. Disconnects without
+    /// a message if it is not known whether it was released.
     ended: Receiver<()>,
 }
 
@@ -187,7 +187,7 @@ impl Renewal {
     /// Ends the renewals and releases the lease. Returns whether it is certainly not ours any more.
     fn release(self) -> bool {
         drop(self.stop);
-        self.ended.recv_timeout(PATIENCE).is_ok()
+        self.ended.recv_timeout(RELEASE_TIMEOUT).is_ok()
     }
 }
 

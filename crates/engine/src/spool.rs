@@ -1,9 +1,9 @@
-//! Spools: what an agent prints, kept in a file from its first byte, and who owns it.
+//! Spools: the output of an agent, in a file from its first byte, and the owner of the file.
 //!
-//! The program's standard output is a file, so that nothing is lost when we are slow or die. Beside it lies a
-//! header that says whose turn it is. Whoever runs the turn, or stores it after a crash, holds a lock on the
-//! header: a locked spool is somebody's, one that is not is an orphan, and the system frees the lock of a
-//! process that dies. Header and output go only when the turn is in the store. [`crate::header`] says what is in a header.
+//! The program's standard output is a file, so that no output is lost if azureal is slow or dies. Beside it is a
+//! header that describes the turn. The process that runs the turn, or stores it after a crash, holds a lock on the
+//! header. A spool without a lock is an orphan, and the system frees the lock of a process that dies. Header and
+//! output are removed only when the turn is in the store. [`crate::header`] describes the header.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ use crate::lease::remove_leftovers;
 use crate::private::Folder;
 use crate::watch::Watcher;
 
-/// The folder that spools lie in.
+/// The folder of the spools.
 #[derive(Debug, Clone)]
 pub struct Spools {
     folder: PathBuf,
@@ -36,7 +36,7 @@ pub struct Spools {
     temporary: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// A spool that is ours: nobody else touches it while we hold this.
+/// A spool of this process: no other process touches it while we hold this.
 #[derive(Debug)]
 pub struct Spool {
     /// Locked as long as it is open.
@@ -50,7 +50,7 @@ pub struct Spool {
     is_idle: bool,
 }
 
-/// A note of somebody who does not run a turn, and ends it.
+/// A note of another process that it ends the turn.
 #[derive(Debug, Clone)]
 pub(crate) struct CancelNote {
     folder: Folder,
@@ -64,24 +64,24 @@ impl CancelNote {
     }
 }
 
-/// A spool that lies in the folder.
+/// A spool in the folder.
 #[derive(Debug)]
 pub enum FoundSpool {
-    /// Nobody owned it; now we do.
+    /// It had no owner; now this process owns it.
     Orphan(Box<Spool>),
-    /// Somebody else runs or stores it.
+    /// Another process runs or stores it.
     Owned(Box<SpooledTurn>, Option<SpooledProcess>),
     /// Its header cannot be read. It is left where it is.
     Unreadable(PathBuf),
 }
 
-/// What can go wrong with spools.
+/// An error of a spool.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct SpoolError {
     /// The file or folder.
     pub path: PathBuf,
-    /// What the system says.
+    /// The error of the system.
     pub source: io::Error,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
     move |source| SpoolError { path, source }
 }
 
-/// The variable that says which session a process works for.
+/// The variable that names the session that a process works for.
 pub(crate) const SESSION_MARKER: &str = "AZUREAL_SESSION";
 
 const HEADER: &str = "turn";
@@ -99,12 +99,12 @@ const ERRORS: &str = "err";
 const UNFINISHED: &str = "new";
 
 impl Spools {
-    /// Uses this folder, which is made with the first spool.
+    /// Uses this folder, which is created with the first spool.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), keeps_prompts: true, bridges: None, temporary: None }
     }
 
-    /// Writes no prompt down: for turns of which nothing is to be kept.
+    /// Stores no prompt in spools: for turns that are not stored.
     #[must_use]
     pub fn without_prompts(mut self) -> Self {
         self.keeps_prompts = false;
@@ -143,7 +143,7 @@ impl Spools {
         }
     }
 
-    /// Makes the spool of a new turn, and owns it.
+    /// Creates the spool of a new turn, and owns it.
     pub fn begin(&self, turn: SpooledTurn) -> Result<Spool, SpoolError> {
         let folder = self.open_folder()?;
         let path = |kind: &str| folder.join(format!("{}.{kind}", turn.run));
@@ -167,7 +167,7 @@ impl Spools {
         create(output_path)?;
         create(errors_path)?;
         let header = create(unfinished)?;
-        // Locked before it has its name: nobody can find it without an owner.
+        // Locked before it has its name, so that no process can find it without an owner.
         header.lock().map_err(at(unfinished))?;
         let (folder, output_path) = (folder.clone(), output_path.clone());
         let mut spool = Spool {
@@ -190,8 +190,8 @@ impl Spools {
         Ok(spool)
     }
 
-    /// Notes that a turn which somebody else runs is about to be ended on purpose, so that it is stored as
-    /// cancelled. One that is stored already is left as it is.
+    /// Notes that a turn of another process is about to be ended on purpose, so that it is stored as cancelled. A
+    /// stored turn is left as it is.
     pub fn note_cancel(&self, turn: &SpooledTurn) -> Result<(), SpoolError> {
         let name = format!("{}.{HEADER}", turn.run);
         let path = self.folder.join(&name);
@@ -206,7 +206,7 @@ impl Spools {
         }
     }
 
-    /// Watches a turn that somebody else runs, or nobody, from its first line.
+    /// Watches a turn of another process, or of none, from its first line.
     pub fn watch(
         &self,
         turn: &SpooledTurn,
@@ -216,26 +216,26 @@ impl Spools {
         Watcher::of_turn(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, turn, process)
     }
 
-    /// Returns how many bytes a turn that somebody else runs, or nobody, has printed.
+    /// Returns the number of bytes that a turn of another process, or of none, has printed.
     pub fn printed(&self, turn: &SpooledTurn) -> u64 {
         [OUTPUT, ERRORS].iter().map(|kind| length(&self.folder.join(format!("{}.{kind}", turn.run)))).sum()
     }
 
-    /// Returns what every process of a turn of this session carries, so that one is found also when its spool is
-    /// gone; nothing as long as there is no folder to keep spools in.
+    /// Returns the marker of every process of this session's turns, so that one is found even if its spool is gone.
+    /// `None` if there is no folder for spools yet.
     pub fn session_marker(&self, session: SessionId) -> Option<Marker> {
-        // A folder's number is its own on this machine, whatever it is called from wherever. That of the one
-        // around it, which has the store too: the spools may have been cleared away.
+        // A folder's inode is unique on this machine, whatever its path. It is that of the parent, which also has the
+        // store: the spools may have been deleted.
         let folder = fs::metadata(self.folder.parent()?).ok()?;
         Marker::new(SESSION_MARKER, format!("{session}@{}-{}", folder.dev(), folder.ino())).ok()
     }
 
-    /// Says whether there is a folder to look into.
+    /// Returns whether there is a folder to look into.
     pub fn exist(&self) -> bool {
         self.folder.is_dir()
     }
 
-    /// Says whether there is a spool of a session.
+    /// Returns whether there is a spool of a session.
     pub fn are_of(&self, session: SessionId) -> Result<bool, SpoolError> {
         let is_of = |found: &FoundSpool| match found {
             FoundSpool::Orphan(spool) => spool.turn().session_id() == Some(session),
@@ -254,7 +254,7 @@ impl Spools {
         Folder::open_or_create(&self.folder).map_err(at(&self.folder))
     }
 
-    /// Finds every spool, the oldest first, and owns those that nobody else does. Removes leftover lease files.
+    /// Finds every spool, the oldest first, and takes those without an owner. Removes leftover lease files.
     pub fn find(&self) -> Result<Vec<FoundSpool>, SpoolError> {
         let folder = match Folder::open(&self.folder) {
             Ok(folder) => folder,
@@ -279,7 +279,7 @@ impl Spools {
     }
 }
 
-/// Finds the orphans whose run no process belongs to. One look at all processes, however many orphans there are.
+/// Marks the orphans whose run has no process. One search of the process table for any number of orphans.
 fn note_idle(found: &mut [FoundSpool]) {
     let mut in_use = None;
     for found in found {
@@ -321,7 +321,7 @@ fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<FoundSpool>
         return Ok(None);
     }
     let Header { turn, process, ended, .. } = Header::read(&header)?;
-    // The names of its other files are made of the run: one that a forged header names would be another's.
+    // The names of its other files come from the run: a forged header could name another turn's.
     let is_its_own = |turn: &SpooledTurn| header_path.file_stem() == Some(OsStr::new(&turn.run));
     let Some(turn) = turn.filter(is_its_own) else {
         return Ok(Some(FoundSpool::Unreadable(header_path.to_owned())));
@@ -334,7 +334,7 @@ fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<FoundSpool>
     Ok(Some(FoundSpool::Orphan(Box::new(spool))))
 }
 
-/// Says whether a file is missing or empty.
+/// Returns whether a file is missing or empty.
 fn is_empty(folder: &Folder, name: &OsStr) -> bool {
     match folder.open_file(name, OFlags::RDONLY).and_then(|file| file.metadata()) {
         Ok(found) => found.len() == 0,
@@ -353,28 +353,28 @@ impl Spool {
         self.process.as_ref()
     }
 
-    /// Says whether no process carried the marker of the run when the spool was found. Nobody starts one afterwards:
-    /// whoever ran the turn has let go of the spool.
+    /// Returns whether no process carried the marker of the run when the spool was found. None can start afterwards,
+    /// because the owner of the turn has released the spool.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_idle
     }
 
-    /// Returns how the process ended, if somebody saw it.
+    /// Returns the end of the process, if it was recorded.
     pub fn ended(&self) -> Option<Ending> {
         self.ended.clone().map(Ending::from)
     }
 
-    /// Says whether somebody else has ended the turn on purpose: see [`Spools::note_cancel`].
+    /// Returns whether another process has ended the turn on purpose: see [`Spools::note_cancel`].
     pub fn is_cancelled(&self) -> bool {
         self.cancel_note().is_there()
     }
 
-    /// Returns where somebody else says so, to be looked at by another thread.
+    /// Returns the note of another process that it ends the turn, for another thread to poll.
     pub(crate) fn cancel_note(&self) -> CancelNote {
         CancelNote { folder: self.folder.clone(), header_path: self.header_path.clone() }
     }
 
-    /// Returns where the output lies.
+    /// Returns the path of the output.
     pub fn output_path(&self) -> &Path {
         &self.output_path
     }
@@ -395,19 +395,19 @@ impl Spool {
         self.folder.open_file(name_of(&path), READ_AND_APPEND).map_err(at(&path))
     }
 
-    /// Returns how many bytes the process wrote to standard output.
+    /// Returns the number of bytes that the process wrote to standard output.
     pub(crate) fn output_length(&self) -> u64 {
         length(&self.output_path)
     }
 
-    /// Returns how many bytes the process wrote to standard output and standard error.
+    /// Returns the number of bytes that the process wrote to standard output and standard error.
     pub(crate) fn printed(&self) -> u64 {
         length(&self.output_path).saturating_add(length(&self.errors_path()))
     }
 
     /// Returns the beginning and the end of what was written to standard error, at most so many bytes.
     pub fn errors_text(&self, limit: usize) -> String {
-        // Evidence for a message, and nothing more: what cannot be read is not there.
+        // Only for a message: if it cannot be read, it counts as empty.
         self.errors()
             .ok()
             .and_then(|file| Excerpt::of_file(&file, limit).ok())
@@ -430,8 +430,8 @@ impl Spool {
 
     /// Removes the spool: the turn is in the store. Returns whether the removal is durable.
     ///
-    /// The output goes first. If we die in between, the header alone is found, and the store says that the
-    /// turn is there.
+    /// The output is removed first. If azureal dies in between, the next one finds the header alone, and the store
+    /// shows that it has the turn.
     pub fn remove(self) -> Result<bool, SpoolError> {
         for path in [&self.output_path, &self.errors_path(), &self.header_path] {
             self.folder.remove(name_of(path)).map_err(at(path))?;
@@ -459,7 +459,7 @@ fn line_of(line: &HeaderLine, path: &Path) -> Result<String, SpoolError> {
     Ok(text + "\n")
 }
 
-/// Returns how long a file is; 0 if it is not there.
+/// Returns the length of a file; 0 if it does not exist.
 fn length(path: &Path) -> u64 {
     fs::symlink_metadata(path).map_or(0, |file| file.len())
 }

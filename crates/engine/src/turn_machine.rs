@@ -1,70 +1,70 @@
 //! A turn as a machine: inputs in, effects out as data.
 //!
-//! Everything that can happen to the turns of one session in one process stands here as a pair of state and
-//! input: a prompt while an agent runs, a cancel while it starts, an agent that dies. Nothing here waits,
-//! spawns or stores; the driver does what the effects say and feeds back what came of it.
+//! Everything that can happen to the turns of one session in one process is a pair of state and input here: a prompt
+//! while an agent runs, a cancel while it starts, an agent that dies. The machine does not wait, spawn or store; the
+//! driver performs the effects and feeds back their results.
 //!
-//! What the agent prints is no input: it goes to the spool, and whoever watches reads it there at a pace of
-//! their own. So nobody who watches can slow a turn down, and nothing that they miss is lost.
+//! The agent's output is no input: it goes to the spool, and watchers read it there at their own pace. So no watcher
+//! can slow a turn down, and no output is lost.
 
 use azureal_core::ContextFrame;
 use azureal_core::event::Outcome;
 
-/// What an agent is sent.
+/// The message to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sent {
-    /// What the person typed.
+    /// The user's prompt.
     Prompt(String),
-    /// That it is to go on: it was stopped to compact the session.
+    /// The request to continue: the agent was stopped to compact the session.
     GoOn,
 }
 
-/// Where the turns of a session stand.
+/// The state of a session's turns.
 ///
 /// Prompts that came while a turn was running wait in `staged`, in their order: none is lost to a later one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum TurnMachine {
-    /// Nothing runs.
+    /// No turn is running.
     #[default]
     Idle,
     /// The context of what is sent is being gathered.
     Gathering {
-        /// What is sent.
+        /// The message.
         sent: Sent,
-        /// What comes after it.
+        /// The prompts after it.
         staged: Vec<String>,
-        /// Why it is to end before it has begun.
+        /// The reason to end it before it has begun.
         stop: Option<Outcome>,
     },
     /// The agent's program is being started.
     Starting {
-        /// What comes after it.
+        /// The prompts after it.
         staged: Vec<String>,
-        /// Why it is to end as soon as it runs.
+        /// The reason to end it as soon as it runs.
         stop: Option<Outcome>,
     },
     /// The agent answers.
     Running {
-        /// What comes after it.
+        /// The prompts after it.
         staged: Vec<String>,
     },
     /// The agent has been asked to stop.
     Stopping {
-        /// What comes after it.
+        /// The prompts after it.
         staged: Vec<String>,
-        /// Whether it goes on if nothing else comes after it.
-        goes_on: bool,
+        /// Whether it continues if there is no prompt after it.
+        continues: bool,
     },
-    /// What the agent printed is being stored.
+    /// The agent's output is being stored.
     Storing {
-        /// What comes after it.
+        /// The prompts after it.
         staged: Vec<String>,
-        /// Whether it goes on if nothing else comes after it.
-        goes_on: bool,
+        /// Whether it continues if there is no prompt after it.
+        continues: bool,
     },
 }
 
-/// What can happen.
+/// An input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// The person sends a prompt.
@@ -91,7 +91,7 @@ pub enum Input {
     Refused,
     /// The turn is in the store.
     Stored {
-        /// Whether the agent had come to its end by itself.
+        /// Whether the agent had reached its end by itself.
         is_done: bool,
     },
     /// The turn is not in the store; what was printed is kept.
@@ -119,7 +119,7 @@ impl Input {
     }
 }
 
-/// What must now be done.
+/// An effect for the driver to perform.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Keep what is sent as it is, and gather its context.
@@ -136,12 +136,12 @@ pub enum Effect {
     IngestUnstarted(Outcome, String),
     /// Tell the person.
     Tell(String),
-    /// Nothing: this input means nothing in this state. Logged, never silent.
+    /// No effect: this input has no meaning in this state. Logged, never silent.
     Ignored(Input),
 }
 
 impl TurnMachine {
-    /// Moves on by one input and says what must now be done.
+    /// Takes one input and returns the effects.
     pub fn step(&mut self, input: Input) -> Vec<Effect> {
         let (next, effects) = match (std::mem::take(self), input) {
             (Self::Idle, Input::Submit(prompt)) => Self::begin(Sent::Prompt(prompt), Vec::new()),
@@ -157,20 +157,20 @@ impl TurnMachine {
             }
             (Self::Running { mut staged }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Cancelled)])
+                (Self::Stopping { staged, continues: false }, vec![Effect::Stop(Outcome::Cancelled)])
             }
-            (Self::Stopping { mut staged, goes_on }, Input::Submit(next)) => {
+            (Self::Stopping { mut staged, continues }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Stopping { staged, goes_on }, vec![])
+                (Self::Stopping { staged, continues }, vec![])
             }
-            (Self::Storing { mut staged, goes_on }, Input::Submit(next)) => {
+            (Self::Storing { mut staged, continues }, Input::Submit(next)) => {
                 staged.push(next);
-                (Self::Storing { staged, goes_on }, vec![])
+                (Self::Storing { staged, continues }, vec![])
             }
 
-            // What came is stored; then the session is compacted, and the agent goes on by itself.
+            // What came is stored; then the session is compacted, and the agent continues by itself.
             (Self::Running { staged }, Input::Full) => {
-                (Self::Stopping { staged, goes_on: true }, vec![Effect::Stop(Outcome::Interrupted)])
+                (Self::Stopping { staged, continues: true }, vec![Effect::Stop(Outcome::Interrupted)])
             }
 
             // A cancel also takes back what was waiting: the person wants quiet.
@@ -183,21 +183,21 @@ impl TurnMachine {
             (Self::Starting { stop, .. }, input @ (Input::Cancel | Input::TimeUp | Input::OutputLimit)) => {
                 (Self::Starting { staged: Vec::new(), stop: stop.or(why(&input)) }, vec![])
             }
-            (Self::Running { .. } | Self::Stopping { goes_on: true, .. }, Input::Cancel) => (
-                Self::Stopping { staged: Vec::new(), goes_on: false },
+            (Self::Running { .. } | Self::Stopping { continues: true, .. }, Input::Cancel) => (
+                Self::Stopping { staged: Vec::new(), continues: false },
                 vec![Effect::Stop(Outcome::Cancelled)],
             ),
-            (Self::Running { staged } | Self::Stopping { staged, goes_on: true }, Input::TimeUp) => {
-                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Timeout)])
+            (Self::Running { staged } | Self::Stopping { staged, continues: true }, Input::TimeUp) => {
+                (Self::Stopping { staged, continues: false }, vec![Effect::Stop(Outcome::Timeout)])
             }
-            (Self::Running { staged } | Self::Stopping { staged, goes_on: true }, Input::OutputLimit) => {
-                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(Outcome::Failed)])
+            (Self::Running { staged } | Self::Stopping { staged, continues: true }, Input::OutputLimit) => {
+                (Self::Stopping { staged, continues: false }, vec![Effect::Stop(Outcome::Failed)])
             }
-            (Self::Stopping { goes_on, .. }, Input::Cancel) => {
-                (Self::Stopping { staged: Vec::new(), goes_on }, vec![])
+            (Self::Stopping { continues, .. }, Input::Cancel) => {
+                (Self::Stopping { staged: Vec::new(), continues }, vec![])
             }
-            (Self::Storing { goes_on: true, .. }, Input::Cancel) => {
-                (Self::Storing { staged: Vec::new(), goes_on: false }, vec![])
+            (Self::Storing { continues: true, .. }, Input::Cancel) => {
+                (Self::Storing { staged: Vec::new(), continues: false }, vec![])
             }
 
             (Self::Gathering { staged, stop: None, .. }, Input::Gathered(frame)) => {
@@ -207,34 +207,34 @@ impl TurnMachine {
                 Self::Gathering { staged, stop: Some(stop), .. },
                 Input::Gathered(_) | Input::NotGathered(_),
             ) => {
-                let told = Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned());
-                (Self::Storing { staged, goes_on: false }, vec![told])
+                let store = Effect::IngestUnstarted(stop, "stopped before the agent was started".to_owned());
+                (Self::Storing { staged, continues: false }, vec![store])
             }
             (Self::Gathering { staged, .. }, Input::NotGathered(why))
             | (Self::Starting { staged, .. }, Input::NotStarted(why)) => (
-                Self::Storing { staged, goes_on: false },
+                Self::Storing { staged, continues: false },
                 vec![Effect::IngestUnstarted(Outcome::Failed, why)],
             ),
             (Self::Starting { staged, stop: None }, Input::Started) => (Self::Running { staged }, vec![]),
             (Self::Starting { staged, stop: Some(stop) }, Input::Started) => {
-                (Self::Stopping { staged, goes_on: false }, vec![Effect::Stop(stop)])
+                (Self::Stopping { staged, continues: false }, vec![Effect::Stop(stop)])
             }
 
             (Self::Running { staged }, Input::Exited) => {
-                (Self::Storing { staged, goes_on: false }, vec![Effect::Ingest])
+                (Self::Storing { staged, continues: false }, vec![Effect::Ingest])
             }
             (Self::Running { staged }, Input::Refused) => {
                 (Self::Starting { staged, stop: None }, vec![Effect::StartAgain])
             }
-            (Self::Stopping { staged, goes_on }, Input::Exited | Input::Refused) => {
-                (Self::Storing { staged, goes_on }, vec![Effect::Ingest])
+            (Self::Stopping { staged, continues }, Input::Exited | Input::Refused) => {
+                (Self::Storing { staged, continues }, vec![Effect::Ingest])
             }
-            // Who was done before it could be stopped has nothing to go on with.
-            (Self::Storing { staged, goes_on }, Input::Stored { is_done }) => {
-                Self::after(staged, goes_on && !is_done)
+            // An agent that was done before it could be stopped has nothing to continue.
+            (Self::Storing { staged, continues }, Input::Stored { is_done }) => {
+                Self::after(staged, continues && !is_done)
             }
             (Self::Storing { staged, .. }, Input::NotStored(why)) => {
-                // The next turn would be told a history without this one, so what waits is not sent.
+                // The next turn would get a history without this one, so staged prompts are not sent.
                 let mut effects = vec![Effect::Tell(why)];
                 effects.extend(staged.into_iter().map(|prompt| Effect::Tell(format!("not sent: {prompt}"))));
                 (Self::Idle, effects)
@@ -246,7 +246,7 @@ impl TurnMachine {
         effects
     }
 
-    /// Says whether an agent's program may be running.
+    /// Returns whether an agent's program may be running.
     pub fn is_active(&self) -> bool {
         !matches!(self, Self::Idle)
     }
@@ -255,7 +255,7 @@ impl TurnMachine {
         (Self::Gathering { sent: sent.clone(), staged, stop: None }, vec![Effect::Gather(sent)])
     }
 
-    /// Stops what is being gathered, unless that has been said before.
+    /// Stops the gathering, unless it was stopped before.
     fn stop_gathering(
         sent: Sent,
         staged: Vec<String>,
@@ -267,12 +267,12 @@ impl TurnMachine {
     }
 
     /// Goes on with what waits, else with what was stopped for a while, if anything was.
-    fn after(mut staged: Vec<String>, goes_on: bool) -> (Self, Vec<Effect>) {
+    fn after(mut staged: Vec<String>, continues: bool) -> (Self, Vec<Effect>) {
         if !staged.is_empty() {
             let prompt = staged.remove(0);
             return Self::begin(Sent::Prompt(prompt), staged);
         }
-        if goes_on { Self::begin(Sent::GoOn, staged) } else { (Self::Idle, vec![]) }
+        if continues { Self::begin(Sent::GoOn, staged) } else { (Self::Idle, vec![]) }
     }
 }
 
@@ -368,7 +368,7 @@ mod tests {
         let (turn, effects) =
             play(vec![submit("a"), Input::Gathered(frame("a")), Input::Cancel, Input::Started]);
         assert_eq!(effects[3], [Effect::Stop(Outcome::Cancelled)]);
-        assert_eq!(turn, TurnMachine::Stopping { staged: vec![], goes_on: false });
+        assert_eq!(turn, TurnMachine::Stopping { staged: vec![], continues: false });
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod tests {
         assert!(matches!(&effects[3][..], [Effect::IngestUnstarted(Outcome::Cancelled, _)]));
         assert_eq!(
             turn,
-            TurnMachine::Storing { staged: vec![], goes_on: false },
+            TurnMachine::Storing { staged: vec![], continues: false },
             "what took too long takes back what waits"
         );
         let (_, effects) = play(vec![submit("a"), Input::TimeUp, Input::Gathered(frame("a"))]);
@@ -449,7 +449,7 @@ mod tests {
         );
         assert_eq!(turn, TurnMachine::Gathering { sent: Sent::GoOn, staged: vec![], stop: None });
 
-        // Who had come to the end anyway does not go on.
+        // Who had come to the end anyway does not continue.
         assert_eq!(go_on(&[Input::Exited, Input::Stored { is_done: true }]).0, TurnMachine::Idle);
         // The person's own words come first, and a cancel ends it.
         let (turn, _) = go_on(&[submit("b"), Input::Exited, Input::Stored { is_done: false }]);
@@ -477,7 +477,7 @@ mod tests {
             inputs.push(input);
             let (turn, effects) = play(inputs);
             assert_eq!(effects.last().unwrap()[..], [Effect::IngestUnstarted(Outcome::Failed, "why".into())]);
-            assert_eq!(turn, TurnMachine::Storing { staged: vec![], goes_on: false });
+            assert_eq!(turn, TurnMachine::Storing { staged: vec![], continues: false });
         }
     }
 

@@ -12,17 +12,17 @@ use crate::header::SpooledTurn;
 use crate::private;
 use crate::turn_parser::TurnParser;
 
-/// How often a reader that is never idle checks whether the writer has ended.
+/// The interval at which a busy reader checks whether the writer has ended.
 const CHECK_PACE: Duration = Duration::from_millis(50);
-/// How much of the output may be unread when the agent ends, for somebody who watches. What is more is a flood: reading
-/// it would take longer than storing it, and the events that were stored can be shown instead.
+/// The largest unread output at the end of the agent, for a watcher. A longer one is a flood: reading it would take
+/// longer than storing it, and the stored events can be shown instead.
 const LARGEST_BACKLOG: u64 = 16 << 20;
-/// How much of a finished output is read, in bytes and with [`LINE_COST`] per line: a second or two. What is more stays
-/// unread, except for its end.
+/// The part of a finished output that is read, in bytes and with [`LINE_COST`] per line: a second or two. The rest
+/// stays unread, except for its end.
 const READ_BUDGET: u64 = 512 << 20;
-/// What a line costs besides its bytes.
+/// The cost of a line besides its bytes.
 const LINE_COST: u64 = 512;
-/// How much is read from the end of an output that is over the budget: there the agent says how it ended.
+/// The bytes that are read from the end of an output over the budget: there the agent prints its outcome.
 const TAIL: u64 = 4 << 20;
 /// The length from which a line is read by one reader at a time, and its events are cut down at once.
 const LARGE_LINE: u64 = 4 << 20;
@@ -31,33 +31,33 @@ const LARGE_LINE: u64 = 4 << 20;
 /// memory as text and as an event.
 static LARGE: Mutex<()> = Mutex::new(());
 
-/// Follows the output of a run from its beginning, at a pace of its own.
+/// Follows the output of a run from its beginning, at its own pace.
 ///
-/// It holds the file open, so what was printed can still be read when the turn is stored and the file gone.
+/// It holds the file open, so the output can still be read when the turn is stored and the file is removed.
 pub struct Watcher {
     follow: Box<Follow>,
     parser: Box<dyn AgentParser>,
     /// The writer, while it runs.
     process: Option<ProcessIdentity>,
-    /// Where the output ends, once the writer has ended. Processes that it left behind may still write.
+    /// The end of the output, once the writer has ended. Processes that it left behind may still write.
     end: Option<u64>,
     /// When the writer was last checked.
     checked: Instant,
     /// Whether the writer ended and left more unread than a watcher reads.
     left_behind: bool,
-    /// How many lines could not be read.
+    /// The number of lines that could not be read.
     unreadable: u64,
-    /// What the lines so far have cost: see [`READ_BUDGET`].
+    /// The cost of the lines so far: see [`READ_BUDGET`].
     cost: u64,
-    /// How many bytes were skipped.
+    /// The number of bytes that were skipped.
     skipped: u64,
-    /// Where the output of the writer ends at the latest, as the driver knows it.
+    /// The latest end of the writer's output, as the driver knows it.
     bound: Option<Arc<AtomicU64>>,
 }
 
-/// What one look at an output finds.
+/// The result of one poll of an output.
 pub(crate) enum Look {
-    /// What the next line says.
+    /// The outputs of the next line.
     Outputs(Vec<AgentOutput>),
     /// The line has not ended yet, and there is more to read.
     Reading,
@@ -152,8 +152,8 @@ impl Watcher {
         Ok(Look::Outputs(outputs.into_iter().map(cut).collect()))
     }
 
-    /// Waits for the next line and returns what it says; `None` when the program has ended and all is read, or too
-    /// much is left to read.
+    /// Waits for the next line and returns its outputs; `None` if the program has ended and all is read, or too much
+    /// is left to read.
     pub fn next_outputs(&mut self) -> Result<Option<Vec<AgentOutput>>, FollowError> {
         loop {
             if self.process.is_some() && self.checked.elapsed() >= CHECK_PACE {
@@ -183,7 +183,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Reads no further than the file is long now, and returns how long that is.
+    /// Sets the end of reading to the current length of the file, and returns it.
     fn end_here(&mut self) -> Result<u64, FollowError> {
         let bound = self.bound.as_ref().map_or(u64::MAX, |bound| bound.load(Ordering::SeqCst));
         let end = self.follow.length()?.min(bound);
@@ -192,12 +192,12 @@ impl Watcher {
         Ok(end)
     }
 
-    /// Returns how many lines could not be read and were not told of, because there are so many.
+    /// Returns the number of unreadable lines that were not reported, because there are too many.
     pub fn untold(&self) -> u64 {
         self.unreadable.saturating_sub(MANY_UNREADABLE)
     }
 
-    /// Returns how many bytes [`read_to_end`](Self::read_to_end) skipped.
+    /// Returns the number of bytes that [`read_to_end`](Self::read_to_end) skipped.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -244,13 +244,13 @@ impl Watcher {
         outputs
     }
 
-    /// Says how the run ended, and returns what follows from it.
+    /// Takes the end of the run, and returns the outputs that follow from it.
     pub fn end(&mut self, ending: &agent::Ending) -> Vec<AgentOutput> {
         self.parser.end(ending)
     }
 }
 
-/// How many lines that cannot be read are told one by one. An agent that prints garbage prints a lot of it.
+/// The number of unreadable lines that are reported one by one. An agent that prints garbage prints a lot of it.
 const MANY_UNREADABLE: u64 = 20;
 /// The kind of the error that stands for a line which cannot be read.
 const UNREADABLE: &str = "unreadable_line";

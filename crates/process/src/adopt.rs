@@ -7,9 +7,10 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 use crate::child::Child;
 use crate::table;
 
-/// Makes this process the parent of each descendant whose own parent ends, so that none leaves the family by forking twice.
+/// Makes this process the parent of each descendant whose own parent ends, so that none leaves the family by forking
+/// twice.
 ///
-/// [`collect_adopted`] is then to be called now and then. Linux only; elsewhere it does nothing.
+/// The caller then calls [`collect_adopted`] now and then. Linux only; elsewhere it has no effect.
 ///
 /// # Errors
 ///
@@ -34,7 +35,7 @@ pub fn collect_adopted(own: &Child) {
     };
     for entry in table::all().into_iter().filter(is_adopted) {
         let pid = i32::try_from(entry.identity.pid).ok().and_then(Pid::from_raw);
-        // It has ended, so that nothing waits here.
+        // It has ended, so this does not block.
         let _ = pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
     }
 }

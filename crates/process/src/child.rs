@@ -20,7 +20,7 @@ use crate::marker::Marker;
 use crate::stop::{self, Leader, Patience, StopReport};
 use crate::table;
 
-/// How a process ended.
+/// The exit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// By itself, with this status.
@@ -32,7 +32,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Says whether the status was 0.
+    /// Returns whether the status was 0.
     pub fn success(self) -> bool {
         self == Self::Code(0)
     }
@@ -48,8 +48,8 @@ impl Exit {
 
 /// A program that was [started](crate::Spawn::start).
 ///
-/// Clones are handles on the same child; any thread may wait for it while another stops it. Dropping them all
-/// changes nothing for the child: it goes on, and is collected when it ends. Call [`stop`](Self::stop) to end it.
+/// Clones are handles on the same child; any thread may wait for it while another stops it. The child continues if
+/// all handles are dropped, and is collected when it ends. Call [`stop`](Self::stop) to end it.
 #[derive(Debug, Clone)]
 pub struct Child {
     shared: Arc<Shared>,
@@ -97,40 +97,41 @@ impl Child {
         self.shared.wait_timeout(Duration::ZERO)
     }
 
-    /// Returns what the child has written to standard output so far: its beginning and its end.
+    /// Returns the standard output so far: its beginning and its end.
     ///
-    /// Nothing if that goes to a file.
+    /// Empty if it goes to a file.
     pub fn stdout(&self) -> Excerpt {
         lock(&self.shared.stdout).excerpt()
     }
 
-    /// Returns what the child has written to standard error so far: its beginning and its end.
+    /// Returns the standard error so far: its beginning and its end.
     ///
-    /// Nothing if that goes to a file.
+    /// Empty if it goes to a file.
     pub fn stderr(&self) -> Excerpt {
         lock(&self.shared.stderr).excerpt()
     }
 
-    /// Ends the child and everything that belongs to its run, and returns when it is gone.
+    /// Ends the child and all processes of its run, and returns when they are gone.
     ///
-    /// See [`stop`](crate::stop) for the order. After a child that ended by itself, it ends what that one left behind.
+    /// See [`stop`](crate::stop) for the order. If the child has ended already, this ends the processes that it left
+    /// behind.
     pub fn stop(&self, patience: &Patience) -> StopReport {
         stop::stop_run(self.shared.as_ref(), &self.identity, &self.marker, patience)
     }
 
     /// Kills the child, its group and its descendants, and returns at once.
     ///
-    /// For what need not clean up. What has left the family is found by its marker:
-    /// [`end_marked`](crate::end_marked), once for all that carry it.
+    /// For a child that need not clean up. [`end_marked`](crate::end_marked) ends the processes that have left the
+    /// family, once for all runs of a marker.
     pub fn kill(&self) {
         stop::kill_run(self.shared.as_ref(), &self.identity, &self.marker);
     }
 }
 
-/// What the handles and the threads share.
+/// The state that the handles and the threads share.
 #[derive(Debug)]
 struct Shared {
-    /// The child's number until somebody has collected it. As long as it is locked here, it cannot become another's.
+    /// The child's process id until it is collected. While this is locked, no other process can get that id.
     uncollected: Mutex<Option<Pid>>,
     exit: Mutex<Option<Exit>>,
     ended: Condvar,
@@ -156,9 +157,10 @@ impl Shared {
         self.uncollected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the child, collects it, and tells everybody.
+    /// Waits for the child, collects it, and notifies all waiting threads.
     fn collect(&self, mut process: Process, feed: thread::JoinHandle<()>, feed_end: PipeWriter) {
-        // Only learns of the end. Collecting it there would free the number while somebody is about to signal it.
+        // Only waits for the end. Collecting it here would free the process id while another thread is about to
+        // signal it.
         let pid = *self.uncollected();
         if let Some(pid) = pid {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -182,7 +184,7 @@ impl Shared {
             thread::sleep(Duration::from_millis(10));
         };
         drop(feed_end);
-        // A feed that panicked has nothing more to say, and the child has ended all the same.
+        // The child has ended, even if the feed panicked.
         let _ = feed.join();
         *self.exit.lock().unwrap_or_else(PoisonError::into_inner) = Some(exit);
         self.ended.notify_all();
@@ -195,7 +197,7 @@ impl Leader for Shared {
         let Some(pid) = *uncollected else {
             return;
         };
-        // It can only have ended on its own, which is what is wanted.
+        // The signal fails only if the child has ended, which is the goal.
         let _ = kill_process(pid, signal);
         let entry = table::look(pid.as_raw_nonzero().get().unsigned_abs());
         if entry.is_ok_and(|entry| entry.is_some_and(|entry| entry.stopped)) {
@@ -264,12 +266,12 @@ impl Helpers {
     /// Hands the child over to the threads.
     pub(crate) fn take(self, mut process: Process, input: Vec<u8>) -> Result<Child, SpawnError> {
         let pid = process.id();
-        // Nobody has collected it yet, so whatever has its number is the child.
+        // It is not collected yet, so the process of this id is the child.
         let found = table::look(pid).and_then(|entry| entry.ok_or_else(|| io::ErrorKind::NotFound.into()));
         let identity = match found {
             Ok(entry) => entry.identity,
             Err(source) => {
-                // Whatever these say: there is nothing else that could be done to it.
+                // Errors are ignored: there is no other way to end it.
                 let _ = process.kill();
                 let _ = process.wait();
                 return Err(SpawnError::Unidentified { source });

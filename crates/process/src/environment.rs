@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-/// The environment of a child: these variables, and no other. Cloning it is cheap.
+/// The environment of a child: exactly these variables. Cloning it is cheap.
 ///
-/// Nothing of this process's own environment is added, so whoever starts children decides what reaches them.
+/// No variable of this process is added, so the caller decides which ones reach a child.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChildEnvironment(Arc<BTreeMap<OsString, OsString>>);
 
 impl ChildEnvironment {
-    /// Returns a variable, whatever its bytes are; `None` if it is not set.
+    /// Returns a variable, even if it is not UTF-8; `None` if it is not set.
     pub fn get(&self, name: impl AsRef<OsStr>) -> Option<&OsStr> {
         self.0.get(name.as_ref()).map(OsString::as_os_str)
     }

@@ -1,9 +1,9 @@
-//! What can go wrong, in words that a person can act on.
+//! Errors, with messages that a person can act on.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a program was not started.
+/// The reason why a program was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// There is no such program.
@@ -23,7 +23,7 @@ pub enum SpawnError {
     NotExecutable {
         /// As it was asked for.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The folder to run in is not there.
@@ -37,7 +37,7 @@ pub enum SpawnError {
     DirectoryNotEntered {
         /// The folder.
         directory: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Arguments and environment together are more than the system takes.
@@ -46,10 +46,10 @@ pub enum SpawnError {
         /// The program.
         program: PathBuf,
     },
-    /// The program was started, could not be told from others, and was killed.
+    /// The program was started and killed again, because its process could not be identified.
     #[error("the list of processes cannot be read")]
     Unidentified {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Anything else, such as no more memory or processes.
@@ -57,7 +57,7 @@ pub enum SpawnError {
     Other {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -82,7 +82,7 @@ impl SpawnError {
     }
 }
 
-/// Why a file can be followed no further.
+/// The reason why a file can be followed no further.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// The file has become shorter than what was read of it.
@@ -90,9 +90,9 @@ pub enum FollowError {
     Shrunk {
         /// The file.
         path: PathBuf,
-        /// How far it had been read.
+        /// The position up to which it was read.
         read: u64,
-        /// How long it is now.
+        /// Its current length.
         found: u64,
     },
     /// The file cannot be opened or read.
@@ -100,7 +100,7 @@ pub enum FollowError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -5,10 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::{fmt, io};
 
-/// The beginning and the end of what was written, and how much is missing between them.
+/// The beginning and the end of an output, and the number of bytes that are missing between them.
 ///
-/// Shown, it is the text with a line that says what was left out. It is as it came: escape sequences and
-/// broken characters included.
+/// Displayed, it is the text with a line for the missing part. Escape sequences and broken characters are unchanged.
 ///
 /// ```
 /// use azureal_process::Excerpt;
@@ -18,9 +17,9 @@ use std::{fmt, io};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The first bytes; everything, where nothing was left out.
+    /// The first bytes; all of them if none was left out.
     pub beginning: Vec<u8>,
-    /// How many bytes are missing.
+    /// The number of missing bytes.
     pub left_out: u64,
     /// The last bytes.
     pub end: Vec<u8>,
@@ -48,7 +47,7 @@ impl Excerpt {
         })
     }
 
-    /// Says whether nothing was written.
+    /// Returns whether the output is empty.
     pub fn is_empty(&self) -> bool {
         self.beginning.is_empty() && self.left_out == 0 && self.end.is_empty()
     }

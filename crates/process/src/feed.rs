@@ -1,8 +1,8 @@
-//! The thread that talks to a child: its input out, what it says in.
+//! The thread that talks to a child: it writes the input and reads the output.
 //!
-//! All at once, or a child that writes before it reads would wait for us for ever. No end outlasts the
-//! child: what it left behind may hold the other ends open for as long as it likes, and must not hold a
-//! thread and a prompt with them.
+//! It does both at once, or a child that writes before it reads would block for ever. It ends with the child:
+//! processes that the child left behind may hold the other ends open, and must not hold a thread and a prompt with
+//! them.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read, Write};
@@ -14,9 +14,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::excerpt::Gathering;
 
-/// As much as a pipe holds on Linux unless told otherwise.
+/// As much as a pipe holds on Linux by default.
 const PIECE: usize = 64 * 1024;
-/// How much is read after the child's end: all that a pipe can hold, but not what others go on writing.
+/// The bytes that are read after the child's end: all that a pipe can hold, but not the output of processes that
+/// continue.
 const LAST: usize = 1024 * 1024;
 
 /// What the thread has in hand.
@@ -124,7 +125,7 @@ impl Feed<'_> {
         })
     }
 
-    /// Writes what the child takes now; says whether there is more to write.
+    /// Writes what the child takes now; returns whether there is more to write.
     fn write(&mut self, written: &mut usize) -> bool {
         let Some(stdin) = &mut self.stdin else {
             return false;

@@ -1,4 +1,4 @@
-//! Reading a file line by line while somebody writes it.
+//! Follows a file line by line while another process writes it.
 
 use std::fs::File;
 use std::io;
@@ -10,14 +10,14 @@ use memchr::memchr;
 
 use crate::error::FollowError;
 
-/// How long a line may be unless told otherwise: 64 MiB.
+/// The longest line by default: 64 MiB.
 pub const LINE_LIMIT: u64 = 64 * 1024 * 1024;
 
-/// How much is read at a time.
+/// The number of bytes that are read at a time.
 const PIECE: usize = 64 * 1024;
-/// How much is searched for the end of a line in one [`poll`](Follow::poll): 4 MiB.
+/// The number of bytes that one [`poll`](Follow::poll) searches for the end of a line: 4 MiB.
 const STRETCH: u64 = 4 * 1024 * 1024;
-/// The pauses between two looks at a file that does not grow: short while something has just come, longer after.
+/// The pauses between two polls of a file that does not grow: short after new output, then longer.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(15);
 
@@ -28,12 +28,12 @@ pub enum Line {
     Bytes(Vec<u8>),
     /// It is longer than the limit and was skipped.
     Oversized {
-        /// How long it is.
+        /// Its length.
         bytes: u64,
     },
 }
 
-/// What one look at a growing file finds.
+/// The result of one poll of a growing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The next line is whole, and so long. [`Follow::take_line`] returns it.
@@ -41,7 +41,7 @@ pub enum Progress {
         /// Its length.
         bytes: u64,
     },
-    /// There is more to read, and the line has not ended yet. Poll again, after whatever must be checked meanwhile.
+    /// There is more to read, and the line has not ended yet. Poll again, after other checks.
     Reading,
     /// Everything up to here is read.
     Waiting,
@@ -49,31 +49,28 @@ pub enum Progress {
 
 /// Reads a growing file line by line.
 ///
-/// A line is given once it is whole, which is when its newline is there; never a part of one. What is not whole yet
-/// stays in the file: memory holds one piece of the file and the line that is given, however long a line
-/// grows.
+/// A line is returned once its newline is there; never a part of one. An unfinished line stays in the file: memory
+/// holds one piece of the file and the returned line, however long a line grows.
 ///
-/// The file that was opened is followed to its end, also when it is renamed, deleted or replaced meanwhile.
-/// If it is cut, that is an error. A file that is cut and grows again beyond what was read, between two looks, cannot
-/// be told from one that only grew.
+/// The opened file is followed to its end, even if it is renamed, deleted or replaced meanwhile. Truncating it is an
+/// error. If it is truncated and grows beyond the position between two polls, that is not detected.
 ///
-/// Looking at a file that does not grow costs two system calls, at most 15 ms apart while
-/// [`next_line`](Self::next_line) waits. Watching it by inotify would save those, and bring a second way in for
-/// systems that have none.
+/// Polling a file that does not grow costs two system calls, at most 15 ms apart while [`next_line`](Self::next_line)
+/// waits. Inotify would save those, but not every system has it.
 #[derive(Debug)]
 pub struct Follow {
     path: PathBuf,
     file: File,
     limit: u64,
-    /// Where the next line begins.
+    /// The start of the next line.
     line_start: u64,
-    /// How far there is no newline after `line_start`. Up to here it has been looked at.
+    /// The position up to which there is no newline after `line_start`.
     scanned: u64,
-    /// Where the line at `line_start` ends, once that is known.
+    /// The end of the line at `line_start`, once it is known.
     line_end: Option<u64>,
     /// No line that begins here or later is read.
     end: Option<u64>,
-    /// Whether `line_start` is in the middle of a line, which is then not given.
+    /// Whether `line_start` is in the middle of a line, which is then skipped.
     in_mid_line: bool,
     /// A piece of the file, and where it begins.
     piece: Box<[u8]>,
@@ -124,7 +121,7 @@ impl Follow {
         self.line_start
     }
 
-    /// Returns how long the file is now.
+    /// Returns the current length of the file.
     ///
     /// # Errors
     ///
@@ -148,8 +145,8 @@ impl Follow {
         self.piece_length = 0;
     }
 
-    /// Looks for the next line, in a bounded time: however fast somebody writes, and be it without a newline, the
-    /// caller gets to its own checks.
+    /// Searches for the next line, in a bounded time: the caller gets to its own checks even if the writer is fast
+    /// and writes no newline.
     ///
     /// # Errors
     ///
@@ -207,7 +204,7 @@ impl Follow {
             match self.poll()? {
                 Progress::Line { .. } => return self.take_line(),
                 Progress::Waiting => return Ok(None),
-                // As much as there was when it was asked for: somebody may write faster than this reads.
+                // As much as there was at the call: the writer may be faster than this reader.
                 Progress::Reading => {
                     let length = self.length()?;
                     if self.scanned >= *there.get_or_insert(length) {
@@ -218,17 +215,17 @@ impl Follow {
         }
     }
 
-    /// Returns how long to wait before the next look at a file that does not grow.
+    /// Returns the pause before the next poll of a file that does not grow.
     pub fn pause(&self) -> Duration {
         // An eighth of the silence so far: not noticeable, and hardly a look when it is long.
         (self.grew_at.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 
-    /// Returns the next line, waiting until it is whole; nothing when the writer has ended and
-    /// there are no more.
+    /// Returns the next line, and waits until it is complete. `None` if the writer has ended and there are no more
+    /// lines.
     ///
-    /// `writer_ended` waits for as long as it is told, or until the writer has ended, and says whether it has; what
-    /// that one wrote until then is still given. So the end is noticed at once:
+    /// `writer_ended` waits for the given time or until the writer has ended, and returns whether it has. Lines that
+    /// were written before the end are still returned. So the end is noticed at once:
     ///
     /// ```
     /// # use azureal_process::{Child, Follow, FollowError, Line, ProcessIdentity};
@@ -296,7 +293,7 @@ impl Follow {
         }
     }
 
-    /// Reads the piece after what was scanned; says whether there is one.
+    /// Reads the piece after what was scanned; returns whether there is one.
     fn read_piece(&mut self) -> Result<bool, FollowError> {
         self.piece_start = self.scanned;
         self.piece_length = 0;
@@ -333,14 +330,14 @@ impl Follow {
         match self.file.read_exact_at(&mut line, start) {
             Ok(()) => Ok(Line::Bytes(line)),
             Err(source) => {
-                // It was cut after it had been looked at.
+                // It was truncated after the length was checked.
                 self.check_length()?;
                 Err(self.unreadable(source))
             }
         }
     }
 
-    /// Returns how long the file is; an error if that is less than was read.
+    /// Returns the length of the file; an error if that is less than was read.
     fn check_length(&self) -> Result<u64, FollowError> {
         let found = self.file.metadata().map_err(|source| self.unreadable(source))?.len();
         if found < self.scanned {

@@ -36,7 +36,7 @@ pub struct ProcessIdentity {
 }
 
 /// How often a process that is not our child is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How many generations of processes are looked at.
 const MOST_ANCESTORS: usize = 4096;
@@ -47,7 +47,7 @@ impl ProcessIdentity {
         table::look(pid).ok().flatten().map(|entry| entry.identity)
     }
 
-    /// Says whether this very process runs, whoever its parent is.
+    /// Returns whether this very process runs, whoever its parent is.
     ///
     /// One that has ended and only waits to be collected does not run. Where the system does not
     /// let us look, a process of this number counts as this one.
@@ -59,7 +59,7 @@ impl ProcessIdentity {
         }
     }
 
-    /// Says whether the process holds a file open; nothing where the system does not tell.
+    /// Returns whether the process holds a file open; `None` if the system does not tell.
     pub fn holds_open(&self, file: &Path) -> Option<bool> {
         let holds = table::holds_open(self.pid, file)?;
         // Looked at afterwards, so that it was this one.
@@ -74,7 +74,7 @@ impl ProcessIdentity {
             .find(|process| process.holds_open(file) == Some(true))
     }
 
-    /// Says whether the process that has this number now was started by this one, directly or through others; `None`
+    /// Returns whether the process that has this number now was started by this one, directly or through others; `None`
     /// where the system does not tell, or there is no such process.
     ///
     /// A process whose parent has ended belongs to another one from then on. On Linux that is this process if it has
@@ -95,7 +95,7 @@ impl ProcessIdentity {
         None
     }
 
-    /// Waits until this process has ended, at most `timeout`; says whether it has.
+    /// Waits until this process has ended, at most `timeout`; returns whether it has.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         loop {
@@ -106,7 +106,7 @@ impl ProcessIdentity {
             if left.is_zero() {
                 return false;
             }
-            thread::sleep(left.min(LOOK_AGAIN));
+            thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 
@@ -115,7 +115,7 @@ impl ProcessIdentity {
         Ok(table::look(self.pid)?.filter(|entry| entry.identity == *self))
     }
 
-    /// Sends a signal to this very process and to no other; says whether it was sent.
+    /// Sends a signal to this very process and to no other; returns whether it was sent.
     pub(crate) fn signal(&self, signal: Signal) -> bool {
         let Some(pid) = to_pid(self.pid) else {
             return false;
@@ -132,14 +132,14 @@ impl ProcessIdentity {
         self.is_there() && kill_process(pid, signal).is_ok()
     }
 
-    /// Sends a signal, and makes a process that is stopped go on, without which it would not notice.
+    /// Sends a signal, and makes a process that is stopped continue, without which it would not notice.
     pub(crate) fn signal_and_wake(&self, signal: Signal) {
         if self.signal(signal) && self.entry().is_ok_and(|entry| entry.is_some_and(|entry| entry.stopped)) {
             self.signal(Signal::CONT);
         }
     }
 
-    /// Says whether this process is certainly there. Unlike [`Self::is_alive`], doubt means no.
+    /// Returns whether this process is certainly there. Unlike [`Self::is_alive`], doubt means no.
     pub(crate) fn is_there(&self) -> bool {
         self.entry().is_ok_and(|entry| entry.is_some())
     }
@@ -193,7 +193,7 @@ mod tests {
             if let Some(found) = found {
                 break found.identity;
             }
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(POLL_INTERVAL);
         };
         assert_eq!(this.is_ancestor_of(shell.id()), Some(true));
         assert_eq!(this.is_ancestor_of(grandchild.pid), Some(true));

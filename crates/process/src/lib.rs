@@ -15,7 +15,7 @@
 //! behave:
 //!
 //! - **An agent's standard output is a file, never a pipe.** Some agents exit without writing what a pipe did
-//!   not take. A file also outlives us: when this program dies, the agent goes on and its file is followed
+//!   not take. A file also outlives us: when this program dies, the agent continues and its file is followed
 //!   by the next one.
 //! - **The input goes through standard input**, whatever its size: arguments are limited and everybody can
 //!   read them. It is closed after it, because agents wait for its end.

@@ -22,13 +22,13 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Makes a marker. The value should be of one run only: whatever carries it is ended with the run.
+    /// Creates a marker. The value should be of one run only: every process that carries it ends with the run.
     ///
     /// # Errors
     ///
-    /// The key is not the name of a variable (letters, digits and `_`), or the value is empty or not of visible
-    /// ASCII characters. An empty value would be found where nobody has put it; a space could not be told from
-    /// the end of the value in the output of `ps`.
+    /// The key is not the name of a variable (letters, digits and `_`), or the value is empty or not of visible ASCII
+    /// characters. An empty value would match by accident; a space could not be distinguished from the end of the
+    /// value in the output of `ps`.
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Result<Self, InvalidMarker> {
         let (key, value) = (key.into(), value.into());
         let is_name = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -70,19 +70,18 @@ impl InvalidMarker {
     }
 }
 
-/// Returns the processes that run with `marker` in their environment, whoever started them.
+/// Returns the running processes with `marker` in their environment, whichever process started them.
 ///
-/// This process itself is never among them, nor one that has ended and only waits to be collected.
-/// Those whose environment may not be read are left out; on Linux that is other people's, elsewhere also
-/// what belongs to the system.
+/// This process is never among them, nor a zombie. Processes whose environment may not be read are left out: on Linux
+/// those of other users, elsewhere also those of the system.
 pub fn find_marked(marker: &Marker) -> Vec<ProcessIdentity> {
     table::marked(marker).collect()
 }
 
 /// The markers that processes carry at one moment.
 ///
-/// For many runs at once: to look for each with [`find_marked`] is to look at all processes each time. A marker that no
-/// process carries can appear later only where somebody starts the run.
+/// For many runs at once: each [`find_marked`] searches all processes. A marker that no process carries can appear
+/// later only if another process starts the run.
 #[derive(Debug, Clone)]
 pub struct MarkersInUse {
     entries: BTreeSet<String>,
@@ -94,7 +93,7 @@ impl MarkersInUse {
         Self { entries: table::environments_with(keys) }
     }
 
-    /// Says whether a process carried this marker.
+    /// Returns whether a process carried this marker.
     pub fn contains(&self, marker: &Marker) -> bool {
         self.entries.contains(&marker.entry())
     }

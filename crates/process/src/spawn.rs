@@ -1,4 +1,4 @@
-//! What to run, and starting it.
+//! A command, and starting it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,23 +15,23 @@ use crate::environment::ChildEnvironment;
 use crate::error::SpawnError;
 use crate::marker::Marker;
 
-/// How much of standard error is kept unless told otherwise: 64 KiB.
+/// The part of standard error that is kept by default: 64 KiB.
 pub const STDERR_LIMIT: usize = 64 * 1024;
 
-/// A program to start, with everything that it is given.
+/// A program to start, with its arguments, environment and input.
 ///
-/// The child gets exactly the environment given here and its [`marker`](Self::marker), nothing of this process's own. It has a process
-/// group of its own: Ctrl-C in a terminal does not reach it.
+/// The child gets exactly the environment given here and its [`marker`](Self::marker), no variable of this process.
+/// It has its own process group: Ctrl-C in a terminal does not reach it.
 ///
-/// Signals that this process *ignores*, the child ignores as well, until it says otherwise. A program
-/// that was put into the background by a shell script ignores SIGINT, for example; then it takes SIGTERM to stop a
-/// simple child.
+/// Signals that this process *ignores*, the child ignores as well, until it sets its own handlers. For example, a
+/// program that a shell script started in the background ignores SIGINT; then it takes SIGTERM to stop a simple
+/// child.
 #[derive(Debug)]
 pub struct Spawn {
     /// A name is looked for in the `PATH` of [`environment`](Self::environment); a path is taken from
     /// [`directory`](Self::directory).
     pub program: PathBuf,
-    /// Visible to everybody on the machine and of limited length: no place for prompts or keys.
+    /// Visible to every user of the machine and of limited length: not for prompts or keys.
     pub args: Vec<OsString>,
     /// All its variables.
     pub environment: ChildEnvironment,
@@ -39,25 +39,26 @@ pub struct Spawn {
     pub directory: PathBuf,
     /// Written to the child's standard input, which is a pipe and is closed after it.
     pub stdin: Vec<u8>,
-    /// Where standard output goes. A file is opened for append, so that several writers do not overwrite each other.
+    /// The target of standard output. A file is opened for append, so that several writers do not overwrite each
+    /// other.
     pub stdout: Stream,
-    /// Where standard error goes.
+    /// The target of standard error.
     pub stderr: Stream,
-    /// By what the run's processes are found later.
+    /// The marker of the run's processes.
     pub marker: Marker,
 }
 
-/// Where something that a child writes goes.
+/// The target of an output stream of a child.
 #[derive(Debug)]
 pub enum Stream {
-    /// Into memory: the beginning and the end, together at most this many bytes. See [`Child::stdout`] and
-    /// [`Child::stderr`]. However much is written, the child is never kept waiting.
+    /// Memory: the beginning and the end, together at most this many bytes. See [`Child::stdout`] and
+    /// [`Child::stderr`]. The child never blocks, however much it writes.
     ///
-    /// The other end of the pipe goes when this process does. A child that outlives it and then
-    /// writes gets an error, and not every program survives that.
+    /// The other end of the pipe is closed when this process ends. A child that outlives it and then writes gets an
+    /// error, and not every program survives that.
     Keep(usize),
-    /// Into a file that is there after both; [`Excerpt::of_file`](crate::Excerpt::of_file) reads its ends. Nothing
-    /// limits how long it grows.
+    /// A file that outlives both processes; [`Excerpt::of_file`](crate::Excerpt::of_file) reads its ends. Its size
+    /// has no limit.
     File(File),
 }
 
@@ -68,7 +69,7 @@ impl From<File> for Stream {
 }
 
 impl Stream {
-    /// Returns what the child is given, and how much of it is kept.
+    /// Returns the stream of the child, and the number of bytes that are kept of it.
     fn into_stdio(self) -> (Stdio, usize) {
         match self {
             Self::Keep(limit) => (Stdio::piped(), limit),
@@ -78,7 +79,7 @@ impl Stream {
 }
 
 impl Spawn {
-    /// Describes a run without arguments and with nothing to read.
+    /// Describes a run without arguments and without input.
     pub fn new(
         program: impl Into<PathBuf>,
         directory: impl Into<PathBuf>,
@@ -131,7 +132,7 @@ impl Spawn {
             .stdout(stdout)
             .stderr(stderr)
             .process_group(0);
-        // Before the child, so that there is never one that nobody collects.
+        // Before the child, so that there is never a child without a thread that collects it.
         let helpers = Helpers::start(stdout_limit, stderr_limit, self.marker)
             .map_err(|source| SpawnError::Other { program: program.clone(), source })?;
         match command.spawn() {

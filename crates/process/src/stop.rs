@@ -1,4 +1,4 @@
-//! Ending a run so that nothing of it is left.
+//! Ends a run with all of its processes.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -11,22 +11,22 @@ use crate::identity::{ProcessIdentity, to_pid};
 use crate::marker::Marker;
 use crate::table::{self, Entry};
 
-/// The pauses between two looks for what a run left behind.
+/// The pauses between two searches for processes that a run left behind.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long each step of [`stop`] waits before the next, harder one.
+/// The time that each step of [`stop`] waits before the next, harder one.
 ///
-/// By default the whole takes at most three seconds, unless something cannot even be killed.
+/// By default all steps take at most three seconds, unless a process cannot even be killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patience {
-    /// For the child to end after SIGINT. Agents clean up in that time: 2 s.
+    /// For the child to exit after SIGINT, while agents clean up: 2 s.
     pub interrupt: Duration,
-    /// For the child to end after SIGTERM: 500 ms.
+    /// For the child to exit after SIGTERM: 500 ms.
     pub terminate: Duration,
-    /// For what the child left behind to end after SIGTERM: 250 ms.
+    /// For the processes that the child left behind to exit after SIGTERM: 250 ms.
     pub strays: Duration,
-    /// For what was killed to be gone, which takes long only when it hangs in the kernel: 2 s.
+    /// For killed processes to be gone, which takes long only if they hang in the kernel: 2 s.
     pub kill: Duration,
 }
 
@@ -41,10 +41,10 @@ impl Default for Patience {
     }
 }
 
-/// What it took to end a run's first process.
+/// The signal that ended a run's first process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
-    /// Nothing: it had ended before.
+    /// None: it had ended before.
     Already,
     /// SIGINT, to it alone.
     Interrupted,
@@ -54,43 +54,42 @@ pub enum Stopped {
     Killed,
 }
 
-/// What [`stop`] did.
+/// The result of [`stop`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopReport {
-    /// How the run's first process ended.
+    /// The step that ended the run's first process.
     pub stopped: Stopped,
-    /// How many other processes were still there after it, and were ended.
+    /// The number of other processes that were still running after it, and were ended.
     pub strays: usize,
-    /// What lives on though it was killed: what hangs in the kernel, or belongs to somebody else. Usually empty.
+    /// Processes that survived the kill: they hang in the kernel, or belong to another user. Usually empty.
     pub survivors: Vec<ProcessIdentity>,
 }
 
 /// Ends a run that is not a child of this process, such as one that was found after a crash.
 ///
-/// For one's own child there is [`Child::stop`](crate::Child::stop), which does the same. It returns when everything
-/// is gone, or has been killed for as long as `patience` says. In this order:
+/// For a child of this process, use [`Child::stop`](crate::Child::stop), which does the same. It returns when all
+/// processes are gone, or when the last time limit is over. The steps:
 ///
 /// 1. SIGINT to the run's first process alone. Agents then end their tools and write what they still have.
 /// 2. SIGTERM to it and to its direct children: below a wrapper it is the child that matters.
 /// 3. SIGKILL to it and to its process group.
-/// 4. Whatever else belongs to the run: SIGTERM, then SIGKILL until nothing is left. That is every
-///    process that carries `marker`, and all that were seen to descend from the first process or to be in its group.
+/// 4. All other processes of the run: SIGTERM, then SIGKILL until none is left. These are all processes that carry
+///    `marker`, and all descendants of the first process and members of its group.
 ///
-/// A step is skipped when the first process has ended before it; the last never is. Stopped processes are continued,
-/// or they would not notice a signal. A process is signalled only if its number *and* start are right,
-/// so never one that happens to have got the number since. This process itself is never signalled, even if
-/// it runs inside the run.
+/// A step is skipped if the first process has ended before it; the last never is. Stopped processes are continued, or
+/// they would not notice a signal. A process is signalled only if its id *and* its start time match, so never one
+/// that has got the id since. This process is never signalled, even if it runs inside the run.
 pub fn stop(identity: &ProcessIdentity, marker: &Marker, patience: &Patience) -> StopReport {
     stop_run(identity, identity, marker, patience)
 }
 
-/// The first process of a run, as far as stopping it goes: a child of ours or somebody else's.
+/// The first process of a run: a child of ours or of another process.
 pub(crate) trait Leader {
     /// Sends a signal, and wakes it if it is stopped.
     fn signal(&self, signal: Signal);
     /// Kills its whole group at once, without a gap through which a process that forks could slip.
     fn kill_group(&self);
-    /// Waits for its end; says whether it has ended.
+    /// Waits for its end; returns whether it has ended.
     fn ended_within(&self, timeout: Duration) -> bool;
 }
 
@@ -103,7 +102,7 @@ impl Leader for ProcessIdentity {
         // While its first process is there, the number of a group cannot be another's.
         let leads = self.entry().is_ok_and(|entry| entry.is_some_and(|entry| entry.group == self.pid));
         if let Some(pid) = to_pid(self.pid).filter(|_| leads) {
-            // Nobody left in it, or not ours: both show when one looks for survivors.
+            // The group is empty, or belongs to another user: the search for survivors shows both.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
@@ -134,7 +133,7 @@ pub(crate) fn stop_run(
 /// Kills the first process of a run, its group and all its descendants, and does not wait for their end.
 pub(crate) fn kill_run(leader: &dyn Leader, identity: &ProcessIdentity, marker: &Marker) {
     let mut family = Family { leader: Some(identity), marker, known: BTreeSet::new() };
-    // Before the kill: once a parent has ended, nothing says any more whose child a process was.
+    // Before the kill: once a parent has ended, its children can no longer be attributed to it.
     let members = family.look().running;
     leader.kill_group();
     leader.signal(Signal::KILL);
@@ -143,11 +142,10 @@ pub(crate) fn kill_run(leader: &dyn Leader, identity: &ProcessIdentity, marker: 
     }
 }
 
-/// Ends everything that carries `marker`, whoever started it: SIGTERM, and after `patience.strays` SIGKILL until
-/// nothing is left.
+/// Ends all processes that carry `marker`, whichever process started them: SIGTERM, then SIGKILL until none is left.
 ///
-/// For what was left behind by several runs of one marker. A single run is ended by
-/// [`stop`] or [`Child::stop`](crate::Child::stop).
+/// For the processes that several runs of one marker left behind. [`stop`] or [`Child::stop`](crate::Child::stop) end
+/// a single run.
 pub fn end_marked(marker: &Marker, patience: &Patience) -> StopReport {
     Family { leader: None, marker, known: BTreeSet::new() }.end_strays(patience)
 }
@@ -158,7 +156,7 @@ fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, patience: &Patience
     }
     let pid = family.leader.map(|leader| leader.pid);
     debug!(pid, "sends SIGINT");
-    // Each time before a signal: once a parent has ended, nothing says any more whose child a process was.
+    // Before each signal: once a parent has ended, its children can no longer be attributed to it.
     family.look();
     leader.signal(Signal::INT);
     if leader.ended_within(patience.interrupt) {
@@ -183,7 +181,7 @@ fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, patience: &Patience
     Stopped::Killed
 }
 
-/// What one look at the processes shows.
+/// The result of one search of the process table.
 #[derive(Default)]
 struct Seen {
     /// Direct children of the leader.
@@ -197,7 +195,7 @@ struct Family<'a> {
     /// The first process, where there is one such.
     leader: Option<&'a ProcessIdentity>,
     marker: &'a Marker,
-    /// All that were seen to descend from the leader or to be in its group, whatever became of them.
+    /// All known descendants of the leader and members of its group, running or not.
     known: BTreeSet<ProcessIdentity>,
 }
 
@@ -242,12 +240,12 @@ impl Family<'_> {
         seen
     }
 
-    /// Says whether a process is none that could have been left behind: the leader, or this one.
+    /// Returns whether a process is never a stray: the leader, or this process.
     fn is_apart(&self, identity: &ProcessIdentity) -> bool {
         self.leader == Some(identity) || identity.pid == std::process::id()
     }
 
-    /// Calls `meet` with every member that runs and with whatever else carries the marker, as soon as it is
+    /// Calls `meet` with every running member and every other process that carries the marker, as soon as it is
     /// found; returns them.
     fn strays(&mut self, mut meet: impl FnMut(&ProcessIdentity)) -> BTreeSet<ProcessIdentity> {
         let mut strays = BTreeSet::new();
@@ -285,8 +283,8 @@ impl Family<'_> {
                 }
             });
             empty_looks = if strays.is_empty() { empty_looks + 1 } else { 0 };
-            // A process carries no marker for a moment while it becomes another program, so that one look is not
-            // enough; and where there was one that starts others, not even two.
+            // A process carries no marker for a moment during exec, so one search is not enough. If there was one
+            // that starts others, not even two are.
             let enough = if met.is_empty() { 2 } else { 3 };
             if empty_looks == enough || Instant::now() >= give_up_at {
                 break strays;

@@ -1,7 +1,7 @@
-//! Where azureal's sessions are kept.
+//! The stores of azureal's sessions.
 //!
-//! Each store implements [`SessionStore`](azureal_core::SessionStore) and passes the contract in
-//! `azureal-testkit`. What their signatures name is re-exported, so that a user of this crate needs no other.
+//! Each store implements [`SessionStore`](azureal_core::SessionStore) and passes the contract in `azureal-testkit`.
+//! The types of their signatures are re-exported, so that a user of this crate needs no other.
 
 pub use azureal_core as core;
 

@@ -12,7 +12,7 @@ use azureal_core::{
     async_trait, check_name,
 };
 
-/// Keeps sessions in memory, gone with the process.
+/// Stores sessions in memory, until the process ends.
 ///
 /// ```
 /// # futures_executor::block_on(async {
@@ -55,7 +55,7 @@ struct Session {
     name: Option<String>,
     worktree: String,
     created_at: String,
-    /// What [`State::activity`] was when it was active last.
+    /// The value of [`State::activity`] when it was active last.
     active: u64,
     completed: Option<bool>,
     duration_ms: u64,
@@ -74,7 +74,7 @@ struct Session {
 #[derive(Debug, Clone)]
 struct Laid {
     compaction: Compaction,
-    /// How much there is to tell of the events that it covers.
+    /// The rendered length of the events that it covers.
     covers: u64,
 }
 
@@ -86,7 +86,7 @@ struct Text {
 }
 
 impl MemoryStore {
-    /// Locks the state. Nothing in here panics while it holds the lock, so a poisoned one is whole.
+    /// Locks the state. No code panics while it holds the lock, so the state of a poisoned lock is whole.
     fn open(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
@@ -303,7 +303,7 @@ impl SessionStore for MemoryStore {
         if let Some(mark) = turn.mark.as_ref().and_then(|mark| state.marks.get(&mark.name)) {
             return Err(StoreError::Marked(mark.clone()));
         }
-        // Checked before anything is made. The number is the next one, should it be refused.
+        // Checked before the session is created. If it is refused, the error has the next number.
         let (last, next) = (Seq(turn.events.len() as u64), state.last_number.saturating_add(1));
         for Compaction { after_seq, .. } in &compactions {
             if *after_seq == Seq::START || *after_seq > last {

@@ -1,8 +1,8 @@
-//! Stores that are told the same things say the same things.
+//! Stores agree: the same operations give the same answers.
 //!
-//! The contract checks the cases that somebody thought of. This checks those that nobody did, in two ways: many
-//! short random sequences of operations on a store that is known to be right and on another one, so that the
-//! shortest that shows a difference is found, and one long sequence on as many stores as there are.
+//! The contract checks chosen cases. This checks random ones, in two ways: many short sequences of operations on a
+//! reference store and on another one, shrunk to the shortest that shows a difference, and one long sequence on any
+//! number of stores.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,12 +25,12 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use crate::session_store::odd_texts;
 
-/// How much is tried, and from where.
+/// The number of runs, and the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runs {
-    /// How many sequences of operations, each on fresh stores.
+    /// The number of sequences, each on fresh stores.
     pub cases: u32,
-    /// Where the random numbers start; anywhere without.
+    /// The seed of the random numbers; a random one if `None`.
     pub seed: Option<u64>,
 }
 
@@ -46,10 +46,10 @@ impl Runs {
     }
 }
 
-/// Does the same random operations on two stores and panics when they answer differently, with the shortest
-/// sequence that it found to show it.
+/// Does the same random operations on two stores and panics if they answer differently, with the shortest sequence
+/// that shows it.
 ///
-/// `reference` and `other` make a pair of an empty store and whatever has to outlive it. Session numbers may
+/// `reference` and `other` create a pair of an empty store and a value that has to outlive it. Session numbers may
 /// differ between the two, as a database may leave some out; timestamps are not compared.
 ///
 /// ```text
@@ -71,7 +71,7 @@ pub fn random_operations_agree<A, AK, AF, B, BK, BF>(
 {
     let config = Config {
         cases: runs.cases,
-        // What failed is printed whole; there is no source file beside which to keep it.
+        // A failing sequence is printed whole; there is no source file beside which to store it.
         failure_persistence: None,
         rng_seed: runs.seed.map_or(RngSeed::Random, RngSeed::Fixed),
         ..Config::default()
@@ -107,13 +107,13 @@ pub fn random_operations_agree<A, AK, AF, B, BK, BF>(
 /// One long sequence of random operations, always the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sequence {
-    /// How many operations.
+    /// The number of operations.
     pub operations: usize,
-    /// Where the random numbers start.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// After how many operations the lists of the stores are compared.
+    /// The number of operations between two comparisons of the stores' lists.
     pub lists_every: usize,
-    /// After how many everything is that can be asked of them; it is at the end as well.
+    /// The number of operations between two full comparisons; there is one at the end as well.
     pub all_every: usize,
 }
 
@@ -160,7 +160,7 @@ fn assert_all_equal<T: PartialEq + fmt::Debug>(names: &[&str], values: &[T], wha
     }
 }
 
-/// Something to do with a store. The number in front says which session is meant, see [`Side::id`].
+/// An operation on a store. The first number chooses the session, see [`Side::id`].
 #[derive(Debug, Clone)]
 enum Operation {
     Create(NewSession),
@@ -181,7 +181,7 @@ enum Operation {
     RemoveMark(String),
 }
 
-/// In how many ways a session is chosen: the last two are one that was deleted and one that never was.
+/// The number of choices of a session: the last two are a deleted one and one that never existed.
 const CHOICES: usize = 16;
 const MARKS: [&str; 3] = ["m1", "m2", "m\0\u{1F980}"];
 const WORKTREES: [&str; 4] = [".", "../feat", "/old/feat", "/old/feat/"];
@@ -300,7 +300,7 @@ fn event() -> impl Strategy<Value = NewEvent> {
         (text(), starts()).prop_map(|(content, starts)| {
             Event::ToolResult(ToolResult { content, starts, ..ToolResult::default() })
         }),
-        // Quarters add up exactly, in whatever order and form they are kept.
+        // Quarters add up exactly, in any order and form.
         (any::<bool>(), 0..100_u64, 0..8_u8, proptest::option::of(0..9_u64)).prop_map(
             |(success, duration_ms, quarters, context_tokens)| {
                 Event::Complete(Complete {
@@ -336,15 +336,15 @@ fn event() -> impl Strategy<Value = NewEvent> {
 /// One of the stores, and how its session numbers are called here.
 struct Side {
     store: Arc<dyn SessionStore>,
-    /// Every session, in the order in which they were made.
+    /// Every session, in the order of creation.
     made: Vec<SessionId>,
-    /// Those of them that are still there, in that order.
+    /// Those that still exist, in that order.
     living: Vec<SessionId>,
     /// The one that was deleted last.
     deleted: Option<SessionId>,
 }
 
-/// What a store said, with the numbers of sessions replaced by the order in which they were made.
+/// The answer of a store, with the numbers of sessions replaced by their order of creation.
 #[derive(PartialEq)]
 struct Said(String);
 
@@ -359,7 +359,7 @@ impl Side {
         Self { store, made: Vec::new(), living: Vec::new(), deleted: None }
     }
 
-    /// Returns the session that a number below [`CHOICES`] means; one that nobody has where there is none.
+    /// Returns the session of a choice below [`CHOICES`]; a number without a session if there is none.
     fn id(&self, choice: usize) -> SessionId {
         let chosen = match CHOICES - choice {
             1 => None,
@@ -395,7 +395,7 @@ impl Side {
                 self.say(answer.map(|found| self.places(&found)))
             }
             Operation::Rename(session, name) => {
-                // Of two faults either may be told.
+                // Of two faults either may be returned.
                 if store.get(self.id(session)).await.is_err() {
                     return Said("skipped".to_owned());
                 }

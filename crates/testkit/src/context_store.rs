@@ -1,8 +1,8 @@
-//! What every [`ContextStore`] promises, those with only the two required methods included.
+//! The contract of every [`ContextStore`], including those with only the two required methods.
 //!
-//! Where the trait leaves a choice, to support something or to say that it does not, either is taken. No case
-//! appends more than [`MOST_MESSAGES`]: a store that gives back a part of a long history, because it looks
-//! for what matters, passes if it gives back a short one whole.
+//! If the trait leaves a choice, to support something or to report that it is not supported, either passes. No case
+//! appends more than [`MOST_MESSAGES`]: a store that returns only the relevant part of a long history passes if it
+//! returns a short one whole.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ pub const MOST_MESSAGES: usize = 32;
 
 crate::contract::contract! {
     $
-    /// What every [`ContextStore`] promises, case by case.
+    /// The contract of every [`ContextStore`], case by case.
     const CONTEXT_STORE_CASES: ContextStore;
     /// Runs the contract of a [`ContextStore`](azureal_core::ContextStore): one test for each of
     /// [`CONTEXT_STORE_CASES`], in a module of the name given.
     ///
-    /// The expression is a future of a pair: an empty conversation, and whatever has to outlive it, such as a
-    /// temporary folder. It is evaluated anew for each case.
+    /// The expression is a future of a pair: an empty conversation, and a value that has to outlive it, such as a
+    /// temporary folder. It is evaluated again for each case.
     ///
     /// ```
     /// azureal_testkit::context_store_contract!(memory, async {
@@ -52,8 +52,8 @@ crate::contract::contract! {
     }
 }
 
-/// Checks what [`from_history`](ContextStore::from_history) and [`from_context`](ContextStore::from_context)
-/// promise, for stores that can be made from nothing; panics where they do not.
+/// Checks the contract of [`from_history`](ContextStore::from_history) and
+/// [`from_context`](ContextStore::from_context), for stores with a default; panics if it is broken.
 ///
 /// ```
 /// # futures_executor::block_on(
@@ -168,7 +168,7 @@ mod cases {
                     Block::text("what is this?"),
                 ],
             ),
-            // No program sends these, and nothing forbids them.
+            // No program sends these, but they are allowed.
             Message::new(Role::User, [Block::tool_use("odd", "Bash", json("{}"))]),
             Message::new(Role::Assistant, [result(ToolOutput::Text("odd".to_owned()), false)]),
             Message::new(Role::System, [Block::text("one"), Block::text("two")]),

@@ -1,15 +1,15 @@
-//! How a contract is written down: once, as a list of cases.
+//! The definition of a contract: one list of cases.
 
 use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-/// One promise of a store, checked on a store of its own.
+/// One case of a contract, checked on its own store.
 ///
-/// The macros make a test of each. Who has another harness, an async runtime for example, goes through
-/// [`SESSION_STORE_CASES`](crate::SESSION_STORE_CASES) or
-/// [`CONTEXT_STORE_CASES`](crate::CONTEXT_STORE_CASES) and runs them there.
+/// The macros create a test of each. With another harness, an async runtime for example, iterate over
+/// [`SESSION_STORE_CASES`](crate::SESSION_STORE_CASES) or [`CONTEXT_STORE_CASES`](crate::CONTEXT_STORE_CASES) and run
+/// them there.
 pub struct Case<S: ?Sized> {
     name: &'static str,
     run: fn(Arc<S>) -> BoxFuture<'static, ()>,
@@ -25,7 +25,7 @@ impl<S: ?Sized> Case<S> {
         self.name
     }
 
-    /// Checks the promise on a store that is empty and that nobody else uses; panics where it is broken.
+    /// Checks the case on an empty store that nothing else uses; panics if it is broken.
     pub fn run(&self, fresh: Arc<S>) -> BoxFuture<'static, ()> {
         (self.run)(fresh)
     }
@@ -37,13 +37,13 @@ impl<S: ?Sized> fmt::Debug for Case<S> {
     }
 }
 
-/// What a case is run on: a pair of an empty store and whatever has to outlive it, or nothing where the store's
-/// server is missing and the test has been reported as skipped.
+/// The input of a case: a pair of an empty store and a value that has to outlive it, or `None` if the store's server
+/// is missing and the test has been reported as skipped.
 #[doc(hidden)]
 pub trait Fresh {
     /// The store.
     type Store;
-    /// What has to outlive it.
+    /// The value that has to outlive it.
     type Kept;
 
     /// Returns the pair.

@@ -33,20 +33,20 @@ const KEY: &str = "dummy-key-for-tests";
 /// The variable that Codex reads its key from.
 const CODEX_KEY: &str = "AZUREAL_TEST_KEY";
 
-/// Says whether the real agents are there. Where they must be and are not, the test fails; otherwise it is
-/// skipped with a word that nobody can miss.
+/// Returns whether the real agents are there. If they are required and missing, the test fails; otherwise it is
+/// skipped with a clear message.
 pub fn have_agents() -> bool {
     Agents::find().is_some()
 }
 
-/// Where the real agents are.
+/// The folder of the real agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agents {
     folder: PathBuf,
 }
 
 impl Agents {
-    /// Finds the agents. Nothing means that the test has been reported as skipped, and should return.
+    /// Finds the agents. `None` means that the test has been reported as skipped, and should return.
     ///
     /// # Panics
     ///
@@ -115,11 +115,11 @@ fn find() -> Result<PathBuf, String> {
     fs::canonicalize(&folder).map_err(|error| error.to_string())
 }
 
-/// A home and a project that are empty and belong to one test; both are gone when it is dropped.
+/// An empty home and project of one test; both are removed when it is dropped.
 ///
-/// The agents in it know a dummy key and the model server, try again once or twice, and neither update
-/// themselves nor report to anybody. Should one of them want to talk to another host all the same, it is
-/// sent to the model server as a proxy, which refuses: see [`assert_nobody_else_was_asked`].
+/// The agents in it know a dummy key and the model server, retry once or twice, and neither update themselves nor
+/// send reports. If one of them tries to reach another host, its request goes to the model server as a proxy, which
+/// refuses: see [`assert_nobody_else_was_asked`].
 #[derive(Debug)]
 pub struct AgentHome {
     folder: TempDir,
@@ -128,7 +128,7 @@ pub struct AgentHome {
 }
 
 impl AgentHome {
-    /// Makes a home whose agents talk to `server`.
+    /// Creates a home whose agents talk to `server`.
     pub fn new(agents: &Agents, server: &ModelServer) -> Self {
         let folder = tempfile::Builder::new().prefix("azureal-agents-").tempdir().unwrap();
         let mut home = Self { folder, agents: agents.clone(), url: String::new() };
@@ -140,7 +140,7 @@ impl AgentHome {
         home
     }
 
-    /// From now on the agents talk to whoever listens at this URL, as [`ModelServer::url`] has it.
+    /// Makes the agents talk to the server at this URL, as [`ModelServer::url`] returns it.
     pub fn talk_to(&mut self, url: &str) {
         fs::write(self.codex_home().join("config.toml"), codex_config(url)).unwrap();
         url.clone_into(&mut self.url);
@@ -166,16 +166,15 @@ impl AgentHome {
         self.folder.path().join("project")
     }
 
-    /// Returns the folder for temporary files. It lies beside the others because Codex does not like a home
-    /// below it.
+    /// Returns the folder for temporary files. It is beside the others because Codex does not accept a home below it.
     fn temp(&self) -> PathBuf {
         self.folder.path().join("temp")
     }
 
     /// Returns the whole environment to run an agent with, or a program that runs agents.
     ///
-    /// It is meant to be all there is (`env_clear`): keys, settings and session markers of the person who runs
-    /// the tests must not reach the agents.
+    /// It is complete (`env_clear`): keys, settings and session markers of the user who runs the tests must not reach
+    /// the agents.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         let path = std::iter::once(self.agents.bin()).chain(std::env::split_paths(&inherited));
@@ -219,7 +218,7 @@ impl AgentHome {
     }
 }
 
-/// Asserts that nothing but the model was asked for anything since `server` was started.
+/// Asserts that the agents made only requests to the model since `server` was started.
 ///
 /// # Panics
 ///
@@ -227,7 +226,7 @@ impl AgentHome {
 #[track_caller]
 pub fn assert_nobody_else_was_asked(server: &ModelServer) {
     for request in server.all_requests() {
-        // What is meant for a proxy names the host: `CONNECT host:443` or `GET http://host/`.
+        // A request to a proxy names the host: `CONNECT host:443` or `GET http://host/`.
         assert!(
             request.path.starts_with('/'),
             "an agent wanted to talk to another host: {} {}",

@@ -1,4 +1,4 @@
-//! How much a test tries: little enough for every change, or as much as a night allows.
+//! The effort of a test: small for every change, or as large as a night allows.
 
 /// The one variable that every count depends on. `.ci/full` sets it.
 const VARIABLE: &str = "AZUREAL_THOROUGH";

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a fact may take to become true on a machine that does much else.
+/// The time for a fact to become true on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long to wait between two looks.
+/// The pause between two polls.
 const PACE: Duration = Duration::from_millis(5);
 
 /// Looks until there is something, and returns it.
@@ -18,7 +18,7 @@ pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     until_or(look, || what.to_owned())
 }
 
-/// The same, with a description that is only read when it did not happen.
+/// Like [`until`], with a description that is only built if the fact did not become true.
 #[track_caller]
 pub(crate) fn until_or<T>(mut look: impl FnMut() -> Option<T>, what: impl FnOnce() -> String) -> T {
     let began = Instant::now();

@@ -1,16 +1,15 @@
-//! How `claude` is run, and what it is given.
+//! The command line of `claude`, and its input.
 //!
 //! Claude Code reads every `@path` in a prompt into its context and takes a leading `/word` for a command. The
-//! history must not do that, and the user's own words must. Of several text blocks in one message only the last is
-//! looked at in this way, so history and prompt are two blocks, and the prompt is the last one, exactly
-//! as it was typed: `/compact` stays the command that the user gave, with a history in front of it or
-//! without one. Nothing is put in front of a slash, because here no slash comes from anybody but the user.
+//! history must not do that, and the user's prompt must. It does so only in the last of several text blocks of a
+//! message. So history and prompt are two blocks, and the prompt is the last one, exactly as the user typed it:
+//! `/compact` stays a command, with or without a history in front of it.
 //!
-//! The provider's prompt cache works block by block: a request reads what ends at one of its breakpoints, or up to 20 blocks
-//! before one. So each sealed segment of the history is a block of its own, and the last one has a breakpoint, which the next turn's
-//! reaches back to. A request may have four; Claude Code sets three, with a lifetime of an hour for subscribers and of five
-//! minutes for others. A request whose breakpoints have different lifetimes may be refused, so ours has the one that Claude Code's
-//! own had in an earlier run.
+//! The provider's prompt cache works block by block: a request reads the text that ends at one of its breakpoints, or
+//! up to 20 blocks before one. So each sealed segment of the history is a block, and the last one has a breakpoint,
+//! which the next turn's reaches back to. A request may have four breakpoints. Claude Code sets three, with a
+//! lifetime of an hour for subscribers and of five minutes for others. A provider may refuse a request whose
+//! breakpoints have different lifetimes, so ours has the lifetime that Claude Code's own had in an earlier run.
 
 use azureal_core::ContextFrame;
 use azureal_core::agent::{AgentCommand, AgentError, AgentRequest, CacheLifetime, Permission, PromptCache};
@@ -18,11 +17,11 @@ use serde_json::json;
 
 use super::NAME;
 
-/// What Claude Code takes on standard input. It says so of plain text ("exceeds 10MB"); whether the same holds for
-/// its JSON lines is not known, and no model takes as much.
+/// The longest standard input of Claude Code. It names this limit for plain text ("exceeds 10MB"). Whether it holds
+/// for JSON lines is not known, and no model takes as much.
 const MAX_STDIN: usize = 10_000_000;
 
-/// Says how to run `claude` for a turn.
+/// Builds the command of a turn.
 pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
     let mut args: Vec<String> = [
         "-p",
@@ -45,7 +44,7 @@ pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
             args.extend(
                 ["--tools", "", "--strict-mcp-config", "--no-session-persistence"].map(str::to_owned),
             );
-            // An answer that does not come is asked of somebody else, and not ten times more of the same model.
+            // If there is no answer, azureal asks another agent, instead of ten retries with the same model.
             env.push(("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".to_owned()));
         }
     }

@@ -1,14 +1,13 @@
-//! Reads what Claude Code prints.
+//! Parses the output of Claude Code.
 //!
-//! What is stored, and from where: texts, thinking and tool calls from the whole `assistant` events (one block
+//! Sources of the stored events: texts, reasoning and tool calls come from the whole `assistant` events (one block
 //! each), results from the `user` events, totals from `result`. The `stream_event`s are only shown, except for
-//! text that was being written when the program died: nothing else has it.
+//! unfinished text when the program dies.
 //!
-//! Lines that say nothing worth keeping or showing give no output: `system` lines of the kinds `thinking_tokens`,
-//! `status`, `task_started`, `task_progress`, `task_updated` and `hook_started`, a second `init`, the texts
-//! that the program writes in the user's name, empty and hidden blocks, the parts of a stream around its texts, and
-//! `control_response`, `keep_alive`, `rate_limit_event`, `tool_progress`, `tool_use_summary`,
-//! `prompt_suggestion` and `auth_status`.
+//! These lines give no output: `system` lines of the kinds `thinking_tokens`, `status`, `task_started`,
+//! `task_progress`, `task_updated` and `hook_started`, a second `init`, texts of the program in the user's name,
+//! empty and hidden blocks, the parts of a stream around its texts, and `control_response`, `keep_alive`,
+//! `rate_limit_event`, `tool_progress`, `tool_use_summary`, `prompt_suggestion` and `auth_status`.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -23,14 +22,14 @@ use super::NAME;
 use super::token_count::{TokenCount, largest, sum};
 use super::wire::{Block, Head, Stream, System, Tokens, WireResult, WireTurn};
 use crate::calls::Calls;
-use crate::closing::{Closing, Said};
+use crate::closing::{Closing, StreamEnd};
 use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_of};
 
-/// The model that Claude Code names for what it says itself.
+/// The model that Claude Code names for its own texts.
 pub(super) const SYNTHETIC: &str = "<synthetic>";
 
-/// The kind of an error of which the program does not say the kind.
+/// The kind of an error without a kind.
 const API_ERROR: &str = "api_error";
 
 /// The reader of one run.
@@ -39,25 +38,25 @@ pub(super) struct Parser {
     /// The model, once the program has started.
     model: Option<String>,
     calls: Calls,
-    /// What the program said itself, until it is known whether that is an answer or a failure.
+    /// A text of the program itself, until it is known whether it is an answer or a failure.
     held: Option<String>,
-    /// What is being written.
+    /// The unfinished text.
     open: Open,
-    /// Whether the agent said anything.
+    /// Whether there is a text of the agent.
     spoke: bool,
-    /// Whether the model said or did anything.
+    /// Whether there is a text or a tool call of the model.
     answered: bool,
-    /// That the first request was refused because of its breakpoints, with the kind of the error: nothing has happened, and the
-    /// program may be started again. What it prints then comes next.
+    /// The kind and the message of the error, if the first request was refused because of its breakpoints. Then no
+    /// work was done, and the driver may start the program again. The output of that start comes next.
     refused_start: Option<(String, String)>,
     /// Whether the model refused to answer.
     refused: bool,
-    /// How many `result` lines there were: one, and one more each time background work reported.
+    /// The number of `result` lines: one, and one more for each report of background work.
     results: u32,
     /// The calls that were refused: background work leads to several results, and each may list all of them.
     denied: HashSet<String>,
-    /// Whether an error was told since the last `result`.
-    told: bool,
+    /// Whether an error was returned since the last `result`.
+    has_error: bool,
     tokens: TokenCount,
     closing: Closing,
     unknown: UnknownKinds,
@@ -125,9 +124,14 @@ impl AgentParser for Parser {
 }
 
 impl Parser {
-    /// Ends a run of which something else says how it ended and what it used.
-    pub(super) fn end_as(&mut self, said: Said, usage: Option<Usage>, ending: &Ending) -> Vec<AgentOutput> {
-        self.closing.said = said;
+    /// Ends a run whose outcome and usage come from elsewhere.
+    pub(super) fn end_as(
+        &mut self,
+        stream_end: StreamEnd,
+        usage: Option<Usage>,
+        ending: &Ending,
+    ) -> Vec<AgentOutput> {
+        self.closing.stream_end = stream_end;
         self.closing.usage = usage;
         self.end(ending)
     }
@@ -189,7 +193,7 @@ impl Parser {
         }
         self.closing.begun = true;
         let before = self.model.replace(system.model.clone());
-        let told = match before {
+        let start = match before {
             None => Event::Init(Init {
                 cwd: system.cwd,
                 model: system.model,
@@ -200,10 +204,10 @@ impl Parser {
             Some(before) if before != system.model => Event::ModelSwitch(ModelSwitch { model: system.model }),
             Some(_) => return ignored(NAME, "init"),
         };
-        vec![event(told)]
+        vec![event(start)]
     }
 
-    /// Reads what the model said, or the program in its place. Nothing if it cannot be read.
+    /// Parses a message of the model, or of the program in its place. `None` if it cannot be read.
     pub(super) fn assistant(&mut self, turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         let subagent = turn.parent_tool_use_id;
         let message = turn.message.0?;
@@ -221,7 +225,7 @@ impl Parser {
         let content = message.content?;
         let blocks = match text_of(content) {
             Some(text) => {
-                out.extend(self.said(text, subagent));
+                out.extend(self.non_empty_text(text, subagent));
                 return Some(out);
             }
             None => elements(content)?,
@@ -251,11 +255,11 @@ impl Parser {
                         out.extend(self.release());
                         self.held = Some(text);
                     }
-                    (Some(text), _) => out.extend(self.said(text, subagent.clone())),
+                    (Some(text), _) => out.extend(self.non_empty_text(text, subagent.clone())),
                 },
                 "thinking" => match block.thinking {
                     None => out.push(block_without_sense(raw)),
-                    // The provider may keep its thoughts to itself.
+                    // The provider may hide the reasoning.
                     Some(hidden) if hidden.is_empty() => {}
                     Some(thought) => out.push(reasoning(thought, subagent.clone())),
                 },
@@ -325,7 +329,7 @@ impl Parser {
             }
             ("message_delta", _) => match piece.usage.0 {
                 Some(usage) => {
-                    // Counts only grow. Some providers leave out what the start of the message said.
+                    // Counts only grow. Some providers leave out the counts of the message's start.
                     self.tokens.running = largest(self.tokens.running, usage.into());
                     vec![self.counted()]
                 }
@@ -356,15 +360,15 @@ impl Parser {
         let mut out = if failed { self.keep(open) } else { Vec::new() };
         match self.held.take() {
             Some(text) if failed => out.push(self.failed(API_ERROR, text)),
-            Some(text) => out.extend(self.said(text, None)),
+            Some(text) => out.extend(self.non_empty_text(text, None)),
             None => {}
         }
         self.closing.reason = None;
         if result.terminal_reason.starts_with("aborted") {
-            self.closing.said = Said::Interrupted;
+            self.closing.stream_end = StreamEnd::Interrupted;
         } else if failed {
-            self.closing.said = Said::Failed;
-            if !self.told && self.refused_start.is_none() {
+            self.closing.stream_end = StreamEnd::Failed;
+            if !self.has_error && self.refused_start.is_none() {
                 let message = match (result.errors.is_empty(), result.result.is_empty()) {
                     (false, _) => result.errors.join("\n"),
                     (true, false) => result.result,
@@ -374,13 +378,13 @@ impl Parser {
                 out.push(self.failed(kind, message));
             }
         } else {
-            self.closing.said = Said::Done;
-            // Output of local commands and structured answers may be told nowhere else.
+            self.closing.stream_end = StreamEnd::Done;
+            // Output of local commands and structured answers may be nowhere else.
             if !self.spoke {
-                out.extend(self.said(result.result, None));
+                out.extend(self.non_empty_text(result.result, None));
             }
         }
-        self.told = false;
+        self.has_error = false;
         let denials = result.permission_denials.into_iter();
         let new = denials
             .filter(|denial| denial.tool_use_id.is_empty() || self.denied.insert(denial.tool_use_id.clone()));
@@ -404,7 +408,7 @@ impl Parser {
         out
     }
 
-    /// Keeps what was being written, as nothing finished will come in its place.
+    /// Returns the unfinished text, because no finished one will replace it.
     fn keep(&mut self, open: Open) -> Vec<AgentOutput> {
         let mut out = Vec::new();
         if !open.thinking.is_empty() {
@@ -416,12 +420,12 @@ impl Parser {
         out
     }
 
-    /// Lets go of what the program said itself: it was no failure.
+    /// Returns the held text of the program: it was no failure.
     fn release(&mut self) -> Vec<AgentOutput> {
-        self.held.take().map_or_else(Vec::new, |text| self.said(text, None))
+        self.held.take().map_or_else(Vec::new, |text| self.non_empty_text(text, None))
     }
 
-    fn said(&mut self, text: String, subagent: Option<String>) -> Vec<AgentOutput> {
+    fn non_empty_text(&mut self, text: String, subagent: Option<String>) -> Vec<AgentOutput> {
         if text.is_empty() { Vec::new() } else { vec![self.text(text, subagent)] }
     }
 
@@ -431,8 +435,8 @@ impl Parser {
     }
 
     fn failed(&mut self, kind: &str, message: String) -> AgentOutput {
-        self.told = true;
-        self.closing.told = true;
+        self.has_error = true;
+        self.closing.has_error = true;
         let kind = if self.refused { "refusal" } else { kind };
         event(Event::Error(ErrorEvent { message, kind: kind.to_owned() }))
     }

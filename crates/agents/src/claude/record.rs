@@ -1,11 +1,11 @@
-//! Reads the record that Claude Code keeps of a run: `projects/<directory>/<session>.jsonl`.
+//! Parses Claude Code's own transcript of a run: `projects/<directory>/<session>.jsonl`.
 //!
-//! Its lines hold the same messages as what is printed, so that the same reader serves; around them lies
-//! what only a record has: the prompt, when each line was written, and what each request used. There is no
-//! last line that says how it ended: the model ended its turn, or it did not.
+//! Its lines hold the same messages as the output, so the same parser reads them. A transcript also has the prompt,
+//! the time of each line, and the tokens of each request. It has no last line with the outcome: the model ended its
+//! turn, or it did not.
 //!
-//! These lines give no output: those of subagents, what the program says in the user's name (its reports of
-//! background work too), and every type but `user`, `assistant` and `system`.
+//! These lines give no output: those of subagents, texts of the program in the user's name (also its reports of
+//! background work), and every type but `user`, `assistant` and `system`.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use super::NAME;
 use super::parser::{Parser, SYNTHETIC};
 use super::token_count::{size, sum};
 use super::wire::{Block, Head, RecordHead, WireTurn};
-use crate::closing::Said;
+use crate::closing::StreamEnd;
 use crate::span::Span;
 use crate::unreadable::{ignored, unreadable_line};
 use crate::wire::{Fields, elements, read};
 
-/// Says whether a file is the record of a run: its name is the run's.
+/// Returns whether a file is the record of a run: its name is the run's.
 pub(super) fn is_of(file_name: &str, run: &str) -> bool {
     file_name.strip_suffix(".jsonl") == Some(run)
 }
@@ -31,15 +31,16 @@ pub(super) fn is_of(file_name: &str, run: &str) -> bool {
 #[derive(Default)]
 pub(super) struct Record {
     parser: Parser,
-    /// Where the run began, once a line has said so; told with the first words of the model, which name it.
+    /// The beginning of the run, once a line has it; returned with the first text of the model, which names the
+    /// model.
     begun: Option<Init>,
-    is_begin_told: bool,
-    /// What each request used. It is told with every block of an answer.
+    has_begun: bool,
+    /// The tokens of each request. Every block of an answer repeats them.
     used: BTreeMap<String, Usage>,
     /// The tokens of the last of them.
     last_used: Option<Usage>,
     span: Span,
-    said: Said,
+    said: StreamEnd,
 }
 
 impl AgentParser for Record {
@@ -85,7 +86,7 @@ impl Record {
         if record.is_meta || record.is_compact_summary {
             return Some(Vec::new());
         }
-        self.said = Said::Nothing;
+        self.said = StreamEnd::Missing;
         let Some(prompt) = prompt(&turn) else { return self.parser.user(turn) };
         if !record.is_by_user() {
             // A report of background work: the turn that started the work continues.
@@ -102,7 +103,7 @@ impl Record {
 
     fn assistant(&mut self, record: &RecordHead, mut turn: WireTurn<'_>) -> Option<Vec<AgentOutput>> {
         let message = turn.message.0.as_mut()?;
-        // What the program says in the model's place names no model.
+        // A text of the program in the model's place names no model.
         let model = if message.model == SYNTHETIC { "" } else { message.model.as_str() };
         let mut out: Vec<AgentOutput> = self.begin(model).into_iter().collect();
         if let Some(usage) = message.usage.0.take() {
@@ -111,10 +112,10 @@ impl Record {
             self.used.insert(message.id.clone(), usage);
         }
         self.said = match message.stop_reason.as_str() {
-            _ if record.is_api_error => Said::Failed,
+            _ if record.is_api_error => StreamEnd::Failed,
             // The model waits for a tool, or was cut off.
-            "tool_use" | "pause_turn" | "" => Said::Nothing,
-            _ => Said::Done,
+            "tool_use" | "pause_turn" | "" => StreamEnd::Missing,
+            _ => StreamEnd::Done,
         };
         if record.is_api_error {
             // Older versions do not say which.
@@ -126,16 +127,16 @@ impl Record {
 
     /// Tells once where the run began.
     fn begin(&mut self, model: &str) -> Option<AgentOutput> {
-        if self.is_begin_told {
+        if self.has_begun {
             return None;
         }
         let init = self.begun.clone()?;
-        self.is_begin_told = true;
+        self.has_begun = true;
         Some(AgentOutput::Event(Event::Init(Init { model: model.to_owned(), ..init })))
     }
 }
 
-/// Returns what the user said, if that is what the message is: one text, or nothing but texts.
+/// Returns the user's prompt, if the message is one: one text, or only texts.
 fn prompt(turn: &WireTurn<'_>) -> Option<String> {
     let content = turn.message.0.as_ref()?.content?;
     if let Ok(text) = serde_json::from_str::<String>(content.get()) {

@@ -1,8 +1,8 @@
-//! What a run of Claude Code has used, from the several places where it says so.
+//! The tokens of a run of Claude Code, from the several places that report them.
 
 use azureal_core::event::Usage;
 
-/// Tokens from the places where they are told.
+/// Tokens by the place that reports them.
 #[derive(Default)]
 pub(super) struct TokenCount {
     /// The requests that are over, from their streams.
@@ -16,11 +16,11 @@ pub(super) struct TokenCount {
 }
 
 impl TokenCount {
-    /// Returns the best that is known: what the program says of all its requests, if it says anything.
+    /// Returns the best known count: the program's total of all its requests, if it reports one.
     pub(super) fn total(&self) -> Usage {
-        let told = if size(&self.process) >= size(&self.turns) { self.process } else { self.turns };
-        // A result that counts nothing comes after an interruption.
-        let total = if size(&told) > 0 { told } else { sum(self.finished, self.running) };
+        let reported = if size(&self.process) >= size(&self.turns) { self.process } else { self.turns };
+        // A result without counts comes after an interruption.
+        let total = if size(&reported) > 0 { reported } else { sum(self.finished, self.running) };
         // The request that ran last is the one that the model had everything before it in.
         Usage { context_tokens: Some(size(&self.running)).filter(|tokens| *tokens > 0), ..total }
     }

@@ -1,6 +1,6 @@
-//! What Claude Code prints: one JSON object per line.
+//! The output of Claude Code: one JSON object per line.
 //!
-//! Only what is used is named here. Everything is optional, see [`lenient`].
+//! Only the fields that are used are here. All of them are optional, see [`lenient`].
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::wire::{Loose, lenient, lenient_list, optional_long_text};
 
-/// What every line has.
+/// The fields of every line.
 #[derive(Deserialize)]
 pub(super) struct Head {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
@@ -197,7 +197,7 @@ pub(super) struct Tokens {
     cache_creation: Loose<Written>,
 }
 
-/// The tokens that were written to the cache, by how long they are kept.
+/// The tokens that were written to the cache, by lifetime.
 #[derive(Deserialize)]
 struct Written {
     #[serde(default, rename = "ephemeral_5m_input_tokens", deserialize_with = "lenient")]
@@ -207,18 +207,18 @@ struct Written {
 }
 
 impl Tokens {
-    /// Returns how long the provider keeps what was written to its cache, if anything was.
+    /// Returns the lifetime of the text that was written to the provider's cache, if any was.
     pub(super) fn lifetime(&self) -> Option<CacheLifetime> {
         match &self.cache_creation.0 {
             _ if self.cache_creation_input_tokens == 0 => None,
-            // Where nothing else is said, it is five minutes.
+            // The default is five minutes.
             Some(Written { five_minutes: 0, one_hour: 1.. }) => Some(CacheLifetime::OneHour),
             Some(_) | None => Some(CacheLifetime::FiveMinutes),
         }
     }
 }
 
-/// The same by Claude Code itself, in other words.
+/// Token counts of Claude Code itself, under other names.
 #[derive(Deserialize)]
 pub(super) struct ModelTokens {
     #[serde(default, rename = "inputTokens", deserialize_with = "lenient")]
@@ -255,7 +255,7 @@ impl From<ModelTokens> for Usage {
     }
 }
 
-/// What a line of a record has besides.
+/// The additional fields of a line in a transcript.
 #[derive(Deserialize)]
 pub(super) struct RecordHead {
     #[serde(default, deserialize_with = "lenient")]
@@ -267,7 +267,7 @@ pub(super) struct RecordHead {
     /// Of a subagent.
     #[serde(default, rename = "isSidechain", deserialize_with = "lenient")]
     pub(super) is_sidechain: bool,
-    /// Said by the program in the user's name.
+    /// StreamEnd by the program in the user's name.
     #[serde(default, rename = "isMeta", deserialize_with = "lenient")]
     pub(super) is_meta: bool,
     #[serde(default, rename = "isCompactSummary", deserialize_with = "lenient")]
@@ -287,7 +287,7 @@ pub(super) struct Origin {
 }
 
 impl RecordHead {
-    /// Says whether the user wrote this line, and not a source inside the program.
+    /// Returns whether the user wrote this line, and not a source inside the program.
     pub(super) fn is_by_user(&self) -> bool {
         self.origin.0.as_ref().is_none_or(|origin| matches!(origin.kind.as_str(), "" | "human"))
     }

@@ -1,25 +1,24 @@
-//! How `codex` is run, and what it is given.
+//! The command line of `codex`, and its input.
 //!
-//! Codex takes one text and loads the skill of that name for every `$word` in it, quoted or not. The user's own
-//! words may do that, the history must not: there a character that nobody sees goes between the `$` and the
-//! word.
+//! Codex takes one text and loads the skill of that name for every `$word` in it, quoted or not. The user's prompt
+//! may do that, the history must not: there an invisible character goes between the `$` and the word.
 
 use azureal_core::agent::{AgentCommand, AgentError, AgentRequest, Permission};
 
 use super::NAME;
 
-/// What Codex takes, in characters.
+/// The longest input of Codex, in characters.
 const MAX_CHARS: usize = 1_048_576;
 
-/// Codex waits for a network without end, and so would a turn where nobody watches. Without this feature it gives
-/// up after its usual retries, within half a minute. As a setting, because of a `--disable` for a feature that it
-/// does not know an older or newer Codex complains and does nothing.
+/// Codex waits for a network without end, and so would a turn that runs unattended. Without this feature it gives up
+/// after its usual retries, within half a minute. It is a setting and not `--disable`, because a Codex version that
+/// does not know the feature rejects that argument.
 const BOUNDED_RETRIES: &str = "features.unbounded_connection_retries=false";
 
 /// Parts a `$` from the word after it.
 const ZERO_WIDTH_SPACE: char = '\u{200B}';
 
-/// Says how to run `codex` for a turn.
+/// Builds the command of a turn.
 pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
     let mut args: Vec<String> = ["exec", "--json", "-c", BOUNDED_RETRIES].map(str::to_owned).into();
     match turn.permission {

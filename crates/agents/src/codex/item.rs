@@ -25,13 +25,13 @@ pub(super) struct Call {
     pub(super) input: Json,
 }
 
-/// What a tool gave back.
+/// The output of a tool.
 pub(super) struct Answer {
     pub(super) content: String,
     pub(super) is_error: bool,
 }
 
-/// Returns the calls of an item; nothing if it is none of a tool.
+/// Returns the calls of an item; `None` if it is none of a tool.
 pub(super) fn calls(item: &Item<'_>) -> Option<Vec<Call>> {
     let one = |tool: String, input: Json| Some(vec![Call { id: item.id.clone(), tool, input }]);
     match item.kind.as_str() {

@@ -65,7 +65,7 @@ impl Agent for Codex {
     fn command(&self, turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
         let mut command = command::build(turn)?;
         if turn.permission == Some(Permission::Answer) {
-            // An answer that does not come is asked of somebody else, and not thirty times more of the same model.
+            // If there is no answer, azureal asks another agent, instead of thirty retries with the same model.
             let asked_twice = turn.settings.as_deref().map(provider::ask_twice).unwrap_or_default();
             let before_input = command.args.len().saturating_sub(1);
             command.args.splice(before_input..before_input, asked_twice);

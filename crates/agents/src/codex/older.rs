@@ -1,7 +1,7 @@
-//! What Codex printed before version 0.40 or so: `{"id":"0","msg":{"type":…}}`.
+//! The output of Codex before version 0.40 or so: `{"id":"0","msg":{"type":…}}`.
 //!
-//! The first two lines are the settings and the prompt. There is no end of a turn: the exit status says whether it is
-//! done. These lines give no output: the prompt, `task_started`, `agent_reasoning_section_break`, `turn_diff` and
+//! The first two lines are the settings and the prompt. There is no end of a turn: the exit status shows whether it
+//! is done. These lines give no output: the prompt, `task_started`, `agent_reasoning_section_break`, `turn_diff` and
 //! the deltas, whose texts come again whole.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::wire::{Change, Line, Todo, Tokens};
 use crate::unreadable::ignored;
 use crate::wire::{self, Loose, kept, lenient, lenient_list, output_text};
 
-/// Reads a line without a type. Nothing if it is none of these versions either.
+/// Reads a line without a type. `None` if it is none of these versions either.
 pub(super) fn read(parser: &mut Parser, line: &Line<'_>) -> Option<Vec<AgentOutput>> {
     if let Some(raw) = line.msg {
         parser.older = true;
@@ -115,8 +115,8 @@ fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
         vec![parser.called(&Call { id: call_id.clone(), tool, input })]
     };
     match message.kind.as_str() {
-        "agent_message" => parser.said(message.message),
-        "agent_reasoning" => parser.thought(message.text),
+        "agent_message" => parser.agent_message(message.message),
+        "agent_reasoning" => parser.reasoning(message.text),
         "exec_command_begin" => {
             let input = item::fields([("command", shell::join(&message.command))]);
             called(parser, "Bash".to_owned(), input)
@@ -130,7 +130,7 @@ fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
             calls.iter().map(|call| parser.called(call)).collect()
         }
         "patch_apply_end" => {
-            // How many files there were is known from the beginning.
+            // The number of files is known from the beginning.
             let ids: Vec<String> = std::iter::once(call_id.clone())
                 .chain((1..).map(|index| format!("{call_id}.{index}")))
                 .take_while(|id| parser.has_called(id))

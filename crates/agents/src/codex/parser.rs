@@ -1,12 +1,11 @@
-//! Reads what Codex prints.
+//! Parses the output of Codex.
 //!
-//! A tool item is a call when it starts and a result when it is completed; one that never started is both. Lines that
-//! say nothing worth keeping or showing give no output: `turn.started`, a second `thread.started`, items that
-//! come again after a broken connection, items that were completed before, the start of a search that does not say
-//! what for, and a list of things to do that did not change.
+//! A tool item is a call when it starts and a result when it is completed; one that never started is both. These
+//! lines give no output: `turn.started`, a second `thread.started`, items that come again after a broken connection,
+//! items that were completed before, the start of a search without its query, and an unchanged to-do list.
 //!
-//! The stream is not a full record: patches that failed, commands that the sandbox denied and compactions leave
-//! nothing in it. Neither does it say which model answers, nor where.
+//! The stream is not a full record: failed patches, commands that the sandbox denied and compactions are missing.
+//! Neither does it name the model or the directory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,11 +19,11 @@ use super::repeats::{Kind, Repeats};
 use super::wire::{Item, Line, Todo};
 use super::{NAME, wire};
 use crate::calls::Calls;
-use crate::closing::{Closing, Said};
+use crate::closing::{Closing, StreamEnd};
 use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, read};
 
-/// How many finished items are remembered. An agent that prints without end must not fill the memory.
+/// The number of finished items that are remembered. An agent that prints without end must not fill the memory.
 const MOST_FINISHED: usize = 100_000;
 
 /// The reader of one run.
@@ -34,12 +33,12 @@ pub(super) struct Parser {
     calls: Calls,
     /// The items that are over.
     finished: HashSet<String>,
-    /// The lists of things to do: how often each was told, and how it was last.
+    /// The to-do lists: the number of versions of each, and the last one.
     todos: HashMap<String, (usize, Vec<Todo>)>,
     repeats: Repeats,
     closing: Closing,
     unknown: UnknownKinds,
-    /// What was warned of in the line before: the end of a failed turn says it again.
+    /// The warning of the previous line: the end of a failed turn repeats it.
     warning: Option<String>,
     /// Whether this is the output of a version that prints no end of its turns.
     pub(super) older: bool,
@@ -86,10 +85,10 @@ impl AgentParser for Parser {
     }
 
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
-        if self.older && self.closing.said == Said::Nothing && ending.exit == Some(Exit::Code(0)) {
-            self.closing.said = Said::Done;
+        if self.older && self.closing.stream_end == StreamEnd::Missing && ending.exit == Some(Exit::Code(0)) {
+            self.closing.stream_end = StreamEnd::Done;
         }
-        // It says on every run that it reads its input, which explains nothing.
+        // It prints on every run that it reads its input, which explains nothing.
         let noise = |line: &&str| !(line.starts_with("Reading ") && line.ends_with("from stdin..."));
         let stderr: Vec<&str> = ending.stderr.lines().filter(noise).collect();
         let mut out: Vec<AgentOutput> = self.warning.take().map(AgentOutput::Notice).into_iter().collect();
@@ -120,22 +119,22 @@ impl Parser {
     }
 
     fn completed(&mut self, usage: Option<wire::Tokens>) -> Vec<AgentOutput> {
-        self.closing.said = Said::Done;
+        self.closing.stream_end = StreamEnd::Done;
         // The sum of all requests. Only the rollout has the size of the last one.
         usage.map(|usage| self.counted(usage.into())).into_iter().collect()
     }
 
     pub(super) fn turn_failed(&mut self, message: Option<String>) -> Vec<AgentOutput> {
-        self.closing.said = Said::Failed;
-        self.closing.told = true;
+        self.closing.stream_end = StreamEnd::Failed;
+        self.closing.has_error = true;
         self.warning = None;
-        let message = message.filter(|message| !message.is_empty()).map(|message| in_words(&message));
+        let message = message.filter(|message| !message.is_empty()).map(|message| provider_message(&message));
         let message = message.or_else(|| self.closing.reason.take().map(|reason| reason.message));
         let message = message.unwrap_or_else(|| "codex says that the turn failed".to_owned());
         vec![event(Event::error("turn_failed", message))]
     }
 
-    /// Reads an `error`, which is fatal only if nothing better follows.
+    /// Parses an `error`, which is fatal only if the turn does not complete.
     pub(super) fn warned(&mut self, message: String) -> Vec<AgentOutput> {
         if message.starts_with("Reconnecting") {
             self.repeats.broke();
@@ -146,7 +145,7 @@ impl Parser {
         Vec::new()
     }
 
-    /// Reads an item; nothing if it has no sense.
+    /// Reads an item; `None` if it has no sense.
     pub(super) fn item(&mut self, when: &str, mut item: Item<'_>) -> Option<Vec<AgentOutput>> {
         let completed = when == "item.completed";
         if !item.id.is_empty() && self.finished.contains(&item.id) {
@@ -158,8 +157,8 @@ impl Parser {
         Some(match item.kind.as_str() {
             "" => return None,
             "agent_message" | "reasoning" if !completed => Vec::new(),
-            "agent_message" => self.said(item.text?),
-            "reasoning" => self.thought(item.text?),
+            "agent_message" => self.agent_message(item.text?),
+            "reasoning" => self.reasoning(item.text?),
             "error" => vec![AgentOutput::Notice(item.message)],
             "todo_list" => self.todo_list(&item.id, item.items),
             // What is searched for may be known only at the end.
@@ -200,14 +199,14 @@ impl Parser {
         vec![self.called(&call), self.answered(&call.id, answer)]
     }
 
-    pub(super) fn said(&mut self, text: String) -> Vec<AgentOutput> {
+    pub(super) fn agent_message(&mut self, text: String) -> Vec<AgentOutput> {
         if text.is_empty() || self.repeats.is_repeat(Kind::Message, &text) {
             return ignored(NAME, "repeated or empty agent_message");
         }
         vec![event(Event::AssistantText(AssistantText { text, ..AssistantText::default() }))]
     }
 
-    pub(super) fn thought(&mut self, text: String) -> Vec<AgentOutput> {
+    pub(super) fn reasoning(&mut self, text: String) -> Vec<AgentOutput> {
         if text.is_empty() || self.repeats.is_repeat(Kind::Thought, &text) {
             return ignored(NAME, "repeated or empty reasoning");
         }
@@ -235,18 +234,18 @@ impl Parser {
         }
     }
 
-    /// Remembers that somebody interrupted the turn.
+    /// Records that the turn was interrupted.
     pub(super) fn aborted(&mut self, why: &str) -> Vec<AgentOutput> {
-        self.closing.said = Said::Interrupted;
+        self.closing.stream_end = StreamEnd::Interrupted;
         vec![AgentOutput::Notice(format!("codex was stopped: {}", shorten(why, 100)))]
     }
 
     pub(super) fn done(&mut self) {
-        self.closing.said = Said::Done;
+        self.closing.stream_end = StreamEnd::Done;
     }
 }
 
-/// Returns the tool that was refused, if a line of standard error says so. The stream says nothing of it.
+/// Returns the refused tool of a line of standard error, if it names one. The stream does not have it.
 fn refused_tool(line: &str) -> Option<String> {
     let (_, error) = line.split_once("codex_core::tools::router: error=")?;
     let is_about = |words: &str| error.contains(words);
@@ -259,8 +258,8 @@ fn refused_tool(line: &str) -> Option<String> {
     }
 }
 
-/// Returns what the provider says in an answer that Codex passes on as it came, `{"error":{"message":…}}`.
-fn in_words(message: &str) -> String {
+/// Returns the message in a provider's response that Codex passes on unchanged, `{"error":{"message":…}}`.
+fn provider_message(message: &str) -> String {
     let words = Fields::of(message).and_then(|fields| fields.read::<wire::Refusal>());
     let words = words.and_then(|refusal| refusal.error.0).map(|error| error.message);
     words.filter(|words| !words.is_empty()).unwrap_or_else(|| message.to_owned())

@@ -1,11 +1,11 @@
-//! How often Codex asks again when a request fails.
+//! The retries of Codex after a failed request.
 //!
-//! That is a setting of the provider of its models, so the provider's name must be known, which stands in Codex's own
-//! configuration. Of a provider that is built in it cannot be set.
+//! They are a setting of the model provider, so the provider's name must be known, which is in Codex's own
+//! configuration. For a built-in provider they cannot be set.
 
 use toml::de::{DeTable, DeValue};
 
-/// A request that fails is sent once more, and a stream that breaks is not taken up again.
+/// A request that fails is sent again, and a stream that breaks is not taken up again.
 const SETTINGS: [&str; 2] = ["request_max_retries=1", "stream_max_retries=0"];
 
 /// Returns arguments by which the configured provider is asked twice at most.
@@ -36,7 +36,7 @@ fn at<'a, 'b>(table: &'a DeTable<'b>, path: &[&str]) -> Option<&'a DeValue<'b>> 
     if rest.is_empty() { Some(value) } else { at(value.as_table()?, rest) }
 }
 
-/// Says whether a name can stand in an argument, where points part one from the next.
+/// Returns whether a name can stand in an argument, where points part one from the next.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }

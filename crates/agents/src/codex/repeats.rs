@@ -1,20 +1,20 @@
-//! Items that Codex says twice.
+//! Deduplication of items that Codex prints twice.
 //!
-//! When the connection breaks, Codex asks again, and what had been finished comes a second time under new ids.
-//! After such a break, thoughts and messages that equal those since the last tool item, in their order, are the same
-//! ones. What is said in other words stays: it was an attempt, and somebody has seen it.
+//! After a broken connection Codex sends its request again, and finished items come a second time under new ids.
+//! After such a break, reasoning and messages that equal those since the last tool item, in their order, are dropped.
+//! A different text stays: it was an attempt, and the user has seen it.
 
 use std::ops::Range;
 
-/// How much is remembered, in bytes. An agent that prints without end must not fill the memory.
+/// The bytes that are remembered. An agent that prints without end must not fill the memory.
 const MOST_BYTES: usize = 16 << 20;
 
-/// What was said since the last tool item, and how much of it has come again.
+/// The texts since the last tool item, and the part of them that has come again.
 #[derive(Default)]
 pub(super) struct Repeats {
     said: Vec<(Kind, String)>,
     bytes: usize,
-    /// What of `said` may still come again; nothing of it while no connection broke.
+    /// The part of `said` that may still come again; empty while no connection broke.
     awaited: Range<usize>,
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 }
 
 impl Repeats {
-    /// A tool was used: what was said before it does not come again.
+    /// A tool was used: earlier texts do not come again.
     pub(super) fn tool(&mut self) {
         *self = Self::default();
     }
@@ -35,7 +35,7 @@ impl Repeats {
         self.awaited = 0..self.said.len();
     }
 
-    /// Says whether this was said before.
+    /// Returns whether this text came before.
     pub(super) fn is_repeat(&mut self, kind: Kind, text: &str) -> bool {
         let awaited = self.said.get(self.awaited.clone()).unwrap_or(&[]);
         match awaited.iter().position(|said| said.0 == kind && said.1 == text) {

@@ -1,12 +1,11 @@
-//! Reads the record that Codex keeps of a thread: `sessions/<year>/<month>/<day>/rollout-<time>-<thread>.jsonl`.
+//! Parses Codex's own transcript of a thread: `sessions/<year>/<month>/<day>/rollout-<time>-<thread>.jsonl`.
 //!
-//! The items in it are those that are printed, under other names, so that the same reader serves. A tool that
-//! was called and has no item stands there as what the model asked for: it was still running, it failed before it
-//! ran, or the version is one that records no items (before 0.80 or so). It is told when its output comes, or
-//! at the end.
+//! Its items are the printed ones under other names, so the same parser reads them. A tool call without an item is
+//! recorded as the model's request: the tool was still running, failed before it ran, or the version records no items
+//! (before 0.80 or so). Such a call is returned when its output comes, or at the end.
 //!
-//! These lines give no output: what the program says in the user's name, what the model was sent, settings, and
-//! the texts of the model's answers, which come again as items.
+//! These lines give no output: texts of the program in the user's name, the input of the model, settings, and the
+//! texts of the model's answers, which come again as items.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,7 +27,7 @@ use crate::span::Span;
 use crate::unreadable::{ignored, unreadable_line};
 use crate::wire::{Fields, Loose, kept, lenient, lenient_list, output_text, read};
 
-/// Says whether a file is the record of a thread: its name ends in the thread's.
+/// Returns whether a file is the record of a thread: its name ends in the thread's.
 pub(super) fn is_of(file_name: &str, thread: &str) -> bool {
     let name = file_name.strip_prefix("rollout-").and_then(|name| name.strip_suffix(".jsonl"));
     name.and_then(|name| name.strip_suffix(thread)).is_some_and(|time| time.ends_with('-'))
@@ -62,18 +61,18 @@ pub(super) fn last_usage(end: &[u8]) -> Option<Usage> {
 #[derive(Default)]
 pub(super) struct Rollout {
     parser: Parser,
-    /// Where the thread began; told after the prompt, once the model is known.
+    /// The beginning of the thread; returned after the prompt, once the model is known.
     begun: Init,
-    is_begin_told: bool,
-    /// What the user said last: older versions have it twice.
+    has_begun: bool,
+    /// The user's last prompt: older versions record it twice.
     prompt: Option<String>,
     /// Calls that the model asked for and that have no result yet, in their order.
     wanted: Vec<Wanted>,
-    /// Whether items are recorded, so that other lines need not say what they say.
+    /// Whether items are recorded, so that lines with the same content can be ignored.
     has_items: bool,
     /// Whether the ends of turns are recorded.
     has_ends: bool,
-    /// Whether the last thing that happened is that the model spoke.
+    /// Whether the last event is a text of the model.
     spoke_last: bool,
     span: Span,
 }
@@ -96,7 +95,7 @@ struct Line<'a> {
     payload: Option<&'a RawValue>,
 }
 
-/// What a line holds; which fields there are depends on its type.
+/// The content of a line; its fields depend on its type.
 #[derive(Deserialize)]
 struct Payload<'a> {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
@@ -128,7 +127,7 @@ struct Payload<'a> {
     output: Option<&'a RawValue>,
 }
 
-/// What an item has under another name or in another form than a printed one.
+/// The fields of an item that have another name or form than in a printed one.
 #[derive(Deserialize)]
 struct Recorded<'a> {
     #[serde(rename = "type", default, deserialize_with = "lenient")]
@@ -141,7 +140,7 @@ struct Recorded<'a> {
     command: Vec<String>,
     #[serde(default, deserialize_with = "lenient")]
     changes: BTreeMap<String, Loose<Changed>>,
-    /// A word, or a word and what was said.
+    /// A word, or a word and a text.
     #[serde(default, borrow, deserialize_with = "lenient")]
     agents_states: BTreeMap<String, &'a RawValue>,
 }
@@ -198,7 +197,7 @@ impl AgentParser for Rollout {
             self.parser.done();
         }
         let mut out = self.begin(outputs);
-        if self.prompt.is_some() && !self.is_begin_told {
+        if self.prompt.is_some() && !self.has_begun {
             out.extend(self.parser.start(self.begun.clone()));
         }
         out.extend(self.parser.end(&Ending { duration: self.span.length(), ..ending.clone() }));
@@ -213,8 +212,8 @@ impl Rollout {
         for output in outputs {
             let is_event =
                 matches!(&output, AgentOutput::Event(event) if !matches!(event, Event::UserMessage(_)));
-            if is_event && !self.is_begin_told {
-                self.is_begin_told = true;
+            if is_event && !self.has_begun {
+                self.has_begun = true;
                 out.extend(self.parser.start(self.begun.clone()));
             }
             out.push(output);
@@ -249,7 +248,7 @@ impl Rollout {
         }
     }
 
-    /// Reads an item as the printed one that it is. Nothing if it has no sense.
+    /// Reads an item as the printed one that it is. `None` if it has no sense.
     fn item(&mut self, raw: &RawValue) -> Option<Vec<AgentOutput>> {
         self.has_items = true;
         let (mut item, recorded) = (read::<Item<'_>>(raw)?, read::<Recorded<'_>>(raw)?);
@@ -310,15 +309,15 @@ impl Rollout {
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let text = payload.output.map(output_text).unwrap_or_default();
-                // Should the item come after all, it has been told.
+                // If the item still comes, its events were returned already.
                 self.parser.finish(&payload.call_id);
                 let is_answered = |wanted: &mut Wanted| is_part_of(&wanted.call.id, &payload.call_id);
                 let answered: Vec<Wanted> = self.wanted.extract_if(.., is_answered).collect();
-                let told = |Wanted { call, shown }: Wanted| {
+                let events_of = |Wanted { call, shown }: Wanted| {
                     let answer = answer(&call.tool, &text, shown);
                     [self.parser.called(&call), self.parser.answered(&call.id, answer)]
                 };
-                answered.into_iter().flat_map(told).collect()
+                answered.into_iter().flat_map(events_of).collect()
             }
             _ => Vec::new(),
         }
@@ -333,7 +332,7 @@ fn agent_state(raw: &RawValue) -> Option<AgentState> {
     states.into_iter().next().map(|(status, message)| AgentState { status, message })
 }
 
-/// Says whether a call is the one of this id, or one of several that it was taken apart into.
+/// Returns whether a call is the one of this id, or one of several that it was taken apart into.
 fn is_part_of(id: &str, whole: &str) -> bool {
     id.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -391,31 +390,32 @@ fn patched(patch: &str) -> Vec<Change> {
 }
 
 /// Returns the result of a call, from the text that the model received. `shown` takes the place of a mere confirmation.
-fn answer(tool: &str, told: &str, shown: Option<Answer>) -> Answer {
+fn answer(tool: &str, text: &str, shown: Option<Answer>) -> Answer {
     if let Some(shown) = shown
-        && told == "Plan updated"
+        && text == "Plan updated"
     {
         return shown;
     }
-    if let Some((exit_code, output)) = exit_code(told) {
+    if let Some((exit_code, output)) = exit_code(text) {
         return item::command_answer(output, Some(exit_code), None);
     }
     let is_error = match tool {
-        // A command that ran has an exit code. One that still runs says so; any other text is why it did not run.
-        "Bash" => !told.lines().any(|line| line.starts_with("Process running with session ID ")),
-        "Write" | "Edit" | DELETE => !told.starts_with("Success"),
+        // A finished command has an exit code, and a running one says so. Any other text is the reason why it did not
+        // run.
+        "Bash" => !text.lines().any(|line| line.starts_with("Process running with session ID ")),
+        "Write" | "Edit" | DELETE => !text.starts_with("Success"),
         // The confirmation was read above.
         "TodoWrite" => true,
         _ => false,
     };
-    Answer { content: told.to_owned(), is_error }
+    Answer { content: text.to_owned(), is_error }
 }
 
 /// Returns the exit code and the output of a command or a patch; `None` if there is no exit code.
 ///
 /// Older versions write JSON, `{"output":…,"metadata":{"exit_code":2}}`; newer ones a few lines and then the output:
 /// `Exit code: 2` (or `Process exited with code 2`), `Wall time: 0 seconds`, `Output:`.
-fn exit_code(told: &str) -> Option<(i64, String)> {
+fn exit_code(text: &str) -> Option<(i64, String)> {
     #[derive(Deserialize)]
     struct Older {
         output: String,
@@ -425,10 +425,10 @@ fn exit_code(told: &str) -> Option<(i64, String)> {
     struct Metadata {
         exit_code: i64,
     }
-    if let Ok(older) = serde_json::from_str::<Older>(told) {
+    if let Ok(older) = serde_json::from_str::<Older>(text) {
         return Some((older.metadata.exit_code, older.output));
     }
-    let (head, output) = told.split_once("Output:\n")?;
+    let (head, output) = text.split_once("Output:\n")?;
     let code = |line: &str| {
         let code =
             line.strip_prefix("Exit code: ").or_else(|| line.strip_prefix("Process exited with code "));

@@ -25,7 +25,7 @@ fn inner(words: &[String]) -> Option<&str> {
     (is_shell && matches!(flag.as_str(), "-lc" | "-c" | "-ic")).then_some(inner)
 }
 
-/// Splits a line into words, as a shell does; nothing if a quote is left open.
+/// Splits a line into words, as a shell does; `None` if a quote is left open.
 fn split(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,6 +1,6 @@
-//! What Codex prints: one JSON object per line.
+//! The output of Codex: one JSON object per line.
 //!
-//! Only what is used is named here. Everything is optional, see [`lenient`].
+//! Only the fields that are used are here. All of them are optional, see [`lenient`].
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
-/// What a provider answers with when it refuses, in the message of a [`Failure`].
+/// The provider's error response, in the message of a [`Failure`].
 #[derive(Deserialize)]
 pub(super) struct Refusal {
     #[serde(default)]

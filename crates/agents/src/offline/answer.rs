@@ -1,6 +1,6 @@
-//! What the built-in agent says.
+//! The answers of the built-in agent.
 //!
-//! A function of the frame and nothing else: the same session gives the same answer on every machine.
+//! A pure function of the frame: the same session gives the same answer on every machine.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use super::record::Record;
 use super::{NAME, Persona};
 use crate::unreadable::shorten;
 
-/// How much of a text is quoted.
+/// The characters of a text that are quoted.
 const QUOTED_CHARS: usize = 90;
-/// How each of them begins.
+/// The beginnings of their answers.
 const ADA: &str = "Ada here";
 const BEN: &str = "Hello, this is Ben";
-/// How many things of a sort are named.
+/// The number of items of a sort that are named.
 const NAMED: usize = 3;
 
 /// Answers a frame, given as one text: the outputs of a whole run, in order.
@@ -46,7 +46,7 @@ pub fn answer(persona: Persona, cwd: &str, frame: &str) -> Vec<AgentOutput> {
     outputs
 }
 
-/// What the prompt wants to know.
+/// The subject of a question.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Topic {
     Asked,
@@ -55,7 +55,7 @@ enum Topic {
     Failed,
 }
 
-/// Finds what a prompt is about by the words in it; everything if it does not say.
+/// Finds the subjects of a prompt by its words; all of them if it names none.
 fn topics(prompt: &str) -> Vec<Topic> {
     let words: Vec<String> =
         prompt.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase).collect();
@@ -175,7 +175,7 @@ fn failed(record: &Record<'_>) -> Option<String> {
     named(&record.failed.iter().map(failure).collect::<Vec<_>>())
 }
 
-/// Quotes the last answer. What one of us said is only this record in other words.
+/// Quotes the last answer, unless it is one of this agent's, which only repeats the record.
 fn last_answer(record: &Record<'_>) -> Option<String> {
     let last = record.answered.last()?;
     Some(match last {
@@ -185,7 +185,7 @@ fn last_answer(record: &Record<'_>) -> Option<String> {
     })
 }
 
-/// Names the newest of several things, and how many there were before.
+/// Names the newest of several things, and the number of earlier ones.
 fn named(things: &[String]) -> Option<String> {
     let newest = things.get(things.len().saturating_sub(NAMED)..)?;
     let earlier = things.len() - newest.len();

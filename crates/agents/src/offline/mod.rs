@@ -1,9 +1,9 @@
 //! The agent that is built in: no network, no key, no other program, and no model.
 //!
-//! It answers from the session itself: what was asked, done, changed, and what failed. It is what a machine
-//! without any agent runs on, and what the tour plays with, so it goes through the whole pipeline like the
-//! others: the program starts itself with [`SUBCOMMAND`], reads the frame from standard input, and prints what
-//! [`answer()`] says, one [`line_of`] per output. That stream is read back by the parser here.
+//! It answers from the session itself: prompts, tool calls, changes and failures. It is the agent of a machine
+//! without any other, and of the tour, so it runs through the whole pipeline like the others. The program starts
+//! itself with [`SUBCOMMAND`], reads the frame from standard input, and prints the outputs of [`answer()`], one
+//! [`line_of`] each. The parser here reads that stream.
 //!
 //! ```
 //! use azureal_agents::offline::{Offline, Persona, answer, line_of};
@@ -41,7 +41,7 @@ const NAME: &str = "offline";
 /// The hidden command that the program is started with, followed by the name of a [`Persona`].
 pub const SUBCOMMAND: &str = "__offline";
 
-/// Who speaks. There are two, so that one can go on where the other left off.
+/// The persona. There are two, so that one can continue after the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Persona {
     /// Brief, and in lists.
@@ -118,7 +118,7 @@ pub fn line_of(output: &AgentOutput) -> String {
         AgentOutput::Delta(text) => json!({ "delta": text }).to_string(),
         AgentOutput::Notice(text) | AgentOutput::Retry(text) => json!({ "notice": text }).to_string(),
         AgentOutput::Usage(usage) => json!({ "usage": usage }).to_string(),
-        // An agent that asks no provider has nothing to say of its cache, and one without tools needs no permission.
+        // An agent without a provider has no prompt cache, and one without tools needs no permission.
         AgentOutput::Cache(_) | AgentOutput::Question(_) | AgentOutput::Answered(_) => json!({}).to_string(),
         AgentOutput::Refused(tools) => json!({ "refused": tools }).to_string(),
     }

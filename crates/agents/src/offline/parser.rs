@@ -6,14 +6,14 @@ use azureal_core::event::{Complete, Usage};
 use serde::Deserialize;
 
 use super::NAME;
-use crate::closing::{Closing, Said};
+use crate::closing::{Closing, StreamEnd};
 use crate::unreadable::{UnknownKinds, unreadable_line};
 use crate::wire::{Fields, Loose, lenient, push_bounded};
 
 /// The reader of one run.
 #[derive(Default)]
 pub(super) struct Parser {
-    /// What is being written.
+    /// The unfinished text.
     open: String,
     closing: Closing,
     unknown: UnknownKinds,
@@ -56,7 +56,7 @@ impl AgentParser for Parser {
         }
         match Event::from_json(&text) {
             Ok(Event::Complete(Complete { success, cost_usd, usage, .. })) => {
-                self.closing.said = if success { Said::Done } else { Said::Failed };
+                self.closing.stream_end = if success { StreamEnd::Done } else { StreamEnd::Failed };
                 self.closing.cost_usd = cost_usd;
                 self.closing.usage = usage.or(self.closing.usage);
                 Vec::new()
@@ -64,7 +64,7 @@ impl AgentParser for Parser {
             Ok(Event::Unknown(event)) => self.unknown.notice(NAME, event.kind()),
             Ok(event) => {
                 self.closing.begun |= matches!(event, Event::Init(_));
-                self.closing.told |= matches!(event, Event::Error(_));
+                self.closing.has_error |= matches!(event, Event::Error(_));
                 if matches!(event, Event::AssistantText(_)) {
                     self.open.clear();
                 }

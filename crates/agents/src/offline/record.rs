@@ -1,11 +1,11 @@
-//! What a session's context says happened.
+//! The record of a session, parsed from its context.
 //!
-//! This reads back what `azureal_core::build_context` wrote: sections under headings that it knows. Lines of a text that
-//! look like such a heading are escaped there.
+//! This parses the output of `azureal_core::build_context`: sections under known headings. Lines of a text that look
+//! like such a heading are escaped there.
 
 use azureal_core::{Tool, strip_context};
 
-/// A session as far as its context tells.
+/// A session, as far as its context shows it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) system: Option<&'a str>,
@@ -14,9 +14,9 @@ pub(super) struct Record<'a> {
     pub(super) answered: Vec<&'a str>,
     /// Tools with what they were about.
     pub(super) done: Vec<(&'a str, &'a str)>,
-    /// The tools that failed, or nothing, with the first line of what went wrong.
+    /// The tools that failed, with the first line of the error; may be empty.
     pub(super) failed: Vec<(&'a str, &'a str)>,
-    /// What is asked now.
+    /// The current prompt.
     pub(super) prompt: &'a str,
 }
 

@@ -142,7 +142,7 @@ fn play(case: &Case, stream: &[u8], number: usize) {
     assert!(said == without, "stream {number} ({}): a broken line changed others", case.name);
 }
 
-/// Says whether no parser can read a line: it is no JSON object.
+/// Returns whether no parser can read a line: it is no JSON object.
 fn is_unreadable(line: &[u8]) -> bool {
     let line = String::from_utf8_lossy(line);
     !line.trim_ascii().is_empty() && serde_json::from_str::<BTreeMap<String, &RawValue>>(&line).is_err()

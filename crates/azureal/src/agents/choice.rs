@@ -1,4 +1,4 @@
-//! Which agent answers, and where its program is.
+//! The choice of the agent, and the path of its program.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ pub struct AgentChoice {
     pub is_fallback: bool,
 }
 
-/// Who is wanted, by whom.
+/// The named, last and configured agents and models.
 #[derive(Debug, Default)]
 pub struct Wanted<'a> {
     /// The agent that the user names now, such as `claude` or `claude/opus`.
@@ -99,7 +99,7 @@ fn named(name: &str) -> Result<(&'static dyn Agent, Option<String>), Error> {
     Ok((agent, (!model.is_empty()).then(|| model.to_owned())))
 }
 
-/// The agent says who, so the model may be one that nobody here has heard of.
+/// Reads an agent and a model. The agent is given, so the model may be an unknown one.
 fn with_model(name: &str, model: &str) -> Result<(&'static dyn Agent, Option<String>), Error> {
     let (agent, _) = named(name)?;
     let names_agent = model.split('/').next().is_some_and(|first| registry::find(first).is_ok());
@@ -119,7 +119,7 @@ fn configured_model(agent: &dyn Agent, wanted: &Wanted<'_>) -> Option<String> {
     let model = wanted.configured_model?;
     match registry::for_model(model) {
         Ok(choice) if choice.agent.name() == agent.name() => choice.model,
-        // Nobody here has heard of it, but somebody says whose it is.
+        // The model is unknown, but the configuration names its agent.
         Err(_) if wanted.configured_agent == Some(agent.name()) => Some(model.to_owned()),
         Ok(_) | Err(_) => None,
     }
@@ -149,7 +149,7 @@ impl From<UnknownAgent> for Error {
     }
 }
 
-/// Returns the program of an agent; nothing if it is not installed.
+/// Returns the program of an agent; `None` if it is not installed.
 pub fn program_of(agent: &dyn Agent, environment: &Environment) -> Option<Result<PathBuf, Error>> {
     match agent.program() {
         Program::Named(name) => on_path(name, environment.value("PATH")).map(Ok),

@@ -1,4 +1,4 @@
-//! Whether a person has logged in to an agent, as far as it can be seen without the network and without running it.
+//! Traces of a login to an agent, found without the network and without running it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,7 +9,7 @@ use azureal_core::agent::Login;
 
 use crate::environment::Environment;
 
-/// How much of a settings file is searched.
+/// The bytes of a settings file that are searched.
 const SETTINGS_BYTES: u64 = 1 << 20;
 
 /// Returns whether a login has left a trace. Where it may be out of sight, the answer is yes.
@@ -30,7 +30,7 @@ fn is_seen_in(login: &Login, variable: &dyn Fn(&str) -> Option<OsString>, home: 
         || login.settings.iter().any(|(file, words)| mentions(&folder.join(file), words))
 }
 
-/// Returns whether a settings file has one of these words in it. How exactly it uses them is its program's business.
+/// Returns whether a settings file contains one of these words. Their exact use is up to the program.
 fn mentions(file: &Path, words: &[&str]) -> bool {
     if !file.is_file() {
         return false;

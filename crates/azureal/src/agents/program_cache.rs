@@ -1,7 +1,7 @@
-//! What was found out about programs, in files of the user's own.
+//! A cache of facts about programs, in files of the user.
 //!
-//! An entry holds as long as the program's file is the same: path, identity, size and times. A cache that cannot be read, or
-//! that others could have written, counts as empty.
+//! An entry is valid while the program's file is the same: path, identity, size and times. A cache that cannot be
+//! read, or that other users could have written, counts as empty.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use tracing::debug;
 
 /// The longest cache that is read.
 const CACHE_BYTES: u64 = 64 * 1024;
-/// How many programs a cache holds.
+/// The number of programs in a cache.
 const ENTRIES: usize = 16;
 
 /// The file of a program, and the state in which it was found.
@@ -64,7 +64,7 @@ pub(super) struct Entry<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> ProgramCache<T> {
-    /// Reads the cache of this name in a folder. Without a folder, nothing is cached.
+    /// Reads the cache of this name in a folder. Without a folder there is no caching.
     pub(super) fn load(folder: Option<PathBuf>, name: &'static str) -> Self {
         let read = |folder: &Path| Ok(serde_json::from_slice(&read_private(&folder.join(name))?)?);
         let entries = folder.as_deref().map(read).transpose().unwrap_or_else(|error: io::Error| {
@@ -109,7 +109,7 @@ impl<T: Serialize + DeserializeOwned> ProgramCache<T> {
     }
 }
 
-/// Reads a file that belongs to the user and that nobody else can write.
+/// Reads a file that belongs to the user and that no other user can write.
 fn read_private(path: &Path) -> io::Result<Vec<u8>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;

@@ -1,9 +1,9 @@
-//! Which breakpoint a history is sent to Claude Code with.
+//! The breakpoint with which a history is sent to Claude Code.
 //!
-//! A request may have four breakpoints, and those of different lifetimes in one order only. Claude Code sets three of its own; their
-//! lifetime depends on the login, on settings and on switches at the provider. So the first run of a program gets no breakpoint of
-//! ours, and what its output says of its own is remembered, by program and login. A program that leaves no room for ours is remembered too, for a
-//! week. An update of the program forgets both.
+//! A request may have four breakpoints, and those of different lifetimes in one order only. Claude Code sets three of
+//! its own; their lifetime depends on the login, on settings and on switches at the provider. So the first run of a
+//! program gets no breakpoint of ours. The lifetime in its output is remembered, by program and login. A program that
+//! leaves no room for ours is remembered too, for a week. An update of the program invalidates both.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ use crate::environment::Environment;
 
 /// The name of the cache in its folder.
 const FILE: &str = "prompt-cache.json";
-/// How many logins are remembered of a program.
+/// The number of logins that are remembered of a program.
 const LOGINS: usize = 8;
-/// How long it is remembered that a program leaves no room, in seconds. The file may be a wrapper that starts another version tomorrow,
-/// and finding it out again costs one refused request.
+/// The time for which a program without room for ours is remembered, in seconds. The file may be a wrapper that
+/// starts another version tomorrow, and finding it out again costs one refused request.
 const REFUSED_SECONDS: i64 = 7 * 24 * 3600;
 
-/// The long arguments of Claude Code that go on with a conversation of its own, in which a breakpoint of ours may be.
+/// The long arguments of Claude Code that continue a conversation of its own, in which a breakpoint of ours may be.
 const RESUMING: [&str; 4] = ["--continue", "--resume", "--from-pr", "--teleport"];
 /// The short ones, also together with others.
 const RESUMING_SHORT: [char; 2] = ['c', 'r'];
@@ -40,7 +40,7 @@ const LOGIN_VARIABLES: [&str; 8] = [
     "CLAUDE_CONFIG_DIR",
 ];
 
-/// What is known of a program with a login.
+/// The facts about a program with a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Known {
     /// Its own breakpoints last five minutes.
@@ -54,12 +54,12 @@ enum Known {
     },
 }
 
-/// How a history is sent to Claude Code.
+/// The form in which a history is sent to Claude Code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheChoice {
     /// The blocks and the breakpoint.
     pub cache: PromptCache,
-    /// Whether the git status of a long history is told after it, instead of by Claude Code before it.
+    /// Whether azureal puts the git status after a long history, instead of Claude Code before it.
     pub moves_git_status: bool,
 }
 
@@ -78,7 +78,7 @@ pub fn choose(
     if caching == Caching::Off || environment.is_any_on("DISABLE_PROMPT_CACHING") {
         return CacheChoice::OFF;
     }
-    // Whoever has said something about it is left alone.
+    // A variable that the user has set is respected.
     let moves_git_status = environment.value("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS").is_none();
     let with = |cache| CacheChoice { cache, moves_git_status };
     if arguments.iter().any(|argument| resumes(argument)) {
@@ -140,14 +140,14 @@ fn learned(
         (Some(CacheRefusal::TooMany), PromptCache::Breakpoint(_)) if is_plain => {
             Some(Known::Refused { at: now })
         }
-        // What was known is not so any more, and if the repeated run wrote nothing, nothing is known.
+        // The remembered lifetime is wrong. It is unknown if the second run wrote no cache entry either.
         (Some(_), PromptCache::Breakpoint(_)) => lifetime,
         _ if matches!(before, Some(Known::Refused { .. })) => before,
         _ => lifetime.or(before),
     }
 }
 
-/// What is known of one program, by login.
+/// The facts about one program, by login.
 struct Memory {
     cache: ProgramCache<Vec<(String, Known)>>,
     program: ProgramFile,
@@ -180,7 +180,7 @@ impl Memory {
     }
 }
 
-/// Returns what tells one login from another: no secret, and not the values of any.
+/// Returns an identifier of the login, without a secret and without values of variables.
 fn login(environment: &Environment) -> String {
     let mut hash = blake3::Hasher::new();
     for name in LOGIN_VARIABLES {

@@ -24,9 +24,9 @@ fn summariser(
     Summariser { agent, program, model, settings }
 }
 
-/// Returns the agents that are asked for a summary, in this order: the one that was named; else the session's last agent, then
-/// the others that are installed. Never the one that is built in: it has no model, and the digest says more. A
-/// session with that one has not left the machine, and does not for a summary.
+/// Returns the agents to ask for a summary, in this order: the named one; else the session's last agent, then the
+/// other installed ones. Never the built-in one: it has no model, and the digest is better. A session with the
+/// built-in agent has not left the machine, and does not for a summary.
 pub fn summarisers(
     named: Option<&str>,
     last: Option<&str>,
@@ -53,7 +53,7 @@ pub fn summarisers(
     Ok(installed.collect())
 }
 
-/// Reads the settings of an agent's program; nothing if there are none that can be read.
+/// Reads the settings of an agent's program; `None` if there are none that can be read.
 fn read_settings(own: OwnSettings, environment: &Environment) -> Option<String> {
     let named = environment.value(own.variable).map(PathBuf::from);
     let folder = named.or_else(|| Some(environment.home()?.join(own.home)))?;

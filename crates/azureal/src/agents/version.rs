@@ -1,4 +1,4 @@
-//! The versions of the agents' programs, as the programs themselves say them.
+//! The versions of the agents' programs, as the programs print them.
 //!
 //! Starting such a program takes a tenth of a second and more, so the answers are cached. An answer expires, since a file may
 //! only be a wrapper that starts another program.
@@ -13,25 +13,25 @@ use serde::{Deserialize, Serialize};
 use super::program_cache::{ProgramCache, ProgramFile};
 use crate::environment::Environment;
 
-/// How long a program may take to say its version.
+/// The time limit of a program to print its version.
 pub const LIMIT: Duration = Duration::from_secs(3);
-/// How often a waiting thread looks for an interrupt.
+/// The interval at which a waiting thread checks for an interrupt.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How much of the output of a program is kept.
+/// The bytes of a program's output that are kept.
 const OUTPUT_BYTES: usize = 4096;
-/// How long a version may be, in characters.
+/// The longest version, in characters.
 const VERSION_CHARS: usize = 200;
 /// The name of the cache in its folder.
 const FILE: &str = "agent-versions.json";
-/// How long an answer is used, in seconds.
+/// The time for which an answer is used, in seconds.
 const EXPIRY: i64 = 3600;
 
-/// What a program answers.
+/// The answer of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The first line that it printed.
     Version(String),
-    /// It exited with an error, or printed nothing.
+    /// It exited with an error, or printed no output.
     Failed,
     /// It did not exit within [`LIMIT`], and was killed.
     TooSlow,
@@ -51,7 +51,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Reads the cache in a folder. Without one, nothing is cached.
+    /// Reads the cache in a folder. Without a folder there is no caching.
     pub fn load(folder: Option<PathBuf>) -> Self {
         Self { cache: ProgramCache::load(folder, FILE), now: Timestamp::now().as_second() }
     }
@@ -115,7 +115,8 @@ fn first_line(output: &str) -> Option<String> {
     Some(line.chars().take(VERSION_CHARS).collect())
 }
 
-/// Reads the numbers of a version out of what a program says, such as `codex-cli 0.36.0`; `None` if there are none.
+/// Parses the numbers of a version from the output of a program, such as `codex-cli 0.36.0`; `None` if there are
+/// none.
 pub fn numbers(version: &str) -> Option<Vec<u64>> {
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
     let mut words = version.split(|c| !is_number(c));

@@ -1,9 +1,8 @@
 //! Filling in templates within bounds.
 //!
 //! The template engine counts steps, not bytes: a template of a kilobyte can double a string forty times, or nest
-//! lists so that comparing them takes years. So each template is filled in by a process of its own, this program
-//! started again, which limits its own memory and time before it reads the template. Whatever happens there
-//! is an error here.
+//! lists so that comparing them takes years. So each template is rendered by a child process, this program started
+//! again, which limits its own memory and time before it reads the template. Any failure there is an error here.
 //!
 //! Linux enforces both limits. macOS enforces only the time.
 
@@ -22,12 +21,12 @@ use crate::error::Error;
 /// The hidden command that starts this program for one template.
 pub(crate) const SUBCOMMAND: &str = "__fill_in";
 
-/// How much memory a template may take, in bytes, the stack of its renderer included.
+/// The memory limit of a template, in bytes, including the stack of its renderer.
 const MEMORY: u64 = 128 << 20;
-/// How much processor time it may take, in seconds.
+/// The limit of its processor time, in seconds.
 const SECONDS: u64 = 2;
 
-/// What the process is asked. The environment is inherited.
+/// The request to the process. The environment is inherited.
 #[derive(Serialize, Deserialize)]
 struct Request {
     command: String,
@@ -35,7 +34,7 @@ struct Request {
     declared: Vec<(String, Variable)>,
 }
 
-/// What it answers.
+/// Its answer.
 #[derive(Serialize, Deserialize)]
 enum Answer {
     Filled(String),
@@ -78,7 +77,7 @@ fn ask(request: &Request, environment: &Environment) -> io::Result<Result<Answer
         .envs(environment.variables())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // When memory runs out, the runtime says so there.
+        // When memory runs out, the runtime reports it there.
         .stderr(Stdio::null())
         .spawn()?;
     let sent = child.stdin.take().map_or(Ok(()), |mut stdin| {

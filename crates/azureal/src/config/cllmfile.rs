@@ -1,7 +1,7 @@
 //! YAML, as a tree.
 //!
-//! A `Cllmfile.yml` comes with a repository, so what it may cost is bounded before anybody has trusted it:
-//! its size by whoever reads the file, its depth and what its aliases unfold to here.
+//! A `Cllmfile.yml` comes with a repository, so its cost is bounded before the user has trusted it: its size when the
+//! file is read, its depth and the expansion of its aliases here.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use serde_saphyr::{Error as Failed, Location, MessageFormatter, Spanned, UserMes
 
 use super::node::{ConfigPosition, Entry, Node, Problem, Value};
 
-/// How deep a file may be nested.
+/// The deepest nesting of a file.
 const DEPTH: usize = 32;
-/// How many values a file may have, aliases unfolded.
+/// The largest number of values in a file, with aliases expanded.
 const NODES: usize = 20_000;
 
 /// Reads the text of a `Cllmfile.yml`.
@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// Takes whatever comes.
+/// Accepts any value.
 struct AnyValue;
 
 impl<'de> Visitor<'de> for AnyValue {

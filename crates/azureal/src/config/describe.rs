@@ -1,14 +1,14 @@
-//! What a configuration file says, for somebody who is to trust it.
+//! The content of a configuration file, for a user who is to trust it.
 //!
-//! The whole of it and nothing hidden: as it is written, on lines that cannot be taken for ours, and with nothing
-//! that a terminal would act on.
+//! All of it, unchanged: on lines that cannot be mistaken for ours, and without characters that a terminal would act
+//! on.
 
 use azureal_core::{ContextCommand, OnFailure, visible, visible_line};
 
 use super::{ConfigFile, permission_name};
 use crate::error::shown;
 
-/// Returns all that a file says, safe to show.
+/// Returns the whole content of a file, safe to show.
 pub fn describe(file: &ConfigFile) -> String {
     let mut text = format!("{}\n", shown(file.path()));
     if let Some(real) = file.leads_to() {
@@ -52,7 +52,7 @@ pub fn describe(file: &ConfigFile) -> String {
     text
 }
 
-/// Says when a context command runs and what happens if it fails.
+/// Describes when a context command runs, and the action if it fails.
 pub fn terms(command: &ContextCommand) -> String {
     let when = if command.dynamic { "every turn" } else { "once per session" };
     let on_failure = match command.on_failure {

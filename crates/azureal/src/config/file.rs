@@ -1,7 +1,6 @@
-//! A configuration file, read once and with care.
+//! A configuration file, read once and with bounds.
 //!
-//! What is looked at, shown, approved and used are the same bytes: the file is opened once, and nobody goes
-//! back to it.
+//! The bytes that are checked, shown, approved and used are the same: the file is opened once and never read again.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -14,10 +13,10 @@ use super::{azufig, cllmfile};
 use crate::error::shown;
 use crate::error::{Error, quoted};
 
-/// How large a configuration file may be.
+/// The largest configuration file.
 const LARGEST: u64 = 1024 * 1024;
 
-/// A configuration file with what it says.
+/// A configuration file with its settings.
 #[derive(Debug)]
 pub struct ConfigFile {
     path: PathBuf,
@@ -37,7 +36,7 @@ pub(super) enum Format {
     Cllmfile,
 }
 
-/// Who brought a file.
+/// The origin of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// It came with the project, and counts when it is trusted.
@@ -46,12 +45,12 @@ pub(super) enum Owner {
     User,
 }
 
-/// How much an error says about a file of a project that nobody has trusted yet.
+/// The detail of an error about a file of a project that is not trusted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     /// The place, and the value that is wrong: for commands that show the files.
     Content,
-    /// The place alone: a command that was asked for something else repeats nothing of the file.
+    /// The position alone: a command with another purpose repeats nothing of the file.
     Position,
 }
 
@@ -83,7 +82,7 @@ impl ConfigFile {
             Err(error) if is_missing(&error) => return Ok(None),
             Err(error) => return Err(Error::file(&path, &error)),
         };
-        // Before it is opened: that alone can make a device do something.
+        // Before it is opened: opening a device can have an effect.
         if !fs::canonicalize(worktree).is_ok_and(|worktree| real.starts_with(worktree)) {
             return Err(leads_out());
         }
@@ -124,7 +123,7 @@ impl ConfigFile {
         self.hash
     }
 
-    /// Says whether it came with the project.
+    /// Returns whether it came with the project.
     pub fn is_of_project(&self) -> bool {
         self.owner == Owner::Project
     }
@@ -148,7 +147,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Says whether an open file is the one at a path in which no part is a link.
+/// Returns whether an open file is the one at a path in which no part is a link.
 fn is_at(file: &File, path: &Path) -> bool {
     let is_same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
     fs::canonicalize(path).is_ok_and(|real| real == path)
@@ -185,7 +184,7 @@ fn settings(format: Format, owner: Owner, bytes: &[u8]) -> Result<Settings, Prob
     }
 }
 
-/// Says what is wrong with a file and where.
+/// Creates the error of a file, with its position.
 fn misread(path: &Path, problem: &Problem, detail: Detail) -> Error {
     let (what, hint) = match detail {
         Detail::Content => (

@@ -1,9 +1,8 @@
-//! What the user and the project have configured.
+//! The configuration of the user and the project.
 //!
-//! Up to five files: `azufig.toml` and cllm's `Cllmfile.yml`, of the project and of the user. Each is read once
-//! into [`ConfigFile`]; what is in effect is looked up in them, the nearest first. A file that came with the
-//! project says nothing until it is trusted ([`trust`]), so nothing here asks for trust: what is not trusted is
-//! not there.
+//! Up to five files: `azufig.toml` and cllm's `Cllmfile.yml`, of the project and of the user. Each is read once into
+//! [`ConfigFile`]; a setting comes from the nearest file that has it. A file of the project has no effect until it is
+//! trusted ([`trust`]). So no other code here checks trust: a file that is not trusted is treated as absent.
 
 mod azufig;
 pub(crate) mod bounded;
@@ -41,10 +40,10 @@ use crate::project::Project;
 /// A configuration file with every key in it, as a comment.
 pub const STARTER: &str = include_str!("starter.toml");
 
-/// Where our own file lies in a project.
+/// The path of our own file in a project.
 pub const AZUFIG: &str = ".azureal/azufig.toml";
 
-/// What is configured, and where that comes from.
+/// The configuration, and its sources.
 #[derive(Debug)]
 pub struct Config {
     /// The top of the worktree.
@@ -89,8 +88,8 @@ impl<'a, T> Chosen<'a, T> {
 impl Config {
     /// Reads the files of a project and of the user.
     ///
-    /// One that cannot be read is an error before any question of trust: what cannot be understood cannot be
-    /// shown to somebody who is to trust it. The error repeats nothing of a project's file.
+    /// An unreadable file is an error before the question of trust: a file that cannot be parsed cannot be shown to
+    /// the user who is to trust it. The error repeats nothing of a project's file.
     pub fn load(project: &Project, environment: &Environment) -> Result<Self, Error> {
         Self::read(project.directory(), environment.clone(), Detail::Position)
     }
@@ -127,7 +126,7 @@ impl Config {
         let mut files = Vec::new();
         for (name, format) in of_project {
             let path = worktree.join(name);
-            // Where the project is the user's home, what lies there is the user's.
+            // If the project is the user's home, the files there are the user's.
             if own.iter().all(|(own, _)| with_real_folder(own).as_deref() != Some(&path)) {
                 files.extend(ConfigFile::of_project(worktree, name, format, detail)?);
             }
@@ -168,32 +167,32 @@ impl Config {
         self.files.iter().filter(|file| file.is_of_project() && !file.settings.is_empty())
     }
 
-    /// Says whether what a file says counts.
+    /// Returns whether the settings of a file have an effect.
     pub fn counts(&self, file: &ConfigFile) -> bool {
         !file.is_of_project() || self.standing.is_trusted()
     }
 
-    /// Returns the agent that is asked where nobody names one.
+    /// Returns the agent to use if the user names none.
     pub fn agent(&self) -> Option<&str> {
         self.find_agent().map(|chosen| chosen.value().as_str())
     }
 
-    /// Returns the model that is asked for where nobody names one.
+    /// Returns the model to use if the user names none.
     pub fn model(&self) -> Option<&str> {
         self.find_model().map(|chosen| chosen.value().as_str())
     }
 
-    /// Returns what agents may do where the command line says nothing.
+    /// Returns the permission of agents if the command line has none.
     pub fn permission(&self) -> Option<Permission> {
         self.find_permission().map(|chosen| *chosen.value())
     }
 
-    /// Returns how long a turn may take where the command line says nothing.
+    /// Returns the time limit of a turn if the command line has none.
     pub fn timeout(&self) -> Option<Duration> {
         self.find_timeout().map(|chosen| *chosen.value())
     }
 
-    /// Returns how much may have been said since the last compaction before there is another.
+    /// Returns the size since the last compaction at which the session is compacted again.
     pub fn compaction_threshold(&self) -> Threshold {
         self.find_threshold().map_or_else(Threshold::default, |found| *found.value)
     }
@@ -203,12 +202,12 @@ impl Config {
         self.find_claude_cache().map_or_else(Caching::default, |found| *found.value)
     }
 
-    /// Returns how much an agent may print in one turn.
+    /// Returns the limit of an agent's output in one turn.
     pub fn output_limit(&self) -> OutputLimit {
         self.find_output_limit().map_or_else(OutputLimit::default, |found| *found.value)
     }
 
-    /// Returns what every new session begins with, unless its command line says otherwise.
+    /// Returns the first message of every new session, unless the command line has another.
     pub fn default_system_message(&self) -> Option<String> {
         let found = self.find_default_system_message()?;
         // An empty one is how a project does without that of the user.
@@ -230,7 +229,7 @@ impl Config {
         self.chosen(self.overrides.permission.as_ref(), |settings| settings.permission.as_ref())
     }
 
-    /// Finds how long a turn may take.
+    /// Finds the time limit of a turn.
     pub fn find_timeout(&self) -> Option<Chosen<'_, Duration>> {
         self.chosen(self.overrides.timeout.as_ref(), |settings| settings.timeout.as_ref())
     }
@@ -245,7 +244,7 @@ impl Config {
         self.first(|settings| settings.claude_cache.as_ref())
     }
 
-    /// Finds how much an agent may print.
+    /// Finds the limit of an agent's output.
     pub fn find_output_limit(&self) -> Option<ConfiguredValue<'_, OutputLimit>> {
         self.first(|settings| settings.output_limit.as_ref())
     }
@@ -294,7 +293,7 @@ impl Config {
         self.commands_that(|_| true, vars)
     }
 
-    /// Returns those of them that run at every turn. A turn that goes on with a session needs no others, and so
+    /// Returns those of them that run at every turn. A turn that continues a session needs no others, and so
     /// none of the variables that only the others ask for.
     pub fn dynamic_commands(&self, vars: &[(String, String)]) -> Result<Vec<ContextCommand>, Error> {
         self.commands_that(|command| command.dynamic, vars)
@@ -331,7 +330,7 @@ impl Config {
         fill_in(command, &variables)
     }
 
-    /// Says whether the environment gives a variable its value.
+    /// Returns whether the environment gives a variable its value.
     pub fn is_in_environment(&self, name: &str) -> bool {
         self.environment.variable(name).is_some()
     }

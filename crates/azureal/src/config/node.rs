@@ -1,6 +1,6 @@
-//! A configuration file as a tree in which everything knows its place.
+//! A configuration file as a tree whose nodes know their position.
 //!
-//! Both formats become this tree, so that what a key means, and what is said of a wrong value, is written once.
+//! Both formats become this tree, so that the meaning of a key and the error of a wrong value are written once.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use azureal_core::visible_line;
 
 use crate::error::quoted;
 
-/// How much of a text an error repeats.
+/// The characters of a text that an error repeats.
 const REPEATED: usize = 40;
 
 /// A value and where it stands.
@@ -18,7 +18,7 @@ pub(super) struct Node {
     pub(super) place: ConfigPosition,
 }
 
-/// What can stand in a configuration file.
+/// A value in a configuration file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Nothing,
@@ -48,19 +48,19 @@ pub(super) struct ConfigPosition {
 }
 
 impl ConfigPosition {
-    /// Where a file begins, for what is wrong with it as a whole.
+    /// The beginning of a file, for errors of the file as a whole.
     pub(super) const START: Self = Self { line: 1, column: 1 };
 }
 
 /// A text whose lines have been found, so that finding a place in it does not mean reading it again.
 pub(super) struct Lines<'a> {
     text: &'a str,
-    /// Where each line begins.
+    /// The start of each line.
     starts: Vec<usize>,
 }
 
-/// How far into a line characters are counted; beyond it, bytes. A line of a mebibyte would be counted over and
-/// over.
+/// The part of a line in which characters are counted; beyond it, bytes. A line of a mebibyte would be counted
+/// repeatedly.
 const COUNTED: usize = 1000;
 
 impl<'a> Lines<'a> {
@@ -85,7 +85,7 @@ impl fmt::Display for ConfigPosition {
     }
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) place: ConfigPosition,
@@ -99,12 +99,12 @@ impl Problem {
 }
 
 impl Node {
-    /// Says that something else belongs here.
+    /// Returns the error of a value of another kind.
     pub(super) fn is_not(&self, key: &str, allowed: &str) -> Problem {
         Problem::new(self.place, format!("{} is {}; allowed is {allowed}", quoted(key), self.value))
     }
 
-    /// Reads a text that says something.
+    /// Reads a text that is not empty.
     pub(super) fn text(&self, key: &str) -> Result<&str, Problem> {
         match &self.value {
             Value::Text(text) if !text.trim().is_empty() => Ok(text),
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// Reads a list; nothing at all is an empty one.
+    /// Reads a list; a missing value is an empty one.
     pub(super) fn list(&self, key: &str) -> Result<&[Self], Problem> {
         match &self.value {
             Value::List(nodes) => Ok(nodes),
@@ -129,7 +129,7 @@ impl Node {
         }
     }
 
-    /// Reads a table; nothing at all is an empty one.
+    /// Reads a table; a missing value is an empty one.
     pub(super) fn table(&self, key: &str) -> Result<&[Entry], Problem> {
         match &self.value {
             Value::Table(entries) => Ok(entries),
@@ -139,7 +139,7 @@ impl Node {
     }
 }
 
-/// In words, for whoever wrote it.
+/// A description for the author of the file.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! What environment variables set for every turn. They count before the files and after the command line.
+//! Settings from environment variables. They take precedence over the files, and the command line over them.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Overrides {
         let mut overrides = Self::default();
         if let Some(model) = find(MODEL) {
             overrides.model = Some(Override { value: model.to_owned(), variable: MODEL });
-            // Like `-m`: the model says whose it is, whatever agent a file names.
+            // Like `-m`: the model implies its agent, even if a file names another.
             let agent = registry::for_model(model).ok().map(|choice| choice.agent.name().to_owned());
             overrides.agent = agent.map(|value| Override { value, variable: MODEL });
         }

@@ -1,4 +1,4 @@
-//! Whose projects azureal works in.
+//! Checks of the owner of a project.
 //!
 //! A folder above the current one can belong to another user, as `/tmp` or a shared disk does. A `.git` or `.azureal`
 //! that this user puts there would decide where our history is stored and which folder agents work in. The rule is
@@ -101,7 +101,7 @@ impl Owners {
         trust::keep(trust::folder_of(&self.environment).as_deref(), &name_of(&foreign.folder), &record)
     }
 
-    /// Forgets the approvals of a project's folders, and returns how many there were.
+    /// Removes the approvals of a project's folders, and returns their number.
     pub fn revoke(&self, project: &Project) -> Result<usize, Error> {
         let Some(folder) = trust::folder_of(&self.environment) else { return Ok(0) };
         let mut folders: Vec<&Path> = project.claims().into_iter().map(|(folder, _)| folder).collect();
@@ -118,7 +118,7 @@ impl Owners {
             .is_some_and(|approvals| trust::read_own(&approvals.join(name_of(folder))).is_ok())
     }
 
-    /// Says whether `safe.directory` in the user's own git configuration names a folder.
+    /// Returns whether `safe.directory` in the user's own git configuration names a folder.
     fn is_safe_for_git(&self, folder: &Path) -> bool {
         let mut is_safe = false;
         for file in self.environment.git_configurations() {
@@ -132,7 +132,7 @@ impl Owners {
         is_safe
     }
 
-    /// Says whether a value of `safe.directory` names a folder: `*` all of them, `DIR/*` those below `DIR`.
+    /// Returns whether a value of `safe.directory` names a folder: `*` all of them, `DIR/*` those below `DIR`.
     fn names(&self, value: &str, folder: &Path) -> bool {
         if value == "*" {
             return true;
@@ -166,7 +166,7 @@ impl std::fmt::Display for Foreign {
     }
 }
 
-/// Returns the owner of a path and, if it is a link, of its target. Empty if there is nothing at that path.
+/// Returns the owner of a path and, if it is a link, of its target. Empty if the path does not exist.
 fn owners_of(path: &Path) -> impl Iterator<Item = u32> {
     let found = [fs::symlink_metadata(path), fs::metadata(path)];
     found.into_iter().flatten().map(|found| found.uid())

@@ -1,4 +1,4 @@
-//! What a configuration file can say.
+//! The settings of a configuration file.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::file::Owner;
 use super::node::{ConfigPosition, Entry, Node, Problem, Value};
 use crate::error::quoted;
 
-/// How long a context command may be given.
+/// The longest time limit of a context command.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
-/// How many context commands one file may have: all of them run at once.
+/// The largest number of context commands in one file: all of them run at once.
 const MOST_COMMANDS: usize = 64;
-/// How many variables one file may declare.
+/// The largest number of variables in one file.
 const MOST_VARIABLES: usize = 256;
-/// How long the name of a context command may be.
+/// The longest name of a context command.
 const LONGEST_NAME: usize = 200;
 
-/// What one file says; what it does not say is nothing.
+/// The settings of one file; `None` for a setting that it does not have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Settings {
     pub(super) agent: Option<Located<String>>,
@@ -64,7 +64,7 @@ pub(super) struct Located<T> {
     pub(super) line: usize,
 }
 
-/// What a variable is declared as.
+/// The declaration of a variable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Variable {
     /// It must be given.
@@ -92,12 +92,12 @@ impl fmt::Display for Variable {
 }
 
 impl Settings {
-    /// Says whether there is anything in it that could have an effect.
+    /// Returns whether there is anything in it that could have an effect.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Reads our own format, in which every key must be known: one that is misspelt would do nothing, silently.
+    /// Reads our own format, in which every key must be known: a misspelt one would have no effect, silently.
     pub(super) fn of_azufig(root: &Node, owner: Owner) -> Result<Self, Problem> {
         const KEYS: [&str; 8] = [
             "agent",
@@ -148,14 +148,14 @@ impl Settings {
         Ok(())
     }
 
-    /// Takes a key that both formats have; says whether it is one.
+    /// Takes a key that both formats have; returns whether it is one.
     fn take_shared(
         &mut self,
         Entry { key, place, node }: &Entry,
         strictness: Strictness,
     ) -> Result<bool, Problem> {
         match key.as_str() {
-            // YAML's `key:` without a value says nothing.
+            // YAML's `key:` without a value is an unset key.
             "default_system_message" | "variables" | "context_commands" if node.value == Value::Nothing => {}
             "default_system_message" => match &node.value {
                 // An empty one is how a project does without that of the user.
@@ -179,12 +179,12 @@ impl Settings {
     }
 }
 
-/// What happens to a key that nobody knows.
+/// The action for an unknown key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strictness {
     /// It is an error.
     EveryKey,
-    /// It is somebody else's.
+    /// It belongs to another program.
     KnownKeys,
 }
 
@@ -218,7 +218,7 @@ pub(super) fn agent_names() -> Vec<&'static str> {
     registry::all().iter().map(|agent| agent.name()).collect()
 }
 
-/// The words for what an agent may do.
+/// The names of the permissions.
 pub(super) const PERMISSIONS: [&str; 3] = ["read", "edit", "all"];
 
 /// Finds the permission that a word stands for.
@@ -249,7 +249,7 @@ fn permission(node: &Node, owner: Owner) -> Result<Permission, Problem> {
         (Some(permission), Owner::User) | (Some(permission @ Permission::Read), Owner::Project) => {
             Ok(permission)
         }
-        // Whoever clones a project has not decided that its agents may change things.
+        // The user who cloned a project has not decided that its agents may change files.
         (Some(_), Owner::Project) => Err(Problem::new(
             node.place,
             "a project's file can only set `permission` to \"read\"; set more in your own azufig.toml, in \
@@ -339,7 +339,7 @@ fn variable(Entry { key, place, node }: &Entry) -> Result<(String, Located<Varia
         Value::Integer(number) => Variable::Integer(*number),
         Value::Fraction(number) => Variable::Fraction(*number),
         Value::Text(text) => Variable::Text(text.clone()),
-        // TOML has nothing that stands for nothing.
+        // TOML has no null value.
         Value::Table(entries) if is_required(entries) => Variable::Required,
         Value::Other(_) | Value::List(_) | Value::Table(_) => {
             let allowed = "a text, a number, true or false; null in YAML and { required = true } in TOML \
@@ -354,10 +354,10 @@ fn is_required(entries: &[Entry]) -> bool {
     matches!(entries, [Entry { key, node, .. }] if key == "required" && node.value == Value::Switch(true))
 }
 
-/// What a variable may be called, in words.
+/// The rule for the name of a variable, for errors.
 pub(super) const VARIABLE_NAME: &str = "allowed are letters, digits and _, not beginning with a digit";
 
-/// Says whether a template could ask for a variable of this name.
+/// Returns whether a template could ask for a variable of this name.
 pub(super) fn is_variable_name(name: &str) -> bool {
     let may_stand = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.chars().all(may_stand) && name.starts_with(|c: char| !c.is_ascii_digit())
@@ -426,7 +426,7 @@ fn timeout(node: &Node) -> Result<Duration, Problem> {
     })
 }
 
-/// Says of a key that nobody knows which there are, and which one is probably meant.
+/// Creates the error of an unknown key, with the known ones and the nearest.
 fn unknown(key: &str, known: &[&str]) -> String {
     let meant = nearest(key, known.iter().copied());
     let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {}?", quoted(meant)));
@@ -437,7 +437,7 @@ pub(super) fn one_of(words: &[&str]) -> String {
     format!("one of {}", words.join(", "))
 }
 
-/// Finds the name that was probably meant.
+/// Finds the nearest known name.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let distance = |known: &str| strsim::damerau_levenshtein(&name, &known.to_lowercase());

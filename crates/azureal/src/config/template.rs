@@ -1,7 +1,7 @@
 //! Commands with `{{ VARIABLES }}` in them.
 //!
-//! A template is a text and nothing more: it cannot load files or other templates, and its steps are bounded. Its
-//! memory and time are bounded by the process that it is filled in by: [`super::bounded`].
+//! A template is only a text: it cannot load files or other templates, and its steps are bounded. The process that
+//! renders it bounds its memory and time: [`super::bounded`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +14,17 @@ use super::settings::{Variable, nearest};
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
 
-/// How many steps the filling in of one command may take.
+/// The steps that rendering one command may take.
 const STEPS: u64 = 100_000;
-/// What begins a part of a template that is more than text.
+/// The tags of a template.
 const TAGS: [&str; 3] = ["{{", "{%", "{#"];
-/// How long a template may be, and how much stack it is given for that: twice what the worst one needs without
-/// optimisation.
+/// The longest template, and the stack for it: twice the need of the worst one without optimisation.
 const LONGEST_TEMPLATE: usize = 16 * 1024;
 const STACK: usize = 32 * 1024 * 1024;
-/// What Linux lets a program be given as one argument, less the character that ends it.
+/// The longest argument of a program on Linux, without the terminator.
 const LONGEST_COMMAND: usize = 128 * 1024 - 1;
 
-/// Where the values of variables come from.
+/// The sources of variables.
 pub(super) struct Variables<'a> {
     /// From the command line.
     pub(super) given: &'a [(String, String)],
@@ -57,13 +56,13 @@ impl Variables<'_> {
         self.declared.iter().find(|(declared, _)| *declared == name).map(|(_, variable)| variable)
     }
 
-    /// Returns the names that somebody gave or declared. Those of the environment are too many to help.
+    /// Returns the names that were given or declared. Those of the environment are too many to help.
     fn names(&self) -> BTreeSet<&str> {
         let given = self.given.iter().map(|(name, _)| name.as_str());
         given.chain(self.declared.iter().map(|(name, _)| *name)).collect()
     }
 
-    /// Says why a variable has no value and how it gets one.
+    /// Creates the error of a variable without a value, with a hint.
     fn missing(&self, name: &str) -> Error {
         if self.declaration(name).is_some() {
             return Error::new("variable", format!("the variable {} must be given a value", quoted(name)))
@@ -85,7 +84,7 @@ impl Variables<'_> {
     }
 }
 
-/// Says whether a command has anything to fill in.
+/// Returns whether a command has anything to fill in.
 pub(super) fn is_template(command: &str) -> bool {
     TAGS.iter().any(|tag| command.contains(tag))
 }
@@ -149,7 +148,7 @@ fn engine() -> minijinja::Environment<'static> {
     let mut environment = minijinja::Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    // As cllm has it, so that a condition that stands on lines of its own leaves none behind.
+    // As cllm does, so that a condition on its own lines leaves no empty lines.
     if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
         environment.set_syntax(syntax);
     }
@@ -190,7 +189,7 @@ fn typed(text: &str) -> Value {
     }
 }
 
-/// Quotes a text so that a POSIX shell takes it for one word, whatever it holds.
+/// Quotes any text as one word for a POSIX shell.
 fn shell_quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -1,10 +1,10 @@
-//! Which projects may say what azureal does.
+//! Trust in the configuration files of projects.
 //!
-//! A configuration file that comes with a repository can run commands and tell agents what to do. So it says
-//! nothing until the user has seen it. An approval is for exactly these files with exactly this content in
-//! exactly this place: it is kept under the fingerprint of all of that, outside the repository, one small file
-//! each. That makes it safe with many processes at once, as nothing is ever changed, only made and removed. One
-//! changed byte has another fingerprint, and nobody has approved that.
+//! A configuration file that comes with a repository can run commands and instruct agents. So it has no effect until
+//! the user has seen it. An approval is for exactly these files with exactly this content in exactly this place. It
+//! is stored under the fingerprint of all of that, outside the repository, one small file each. That is safe with
+//! many processes at once, because approvals are only created and removed, never changed. One changed byte gives
+//! another fingerprint, which is not approved.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,10 +23,10 @@ use crate::project::Project;
 /// Reads at most this much of an approval. Only its time is shown, and only if all of it could be read.
 const LARGEST: u64 = 64 * 1024;
 
-/// What the user has said to the files of a project.
+/// The user's decision about the files of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// There are none that say anything.
+    /// There is no file with a setting.
     NoFiles,
     /// They may.
     Trusted {
@@ -35,7 +35,7 @@ pub enum Standing {
     },
     /// Others may, that have been here before.
     Changed,
-    /// Nothing.
+    /// They are not trusted.
     Untrusted,
 }
 
@@ -48,7 +48,7 @@ impl Standing {
     }
 }
 
-/// What an approval holds, for people: only its name counts.
+/// The content of an approval, for people: only its name counts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     worktree: String,
@@ -71,7 +71,7 @@ pub struct TrustRequired {
     pub has_changed: bool,
     /// All that they say, safe to show.
     pub content: String,
-    /// Which files are not trusted, in one sentence without its end.
+    /// The files that are not trusted, in one sentence without its end.
     pub message: String,
 }
 
@@ -92,23 +92,23 @@ pub fn approve(config: &mut Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes back every approval that a worktree ever had, and says how many there were. What its files say does not
-/// matter for that, so they are not read.
+/// Revokes every approval of a worktree, and returns their number. Does not read the worktree's files, because their
+/// content does not matter for that.
 pub fn revoke(project: &Project, environment: &Environment) -> Result<usize, Error> {
     Approvals::of(environment).remove_all(project.directory())
 }
 
-/// Returns what the user has said to the files of the project.
+/// Returns the user's decision about the files of the project.
 pub fn standing(config: &Config) -> &Standing {
     &config.standing
 }
 
-/// Returns all that the files of the project say, as it is shown to somebody who is to trust it.
+/// Returns the whole content of the project's files, for the user who is to trust it.
 pub fn shown_whole(config: &Config) -> String {
     config.project_files().map(describe).collect()
 }
 
-/// Says which files are not trusted.
+/// Names the files that are not trusted.
 fn state_of(config: &Config) -> String {
     let names: Vec<String> = config.project_files().map(|file| shown(file.path())).collect();
     let (is, has) = if names.len() == 1 { ("is", "has") } else { ("are", "have") };
@@ -121,9 +121,9 @@ fn state_of(config: &Config) -> String {
     }
 }
 
-/// Where approvals are kept.
+/// The stored approvals.
 pub(super) struct Approvals {
-    /// Nothing if the user has no home.
+    /// `None` if the user has no home.
     folder: Option<PathBuf>,
 }
 
@@ -132,7 +132,7 @@ impl Approvals {
         Self { folder: folder_of(environment) }
     }
 
-    /// Finds out what was said to the files of a project.
+    /// Finds the user's decision about the files of a project.
     pub(super) fn standing_of(&self, config: &Config) -> Standing {
         if config.project_files().next().is_none() {
             return Standing::NoFiles;
@@ -223,7 +223,7 @@ pub(super) fn keep(folder: Option<&Path>, name: &str, record: &impl Serialize) -
         .map_err(|error| Error::file(folder, &error))
 }
 
-/// Removes an approval, and says whether there was one.
+/// Removes an approval, and returns whether there was one.
 pub(super) fn remove(path: &Path) -> Result<bool, Error> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),

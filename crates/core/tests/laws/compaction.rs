@@ -96,7 +96,7 @@ fn tools(content: &[Block]) -> Vec<(bool, &str)> {
     tools.collect()
 }
 
-/// Says whether a cut lies between a call and its result: the newest call of the id before it.
+/// Returns whether a cut lies between a call and its result: the newest call of the id before it.
 fn parts_a_pair<'a>(parts: impl IntoIterator<Item = Vec<(bool, &'a str)>>, cut: usize) -> bool {
     let mut calls = HashMap::new();
     for (index, part) in parts.into_iter().enumerate() {

@@ -604,7 +604,7 @@ proptest! {
             prop_assert!(later.starts_with(&earlier), "{:?}\n{:?}", earlier, later);
             let (earlier, later) = (wrap_context(&earlier), wrap_context(&later));
             let told = earlier.strip_suffix("</azureal-session-context>").unwrap_or("");
-            // The line break before the closing tag is where the next event goes on.
+            // The line break before the closing tag is where the next event continues.
             prop_assert!(later.starts_with(told), "{:?}\n{:?}", earlier, later);
             prop_assert!(!told.is_empty() || earlier.is_empty());
         }

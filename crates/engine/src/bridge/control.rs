@@ -1,4 +1,4 @@
-//! The control channel of a bridge: which questions are open, answers, cancel.
+//! The control channel of a bridge: open questions, answers, cancel.
 //!
 //! A Unix socket in a folder of mode 0700 outside of the worktree, named after the run. Its path is in no environment and
 //! on no command line. One connection is one request and one response, a line of JSON each.
@@ -28,11 +28,11 @@ use serde::{Deserialize, Serialize};
 
 use super::run::BridgeInput;
 
-/// How long a peer may take to send its request, and to take the response.
+/// The time limit of a peer to send its request, and to read the response.
 const PEER: Duration = Duration::from_secs(2);
-/// How long the end of a bridge waits for its last response to be taken.
+/// The time that the end of a bridge waits until its last response is read.
 const LAST_RESPONSE: Duration = Duration::from_millis(500);
-/// How long a front end waits for the response.
+/// The time that a front end waits for the response.
 const WAIT: Duration = Duration::from_secs(10);
 /// The longest request, in bytes.
 const LARGEST_REQUEST: u64 = 16 << 10;
@@ -54,7 +54,7 @@ pub struct OpenQuestion {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Which questions are open?
+    /// Lists the open questions.
     Questions,
     /// Answers one.
     Answer { question: String, nonce: String, option: String },
@@ -71,7 +71,7 @@ pub(crate) enum Response {
     Refused(Refusal),
 }
 
-/// Why a bridge does not do what it is asked.
+/// The reason why a bridge refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
@@ -84,7 +84,7 @@ pub enum Refusal {
     /// The question has no option of this name.
     #[error("the question has no such option")]
     NoSuchOption,
-    /// The peer is a process of the agent, or cannot be told from one.
+    /// The peer is a process of the agent, or cannot be distinguished from one.
     #[error("a process of the agent may not use the control channel")]
     FromTheAgent,
     /// The request cannot be read.
@@ -95,7 +95,7 @@ pub enum Refusal {
     Ended,
 }
 
-/// Why a run cannot be controlled.
+/// The reason why a run cannot be controlled.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The run has no control channel: it has ended, or its agent is not behind a bridge.
@@ -201,7 +201,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Says whether a path can be that of a socket.
+/// Returns whether a path can be that of a socket.
 pub(crate) fn check_path(path: &Path) -> io::Result<()> {
     if path.as_os_str().len() > LONGEST_PATH {
         let why = format!("a path of more than {LONGEST_PATH} bytes cannot be that of a socket");
@@ -266,7 +266,7 @@ fn ask(request: Request, inputs: &SyncSender<BridgeInput>) -> Response {
     replies.recv().unwrap_or(ended)
 }
 
-/// Says whether a peer may use the channel: it is of this user, and no process of the agent.
+/// Returns whether a peer may use the channel: it is of this user, and no process of the agent.
 #[cfg(target_os = "linux")]
 fn is_allowed(stream: &UnixStream, this: &ProcessIdentity) -> bool {
     let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return false };
@@ -275,7 +275,7 @@ fn is_allowed(stream: &UnixStream, this: &ProcessIdentity) -> bool {
     peer.uid == rustix::process::geteuid() && pid != this.pid && this.is_ancestor_of(pid) == Some(false)
 }
 
-/// Says whether a peer may use the channel. Who it is, this system does not tell; the folder keeps other users out.
+/// Returns whether a peer may use the channel. This system does not identify it; the folder excludes other users.
 #[cfg(not(target_os = "linux"))]
 fn is_allowed(_: &UnixStream, _: &ProcessIdentity) -> bool {
     true

@@ -1,4 +1,4 @@
-//! Which program can be a bridge, and the folder of the control channels.
+//! The program that runs bridges, and the folder of the control channels.
 
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::control::check_path;
 use crate::private::{Folder, OURS};
 
-/// How bridges are started and reached.
+/// The program and the folder of bridges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BridgeHost {
     /// A program that calls [`bridge_main`](crate::bridge_main) when its first argument is
@@ -20,7 +20,7 @@ pub struct BridgeHost {
     pub control: PathBuf,
 }
 
-/// Why the folder of the control channels cannot be used.
+/// The reason why the folder of the control channels cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlFolderError {
     /// It is in a folder that the agent may write to.
@@ -67,14 +67,14 @@ impl BridgeHost {
         Folder::open_or_create(&self.control).map_err(unusable)?;
         let control = self.control.canonicalize().map_err(unusable)?;
         for folder in own {
-            // Our own folder in a project tells where that begins.
+            // Our own folder in a project shows where the worktree begins.
             let worktree = match folder.parent() {
                 Some(parent) if parent.file_name() == Some(OsStr::new(OURS)) => {
                     parent.parent().unwrap_or(folder)
                 }
                 _ => folder,
             };
-            // One that is not there contains nothing.
+            // A missing worktree contains no folder.
             let Ok(worktree) = worktree.canonicalize() else { continue };
             if control.starts_with(&worktree) {
                 return Err(ControlFolderError::InWorktree { worktree });

@@ -13,13 +13,13 @@ use azureal_core::event::Outcome;
 use super::lines::{Received, read_line};
 use super::protocol::{Protocol, Step};
 
-/// How long connecting may take.
+/// The time limit of connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest line of a head, in bytes.
 const LONGEST_LINE: u64 = 16 << 10;
 /// The most lines of a head.
 const MOST_HEADERS: usize = 100;
-/// How much of a response that reports an error is read, in bytes.
+/// The bytes that are read of an error response.
 const ERROR_BODY: u64 = 64 << 10;
 /// Headers that belong to the connection.
 const RESERVED: [&str; 5] = ["connection", "content-length", "content-type", "host", "transfer-encoding"];
@@ -66,7 +66,7 @@ impl Protocol for Http {
     }
 }
 
-/// Sends the request and delivers each message of the response, until it ends or nobody takes them.
+/// Sends the request and delivers each message of the response, until it ends or the receiver is gone.
 pub(crate) fn exchange(
     exchange: &HttpExchange,
     limit: u64,
@@ -97,7 +97,7 @@ pub(crate) fn exchange(
     read_stream(&mut body, response.kind, limit, deliver).map_err(text)
 }
 
-/// How messages stand in the body of a response.
+/// The format of messages in the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Server-sent events: the data of each is a message.
@@ -165,7 +165,7 @@ fn read_stream(
     Ok(())
 }
 
-/// Where a URL leads.
+/// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     authority: String,
@@ -246,7 +246,7 @@ struct Response {
     framing: Framing,
 }
 
-/// How a body ends.
+/// The end of a body.
 enum Framing {
     /// After so many bytes.
     Length(u64),

@@ -26,14 +26,14 @@ const NO_SUCH_METHOD: i64 = -32601;
 const MOST_OPEN: usize = 16;
 /// The most options of a question.
 const MOST_OPTIONS: usize = 16;
-/// The largest tool call that is shown to a person, in bytes. A larger one is refused: nobody could check it.
+/// The largest tool call that is shown to a person, in bytes. A larger one is refused, because no one could check it.
 const LARGEST_CALL: usize = 1 << 20;
 /// The longest id that is sent back to the agent, in bytes.
 const LONGEST_ID: usize = 256;
-/// How much of a text of the agent is shown in a line, in characters.
+/// The characters of an agent's text that are shown in a line.
 const SHOWN: usize = 500;
 
-/// Where the conversation stands.
+/// The state of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Initializing,
@@ -274,7 +274,7 @@ impl Protocol for JsonRpc {
     }
 
     fn closed(&mut self, _: Option<String>) -> Vec<Step> {
-        // The exit status of the program says more.
+        // The exit status of the program is more specific.
         Vec::new()
     }
 
@@ -308,7 +308,7 @@ impl Protocol for JsonRpc {
     }
 }
 
-/// Says whether a value can be the id of a request.
+/// Returns whether a value can be the id of a request.
 fn is_id(id: &Value) -> bool {
     id.is_number() || id.as_str().is_some_and(|id| id.len() <= LONGEST_ID)
 }

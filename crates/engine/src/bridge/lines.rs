@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-/// How much of a message that is too long is kept.
+/// The bytes that are kept of a message that is too long.
 pub(crate) const HEAD: usize = 2 << 10;
 
 /// One message, before anybody knows whether it is JSON.
@@ -43,7 +43,7 @@ impl Received {
         }
     }
 
-    /// Says whether there is no text in it.
+    /// Returns whether there is no text in it.
     pub(crate) fn is_blank(&self) -> bool {
         matches!(self, Self::Message(bytes) if bytes.trim_ascii().is_empty())
     }

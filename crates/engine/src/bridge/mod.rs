@@ -48,7 +48,7 @@ pub const SUBCOMMAND: &str = "__bridge";
 
 /// The largest task, in bytes: a prompt with a long history, every byte of it escaped.
 const LARGEST_TASK: u64 = 512 << 20;
-/// How much is read from the end of an output to find its last line, in bytes.
+/// The bytes that are read from the end of an output to find its last line.
 const LAST: u64 = 64 << 10;
 
 /// Is a bridge: reads a task from standard input, performs it, and writes to standard output. The agent starts with these variables:
@@ -56,7 +56,7 @@ const LAST: u64 = 64 << 10;
 pub fn bridge_main(environment: ChildEnvironment) -> ExitCode {
     match bridge(environment) {
         Ok(Outcome::Done | Outcome::Cancelled) => ExitCode::SUCCESS,
-        // The last line says why; or nothing can be written, which leaves nobody to tell.
+        // The last line has the reason; or the output cannot be written, and there is no way to report it.
         Ok(_) | Err(_) => ExitCode::FAILURE,
     }
 }
@@ -79,7 +79,7 @@ fn bridge(environment: ChildEnvironment) -> io::Result<Outcome> {
     }
 }
 
-/// Says whether a bridge has written its last line.
+/// Returns whether a bridge has written its last line.
 pub(crate) fn has_ended(output: &Path) -> bool {
     let last = || -> io::Result<Vec<u8>> {
         use std::os::unix::fs::FileExt;

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::lines::{HEAD, Received};
 
-/// The spool, and how much is in it.
+/// The spool, and the number of bytes in it.
 pub(crate) struct Output {
     file: File,
     written: u64,
@@ -20,12 +20,12 @@ impl Output {
         Self { file, written: 0, messages: 0 }
     }
 
-    /// Returns how many bytes were written.
+    /// Returns the number of bytes that were written.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Returns how many messages arrived.
+    /// Returns the number of messages that arrived.
     pub(crate) fn messages(&self) -> u64 {
         self.messages
     }
@@ -44,9 +44,9 @@ impl Output {
             self.unreadable(bytes, length, "is no JSON")?;
             return Ok(None);
         };
-        // In JSON a line break can only stand between two tokens, so that a space says the same.
+        // In JSON a line break can only be between two tokens, so a space is equivalent.
         let text = raw.get().replace(['\n', '\r'], " ");
-        // Not through `BridgeLine`, which would copy it once more.
+        // Not through `BridgeLine`, which would copy it again.
         self.write_line(&format!("{{\"message\":{text}}}\n"))?;
         Ok(Some(text))
     }

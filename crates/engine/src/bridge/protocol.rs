@@ -5,7 +5,7 @@
 
 use azureal_core::bridge::{Answered, AnsweredBy, BridgeEnd, Question};
 
-/// What the bridge must do now.
+/// An action for the bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Send a message to the agent.

@@ -25,21 +25,22 @@ use super::lines::{Received, read_line};
 use super::output::Output;
 use super::protocol::{Protocol, Step};
 
-/// How long an agent may take to stop by itself after a cancel. Together with [`STOP`] it is less than the two seconds
+/// The time for an agent to stop by itself after a cancel. Together with [`STOP`] it is less than the two seconds
 /// that a process has to end after an interrupt.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
-/// How long an agent that is done may take to exit.
+/// The time for a finished agent to exit.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long the rest of its output is read after an agent has exited: what it left behind may hold the pipe open.
+/// The time for which the rest of its output is read after an agent has exited: processes that it left behind may
+/// hold the pipe open.
 const REST: Duration = Duration::from_millis(500);
 /// The pause between two checks without an input.
 const TICK: Duration = Duration::from_millis(250);
-/// How many messages to the agent may wait.
+/// The largest number of messages that wait for the agent.
 const MOST_WAITING: usize = 1024;
 /// The most inputs that wait for the loop. Each may hold a message.
 const MOST_INPUTS: usize = 2;
 
-/// How an agent is stopped.
+/// The time limits for stopping an agent.
 const STOP: Patience = Patience {
     interrupt: Duration::from_millis(400),
     terminate: Duration::from_millis(200),
@@ -86,14 +87,14 @@ struct Bridge {
     deadline: Instant,
     /// When an agent that was asked to stop is stopped.
     cancelled: Option<Instant>,
-    /// When an agent that has gone is given up.
+    /// The time at which a lost agent is given up.
     gone: Option<Instant>,
     exit: Option<Exit>,
     is_closed: bool,
     end: Option<BridgeEnd>,
 }
 
-/// Performs a task, and returns how it ended. The last line that it writes says the same.
+/// Performs a task, and returns its end, which is also the last line that it writes.
 pub(crate) fn perform(
     task: BridgeTask,
     environment: ChildEnvironment,
@@ -205,7 +206,7 @@ fn start(
         spawn.environment.set(name, value);
     }
     if let Some(stderr) = stderr {
-        // Its own, so that it can write there when we are gone.
+        // Its own handle, so that it can write there after our end.
         spawn.stderr = Stream::File(stderr.try_clone().map_err(text)?);
     }
     let child = spawn.start_reading(stdin).map_err(|error| match error.hint() {
@@ -223,7 +224,7 @@ fn start(
 
 fn write_lines(mut pipe: PipeWriter, lines: &Receiver<String>) {
     for line in lines {
-        // An agent that has closed its input says why by its output or its exit.
+        // An agent that has closed its input shows the reason by its output or its exit.
         if pipe.write_all(format!("{line}\n").as_bytes()).is_err() {
             return;
         }
@@ -453,7 +454,7 @@ impl Bridge {
     fn finish(&mut self, mut end: BridgeEnd) -> io::Result<Outcome> {
         if let AgentLink::Pipes { child, to_agent } = &mut self.link {
             let child = child.clone();
-            // Its input ends, which tells an agent that nobody needs it any more.
+            // The end of its input tells the agent to exit.
             drop(to_agent.take());
             let is_done = end.outcome == Outcome::Done;
             if is_done {

@@ -19,7 +19,7 @@ pub(crate) fn look(pid: u32) -> io::Result<Option<Entry>> {
                 io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat: {stat}"))
             })
         }
-        // Without any /proc nothing can be said about anything.
+        // Without /proc no process can be found.
         Err(error) if error.kind() == io::ErrorKind::NotFound && Path::new("/proc/self/stat").exists() => {
             Ok(None)
         }
@@ -34,7 +34,7 @@ pub(crate) fn all() -> Vec<Entry> {
     pids().filter_map(|pid| look(pid).ok().flatten()).collect()
 }
 
-/// Says whether a process has a file open; nothing if that may not be looked at.
+/// Returns whether a process has a file open; `None` if that may not be looked at.
 pub(crate) fn holds_open(pid: u32, file: &Path) -> Option<bool> {
     let wanted = fs::metadata(file).ok()?;
     let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
@@ -44,13 +44,13 @@ pub(crate) fn holds_open(pid: u32, file: &Path) -> Option<bool> {
 
 /// Returns the processes that run with `marker` in their environment, without this one.
 ///
-/// Each is given as soon as it is found: some live so short that they are gone when all have been looked at.
+/// Each is returned as soon as it is found: some are gone before the whole list is searched.
 pub(crate) fn marked(marker: &Marker) -> impl Iterator<Item = ProcessIdentity> {
     let entry = marker.entry();
     newest_first().filter(|pid| *pid != std::process::id()).filter_map(move |pid| {
         // Looked at before and after, so that the environment is of the process that is named.
         let before = look(pid).ok().flatten().filter(|process| process.runs)?;
-        // Not ours to read, or gone.
+        // Another user's process, or gone.
         let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
         let is_marked = environment.split(|byte| *byte == 0).any(|one| one == entry.as_bytes());
         (is_marked && before.identity.is_there()).then_some(before.identity)
@@ -85,7 +85,7 @@ fn newest_first() -> impl Iterator<Item = u32> {
     let mut next = Vec::new();
     let mut lists = 0;
     iter::from_fn(move || {
-        // A machine that always starts something must not keep us for ever.
+        // A machine that always starts processes must not keep us here for ever.
         if next.is_empty() && lists < 20 {
             lists += 1;
             next.extend(pids().filter(|pid| seen.insert(*pid)));
@@ -95,10 +95,9 @@ fn newest_first() -> impl Iterator<Item = u32> {
     })
 }
 
-/// Returns what tells this start of the machine from all others.
+/// Returns the identity of this boot.
 ///
-/// The ticks of a process count from there, so that without it a process after a restart could pass for one
-/// before.
+/// Start times of processes count from the boot, so without it a process could be mistaken for one before a restart.
 fn boot() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
@@ -116,7 +115,7 @@ fn parse_stat(stat: &str, boot: &str) -> Option<Entry> {
     let field = |number: usize| fields.get(number - 3).copied();
     let state = field(3)?;
     let threads: u32 = field(20)?.parse().ok()?;
-    // A first thread that has ended looks like a process that has, while other threads go on.
+    // A first thread that has ended looks like a process that has, while other threads continue.
     let runs = !matches!(state, "Z" | "X" | "x") || threads > 1;
     Some(Entry {
         identity: ProcessIdentity { pid: pid.parse().ok()?, started: format!("{boot}.{}", field(22)?) },

@@ -1,4 +1,4 @@
-//! What the system knows of its processes.
+//! The process table of the system.
 //!
 //! On Linux that is `/proc`; elsewhere the program `ps`, since asking the kernel itself takes `unsafe` code.
 

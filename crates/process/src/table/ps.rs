@@ -22,7 +22,7 @@ pub(crate) fn look(pid: u32) -> io::Result<Option<Entry>> {
     Ok(text.lines().find_map(parse_line).filter(|entry| entry.identity.pid == pid))
 }
 
-/// Says whether a process has a file open, which `ps` does not tell.
+/// Returns whether a process has a file open; always `None`, since `ps` does not show it.
 pub(crate) fn holds_open(_: u32, _: &Path) -> Option<bool> {
     None
 }
@@ -64,7 +64,7 @@ fn ps(arguments: &[&str]) -> io::Result<String> {
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()?;
-    // It exits with 1 where there is no such process, and then prints nothing.
+    // It exits with 1 and prints no output if there is no such process.
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -87,8 +87,8 @@ fn parse_line(line: &str) -> Option<Entry> {
 
 /// Returns the process of a line of number, arguments and environment, if it carries `entry`.
 ///
-/// Arguments are not told from environment here: that somebody passes our marker as an argument to a
-/// process that has nothing to do with the run is not expected.
+/// Arguments and environment cannot be distinguished here. No other process is expected to have our marker as an
+/// argument.
 fn parse_marked(line: &str, entry: &str) -> Option<u32> {
     let (pid, rest) = line.trim_start().split_once(' ')?;
     rest.split(' ').any(|word| word == entry).then(|| pid.parse().ok()).flatten()

@@ -49,7 +49,7 @@ fn lines_are_the_same_wherever_the_pieces_end() {
     let all: Vec<Line> = expected.iter().map(line).collect();
     assert_eq!(finished(&mut follow(&scratch.spool())), all);
 
-    // From the offset that one reached, another goes on.
+    // From the offset that one reached, another continues.
     for count in 0..=all.len() {
         let mut first = follow(&scratch.spool());
         for _ in 0..count {

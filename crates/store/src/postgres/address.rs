@@ -1,7 +1,7 @@
-//! Where a PostgreSQL store is: what its URL says.
+//! The address of a PostgreSQL store, parsed from a URL.
 //!
-//! An address may hold a password. So it is never shown as it was typed: neither by `Debug`, nor in an error,
-//! not even in part, since a URL that cannot be read may have been cut in the middle of the password.
+//! An address may hold a password. So it is never shown as it was typed: neither by `Debug` nor in an error, not even
+//! in part, since an unreadable URL may have been cut in the middle of the password.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use tokio_postgres::config::{Host, SslMode};
 use super::passfile;
 use crate::server::{AddressError, ProjectName, ServerAddress, options, project_hint};
 
-/// The schema that the tables lie in where the URL names none.
+/// The schema of the tables if the URL names none.
 const DEFAULT_SCHEMA: &str = "azureal";
 /// The options of a URL that are passed on to the driver as they are.
 const DRIVER_OPTIONS: [&str; 9] = [
@@ -27,7 +27,7 @@ const DRIVER_OPTIONS: [&str; 9] = [
     "user",
 ];
 
-/// Where a PostgreSQL store is.
+/// The address of a PostgreSQL store.
 ///
 /// ```
 /// use azureal_store::ServerAddress;
@@ -49,7 +49,7 @@ pub struct PostgresAddress {
     pub(super) project: ProjectName,
 }
 
-/// How a connection is encrypted, in the words of PostgreSQL's own `sslmode`.
+/// The encryption of a connection, as in PostgreSQL's own `sslmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TlsMode {
     Disable,
@@ -69,8 +69,8 @@ impl PostgresAddress {
         &self.schema
     }
 
-    /// Looks the password up in the text of a password file, as PostgreSQL's own programs do with `~/.pgpass`. `login` is
-    /// what the person is called on this machine: who they are to the server too, unless the URL says otherwise.
+    /// Finds the password in the text of a password file, as PostgreSQL's own programs do with `~/.pgpass`. `login`
+    /// is the name of the user on this machine, which is also the name on the server unless the URL has another.
     pub fn password_in(&self, passfile: &str, login: &str) -> Option<String> {
         let user = self.config.get_user().unwrap_or(login);
         let host = match self.config.get_hosts().first()? {
@@ -194,7 +194,7 @@ impl TlsMode {
     fn named(name: &str) -> Option<Self> {
         match name {
             "disable" => Some(Self::Disable),
-            // Without encryption first, and with it only if the server insists: nobody needs that.
+            // `allow` means encryption only if the server insists, which is never needed.
             "allow" | "prefer" => Some(Self::Prefer),
             "require" => Some(Self::Require),
             "verify-ca" => Some(Self::VerifyCa),
@@ -204,7 +204,7 @@ impl TlsMode {
     }
 }
 
-/// Shows the server and the database: enough to know which one it is, and nothing that is secret.
+/// Shows the server and the database, and no secret.
 impl fmt::Display for PostgresAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;

@@ -1,11 +1,11 @@
-//! Connections to the server, on a thread of their own, and going on when they break.
+//! Connections to the server, on their own thread, with reconnects.
 //!
-//! The driver lives on tokio; whoever calls the store may live on anything. So the store has a thread with a
-//! runtime, does its work there and hands over the answers.
+//! The driver needs tokio; a caller may use any executor. So the store has a thread with a runtime, does its work
+//! there and returns the answers.
 //!
-//! A call is tried again while the reason why it did not work may pass: the server is restarted, or another one
-//! takes its place. That is safe because every call may be repeated: it reads, or it changes something to what it
-//! would be anyway, or it carries the name of an operation that the server does once.
+//! A call is retried while its error is transient: the server restarts, or another one takes its place. That is safe
+//! because every call is idempotent: it reads, it sets a value, or it carries the name of an operation that the
+//! server does once.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -28,13 +28,13 @@ use crate::server::{
 
 /// The least time for an attempt to connect, however small the retry budget.
 const SHORTEST_CONNECT: Duration = Duration::from_secs(2);
-/// After how long a peer that says nothing and acknowledges nothing is given up. Well below the retry budget of a store, so
-/// that there is time for another connection.
+/// The time after which a silent peer is given up. Well below the retry budget of a store, so that there is time for
+/// another connection.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long the answer to a call may take that does as much work as a session is long, and may wait for others.
+/// The time limit of a call whose work grows with the session, and that may wait for others.
 const LONG_ANSWER: Duration = Duration::from_secs(600);
 
-/// What stands for the arguments in a statement that calls a function.
+/// The placeholder for the arguments in a statement that calls a function.
 pub(super) const ARGUMENTS: &str = "@arguments@";
 
 /// A statement with its values. It may be run more than once.
@@ -44,13 +44,13 @@ pub(super) struct Call {
     names: Vec<&'static str>,
     types: Vec<Type>,
     values: Vec<Value>,
-    /// How long the answer may take.
+    /// The time limit of the answer.
     limit: Duration,
 }
 
 enum Value {
     Given(Box<dyn ToSql + Send + Sync>),
-    /// Whether this is not the first try.
+    /// Whether this is a retry.
     IsRepeated,
 }
 
@@ -90,7 +90,7 @@ impl Call {
         self.with(kind, value)
     }
 
-    /// Adds the argument that says whether the call has been made before, in vain for all that is known.
+    /// Adds the argument that is true for a retry, whose first attempt may have succeeded.
     pub(super) fn named_whether_repeated(mut self, name: &'static str) -> Self {
         self.names.push(name);
         self.types.push(Type::BOOL);
@@ -103,9 +103,9 @@ impl Call {
         within(self.limit, self.query(client, false)).await
     }
 
-    /// Sends parse, bind, describe and execute together: one round trip, also the first time. The statement has no name on
-    /// the server, because behind a pooler the next transaction may run on another server connection, and a name that
-    /// another client has taken there is an error. All types are built in, so the driver never looks one up.
+    /// Sends parse, bind, describe and execute together: one round trip, also the first time. The statement has no
+    /// name on the server: behind a pooler the next transaction may run on another server connection, where another
+    /// client may have taken the name. All types are built in, so the driver never looks one up.
     async fn query(&self, client: &Client, is_repeated: bool) -> Result<Vec<Row>, tokio_postgres::Error> {
         let values = self.values.iter().map(|value| match value {
             Value::Given(value) => &**value as &(dyn ToSql + Sync),
@@ -135,7 +135,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Opens a connection that is not the pool's. Nothing happens on it unless its second half is polled.
+    /// Opens a connection outside the pool. It does no work unless its second half is polled.
     pub(super) async fn open_another(&self) -> Result<(Client, Connection<Socket, Stream>), Fault> {
         within(CONNECT_TIMEOUT, self.config.connect(self.connector.clone())).await
     }
@@ -167,7 +167,7 @@ impl Lines {
         if self.overflow.take() { Fault::Answer(too_large()) } else { fault }
     }
 
-    /// Says whether the store has been closed.
+    /// Returns whether the store has been closed.
     pub(super) fn are_closed(&self) -> bool {
         self.pool.is_closed()
     }
@@ -182,7 +182,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Starts the thread. Nothing is connected by that.
+    /// Starts the thread. Does not connect yet.
     pub(super) fn start(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let place = address.to_string();
         let other = |source| StoreError::Other { place: place.clone(), source };
@@ -227,7 +227,7 @@ impl Connections {
         self.thread.runtime()
     }
 
-    /// Closes the connections; says whether they were open.
+    /// Closes the connections; returns whether they were open.
     pub(super) fn close(&self) -> bool {
         self.lines.pool.close();
         self.thread.close()
@@ -238,7 +238,7 @@ impl Connections {
         self.call_for(call, self.retry_budget).await.map_err(|(fault, waited)| fault.at(&self.place, waited))
     }
 
-    /// The same with this retry budget; a fault comes with the time that was spent.
+    /// Like [`call`](Self::call), with this retry budget; a fault comes with the time that was spent.
     pub(super) async fn call_for(
         &self,
         call: Call,
@@ -254,7 +254,7 @@ impl Connections {
             .unwrap_or(Err((Fault::Closed, Duration::ZERO)))
     }
 
-    /// Runs work that wants a connection of its own; it is not repeated.
+    /// Runs work that needs one connection; it is not retried.
     pub(super) async fn with_connection<R: Send + 'static, W>(
         &self,
         work: impl FnOnce(Object) -> W + Send + 'static,

@@ -1,4 +1,4 @@
-//! What the server, the driver and the network say, in the words of a store.
+//! Errors of the server, the driver and the network, as errors of a store.
 
 use std::error::Error;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tokio_postgres::error::{DbError, SqlState};
 
 use crate::server::{Retry, Transient};
 
-/// What can go wrong with one attempt.
+/// The error of one attempt.
 #[derive(Debug)]
 pub(super) enum Fault {
     Driver(tokio_postgres::Error),
-    /// The server takes what is sent, if anything, and says nothing.
+    /// The server does not answer.
     Silent,
     /// The store has been closed meanwhile.
     Closed,
     /// Notifications do not arrive: a pooler gives each transaction another server connection.
     Undelivered,
-    /// The pool says something that is not about a connection.
+    /// An error of the pool that is not about a connection.
     Pool(String),
-    /// An answer of another form than the statement has: somebody has changed the functions.
+    /// An answer of another form than that of the statement: another program has changed the functions.
     Answer(String),
 }
 
@@ -62,12 +62,12 @@ impl Transient for Fault {
         };
         match error.as_db_error() {
             Some(said) => is_transient_state(said),
-            // The connection broke, or none could be made. What the driver itself objects to stays so.
+            // The connection broke, or could not be opened. Errors of the driver itself are permanent.
             None => error.is_closed() || io_error(error).is_some(),
         }
     }
 
-    /// The server looks at values with more care when they come again.
+    /// The server checks values more carefully in a retry.
     fn retry(&self, is_retry: bool) -> Retry {
         match self {
             _ if self.is_about_values() && !is_retry => Retry::AtOnce,
@@ -78,14 +78,14 @@ impl Transient for Fault {
 }
 
 impl Fault {
-    /// Returns whether the server refuses a value: an event is JSON, and yet nothing that a `jsonb` can hold.
+    /// Returns whether the server refuses a value: an event is JSON, but `jsonb` cannot hold it.
     fn is_about_values(&self) -> bool {
         let Self::Driver(error) = self else { return false };
         // What is wrong with the data, a limit of the server, and what it does not do.
         error.code().is_some_and(|code| ["22", "54", "0A"].iter().any(|class| code.code().starts_with(class)))
     }
 
-    /// Says whether the schema is not there yet.
+    /// Returns whether the schema is not there yet.
     pub(super) fn is_missing_schema(&self) -> bool {
         let state = match self {
             Self::Driver(error) => error.code(),
@@ -94,12 +94,12 @@ impl Fault {
         matches!(state, Some(&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME))
     }
 
-    /// Says whether the server has refused to write.
+    /// Returns whether the server has refused to write.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self, Self::Driver(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
     }
 
-    /// Names the store. `waited` is how long it was tried.
+    /// Adds the name of the store. `waited` is the time that was spent on retries.
     pub(super) fn at(self, place: &str, waited: Duration) -> StoreError {
         let place = place.to_owned();
         if self.is_read_only() {
@@ -160,16 +160,16 @@ fn is_transient_state(said: &DbError) -> bool {
             SqlState::READ_ONLY_SQL_TRANSACTION,
         ]
         .contains(code)
-        // An earlier try of the same operation has just succeeded after all: the next one is told its answer.
+        // An earlier attempt of the same operation has just succeeded: the next one gets its answer.
         || (*code == SqlState::UNIQUE_VIOLATION && said.constraint() == Some("operations_pkey"))
 }
 
-/// Returns what the system said, where that is the reason.
+/// Returns The error of the system, where that is the reason.
 fn io_error(error: &tokio_postgres::Error) -> Option<&std::io::Error> {
     let mut cause = error.source();
     while let Some(error) = cause {
         match error.downcast_ref::<std::io::Error>() {
-            // What a TLS library says comes in the same wrapping, and does not go away.
+            // Errors of a TLS library have the same type, and are permanent.
             Some(io) if io.get_ref().is_none_or(|inner| !inner.is::<rustls::Error>()) => return Some(io),
             Some(_) | None => cause = error.source(),
         }
@@ -177,7 +177,7 @@ fn io_error(error: &tokio_postgres::Error) -> Option<&std::io::Error> {
     None
 }
 
-/// Returns what the system says in our words: without its number, and not as a sentence.
+/// Returns the message of the system without its number, in lower case.
 fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.rfind(" (os error ").and_then(|end| text.get(..end)).unwrap_or(&text);
@@ -185,7 +185,7 @@ fn plain(error: &std::io::Error) -> String {
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Returns the last of the causes, which says the most.
+/// Returns the innermost cause, which is the most specific.
 fn innermost(error: &tokio_postgres::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(next) = cause.source() {

@@ -5,13 +5,13 @@ use crate::server::{Framing, PER_PART};
 /// The letter and the length.
 const HEADER: usize = 5;
 
-/// Where in a message the stream is.
+/// The position of the stream in a message.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     header: [u8; HEADER],
-    /// How much of the header is there.
+    /// The bytes of the header that have been read.
     read: usize,
-    /// How much of the body is still to come.
+    /// The bytes of the body that are still to come.
     body: usize,
 }
 

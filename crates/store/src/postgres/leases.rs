@@ -1,8 +1,8 @@
 //! Leases: three columns in the row of a session, by the clock of the server.
 //!
-//! Not a lock of PostgreSQL's own: that belongs to one connection, which a pooler may give to somebody else, which a
-//! restart of the server ends, and which a machine that is switched off keeps for as long as TCP is patient.
-//! (`docs/decisions/0007-leases.md` says more.)
+//! Not a lock of PostgreSQL's own: it belongs to one connection, which a pooler may give to another client and a
+//! restart of the server ends. A machine that is switched off would hold it until TCP times out.
+//! (`docs/decisions/0007-leases.md` has more.)
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! `docs/postgres.md` describes the tables and how to operate them. Every change is one call of a function in the
 //! database: one round trip and one transaction. The functions are part of the schema, in `schema/`
-//! (`docs/decisions/0005-postgres-functions.md` says why). Here is what calls them.
+//! (`docs/decisions/0005-postgres-functions.md` has the reason). This module calls them.
 
 mod address;
 mod connection;
@@ -41,17 +41,17 @@ use values::{
 
 use crate::server::{OPEN_TIMEOUT, ServerStore, check_compactions, check_new, number_of, tally_through};
 
-/// The most that one page holds, so that a page of large events does not fill the memory.
+/// The largest page, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: i64 = LARGEST_EVENT as i64;
-/// What a page may take the time of.
+/// The page size that the usual time limit covers.
 const USUAL_PAGE: usize = 16 << 20;
 
-/// How a store uses its server.
+/// The options of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostgresOptions {
-    /// How many connections it has at most. Whoever watches a session has another one for that.
+    /// The largest number of connections. A watch has an additional one.
     pub connections: usize,
-    /// How long a call is retried while the server does not answer, before that is an error.
+    /// The time for which a call is retried while the server does not answer. Then it is an error.
     pub retry_budget: Duration,
 }
 
@@ -61,9 +61,9 @@ impl Default for PostgresOptions {
     }
 }
 
-/// Keeps the sessions of one project in a PostgreSQL database.
+/// Stores the sessions of one project in a PostgreSQL database.
 ///
-/// Whoever calls it needs no runtime: it has its own.
+/// It has its own runtime, so the caller needs none.
 ///
 /// ```no_run
 /// # futures_executor::block_on(async {
@@ -86,7 +86,7 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the store, and makes its tables where there are none.
+    /// Opens the store, and creates its tables if there are none.
     pub async fn open(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
         let retry_budget = options.retry_budget.min(OPEN_TIMEOUT);
@@ -134,7 +134,7 @@ impl PostgresStore {
         self.placed(answer.and_then(read))
     }
 
-    /// Says of which store a fault is.
+    /// Adds the name of the store to a fault.
     fn placed<R>(&self, answer: Result<R, Fault>) -> Result<R, StoreError> {
         answer.map_err(|fault| fault.at(self.connections.place(), Duration::ZERO))
     }
@@ -169,7 +169,7 @@ impl PostgresStore {
             .at(self.connections.place(), Duration::ZERO)
     }
 
-    /// Counts the events up to `at` from the beginning; says in which generation of the session that was.
+    /// Counts the events up to `at` from the beginning; returns the generation of the session with it.
     async fn count(&self, id: SessionId, at: Seq) -> Result<(i64, Tally), StoreError> {
         let look = self
             .call("SELECT generation, last_seq FROM @schema@.sessions WHERE project = $1 AND session = $2")

@@ -1,6 +1,6 @@
 //! Passwords from a file like `~/.pgpass`: `host:port:database:user:password`, one login a line.
 
-/// What a password is looked up by.
+/// The key of a password.
 pub(super) struct Login<'a> {
     pub(super) host: &'a str,
     pub(super) port: u16,

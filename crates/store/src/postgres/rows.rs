@@ -1,4 +1,4 @@
-//! What comes back in rows, as the values of a store.
+//! Parses rows into values of a store.
 
 use azureal_core::{
     Compaction, Counts, Mark, Seq, SessionId, SessionRecord, StoredEvent, Tokens, normal_timestamp,
@@ -65,7 +65,7 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
     })
 }
 
-/// Reads an event from a row of its place, its kind and its text; nothing where these are missing.
+/// Reads an event from a row of its place, its kind and its text; `None` if these are missing.
 pub(super) fn event(row: &Row) -> Result<Option<StoredEvent>, Fault> {
     let Some(place) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
     Ok(Some(StoredEvent { seq: seq(place), kind: unescaped(row.try_get(1)?), json: Ok(row.try_get(2)?) }))
@@ -90,7 +90,7 @@ pub(super) fn mark(row: &Row, session: usize, note: usize) -> Result<Mark, Fault
     Ok(Mark { session: session_id(row.try_get(session)?)?, note: unescaped(row.try_get(note)?) })
 }
 
-/// Returns the number of a session as PostgreSQL's integer. One that is too large for it is none that we gave out.
+/// Returns the number of a session as PostgreSQL's integer. No session has a number that is too large for it.
 pub(super) fn number(id: SessionId) -> i32 {
     i32::try_from(id.number()).unwrap_or(-1)
 }

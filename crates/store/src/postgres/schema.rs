@@ -1,7 +1,8 @@
-//! The tables and functions of a store, and bringing them up to date.
+//! The tables and functions of a store, and their upgrades.
 //!
-//! Each version is a file that is never changed once it is released. Whoever finds an older one brings it up to
-//! date, under a lock and in one transaction: however many clients start at once, it is done once, whole or not.
+//! Each version is a file that is never changed once it is released. A client that finds an older version upgrades
+//! it, under a lock and in one transaction: however many clients start at once, it is done exactly once, whole or not
+//! at all.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::connection::{Call, Connections};
 use super::error::Fault;
 use super::recount;
 
-/// What brings a store from each version to the next, beginning with nothing.
+/// The migrations from each version to the next, beginning without tables.
 const VERSIONS: [&str; 4] = [
     include_str!("schema/0001.sql"),
     include_str!("schema/0002.sql"),
@@ -27,7 +28,7 @@ const VERSIONS: [&str; 4] = [
 const KNOWN: u32 = VERSIONS.len() as u32;
 /// The key of the lock: the name of the project as a number.
 const LOCK: i64 = i64::from_be_bytes(*b"azureal\0");
-/// What PostgreSQL calls the encoding that can hold every text.
+/// PostgreSQL's name of the encoding that can hold every text.
 const ENCODING: &str = "UTF8";
 
 /// Puts the name of the schema into a statement. It is one that needs no quotes.
@@ -35,7 +36,7 @@ pub(super) fn in_schema(sql: &str, schema: &str) -> String {
     sql.replace("@schema@", schema)
 }
 
-/// What opening a store finds out about its project.
+/// The facts about its project that opening a store finds.
 pub(super) struct FoundSchema {
     /// The name under which the sessions are kept, if it is not the project's own.
     pub(super) kept_as: Option<String>,
@@ -43,7 +44,7 @@ pub(super) struct FoundSchema {
     pub(super) has_former: bool,
 }
 
-/// Makes sure that the tables are there and of this version, and looks for the project.
+/// Creates or upgrades the tables if needed, and finds the project.
 pub(super) async fn prepare(
     connections: &Connections,
     schema: &str,
@@ -95,7 +96,7 @@ fn found(place: &str, row: &Row) -> Result<Option<FoundSchema>, StoreError> {
     Ok(Some(FoundSchema { kept_as, has_former }))
 }
 
-/// Says whether a version is ours; one that is newer is an error.
+/// Returns whether a version is ours; one that is newer is an error.
 fn check_version(place: &str, found: i32) -> Result<bool, StoreError> {
     match u32::try_from(found) {
         Ok(found) if found <= KNOWN => Ok(found == KNOWN),
@@ -146,7 +147,7 @@ async fn upgrade(mut connection: Object, schema: String, place: String) -> Resul
         &schema,
     );
     transaction.batch_execute(&begin).await.map_err(failed)?;
-    // Looked up under the lock: somebody else may have done it meanwhile.
+    // Read under the lock: another client may have upgraded meanwhile.
     let look = in_schema("SELECT version FROM @schema@.format", &schema);
     let found = transaction.query_typed(&look, &[]).await.map_err(failed)?;
     let found: i32 = found.first().map_or(Ok(0), |row| row.try_get(0)).map_err(failed)?;

@@ -1,10 +1,10 @@
 //! Texts that PostgreSQL can hold: all but the NUL character, which is escaped.
 //!
-//! Nearly every text is stored as it is, so that queries by hand find what they look for.
+//! Nearly every text is stored unchanged, so that queries by hand find it.
 
 use std::borrow::Cow;
 
-/// Stands in front of what it escapes: itself, or the sign for NUL. A control character that nobody types.
+/// Precedes an escaped character: itself, or the sign for NUL. A control character that no one types.
 const ESCAPE: char = '\u{1a}';
 const NUL: char = '0';
 
@@ -32,7 +32,7 @@ pub(super) fn unescaped(stored: &str) -> String {
         match char {
             ESCAPE => match chars.next() {
                 Some(NUL) => text.push('\0'),
-                // What somebody else wrote may hold anything.
+                // A text of another program may hold anything.
                 Some(other) => text.push(other),
                 None => text.push(ESCAPE),
             },

@@ -1,4 +1,4 @@
-//! Connections: encrypted as `sslmode` says, as PostgreSQL's own programs understand it, and bounded.
+//! Connections: encrypted by `sslmode`, as in PostgreSQL's own programs, and bounded.
 
 use std::io;
 use std::pin::Pin;
@@ -26,11 +26,11 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// Makes the streams of connections.
+/// Opens the streams of connections.
 ///
-/// The driver calls this only for encrypted connections. So that every connection is bounded, it is told that all are
-/// encrypted from the first byte, and what `sslmode` says is done here. A socket in a folder has no encryption: there the driver
-/// uses it as it is.
+/// The driver calls this only for encrypted connections. So that every connection is bounded, the driver is
+/// configured as if all were encrypted from the first byte, and `sslmode` is handled here. A Unix socket has no
+/// encryption: the driver uses it directly.
 #[derive(Clone)]
 pub(super) struct Connector {
     tls: MakeRustlsConnect,
@@ -49,7 +49,7 @@ pub(super) enum MaybeEncrypted {
 }
 
 impl Connector {
-    /// Makes the connector of an address, and tells the driver to use it.
+    /// Creates the connector of an address, and configures the driver to use it.
     pub(super) fn new(
         address: &PostgresAddress,
         config: &mut Config,
@@ -90,7 +90,7 @@ impl Connecting {
             TlsMode::Disable => false,
             TlsMode::Prefer | TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => {
                 socket.write_all(&SSL_REQUEST).await?;
-                // One byte: what a server, or somebody in between, sends before the handshake is not to be trusted.
+                // One byte: data that a server, or an attacker in between, sends before the handshake is not trusted.
                 socket.read_u8().await? == b'S'
             }
         };
@@ -231,7 +231,7 @@ impl ServerCertVerifier for AnyServer {
     }
 }
 
-/// Takes a server that a trusted authority vouches for, under whatever name.
+/// Accepts a server that a trusted authority vouches for, under any name.
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 

@@ -1,4 +1,4 @@
-//! What calls are made of: turns, sessions, pages.
+//! The parts of a call: turns, sessions, pages.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ use super::text::escaped;
 use crate::server::{FoldCases, check_turn_size, number_of, stored_cost};
 use crate::timestamp::{given_or_now, now};
 
-/// Returns the statement that reads a page: a row without values where a session has no such events, and none
-/// where there is no such session. The length of a text is known without reading it, so what does not fit on the
-/// page costs nothing.
+/// Returns the statement that reads a page: one row of NULLs if the session has no such events, and no row if there
+/// is no such session. The length of a text is known without reading it, so events that do not fit on the page cost
+/// nothing.
 pub(super) fn page_sql(page: Page) -> &'static str {
     match page {
         Page::After(..) => {
@@ -112,7 +112,7 @@ pub(super) fn texts_of(turn: &NewTurn, place: &str) -> Result<Vec<String>, Store
 /// The argument for the time of a session's last activity.
 pub(super) const LAST_ACTIVE: &str = "in_last_active";
 
-/// Adds what a turn is made of to a call.
+/// Adds the parts of a turn to a call.
 pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call {
     let FoldCases { cases, alone, model } = FoldCases::of(turn);
     let text = |text: String| escaped(&text).into_owned();
@@ -120,7 +120,7 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call 
     let added: Vec<i64> = cases.iter().map(|case| rows::signed(case.added)).collect();
     let opens: Vec<i16> = cases.iter().map(|case| i16::from(number_of(case.opens))).collect();
     let previews: Vec<Option<String>> = cases.into_iter().map(|case| case.preview.map(text)).collect();
-    // Without events nothing has cost anything.
+    // Without events the turn has no cost.
     let totals = if turn.events.is_empty() { TurnTotals::default() } else { turn.totals() };
     let kinds: Vec<String> = turn.events.iter().map(|new| escaped(new.event().kind()).into_owned()).collect();
     let (mark, note) = match &turn.mark {
@@ -171,7 +171,7 @@ pub(super) fn with_session(call: Call, new: &NewSession, last_active: &'static s
         .named(last_active, Type::TEXT, now())
 }
 
-/// Adds what a fork is created with to a call. It has an identity of its own; where it comes from the database knows.
+/// Adds the properties of a fork to a call. It has a new identity; the database adds the one of its origin.
 pub(super) fn with_fork(call: Call, new: &NewSession) -> Call {
     call.named("in_name", Type::TEXT, new.name.as_deref().map(|name| escaped(name).into_owned()))
         .named("in_worktree", Type::TEXT, escaped(&new.worktree).into_owned())

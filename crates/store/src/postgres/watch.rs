@@ -1,14 +1,14 @@
-//! Notifications of changes to a session or a project: `LISTEN`, on a connection of its own.
+//! Notifications of changes to a session or a project: `LISTEN`, on its own connection.
 //!
 //! A `NOTIFY` makes commits wait for each other (`docs/decisions/0005-postgres-functions.md`), so a change sends one
-//! only in a session or a project that somebody watches. Its row says so: `watched_until`, by the clock of the
-//! server, renewed for as long as they do.
+//! only while the session or the project is watched. Its row has `watched_until`, by the clock of the server, which
+//! watches renew.
 //!
-//! Whether `LISTEN` works here is tried, not configured. A pooler in transaction mode gives each transaction any of its
-//! server connections, so a notification would go to whichever client uses that one next. Two connections that
-//! reach one server process prove such a pooler, and then nothing is left behind on it. Otherwise the watch listens and
-//! notifies itself by way of another connection: receiving that is the proof. Without it there is no watch, and the
-//! caller polls. While the connection is down a watch says each time that something may have changed.
+//! The watch tests whether `LISTEN` works; there is no setting. A pooler in transaction mode gives each transaction
+//! any of its server connections, so a notification would go to whichever client uses that one next. Two connections
+//! that reach one server process prove such a pooler. Otherwise the watch listens and notifies itself by another
+//! connection: receiving that is the proof. Without it there is no watch, and the caller polls. While the connection
+//! is down, the watch reports a possible change each time.
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -29,7 +29,7 @@ use super::error::Fault;
 use super::{PostgresStore, rows};
 use crate::server::Transient;
 
-/// How long a session counts as watched, and how often that is renewed.
+/// The time for which a session counts as watched, and the interval of renewal.
 const LASTS: Duration = Duration::from_secs(20);
 const RENEWED_EVERY: Duration = Duration::from_secs(5);
 /// The time that a notification of our own may take. Then the server, or what stands before it, delivers none.
@@ -42,7 +42,7 @@ const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 enum Delivery {
     /// Not yet, or the connection is down.
     Down,
-    /// They do. To send this state once more is a notification.
+    /// They do. To send this state again is a notification.
     Works,
     /// They do not and never will.
     Impossible,
@@ -62,8 +62,8 @@ struct Calls {
     listen: Call,
     renew: Call,
     notify: Call,
-    /// Whether to notify once more at the first renewal. A change of a session locks the row that says whether it is watched; a
-    /// change in a project does not, and may commit just after the project is watched without having seen that.
+    /// Whether to notify again at the first renewal. A change of a session locks the row with `watched_until`; a
+    /// change in a project does not, and may commit just after the watch began without having seen it.
     notify_again: bool,
 }
 
@@ -84,7 +84,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn all_watched(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        // A store that is closed says so.
+        // A closed store returns its error.
         self.next_number().await?;
         let renew = self
             .call(
@@ -129,7 +129,7 @@ impl Watch for PostgresWatch {
         if self.lines.are_closed() {
             return Err(StoreError::Closed);
         }
-        // The timer needs the store's runtime. A future that is dropped must lose nothing, so only a copy waits there.
+        // The timer needs the store's runtime. Dropping the future must lose no change, so only a copy waits there.
         let mut delivery = self.delivery.clone();
         let waiting = self.runtime.spawn(async move { timeout(at_most, delivery.changed()).await.is_ok() });
         let is_notified = waiting.await.map_err(|_| StoreError::Closed)?;

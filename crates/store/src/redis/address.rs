@@ -1,7 +1,7 @@
-//! Where a Redis store is: what its URL says.
+//! The address of a Redis store, parsed from a URL.
 //!
-//! An address may hold a password. So it is never shown as it was typed: neither by `Debug`, nor in an error,
-//! not even in part, since a URL that cannot be read may have been cut in the middle of the password.
+//! An address may hold a password. So it is never shown as it was typed: neither by `Debug` nor in an error, not even
+//! in part, since an unreadable URL may have been cut in the middle of the password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::server::{AddressError, ProjectName, ServerAddress, decoded, options, 
 /// The port of a URL that names none.
 const DEFAULT_PORT: u16 = 6379;
 
-/// Where a Redis store is.
+/// The address of a Redis store.
 ///
 /// ```
 /// use azureal_store::ServerAddress;
@@ -31,7 +31,7 @@ pub struct RedisAddress {
     pub(super) database: u32,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
-    /// How the connection is encrypted; not at all without.
+    /// The files for encryption; `None` without encryption.
     pub(super) tls: Option<TlsFiles>,
     pub(super) accepts_loss: bool,
     pub(super) project: ProjectName,
@@ -42,7 +42,7 @@ pub struct RedisAddress {
 pub(super) struct TlsFiles {
     /// The certificates to trust.
     pub(super) root_certificates: Option<PathBuf>,
-    /// Who we are, where the server asks for it.
+    /// The client certificate, if the server asks for one.
     pub(super) certificate: Option<PathBuf>,
     pub(super) key: Option<PathBuf>,
 }
@@ -173,7 +173,7 @@ fn host_and_port(server: &str) -> Result<(String, u16), AddressError> {
     }
 }
 
-/// Shows the server and the database: enough to know which one it is, and nothing that is secret.
+/// Shows the server and the database, and no secret.
 impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };

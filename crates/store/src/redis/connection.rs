@@ -1,11 +1,11 @@
-//! The connection to the server, on a thread of its own, and going on when it breaks.
+//! The connection to the server, on its own thread, with reconnects.
 //!
-//! One connection serves all calls: requests follow each other on it without waiting for answers, and the server does
-//! one thing at a time anyway. The driver's own manager of connections is not used, because it goes back to the address
-//! that it was given: in a cluster another server may have the project, and says which.
+//! One connection serves all calls: requests follow each other without waiting for answers, and the server does one
+//! thing at a time anyway. The driver's own connection manager is not used, because it always reconnects to the given
+//! address: in a cluster another server may have the project, and names itself in a redirect.
 //!
-//! A call is retried while its error is transient. That is safe because every call reads, or
-//! carries the name of an operation that the server does once.
+//! A call is retried while its error is transient. That is safe because every call reads, or is idempotent by the
+//! name of its operation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,19 +36,19 @@ use crate::server::{
     TIMEOUT_PER_MIB, Transient, retry_with_backoff, too_large,
 };
 
-/// How long a page may take, which can hold 64 MiB. Something small is asked before each, so that a connection that is dead
-/// shows there.
+/// The time limit of a page, which can hold 64 MiB. A small request precedes each, so that a dead connection is
+/// noticed there.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(25);
-/// What an attempt has at least, however little time is left: whether a server is gone or only silent shows in it.
+/// The shortest time limit of an attempt: enough to distinguish a dead server from a slow one.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// What is asked of the server. It may be asked more than once.
+/// A request to the server. It may be sent more than once.
 pub(super) enum Request {
     /// A script, which changes something or reads several things at one time.
     Script(Prepared),
     /// Commands that read. The answer is the list of theirs.
     Commands(Pipeline),
-    /// The same where a page of events is read.
+    /// Commands that read a page of events.
     Page(Pipeline),
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Starts the thread. Nothing is connected by that.
+    /// Starts the thread. Does not connect yet.
     pub(super) fn start(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
         let place = address.to_string();
         let tls = address.tls.as_ref().map(client_config).transpose();
@@ -72,7 +72,7 @@ impl Connections {
         Ok(Self { place, retry_budget: options.retry_budget, line: Arc::new(line), thread: Arc::new(thread) })
     }
 
-    /// Returns a connection of its own to the same server, on the same thread. Closing the other closes this one too.
+    /// Returns a second connection to the same server, on the same thread. Closing the other closes this one too.
     pub(super) fn another(&self) -> Self {
         let line = Line::new(self.line.address.clone(), self.line.tls.clone());
         Self {
@@ -92,7 +92,7 @@ impl Connections {
         &self.place
     }
 
-    /// Closes the connection; says whether it was open.
+    /// Closes the connection; returns whether it was open.
     pub(super) async fn close(&self) -> bool {
         let line = Arc::clone(&self.line);
         let was_open = self.thread.run(async move { line.hang_up().await }).await.is_some();
@@ -104,13 +104,13 @@ impl Connections {
         self.ask_for(request, self.retry_budget).await
     }
 
-    /// The same with this retry budget.
+    /// Like [`ask`](Self::ask), with this retry budget.
     pub(super) async fn ask_for(&self, request: Request, budget: Duration) -> Result<Value, StoreError> {
         let line = Arc::clone(&self.line);
         self.on_thread(async move { retry_with_backoff(budget, |_| line.attempt(&request)).await }).await
     }
 
-    /// The same, but when the time is over that is the end also of an attempt that is under way.
+    /// Like [`ask_for`](Self::ask_for), but a running attempt ends with the budget too.
     pub(super) async fn ask_within(&self, request: Request, time: Duration) -> Result<Value, StoreError> {
         let line = Arc::clone(&self.line);
         self.on_thread(async move {
@@ -286,7 +286,7 @@ async fn run_script(connection: &mut MultiplexedConnection, call: &Prepared) -> 
     }
 }
 
-/// Returns why the server took no part of a transaction: what it said of the first command that it refused.
+/// Returns the reason why the server rejected a transaction: the error of the first refused command.
 fn why_it_was_refused(error: RedisError) -> RedisError {
     if error.kind() != ErrorKind::Server(ServerErrorKind::ExecAbort) {
         return error;

@@ -1,20 +1,20 @@
-//! What the server has been told to keep.
+//! The durability settings of the server.
 //!
-//! Redis is also a cache: it can be set up to lose what it is given, and by default it loses the last second. A store of
-//! conversations says so when it is opened.
+//! Redis is also a cache: it can be configured to lose data, and by default it loses the last second. A store of
+//! conversations reports that when it is opened.
 
 use std::fmt;
 
-/// What a server still has after a crash.
+/// The data that a server still has after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Everything that it has acknowledged (`appendonly yes`, `appendfsync always`).
     Everything,
     /// All but about the last second (`appendfsync everysec`).
     AllButASecond,
-    /// What its system happened to have written (`appendfsync no`).
+    /// The data that its system has written by chance (`appendfsync no`).
     WhatTheSystemWrote,
-    /// What was there when it last wrote a snapshot, if it does (`appendonly no`).
+    /// The data of its last snapshot, if it has one (`appendonly no`).
     Snapshots,
     /// It does not say.
     Unknown,
@@ -32,7 +32,7 @@ impl Durability {
         }
     }
 
-    /// Returns what a person should know about it; nothing where all is well.
+    /// Returns what a person should know about it; `None` if all is well.
     pub fn warning(self) -> Option<&'static str> {
         match self {
             Self::Everything => None,

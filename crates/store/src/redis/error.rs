@@ -1,4 +1,4 @@
-//! What the server, the driver and the network say, in the words of a store.
+//! Errors of the server, the driver and the network, as errors of a store.
 
 use std::error::Error;
 use std::io;
@@ -10,23 +10,23 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::server::Transient;
 
-/// What can go wrong with one attempt.
+/// The error of one attempt.
 #[derive(Debug)]
 pub(super) enum Fault {
     Driver(RedisError),
-    /// The server took a connection and then said nothing.
+    /// The server accepted a connection and did not answer.
     Silent(Duration),
     /// The store has been closed meanwhile.
     Closed,
     /// A file that the connection needs cannot be used.
     Tls(String),
-    /// An answer of another form than the scripts have: somebody else writes to our keys.
+    /// A reply of another form than that of the scripts: another program writes to our keys.
     Answer(String),
 }
 
 impl From<RedisError> for Fault {
     fn from(error: RedisError) -> Self {
-        // Of what was said to several commands, the first counts.
+        // Of the errors of several commands, the first counts.
         let said = error.clone().into_server_errors().and_then(|said| Some(said.first()?.1.clone()));
         Self::Driver(said.map_or(error, RedisError::from))
     }
@@ -53,7 +53,7 @@ impl Transient for Fault {
                 // An answer that was cut off in the middle.
                 ErrorKind::Parse => true,
                 ErrorKind::Server(kind) => is_transient_kind(kind, error),
-                // A server that takes no more clients says so instead of an answer to the first command.
+                // A server without a free client slot answers the first command with this error.
                 _ => matches!(error.code(), Some("BUSY")) || is_full_of_clients(error),
             },
         }
@@ -71,7 +71,7 @@ impl Fault {
         Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
     }
 
-    /// Names the store. `waited` is how long it was tried.
+    /// Adds the name of the store. `waited` is the time that was spent on retries.
     pub(super) fn at(self, place: &str, waited: Duration) -> StoreError {
         let (place, seconds) = (place.to_owned(), waited.as_secs());
         let is_transient = self.is_transient();
@@ -116,7 +116,7 @@ fn is_transient_kind(kind: ServerErrorKind, error: &RedisError) -> bool {
     }
 }
 
-/// Says whether a command of a script was not allowed. Servers have no code for that, and two forms of saying it.
+/// Returns whether a command of a script was not allowed. Servers have no code for that, and two forms of saying it.
 fn is_denied_in_script(said: &str) -> bool {
     said.contains("The user executing the script can't") || said.contains("ACL failure in script")
 }
@@ -125,18 +125,18 @@ fn is_full_of_clients(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("max number of clients"))
 }
 
-/// Says whether the two sides did not agree on how to encrypt, which does not go away.
+/// Returns whether the two sides did not agree on how to encrypt, which does not go away.
 fn is_about_tls(error: &RedisError) -> bool {
     matches!(io_error(error).and_then(io::Error::get_ref), Some(inner) if inner.is::<rustls::Error>())
 }
 
-/// Returns what the system said, where that is the reason. The driver shares its causes.
+/// Returns The error of the system, where that is the reason. The driver shares its causes.
 fn io_error(error: &RedisError) -> Option<&io::Error> {
     let shared: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
     shared.downcast_ref()
 }
 
-/// Returns what was said, without the driver's own words around it.
+/// Returns the message, without the driver's own text around it.
 fn said(error: &RedisError) -> String {
     match (io_error(error), error.code(), error.detail()) {
         (Some(io), _, _) => io.to_string(),

@@ -5,14 +5,14 @@ use crate::server::{Framing, PER_PART};
 /// The longest line that holds a length.
 const LONGEST_LENGTH: usize = 24;
 
-/// Where in a value the stream is.
+/// The position of the stream in a value.
 #[derive(Debug, Default)]
 pub(super) struct Values {
     /// The beginning of the line that is being read.
     line: Vec<u8>,
-    /// How much of a text is still to come, with the end of its line.
+    /// The bytes of a text that are still to come, with the end of its line.
     text: usize,
-    /// How many values a reply still lacks.
+    /// The number of values that a reply still lacks.
     missing: usize,
 }
 

@@ -1,7 +1,7 @@
-//! What the keys of a store are called. `docs/redis.md` says what they hold.
+//! The names of a store's keys. `docs/redis.md` describes their values.
 //!
-//! All keys of a project have its name in braces: a cluster then keeps them on one of its servers, and a script can
-//! touch them all.
+//! All keys of a project have its name in braces. So a cluster stores them on one of its servers, and a script can
+//! use them all.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 /// The keys of one project.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    /// What all of them begin with.
+    /// The prefix of all keys.
     prefix: String,
 }
 
@@ -20,7 +20,7 @@ impl Keys {
         let mut prefix = "azureal:{".to_owned();
         for char in project.chars() {
             match char {
-                // A brace would end the part that decides where the keys lie.
+                // A brace would end the part that decides the server of the keys.
                 '{' | '}' | '%' => drop(write!(prefix, "%{:02X}", u32::from(char))),
                 plain => prefix.push(plain),
             }
@@ -54,18 +54,18 @@ impl Keys {
         format!("{}:leases", self.prefix)
     }
 
-    /// Says that somebody watches the project, for a while.
+    /// Returns the key that marks the project as watched, for a while.
     pub(super) fn watched(&self) -> String {
         format!("{}:watched", self.prefix)
     }
 
-    /// The last change of the project that somebody watched.
+    /// Returns the key of the last change while the project was watched.
     pub(super) fn changes(&self) -> String {
         format!("{}:changes", self.prefix)
     }
 
-    /// Where the events of a session lie while an operation adds a turn to them. No other operation has the same place, so
-    /// whatever was left there by one that went wrong is never met.
+    /// Returns the key of a session's events while an operation adds a turn to them. Each operation has its own key,
+    /// so the rest of a failed operation is never read.
     pub(super) fn aside(&self, operation: Uuid) -> String {
         format!("{}:aside:{operation}", self.prefix)
     }
@@ -80,7 +80,7 @@ impl Keys {
         format!("{}:events:{}", self.prefix, id.number())
     }
 
-    /// Which of its events can hold a prompt.
+    /// Returns the key of the events that can hold a prompt.
     pub(super) fn prompts(&self, id: SessionId) -> String {
         format!("{}:prompts:{}", self.prefix, id.number())
     }

@@ -1,7 +1,7 @@
-//! Leases: who may run a turn in a session, by the clock of the server.
+//! Leases: the right to run a turn in a session, by the clock of the server.
 //!
-//! Keys that end by themselves (`SET NX PX`) would not do: the name of the lease that was given out last must be there for as
-//! long as a turn may be appended under an older one. (`docs/decisions/0007-leases.md` says more.)
+//! Keys that expire (`SET NX PX`) are not enough: the name of the last granted lease must be there for as long as a
+//! turn may be appended under an older one. (`docs/decisions/0007-leases.md` has more.)
 
 use std::time::Duration;
 

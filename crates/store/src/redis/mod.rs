@@ -1,8 +1,8 @@
 //! Sessions on a Redis server, for several people and machines.
 //!
-//! `docs/redis.md` describes the keys, and what a server keeps under which settings. Every change is one call of a
-//! script on the server, which the events of a turn follow in the same transaction: one round trip, whole or not at all. The
-//! scripts are in `scripts/` (`docs/decisions/0006-redis-scripts.md` says why). Here is what calls them.
+//! `docs/redis.md` describes the keys, and the durability under each setting. Every change is one call of a script on
+//! the server, which the events of a turn follow in the same transaction: one round trip, atomic. The scripts are in
+//! `scripts/` (`docs/decisions/0006-redis-scripts.md` has the reason). This module calls them.
 
 mod address;
 mod connection;
@@ -45,21 +45,21 @@ use crate::timestamp::{given_or_now, now};
 
 /// The format that this build writes.
 const FORMAT: u32 = 2;
-/// The most that one page holds, so that a page of large events does not fill the memory.
+/// The largest page, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = LARGEST_EVENT;
-/// How long the server remembers that an operation is done, beyond the time for which it may be asked again.
+/// The time that the server remembers a finished operation, beyond the time in which it may be retried.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// How many prompts are read in one round trip.
+/// The number of prompts that are read in one round trip.
 const PROMPTS_AT_ONCE: usize = 1000;
-/// How many sessions are looked at in one round trip.
+/// The number of sessions that are read in one round trip.
 const LISTED_AT_ONCE: usize = 1000;
-/// How many are looked at first where only those of a worktree are wanted.
+/// The number of sessions that are read first to list those of one worktree.
 const LISTED_AT_FIRST: usize = 50;
 
-/// How a store uses its server.
+/// The options of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedisOptions {
-    /// How long a call is retried while the server does not answer, before that is an error.
+    /// The time for which a call is retried while the server does not answer. Then it is an error.
     pub retry_budget: Duration,
 }
 
@@ -69,9 +69,9 @@ impl Default for RedisOptions {
     }
 }
 
-/// Keeps the sessions of one project on a Redis server.
+/// Stores the sessions of one project on a Redis server.
 ///
-/// Whoever calls it needs no runtime: it has its own.
+/// It has its own runtime, so the caller needs none.
 ///
 /// ```no_run
 /// # futures_executor::block_on(async {
@@ -95,20 +95,20 @@ pub struct RedisStore {
     project: String,
     /// The former name of the project, while it is not settled whose the sessions under it are.
     former: Option<String>,
-    /// How long an operation is remembered, in milliseconds.
+    /// The time for which an operation is remembered, in milliseconds.
     remembered: u128,
     durability: Durability,
     /// The number that was given last, for all that is known here.
     last_number: AtomicU32,
-    /// Whether the project has to be upgraded before anything is written.
+    /// Whether the project must be upgraded before the first write.
     is_older: AtomicBool,
 }
 
 impl RedisStore {
-    /// Opens the store. Nothing is written by that.
+    /// Opens the store. Writes nothing.
     ///
-    /// A server that throws keys away when its memory is full is [`StoreError::Forgetful`], unless the address says that
-    /// loss is accepted.
+    /// Returns [`StoreError::Forgetful`] if the server evicts keys when its memory is full, unless the address
+    /// accepts loss.
     pub async fn open(address: &RedisAddress, options: RedisOptions) -> Result<Self, StoreError> {
         let connections = Connections::start(address, options)?;
         let project = address.project.name_or_default().to_owned();
@@ -128,13 +128,13 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// Returns what the server keeps when it crashes, as it was set up when the store was opened.
+    /// Returns the durability of the server after a crash, by its settings when the store was opened.
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// Checks that the server is there, and lets us do all that we will do. Whoever may do only a part of it would do
-    /// changes in part.
+    /// Checks that the server is reachable, and that all our commands are permitted. With a part of the permissions,
+    /// changes would be done in part.
     async fn look_at_rights(&self) -> Result<(), StoreError> {
         let call = Request::Script(Call::new(&scripts::RIGHTS, &[self.keys.project()]).prepare());
         let answer = self.connections.ask_within(call, OPEN_TIMEOUT).await?;
@@ -180,7 +180,7 @@ impl RedisStore {
         self.once(script, &self.keys.of_script(Some(Uuid::now_v7()), session))
     }
 
-    /// The same with keys that name the operation already.
+    /// Creates a call whose keys already name the operation.
     fn once(&self, script: &'static Script, keys: &[String]) -> Call {
         Call::new(script, keys).writing().with(FORMAT).with(self.remembered.to_string())
     }
@@ -209,7 +209,7 @@ impl RedisStore {
         }
     }
 
-    /// Runs a call about a session that has nothing to answer but that it is done.
+    /// Runs a call about a session that returns no value.
     async fn change(&self, id: SessionId, call: Call) -> Result<(), StoreError> {
         let answer = self.run(call).await?;
         match answer.outcome.as_str() {
@@ -219,8 +219,8 @@ impl RedisStore {
         }
     }
 
-    /// Runs a call that makes a session, for the number that the session will have. Where somebody else was faster the
-    /// call is made anew, for the next one.
+    /// Runs a call that creates a session, with the number that the session will have. If another client was faster,
+    /// it retries with the next number.
     async fn make(&self, call: impl Fn(SessionId) -> Call + Send + Sync) -> Result<Answer, StoreError> {
         loop {
             let next = self.last_number.load(Ordering::Relaxed).checked_add(1).and_then(SessionId::new);
@@ -242,8 +242,8 @@ impl RedisStore {
         self.read(replies::session_id(&next.to_string()))
     }
 
-    /// Reads the number of a session that was made, or found.
-    fn made(&self, answer: &mut Answer) -> Result<SessionId, StoreError> {
+    /// Reads the number of a session that was created or found.
+    fn session_number(&self, answer: &mut Answer) -> Result<SessionId, StoreError> {
         let made = self.read(answer.next_session())?;
         self.last_number.fetch_max(made.number(), Ordering::Relaxed);
         Ok(made)
@@ -295,7 +295,7 @@ impl RedisStore {
         values.try_into().map_err(|_| self.other("a field is missing in an answer"))
     }
 
-    /// Reads sessions; nothing stands for one that is not there.
+    /// Reads sessions; `None` for a session that does not exist.
     async fn records(&self, ids: &[SessionId]) -> Result<Vec<Option<SessionRecord>>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -344,7 +344,7 @@ impl RedisStore {
         Ok(listed)
     }
 
-    /// Counts the events up to `at` from the beginning; says in which generation of the session that was.
+    /// Counts the events up to `at` from the beginning; returns the generation of the session with it.
     async fn count(&self, id: SessionId, at: Seq) -> Result<(u64, Tally), StoreError> {
         let fields = ["name", "generation", "last_seq"];
         let [found, generation, last] = self.fields(&self.keys.session(id), fields).await?;
@@ -354,7 +354,7 @@ impl RedisStore {
         Ok((generation, tally_through(self, id, at, last).await?))
     }
 
-    /// Reads a page, without a script: a script would copy every text twice, and the server does nothing else meanwhile.
+    /// Reads a page, without a script: a script would copy every text twice and block the server meanwhile.
     async fn read_page(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
         let fitting = self.fitting(id).await?;
         let mut look = Pipeline::new();
@@ -377,8 +377,8 @@ impl RedisStore {
         Ok(events)
     }
 
-    /// Returns how many events of a session fit on a page. How large an event is is known only once it is read, but how
-    /// large one can be is known before.
+    /// Returns the number of events of a session that fit on a page, from the largest size that an event of it can
+    /// have.
     async fn fitting(&self, id: SessionId) -> Result<usize, StoreError> {
         let [found, largest] = self.fields(&self.keys.session(id), ["name", "largest"]).await?;
         found.ok_or(StoreError::NoSuchSession(id))?;
@@ -399,7 +399,7 @@ impl RedisStore {
     }
 }
 
-/// Adds what a session is made with to a call.
+/// Adds the properties of a new session to a call.
 fn with_session(call: Call, new: &NewSession) -> Call {
     call.with_optional(new.name.as_deref())
         .with(new.worktree.as_str())
@@ -431,7 +431,7 @@ impl SessionStore for RedisStore {
         let call =
             |id: SessionId| with_session(self.operation(&scripts::CREATE, Some(id)).with(id.number()), &new);
         let mut answer = self.make(call).await?;
-        self.made(&mut answer)
+        self.session_number(&mut answer)
     }
 
     async fn create_with(
@@ -456,7 +456,7 @@ impl SessionStore for RedisStore {
         };
         let mut answer = self.make(call).await?;
         match answer.outcome.as_str() {
-            "done" => self.made(&mut answer),
+            "done" => self.session_number(&mut answer),
             "marked" => Err(StoreError::Marked(self.read(mark(&mut answer))?)),
             _ => Err(self.unknown(&answer)),
         }
@@ -470,7 +470,7 @@ impl SessionStore for RedisStore {
             with_session(call, &new)
         };
         let mut answer = self.make(call).await?;
-        self.made(&mut answer)
+        self.session_number(&mut answer)
     }
 
     async fn find_uuid(&self, uuid: Uuid) -> Result<Option<SessionId>, StoreError> {
@@ -487,13 +487,13 @@ impl SessionStore for RedisStore {
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionRecord>, StoreError> {
         let limit = query.limit.unwrap_or(usize::MAX);
         if limit == 0 {
-            // Asked all the same: a store that is closed says so.
+            // The request is sent all the same: a closed store returns its error.
             return self.by_activity(1).await.map(|_| Vec::new());
         }
         if let Some(name) = &query.name {
             return self.list_named(name, query, limit).await;
         }
-        // How far one has to look for those of a worktree is not known.
+        // The number of sessions to read for one worktree is not known.
         let mut depth = if query.worktree.is_some() { limit.max(LISTED_AT_FIRST) } else { limit };
         let mut known: HashMap<SessionId, Option<SessionRecord>> = HashMap::new();
         loop {
@@ -518,7 +518,7 @@ impl SessionStore for RedisStore {
             if ids.len() < depth {
                 return Ok(listed);
             }
-            // Others take the place of those that are not wanted, and of those that were deleted meanwhile or are damaged.
+            // Further sessions replace those of other worktrees, and deleted or damaged ones.
             known.extend(listed.into_iter().map(|record| (record.id, Some(record))));
             depth = depth.saturating_mul(4);
         }
@@ -612,7 +612,7 @@ impl SessionStore for RedisStore {
             };
             let mut answer = self.make(call).await?;
             match answer.outcome.as_str() {
-                "done" => return self.made(&mut answer),
+                "done" => return self.session_number(&mut answer),
                 "absent" => return Err(StoreError::NoSuchSession(id)),
                 "no_event" => {
                     let last = self.read(answer.next_seq())?;

@@ -1,8 +1,8 @@
 //! The project of a store: its format, and the name under which its sessions are kept.
 //!
-//! The first release left the host out of a project's name. Its keys stay where they are: the hash of the new name says
-//! `kept_as`, and that of the old one `claimed_by`, so that no second project takes it. Keys of two names may be on two servers
-//! of a cluster, so nothing is ever moved.
+//! The first release left the host out of a project's name. Its keys are not moved: the hash of the new name has
+//! `kept_as`, and that of the old one `claimed_by`, so that no second project takes it. Keys of two names may be on
+//! two servers of a cluster, so keys are never moved.
 
 use std::sync::atomic::Ordering;
 

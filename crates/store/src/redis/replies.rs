@@ -1,7 +1,6 @@
-//! What the server answers, as the values of a store.
+//! Parses replies of the server into values of a store.
 //!
-//! What stands in the keys was written by our scripts. Somebody else may have written to them all the same: then that is
-//! an error, or a damaged event, and no panic.
+//! Our scripts wrote the values. If another program changed them, that is an error or a damaged event, and no panic.
 
 use std::vec::IntoIter;
 
@@ -12,7 +11,7 @@ use redis::Value;
 
 use super::error::Fault;
 
-/// What the place of an event begins with, before its number (`keys.lua` says why).
+/// The prefix of an event's place, before its number (`keys.lua` has the reason).
 const NEVER: &str = "9999999999999999-";
 
 /// Returns the place of an event in the stream of its session.
@@ -85,7 +84,7 @@ impl Answer {
     }
 }
 
-/// Reads a session from the values of [`SESSION`]; nothing where there is none.
+/// Reads a session from the values of [`SESSION`]; `None` if there is none.
 pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionRecord>, Fault> {
     let mut values = list(values)?.into_iter().map(optional_text);
     let mut next = move || values.next().unwrap_or(Ok(None));

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Pipeline, Script, ToRedisArgs};
 
-/// Makes a script of files: what it begins with, and itself.
+/// Builds a script from files: a prelude, and the script itself.
 macro_rules! scripts {
     ($($name:ident: $($file:literal)*;)*) => {
         $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
@@ -55,7 +55,7 @@ pub(super) struct Call {
     followed_by: Vec<Cmd>,
     /// Whether it changes something.
     pub(super) writes: bool,
-    /// How much is sent, in bytes, without what is small.
+    /// The bytes that are sent, without small values.
     pub(super) size: usize,
 }
 
@@ -79,8 +79,7 @@ impl Call {
         self
     }
 
-    /// Adds a command that follows the script: both are done, with nothing of anybody else in between. `size` is how
-    /// much it holds.
+    /// Adds a command that follows the script in the same transaction. `size` is the length of the command.
     pub(super) fn followed_by(mut self, command: Cmd, size: usize) -> Self {
         self.followed_by.push(command);
         self.size += size;
@@ -89,7 +88,7 @@ impl Call {
 
     pub(super) fn prepare(self) -> Prepared {
         let mut commands = Pipeline::with_capacity(1 + self.followed_by.len());
-        // Where the script refuses, there is nothing to do for those that follow: one of them says so.
+        // If the script refuses, the commands that follow have no effect, and one of them returns an error.
         commands.ignore_errors();
         if !self.followed_by.is_empty() {
             commands.atomic();
@@ -113,7 +112,7 @@ impl Call {
         self.with(text)
     }
 
-    /// Adds a value that may be missing: nothing is empty, and anything else stands behind a sign.
+    /// Adds an optional value: `None` is empty, and any other value has a prefix.
     pub(super) fn with_optional(self, value: Option<impl fmt::Display>) -> Self {
         match value {
             Some(value) => self.with(format!("+{value}")),

@@ -1,8 +1,9 @@
 //! Upgrading a project of format 1: its sessions have no identity, and fewer counts.
 //!
-//! It happens before the first write. The format is raised first, which stops every client of the older one: each of their
-//! scripts looks at it. Then one session after the other is upgraded, and last a note is removed that the upgrade is under
-//! way. Whoever finds that note does all of it again; what is upgraded stays as it is. Reading writes nothing.
+//! It happens before the first write. First it raises the format, which stops every client of the older one: each of
+//! their scripts checks it. Then it upgrades one session after the other, and at last removes the note that the
+//! upgrade is running. A client that finds that note runs the upgrade again; upgraded sessions stay as they are.
+//! Reading writes nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -36,7 +37,7 @@ impl RedisStore {
         if record.uuid.is_some() {
             return Ok(());
         }
-        // Nobody appends meanwhile.
+        // No client appends meanwhile.
         let counts = match self.count(id, Seq(record.counts.events)).await {
             Err(StoreError::NoSuchSession(_)) => return Ok(()),
             counted => counted?.1.counts,

@@ -1,11 +1,12 @@
-//! Hearing of what others do: `XREAD BLOCK`, on a connection of its own, since that keeps it busy.
+//! Notifications of changes: `XREAD BLOCK`, on its own connection, because it blocks that.
 //!
-//! The server wakes whoever waits for a stream when something is added to it. For one session that is the stream of its
-//! events. That a session is cleared or deleted wakes nobody, so no wait is long, and the session is looked at after each.
+//! The server wakes a client that waits for a stream when an entry is added. For one session that is the stream of
+//! its events. Clearing or deleting a session wakes no client, so waits are short, and the session is read after
+//! each.
 //!
-//! For a whole project it is a stream of its own, to which every change adds while somebody watches: a key that ends by itself
-//! says so. A channel (`PUBLISH`) would not do: it needs a connection of another kind, and a cluster would pass the message
-//! on to all its servers.
+//! A project has its own stream, to which every change adds while a client watches: a key that expires marks the
+//! project as watched. A channel (`PUBLISH`) is not used: it needs another kind of connection, and a cluster would
+//! send the message to all its servers.
 
 use std::time::{Duration, Instant};
 
@@ -16,19 +17,19 @@ use super::connection::{Connections, Request};
 use super::error::Fault;
 use super::{RedisStore, replies};
 
-/// How long a session may be cleared or deleted before that is heard.
+/// The longest delay of the notification that a session was cleared or deleted.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// To Redis, a wait of no time is one without an end.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// How often a session was cleared, and where it ends; nothing if it is gone.
+/// The generation of a session, and its last event; `None` if it is deleted.
 type State = Option<(u64, Seq)>;
 
 struct RedisWatch {
     connections: Connections,
     session: String,
     events: String,
-    /// What the session was when it was last looked at.
+    /// The state of the session when it was last read.
     seen: State,
 }
 
@@ -55,7 +56,7 @@ impl Watch for RedisWatch {
                 }
                 Ok(_) => {}
                 Err(StoreError::Unreachable { .. }) => {
-                    // Whatever happens meanwhile is not heard.
+                    // Changes meanwhile are not reported.
                     self.connections.wait(left).await?;
                     return Ok(true);
                 }
@@ -69,7 +70,7 @@ impl Watch for RedisWatch {
 }
 
 impl RedisWatch {
-    /// Waits until something is added to the session, but not longer than `at_most`, and looks at it.
+    /// Waits until an event is added to the session, at most `at_most`, and reads its state.
     async fn look_after(&self, at_most: Duration) -> Result<State, StoreError> {
         let mut look = Pipeline::new();
         if at_most >= SHORTEST_WAIT {
@@ -79,7 +80,7 @@ impl RedisWatch {
             look.arg(&self.events).arg(replies::place(last));
         }
         look.cmd("HMGET").arg(&self.session).arg(&["name", "generation", "last_seq"]);
-        // Once: whoever waits is told that nothing can be heard, instead of waiting for longer.
+        // Without retries: the caller learns that there are no notifications, instead of waiting longer.
         let answers = self.connections.ask_for(Request::Commands(look), Duration::ZERO).await?;
         let state =
             replies::list(answers).and_then(|mut answers| state_of(answers.pop().unwrap_or_default()));
@@ -87,7 +88,7 @@ impl RedisWatch {
     }
 }
 
-/// How long a project counts as watched, and how often that is renewed.
+/// The time for which a project counts as watched, and the interval of renewal.
 const WATCHED: Duration = Duration::from_secs(20);
 const RENEWED_EVERY: Duration = Duration::from_secs(5);
 
@@ -95,11 +96,11 @@ struct RedisProjectWatch {
     connections: Connections,
     watched: String,
     changes: String,
-    /// The change that was heard last.
+    /// The last reported change.
     seen: String,
-    /// When it was last said that the project is watched. Unless that is said again in time, changes are not heard.
+    /// The time of the last renewal. Without renewal the server stops recording changes.
     renewed: Instant,
-    /// Whether the project may have changed unheard.
+    /// Whether the project may have changed without a notification.
     is_deaf: bool,
 }
 

@@ -34,8 +34,8 @@ pub trait ServerAddress: FromStr<Err = AddressError> + Display {
     fn hint(error: &AddressError) -> String;
 }
 
-/// Why a URL is not the address of a store. It repeats nothing of the URL: one that cannot be read may have been cut in the
-/// middle of its password.
+/// The reason why a URL is not the address of a store. It repeats no part of the URL: an unreadable one may have been
+/// cut in the middle of its password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// The URL has another form.
@@ -106,8 +106,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Checks that no part of a password is ever shown, however it breaks the URL. `urls` are those with this password;
-    /// `None` stands for one whose password is a host, for all that anybody can tell.
+    /// Checks that no part of a password is ever shown, however it breaks the URL. `urls` returns the URLs with a
+    /// password.
     pub(crate) fn check_no_password_is_shown<A: ServerAddress + std::fmt::Debug>(
         urls: impl Fn(&str) -> Vec<String>,
     ) {

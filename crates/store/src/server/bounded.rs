@@ -1,9 +1,9 @@
-//! A bound on the memory that a server's replies take, whatever the server sends.
+//! A bound on the memory that a server's replies take.
 //!
-//! The drivers of both servers read a reply whole before they hand it over, and allocate what its header announces. So
-//! the stream below them counts: what was announced since the last request, and a share for each part, because a part of a
-//! few bytes becomes a value of a hundred. A size that is computed on the server, such as that of a page, binds only an
-//! honest one.
+//! The drivers of both servers read a whole reply before they return it, and allocate the size in its header. So the
+//! stream below them counts the announced bytes since the last request, and a share for each part, because a part of
+//! a few bytes becomes a value of a hundred. A size that the server computes, such as that of a page, binds only an
+//! honest server.
 
 use std::io;
 use std::pin::Pin;
@@ -24,16 +24,16 @@ pub(crate) trait Framing: Unpin {
     /// Takes the next bytes of the stream; returns the memory that the parts announced in them will take.
     fn announced(&mut self, bytes: &[u8]) -> usize;
 
-    /// Says whether the stream is between two replies.
+    /// Returns whether the stream is between two replies.
     fn is_between(&self) -> bool;
 }
 
-/// Whether a server has sent too much. Drivers do not pass on the error of a stream, so it is noted here.
+/// Whether a server has sent too much. Drivers do not pass on the error of a stream, so it is recorded here.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overflow(Arc<AtomicBool>);
 
 impl Overflow {
-    /// Says whether a server has sent too much since the last time.
+    /// Returns whether a server has sent too much since the last time.
     pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
     }

@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// How much of a file of certificates is read.
+/// The bytes of a certificate file that are read.
 pub(crate) const LARGEST_CERTIFICATES: u64 = 16 << 20;
 
 /// Reads the certificates to trust: those of a file, or the system's.

@@ -6,7 +6,7 @@ use azureal_core::{
 
 /// The largest turn, in bytes. No server accepts a request of a gigabyte.
 const LARGEST_TURN: usize = 512 << 20;
-/// How many events are read at once when the beginning of a session is counted.
+/// The number of events that are read at once to count the beginning of a session.
 const COUNTED_AT_ONCE: usize = 1000;
 /// The largest cost of a turn, so that sums of costs stay finite.
 const LARGEST_COST: f64 = 1e300;

@@ -1,9 +1,9 @@
-//! What a turn does to the counts of its session, for every state that the session may be in.
+//! The effect of a turn on the counts of its session, for every state that the session may be in.
 //!
-//! How many messages a turn adds depends on the message that is open at the end of the session, and its preview
-//! on whether there is one yet. To ask a server first would be another round trip, and a conflict whenever somebody
-//! else appends in between. There are four states, with and without a preview: so all eight outcomes are sent along,
-//! and the server takes the one that holds.
+//! The number of messages that a turn adds depends on the open message at the end of the session, and its preview on
+//! whether there is one yet. Asking the server first would be another round trip, and a conflict whenever another
+//! client appends in between. There are four states, with and without a preview. So all eight outcomes are sent
+//! along, and the server takes the one that applies.
 
 use azureal_core::fold::Open;
 use azureal_core::{Counts, Event, NewEvent, NewTurn, Seq, Tally};
@@ -13,14 +13,14 @@ use azureal_core::{Counts, Event, NewEvent, NewTurn, Seq, Tally};
 pub(crate) struct FoldCases {
     /// In the order of [`Open::ALL`] and in pairs: without a preview so far, and with one.
     pub(crate) cases: Vec<FoldCase>,
-    /// The counts of an empty session after this turn. Of these only some hold for any other session too: the agent and
-    /// the requested model, the last prompt, `answered`, `told` (added) and the tokens of the context.
+    /// The counts of an empty session after this turn. Only some apply to any other session too: the agent and the
+    /// requested model, the last prompt, `answered`, `told` (added) and the tokens of the context.
     pub(crate) alone: Counts,
     pub(crate) model: ModelOutcome,
 }
 
-/// What a turn does to the model of its session. The model of one agent means nothing to another, so it depends on the
-/// agent that ran last.
+/// The effect of a turn on the model of its session. It depends on the agent that ran last, because the model of one
+/// agent has no meaning for another.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModelOutcome {
     /// The first agent that the turn names.
@@ -54,12 +54,12 @@ impl ModelOutcome {
     }
 }
 
-/// What a turn does in one state.
+/// The effect of a turn in one state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoldCase {
-    /// How many messages are added.
+    /// The number of messages that are added.
     pub(crate) added: u64,
-    /// Which message is open afterwards.
+    /// The message that is open afterwards.
     pub(crate) opens: Open,
     /// The preview, where this turn brings it.
     pub(crate) preview: Option<String>,

@@ -32,16 +32,16 @@ pub(crate) use fold_cases::{FoldCases, number_of};
 pub(crate) use retry::{Transient, retry_with_backoff};
 pub(crate) use thread::OwnThread;
 
-/// How long opening waits for a server that does not answer. The user may have mistyped its name.
+/// The time that opening waits for a server that does not answer. The user may have mistyped its name.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long one attempt to connect may take.
+/// The time limit of one attempt to connect.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server may take to answer, and how much longer for each MiB that is sent. Well below the retry budget of a
-/// store: a connection that died silently is replaced by a new one.
+/// The time limit of an answer, and the addition for each MiB that is sent. Well below the retry budget of a store,
+/// so that a new connection can replace a dead one.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const TIMEOUT_PER_MIB: Duration = Duration::from_secs(1);
 
-/// A store on a server, which keeps the sessions of one of the server's projects.
+/// A store on a server, which holds the sessions of one of the server's projects.
 #[async_trait]
 pub trait ServerStore: SessionStore {
     /// Returns the name under which the project's sessions are kept.

@@ -34,8 +34,8 @@ pub(crate) trait Transient {
     }
 }
 
-/// Repeats an attempt while a retry may help and the budget lasts. `attempt` is told whether it is a retry. An error comes
-/// with the time that was spent.
+/// Repeats an attempt while a retry may help and the budget lasts. The argument of `attempt` is whether it is a
+/// retry. An error comes with the time that was spent.
 pub(crate) async fn retry_with_backoff<R, E: Transient, A>(
     budget: Duration,
     attempt: impl Fn(bool) -> A,

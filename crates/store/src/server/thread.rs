@@ -48,7 +48,7 @@ impl OwnThread {
         }
         let (answer, answered) = oneshot::channel();
         self.runtime.spawn(async move {
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             drop(answer.send(work.await));
         });
         answered.await.ok()

@@ -1,4 +1,4 @@
-//! What an event looks like in a row: one plain zstd frame over its JSON.
+//! The encoding of an event in a row: one plain zstd frame over its JSON.
 
 use azureal_core::{Damage, LARGEST_EVENT};
 use rusqlite::types::ValueRef;
@@ -8,7 +8,7 @@ use zstd::zstd_safe::{self, CParameter, DParameter};
 /// The window that frames up to [`LARGEST_EVENT`] need, as a power of two.
 const WINDOW_LOG: u32 = 26;
 const LEVEL: i32 = 3;
-/// How every zstd frame begins.
+/// The first bytes of every zstd frame.
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// Packs and unpacks events. Made once per connection: setting up a context costs more than using it.
@@ -57,7 +57,7 @@ impl Codec {
         };
         match size {
             Some(size) if size > LARGEST_EVENT as u64 => Err(too_large()),
-            // The size may be a lie, but not a large one.
+            // The size may be wrong, but not large.
             Some(size) => {
                 let capacity = usize::try_from(size).map_err(|_| too_large())?;
                 self.decompressor.decompress(frame, capacity).map_err(|error| broken(&error))

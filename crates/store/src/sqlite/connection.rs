@@ -1,4 +1,4 @@
-//! A connection to a store's file: nothing of the file runs, waiting is short, and a commit is durable.
+//! A connection to a store's file: no code of the file runs, waits are short, and a commit is durable.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,10 +14,10 @@ use tracing::{debug, warn};
 use super::definitions::{self, Strictness};
 use super::{Journal, error, schema};
 
-/// How long we wait for others before we say that the store is busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// The time that a call waits for the lock before the store is reported as busy.
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens the file for reading and writing, or for reading where that is all there is. Changes nothing in it.
+/// Opens the file for reading and writing, or read-only if that is all that is allowed. Does not change it.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let configure = || -> rusqlite::Result<()> {
@@ -44,7 +44,7 @@ fn check_definitions(path: &Path, connection: &Connection, strictness: Strictnes
     }
 }
 
-/// Uses the journal that is wanted. Not before the file is known to be ours: this writes to it.
+/// Sets the journal mode. Only once the file is known to be ours: this writes to it.
 pub(super) fn use_journal(path: &Path, connection: &Connection, journal: Journal) -> Result<(), StoreError> {
     match journal {
         Journal::Delete => Ok(()),
@@ -54,7 +54,7 @@ pub(super) fn use_journal(path: &Path, connection: &Connection, journal: Journal
     }
 }
 
-/// Opens somebody else's SQLite file for reading, such that nothing in it runs and nothing is written.
+/// Opens another program's SQLite file read-only, such that no code in it runs.
 pub fn open_foreign(path: &Path) -> Result<Connection, StoreError> {
     connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
 }
@@ -67,7 +67,7 @@ pub fn check_foreign(path: &Path, connection: &Connection) -> Result<(), StoreEr
 /// The largest value and the largest row: an event, and what its frame and its row add.
 const LARGEST_ROW: i32 = LARGEST_EVENT as i32 + (64 << 10);
 
-/// What a statement of ours never needs. A file from elsewhere meets these limits when SQLite parses its definitions.
+/// Limits that no statement of ours reaches. They bound a foreign file when SQLite parses its definitions.
 const LIMITS: [(Limit, i32); 6] = [
     (Limit::SQLITE_LIMIT_LENGTH, LARGEST_ROW),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
@@ -103,10 +103,10 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
     connect().map_err(|error| error::from_sqlite(path, error))
 }
 
-/// Leaves the file without companions where nobody else holds it.
+/// Closes the connection, and leaves the file without companions if no other process has it open.
 ///
-/// A store that was used in WAL mode goes back to DELETE when the last one closes it. While others hold
-/// it SQLite refuses, and the last of them does it.
+/// A store in WAL mode returns to DELETE when the last process closes it. While others have it open SQLite refuses,
+/// and the last of them does it.
 pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
     let has_log = connection.path().is_some_and(|path| Path::new(&format!("{path}-wal")).exists());
     if has_log {
@@ -131,10 +131,10 @@ thread_local! {
 /// A wait that takes longer is logged.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// Waits a little for whoever holds the lock, and says whether to try again.
+/// Waits a little for the holder of the lock, and returns whether to retry.
 ///
-/// SQLite's own waits grow to a tenth of a second: under load some writers starve for seconds. Short,
-/// uneven waits cost nothing next to a sync of the disk, and everybody gets a turn.
+/// SQLite's own backoff grows to a tenth of a second: under load some writers starve for seconds. Short waits with
+/// jitter cost little next to a disk sync, and every writer gets a turn.
 fn wait_for_lock(attempt: i32) -> bool {
     let now = Instant::now();
     if attempt == 0 {
@@ -142,15 +142,15 @@ fn wait_for_lock(attempt: i32) -> bool {
         IS_WAIT_LOGGED.set(false);
     }
     let waited = WAITING_SINCE.get().map_or(Duration::ZERO, |since| now - since);
-    if waited > PATIENCE {
+    if waited > LOCK_TIMEOUT {
         warn!(waited_s = waited.as_secs(), "gives up waiting for the lock of the store");
         return false;
     }
     if waited >= LONG_WAIT && !IS_WAIT_LOGGED.replace(true) {
         warn!("another process holds the lock of the store: waits");
     }
-    let chance = RandomState::new().build_hasher().finish();
-    let micros = if waited < LONG_WAIT { 200 + chance % 700 } else { 1_000 + chance % 9_000 };
+    let jitter = RandomState::new().build_hasher().finish();
+    let micros = if waited < LONG_WAIT { 200 + jitter % 700 } else { 1_000 + jitter % 9_000 };
     std::thread::sleep(Duration::from_micros(micros));
     true
 }

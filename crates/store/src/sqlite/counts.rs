@@ -1,14 +1,14 @@
-//! What is counted over the events of a session, kept in its row.
+//! Counts over the events of a session, stored in its row.
 //!
-//! The original program appends events without counting them. We notice by two facts:
+//! The original program appends events without counting them. Two facts show that:
 //!
-//! - `last_event` is the id of the last event of its session that was counted. Whoever sets it has counted
-//!   every event of the file up to that id, in the same transaction.
-//! - `active` is a clock that moves whenever a session is made or appended to; the session that is furthest
-//!   on it and has events therefore holds the greatest `last_event` of all.
+//! - `last_event` is the id of the last counted event of its session. The transaction that sets it has counted
+//!   every event of the file up to that id.
+//! - `active` is a logical clock that advances whenever a session is created or appended to. So the newest session
+//!   with events holds the greatest `last_event` of all.
 //!
-//! So one look at either end of two indexes says whether everything is counted, however many sessions there
-//! are. Clocks on the wall have no part in it.
+//! So one probe at either end of two indexes shows whether everything is counted, for any number of sessions. Wall
+//! clocks are not used.
 //!
 //! The first release of azureal counts, but not everything that is counted today. It moves `counted_seq` and leaves
 //! `tallied_seq`; an index holds the sessions where the two differ, and those are counted again from their beginning.
@@ -25,19 +25,19 @@ use super::{events, schema};
 pub(super) struct Recounted {
     pub(super) session: i64,
     pub(super) tally: Tally,
-    /// The id of its last event; nothing if it has none.
+    /// The id of its last event; `None` if it has none.
     pub(super) last_event: Option<i64>,
 }
 
-/// How far the counting is, and how far the clock.
+/// The progress of the counting, and of the clock.
 struct Progress {
     /// The greatest id that was counted.
     counted: Option<i64>,
     /// The greatest id that there is.
     last: Option<i64>,
-    /// Whether there are sessions that do not stand on the clock.
+    /// Whether there are sessions without a value of the clock.
     has_unclocked: bool,
-    /// Where the newest session stands on the clock.
+    /// The newest session's value of the clock.
     newest: Option<i64>,
     /// Whether an older azureal has counted some session.
     has_stale: bool,
@@ -49,7 +49,7 @@ impl Progress {
     }
 }
 
-/// Each of these is one look at the end of an index.
+/// Reads the progress. Each value is one probe at the end of an index.
 fn progress(connection: &Connection) -> rusqlite::Result<Progress> {
     connection
         .prepare_cached(
@@ -79,7 +79,7 @@ pub(super) fn after(newest: Option<i64>) -> i64 {
     newest.map_or(1, |newest| newest.saturating_add(1))
 }
 
-/// Says whether every session is counted to its last event and stands on the clock.
+/// Returns whether every session is counted to its last event and stands on the clock.
 pub(super) fn are_current(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(progress(connection)?.is_complete())
 }
@@ -91,7 +91,7 @@ pub(super) fn next_tick(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Counts what others have appended, in the order in which they were active.
 pub(super) fn recount(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<Vec<Recounted>> {
-    // Sessions with events that nobody counted, and those that the original program made.
+    // Sessions with uncounted events, and those that the original program created.
     let counted = progress(connection)?.counted.unwrap_or(0);
     let mut behind = connection.prepare(
         "SELECT session_id, max(id) AS last FROM events WHERE id > ?1 GROUP BY session_id
@@ -153,8 +153,8 @@ pub(super) fn recount_stale(connection: &Connection, codec: &mut Codec) -> rusql
         .collect()
 }
 
-/// Forgets the provider's count of the last request, if the session was compacted: the log does not tell whether that was
-/// before or after the request.
+/// Removes the provider's count of the last request, if the session was compacted: the log does not show whether that
+/// was before or after the request.
 pub(super) fn forget_before_compaction(
     connection: &Connection,
     session: i64,
@@ -168,7 +168,7 @@ pub(super) fn forget_before_compaction(
     Ok(())
 }
 
-/// Measures how much summaries cover that an older azureal wrote without saying so.
+/// Measures the part that each summary of an older azureal covers, which did not record it.
 pub(super) fn measure_summaries(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<()> {
     let sql = format!(
         "SELECT id, session_id, after_seq FROM compactions WHERE typeof(session_id) = 'integer' AND {}",
@@ -185,7 +185,8 @@ pub(super) fn measure_summaries(connection: &Connection, codec: &mut Codec) -> r
     Ok(())
 }
 
-/// Returns how much there is to tell of a session up to a place, in characters: all that was counted, less what comes after.
+/// Returns the rendered length of a session up to a place, in characters: all that was counted, less what comes
+/// after.
 pub(super) fn told_through(
     connection: &Connection,
     codec: &mut Codec,
@@ -241,14 +242,14 @@ pub(super) fn count_rest(
     Ok(())
 }
 
-/// What a session's row says of its events.
+/// The state of a session's events, from its row.
 pub(super) struct State {
     pub(super) tally: Tally,
-    /// Where it stands on the clock.
+    /// Its value of the clock.
     pub(super) active: Option<i64>,
 }
 
-/// Reads what was counted; nothing if there is no such session.
+/// Reads the counts; `None` if there is no such session.
 pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<Option<State>> {
     connection
         .prepare_cached(

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-/// How much of a file's schema has to be ours.
+/// The part of a file's schema that must be ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     /// For reading and writing: every expression.
@@ -79,7 +79,7 @@ impl Token<'_> {
         }
     }
 
-    /// Says whether two tokens mean the same to SQLite: case counts only in quotes.
+    /// Returns whether two tokens mean the same to SQLite: case counts only in quotes.
     fn means(self, other: Token<'_>) -> bool {
         match (self, other) {
             (Self::Word(a), Token::Word(b)) => a.eq_ignore_ascii_case(b),
@@ -135,7 +135,7 @@ fn behind<'a>(text: &'a [u8], end: &[u8]) -> &'a [u8] {
     at.and_then(|at| text.get(at + end.len()..)).unwrap_or_default()
 }
 
-/// Returns the length of the string at the beginning, where a doubled quote stands for itself.
+/// Returns the length of the string at the beginning, where a doubled quote is an escaped quote.
 fn quoted_length(text: &[u8], quote: u8) -> usize {
     let mut bytes = text.iter().enumerate().skip(1).peekable();
     while let Some((at, byte)) = bytes.next() {
@@ -206,7 +206,7 @@ fn computed_column(tokens: &[Token<'_>]) -> Option<String> {
     }
 }
 
-/// Says whether an index holds columns, and nothing that has to be computed.
+/// Returns whether an index holds only columns, and no expressions.
 fn is_plain(columns: &[Token<'_>]) -> bool {
     let [Token::Sign(b'('), columns @ .., Token::Sign(b')')] = columns else { return false };
     columns.split(|token| *token == Token::Sign(b',')).all(|column| {
@@ -222,7 +222,7 @@ fn is_plain(columns: &[Token<'_>]) -> bool {
     })
 }
 
-/// Says whether a definition is one of these statements.
+/// Returns whether a definition is one of these statements.
 fn is_among(definition: &[Token<'_>], statements: &str) -> bool {
     // SQLite stores them without.
     let statements = statements.replace("IF NOT EXISTS", "");

@@ -1,4 +1,4 @@
-//! What SQLite and the file system say, in the words of a store.
+//! Errors of SQLite and the file system, as errors of a store.
 
 use std::path::Path;
 
@@ -6,9 +6,9 @@ use azureal_core::StoreError;
 use rusqlite::ErrorCode;
 use rusqlite::ffi::SQLITE_IOERR_WRITE;
 
-use super::connection::PATIENCE;
+use super::connection::LOCK_TIMEOUT;
 
-/// What can go wrong inside the store, before it is known as which file.
+/// An error inside the store, before the path of the file is added.
 #[derive(Debug)]
 pub(super) enum Fault {
     Sqlite(rusqlite::Error),
@@ -53,10 +53,10 @@ pub(super) fn from_sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
     };
     match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-            StoreError::Busy { place, seconds: PATIENCE.as_secs() }
+            StoreError::Busy { place, seconds: LOCK_TIMEOUT.as_secs() }
         }
         ErrorCode::DiskFull => StoreError::Full { place },
-        // The journal cannot be made: the folder is not ours to write to.
+        // The journal cannot be created: the folder is not writable for us.
         ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
             StoreError::ReadOnly { place }
         }

@@ -10,7 +10,7 @@ use super::codec::Codec;
 use super::error::Fault;
 use super::{counts, marks, sessions, tokens, values};
 
-/// The most that one page unpacks to, so that a page of large events does not fill the memory.
+/// The largest size of an unpacked page, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = azureal_core::LARGEST_EVENT;
 
 /// Returns a place as SQLite's integer.
@@ -40,14 +40,14 @@ pub(super) fn place(value: ValueRef<'_>, round: fn(f64) -> f64) -> Seq {
     }
 }
 
-/// An event as a row, made before the lock is taken: packing is most of the work.
+/// An event as a row, packed before the lock is taken: packing is most of the work.
 struct NewRow<'a> {
     kind: &'a str,
     data: Vec<u8>,
     char_len: i64,
 }
 
-/// Makes the rows of a turn.
+/// Packs the rows of a turn.
 fn pack<'a>(codec: &mut Codec, turn: &'a NewTurn) -> Result<Vec<NewRow<'a>>, Fault> {
     let texts = turn.texts()?;
     let rows = turn.events.iter().zip(texts).map(|(new, json)| {
@@ -196,7 +196,7 @@ fn select(
 ) -> Result<Vec<StoredEvent>, Fault> {
     let session = i64::from(id.number());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    // Unpacked where they lie, without a copy. Nobody can commit meanwhile, so pages are small.
+    // Unpacked in place, without a copy. No process can commit meanwhile, so pages are small.
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![session, integer(bound), limit])?;
     let mut size = 0;
@@ -262,7 +262,7 @@ pub(super) fn fork(
     let mut tally = if at == last {
         state.tally
     } else {
-        // Half a session has to be counted anew. That is as much work as copying it.
+        // Half a session has to be counted again. That is as much work as copying it.
         let mut tally = Tally::default();
         counts::count_rest(&transaction, codec, forked, &mut tally, at)?;
         tally

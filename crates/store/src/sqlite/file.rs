@@ -1,8 +1,8 @@
-//! The file of a store: where it may lie, who may read it, and how it comes into being.
+//! The file of a store: its location, its permissions, and its creation.
 //!
-//! History is private and is written below a folder that may have come with somebody's repository. So
-//! links are refused, what we make is ours alone from its first moment, and a store appears whole, with its
-//! first session in it, or not at all.
+//! History is private and is written below a folder that may have come with a cloned repository. So links are
+//! refused, new files are private from the start, and a store appears whole, with its first session in it, or not at
+//! all.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -21,7 +21,7 @@ use super::{error, schema};
 const FOLDER: &str = ".azureal";
 /// The name of a project's own store.
 const PROJECT_STORE: &str = "sessions.azs";
-/// Keeps history out of commits; only the configuration is meant to be shared.
+/// Excludes history from commits; only the configuration is shared.
 const GITIGNORE: &str =
     "# History stays out of commits; only the configuration is shared.\n*\n!azufig.toml\n";
 
@@ -31,7 +31,7 @@ pub(super) struct StoreFile {
     path: PathBuf,
 }
 
-/// Which file a path led to, so that one that was replaced is noticed.
+/// The identity of a file, to notice that it was replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -72,7 +72,7 @@ impl StoreFile {
         }
     }
 
-    /// Looks at what lies at the path: nothing, or a file that may be used, and which one.
+    /// Checks the path: `None` if there is no file, else the file and its identity.
     pub(super) fn look(&self) -> Result<Option<(PathBuf, Identity)>, StoreError> {
         self.check_folder()?;
         let metadata = match fs::symlink_metadata(&self.path) {
@@ -96,16 +96,16 @@ impl StoreFile {
         Ok(Some((self.real_path()?, Identity { device: metadata.dev(), inode: metadata.ino() })))
     }
 
-    /// Says whether the path still leads to this file. Writing to one that was removed would lose turns.
+    /// Returns whether the path still leads to this file. Writing to one that was removed would lose turns.
     pub(super) fn is_still(&self, identity: Identity) -> bool {
         fs::symlink_metadata(&self.path)
             .is_ok_and(|now| Identity { device: now.dev(), inode: now.ino() } == identity)
     }
 
-    /// Takes from others what they should not have, and keeps history out of commits: stores that the original
-    /// program made have wider modes and nothing that tells git.
+    /// Narrows the permissions, and excludes history from commits: stores of the original program have wider modes
+    /// and no ignore file.
     ///
-    /// Not being allowed to is no reason to refuse: the file may be another's that is shared on purpose.
+    /// A missing permission for that is no error: the file may be another user's, shared on purpose.
     pub(super) fn make_private(&self) {
         drop(narrow(&self.path, 0o600));
         if self.lies_in_our_folder() {
@@ -114,8 +114,7 @@ impl StoreFile {
         }
     }
 
-    /// Makes the store with what `fill` puts in, unless there is one already: then nothing happens and the
-    /// answer is nothing.
+    /// Creates the store with the content of `fill`. `None`, without an effect, if there is one already.
     pub(super) fn create<T>(
         &self,
         fill: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
@@ -151,7 +150,7 @@ impl StoreFile {
             .map_err(|error| self.io(error))?;
         let connection = Connection::open(unfinished).map_err(|error| self.sqlite(error));
         let made = connection.and_then(|mut connection| {
-            // Nobody sees this file before it is finished and synced, so it needs no journal.
+            // The file is not visible before it is finished and synced, so it needs no journal.
             connection
                 .execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
                 .and_then(|()| schema::create(&connection))
@@ -178,9 +177,9 @@ impl StoreFile {
         Ok(())
     }
 
-    /// Writes the ignore file if there is none, whole or not at all: an empty one would hide nothing.
+    /// Writes the ignore file if there is none, atomically: an empty one would exclude nothing.
     ///
-    /// Relative to the open folder: a link that takes its place after the check leads nowhere.
+    /// Relative to the open folder: a link that replaces it after the check has no effect.
     fn write_gitignore(&self) -> io::Result<()> {
         let folder = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(self.folder(), folder, Mode::empty())?;
@@ -214,7 +213,7 @@ impl StoreFile {
                 .and_then(rustix::process::Pid::from_raw);
             let Some(owner) = owner else { continue };
             if rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH) {
-                // Only tidying: if it cannot be removed it is in nobody's way.
+                // Only cleanup: a file that cannot be removed does no harm.
                 drop(fs::remove_file(entry.path()));
             }
         }
@@ -265,10 +264,10 @@ impl StoreFile {
     }
 }
 
-/// Makes the folder that a file lies in, the way that of a store is made: a folder `.azureal` is private, is no
-/// link, and keeps all but the configuration out of commits.
+/// Creates the folder of a file as that of a store: a folder `.azureal` is private, is no link, and excludes all but
+/// the configuration from commits.
 ///
-/// For what else a project keeps there. The file itself is not touched.
+/// For other files that a project has there. The file itself is not touched.
 pub fn make_folder_of(file: &Path) -> Result<(), StoreError> {
     StoreFile::new(file.to_owned()).make_folder()
 }
@@ -288,7 +287,7 @@ pub fn spool_folder(file: &Path) -> PathBuf {
     }
 }
 
-/// Takes rights from everybody but the owner, if that is us and there are any to take.
+/// Removes the permissions of all but the owner, if this user owns the file.
 ///
 /// Never by opening the file: closing it again would drop the locks that SQLite holds on it in this process.
 fn narrow(path: &Path, mode: u32) -> io::Result<()> {
@@ -300,7 +299,7 @@ fn narrow(path: &Path, mode: u32) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         use std::os::fd::AsRawFd;
-        // A handle that stands for the path and for nothing that could be read. Through it no link is followed.
+        // A handle for the path alone, without read access. It follows no link.
         let handle =
             rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), Permissions::from_mode(mode))
@@ -313,12 +312,12 @@ fn narrow(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Marks a store that is being made; the number of the process that makes it follows.
+/// The prefix of a store that is being created; the id of the process follows.
 const UNFINISHED: &str = ".new-";
 /// Tells the attempts of one process apart.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
-/// Gives a finished file its name, unless something has that name; says whether it did.
+/// Gives a finished file its name, unless something has that name; returns whether it did.
 fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let published = rustix::fs::renameat_with(
@@ -345,7 +344,7 @@ fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Makes a new name in a folder survive a loss of power.
+/// Syncs a folder, so that a new name in it survives a power loss.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder)?.sync_all()

@@ -1,5 +1,5 @@
-//! Marks: small facts in `meta`, set with a turn and gone with its session. And the session that was used last in a
-//! worktree, which is one too, under a key of its own: `last:<worktree>`.
+//! Marks: small facts in `meta`, set with a turn and deleted with its session. The last used session of a worktree is
+//! one too, under the key `last:<worktree>`.
 
 use azureal_core::{Mark, NewMark, SessionId};
 use rusqlite::{Connection, OptionalExtension};

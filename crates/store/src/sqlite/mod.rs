@@ -1,9 +1,9 @@
 //! Sessions in one SQLite file, `.azureal/sessions.azs`.
 //!
-//! The file is a plain SQLite database that any client can open; `docs/format.md` describes it. It appears
-//! with its first session and lies alone when nobody uses it. A turn is one transaction, and when appending
-//! it returns, it survives the loss of power. Any number of processes may use the file at once, the original
-//! program among them.
+//! The file is a plain SQLite database that any client can open; `docs/format.md` describes it. It is created with
+//! its first session, and has no companion files while no process uses it. A turn is one transaction, and when
+//! appending it returns, it survives a power loss. Any number of processes may use the file at once, including the
+//! original program.
 
 mod codec;
 mod connection;
@@ -41,27 +41,26 @@ pub use file::{make_folder_of, spool_folder};
 use schema::SessionColumns;
 use worker::Worker;
 
-/// How a store writes.
+/// The options of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// How changes are made safe.
+    /// The journal mode.
     pub journal: Journal,
-    /// Where the work is done.
+    /// The thread that does the work.
     pub work: Work,
 }
 
-/// Where the work of a store is done.
+/// The thread that does the work of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Work {
-    /// On a thread of the store's own: no call blocks, whatever the runtime.
+    /// The store's own thread: no call blocks, with any runtime.
     #[default]
     OnOwnThread,
-    /// Where it is called, which blocks: for programs that do one thing after the other. Saves two changes of
-    /// threads with every call.
+    /// The calling thread, which blocks: for sequential programs. Saves two context switches with every call.
     WhereCalled,
 }
 
-/// How changes to the file are made safe.
+/// The journal mode of the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Journal {
     /// A journal that is removed with each commit: one file, on every file system.
@@ -69,8 +68,8 @@ pub enum Journal {
     /// A file that others use with a write-ahead log is used so too, and set back by the last to close it.
     #[default]
     Delete,
-    /// A write-ahead log, for programs that hold the store open: fewer syncs per turn, and readers never
-    /// wait. It lies beside the file until the last program closes it, and needs a local disk.
+    /// A write-ahead log, for programs that hold the store open: fewer syncs per turn, and readers never wait. It is
+    /// beside the file until the last program closes it, and needs a local disk.
     Wal,
 }
 
@@ -100,10 +99,10 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store in this file. One that is not there is made with its first session, not before.
+    /// Opens the store in this file. A missing file is created with its first session, not before.
     ///
-    /// This reads the file's schema and blocks for so long, wherever the other calls do their work. An older file is
-    /// upgraded by the first call that changes it, in one transaction.
+    /// This reads the file's schema and blocks for that, even if other calls use the store's thread. The first change
+    /// upgrades an older file, in one transaction.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path = path.into();
         let mut database = Database::new(path.clone(), options)?;
@@ -121,7 +120,7 @@ impl SqliteStore {
         self.worker.run(move |database| database.run(job, absent).map_err(unreadable)).await?
     }
 
-    /// Makes a session: with the file if there is none, else by `job` in the file that there is.
+    /// Creates a session: with the file if there is none, else by `job` in the existing file.
     async fn make(
         &self,
         new: NewSession,
@@ -285,10 +284,10 @@ impl SessionStore for SqliteStore {
         Some(self)
     }
 
-    /// Also hears of turns that run, in the [spool folder](spool_folder): one begins, changes hands or ends.
+    /// Also reports running turns, in the [spool folder](spool_folder): one begins, gets another driver or ends.
     ///
-    /// `None` where there is no file yet, and on every system but Linux: the watch is promised only where tests run it. The
-    /// caller polls there.
+    /// `None` if there is no file yet, and on every system but Linux, the only one that tests cover. The caller polls
+    /// there.
     async fn watch_all(&self) -> Result<Option<Box<dyn Watch>>, StoreError> {
         let is_closed = Arc::clone(&self.is_closed);
         self.worker.run(move |database| database.watch(is_closed)).await?
@@ -337,7 +336,7 @@ impl CrashNotes for SqliteStore {
     }
 }
 
-/// What cannot be written when it was only to be read cannot be read.
+/// Turns an error of a write into one of a read, if the caller only wanted to read.
 fn unreadable(error: StoreError) -> StoreError {
     match error {
         StoreError::ReadOnly { place } => StoreError::Unreadable { place },
@@ -349,7 +348,7 @@ fn removed(place: String) -> StoreError {
     StoreError::NotAStore { place, why: "it was removed while it was being opened".to_owned() }
 }
 
-/// What lives on the store's thread.
+/// The state on the store's thread.
 struct Database {
     file: StoreFile,
     options: SqliteOptions,
@@ -386,7 +385,7 @@ impl Database {
         self.file.path()
     }
 
-    /// Opens the file if it is there and not open yet; says whether it is open.
+    /// Opens the file if it is there and not open yet; returns whether it is open.
     fn opened(&mut self) -> Result<bool, StoreError> {
         if self.is_closed {
             return Err(StoreError::Closed);
@@ -445,7 +444,7 @@ impl Database {
         self.opened().map(|_| None)
     }
 
-    /// Makes a session with its history, and the file if there is none.
+    /// Creates a session with its history, and the file if there is none.
     fn create_history(
         &mut self,
         new: &NewSession,
@@ -473,7 +472,7 @@ impl Database {
         )
     }
 
-    /// Makes the file with this session in it; nothing if the file is there.
+    /// Creates the file with this session in it; `None` if the file exists.
     fn create_with(&mut self, new: &NewSession) -> Result<Option<SessionId>, StoreError> {
         if self.opened()? {
             return Ok(None);
@@ -496,7 +495,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`. Nothing is lost: what was committed is in the file or its log.
+        // For the error, call `close`. No data is lost: committed turns are in the file or its log.
         drop(self.close());
     }
 }

@@ -1,8 +1,8 @@
-//! The four tables, how files of other versions become ours, and which files we leave alone.
+//! The four tables, upgrades from other versions, and checks of foreign files.
 //!
-//! The tables and their first columns are those of the original program, which may hold the same file open:
-//! it writes `schema_version` 3 at every start and knows nothing of our columns. So ours are optional, our
-//! version stands apart in `azureal_format`, and what is counted says how far it was counted.
+//! The tables and their first columns are those of the original program, which may have the same file open: it writes
+//! `schema_version` 3 at every start and does not know our columns. So ours are optional, our version is separate in
+//! `azureal_format`, and counts record how far they were counted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,8 +34,8 @@ const SHARED_COLUMNS: [(&str, &str); 8] = [
 
 /// The columns that we add to a session.
 ///
-/// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these
-/// names. What they hold is said at [`azureal_core::Counts`] and in [`super::counts`].
+/// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these names.
+/// [`azureal_core::Counts`] and [`super::counts`] describe their values.
 const OUR_COLUMNS: [(&str, &str); 24] = [
     ("tokens_in", "INTEGER"),
     ("tokens_out", "INTEGER"),
@@ -126,7 +126,7 @@ CREATE INDEX IF NOT EXISTS idx_events_prompts ON events(session_id, seq) WHERE k
 const NAMES_PROMPTS_INDEX: &str =
     "SELECT seq FROM events INDEXED BY idx_events_prompts WHERE kind IN ('UserMessage', 'Message')";
 
-/// Makes the tables in a new file.
+/// Creates the tables in a new file.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let columns: Vec<String> =
         SHARED_COLUMNS.iter().chain(&OUR_COLUMNS).map(|(name, kind)| format!("{name} {kind}")).collect();
@@ -143,7 +143,7 @@ fn set_versions(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What a file is to us.
+/// The state of a file's schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It has all that we need.
@@ -154,8 +154,8 @@ enum Standing {
     Older,
 }
 
-/// Makes sure that the file is one that this build may use, and returns its columns. Writes nothing: an older file
-/// is read as it is, and [upgraded](upgrade) before its first change.
+/// Checks that this build may use the file, and returns its columns. Writes nothing: an older file is read as it is,
+/// and [upgraded](upgrade) before its first change.
 pub(super) fn prepare(path: &Path, connection: &Connection) -> Result<SessionColumns, StoreError> {
     // One snapshot for both questions: taking and leaving the lock costs more than they do.
     let snapshot = connection.unchecked_transaction().map_err(|error| error::from_sqlite(path, error))?;
@@ -198,7 +198,7 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
         None => Ok(None),
         Some(found) => match found.parse::<u32>() {
             Ok(number) if number <= known => Ok(Some(number)),
-            // A version that is no number is none that we know.
+            // A version that is not a number is unknown.
             Ok(_) | Err(_) => Err(StoreError::Newer { place: place(), what, found, known }),
         },
     };
@@ -226,8 +226,8 @@ pub(super) fn upgrade(
     connection: &mut Connection,
     codec: &mut Codec,
 ) -> Result<SessionColumns, StoreError> {
-    // With foreign keys on, dropping the old table of sessions would delete all events. The switch does
-    // nothing inside a transaction.
+    // With foreign keys on, dropping the old table of sessions would delete all events. The switch has no effect
+    // inside a transaction.
     let switch = |connection: &Connection, on: bool| {
         connection.pragma_update(None, "foreign_keys", on).map_err(|error| error::from_sqlite(path, error))
     };
@@ -242,7 +242,7 @@ pub(super) fn upgrade(
 
 fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Somebody may have been faster; then all of this finds nothing to do.
+    // If another process has upgraded meanwhile, the rest has no effect.
     let definition: String = transaction.query_row(
         "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'sessions'",
         [],
@@ -269,7 +269,7 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     let lacks = |name: &str| !present.contains(name);
     let lacked_counts = OUR_COLUMNS.iter().any(|(name, _)| lacks(name) && !is_later(name));
     if lacked_counts {
-        // Nothing has been counted into a column that was missing.
+        // A column that was missing has no counts yet.
         transaction.execute("UPDATE sessions SET tallied_seq = NULL WHERE counted_seq IS NOT NULL", [])?;
     }
     counts::catch_up(&transaction, codec)?;
@@ -283,8 +283,8 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     transaction.commit()
 }
 
-/// Makes the numbers of sessions unique for ever, for the original program too: AUTOINCREMENT cannot be
-/// added to a table, so the table is made anew with every column that it has.
+/// Makes the numbers of sessions unique for ever, for the original program too: AUTOINCREMENT cannot be added to a
+/// table, so the table is created again with every column that it has.
 ///
 /// No text of the file becomes SQL: columns that we know get our definitions, others only their quoted names.
 /// Types and defaults of a hostile file could hold statements.
@@ -373,10 +373,11 @@ const LISTED: [&str; 26] = [
     CHANGES,
 ];
 
-/// How much the newest summary of a session covers and its size, behind the listed columns: NULL without a summary,
-/// -1 for the first if a program wrote it that does not know, and the summary itself for the second if nobody measured it.
+/// The covered size of the newest summary of a session and the size of its opening, behind the listed columns. Both
+/// are NULL without a summary. The first is -1 if it was not recorded, the second the summary itself if it was not
+/// measured.
 const SUMMARY: [&str; 2] = ["ifnull(covers, -1)", "iif(typeof(opening) = 'integer', opening, summary)"];
-/// The same for a file that lacks these columns.
+/// The same expressions for a file that lacks these columns.
 const UNMEASURED_SUMMARY: [&str; 2] = ["-1", "summary"];
 
 /// A compaction that can be used: a text with a place. Any other is as if it were not there, and is reported.
@@ -449,12 +450,12 @@ impl SessionColumns {
         }
     }
 
-    /// Says whether the file keeps counts.
+    /// Returns whether the file has counts.
     pub(super) fn keep_counts(&self) -> bool {
         self.keep_counts
     }
 
-    /// Says whether the file has them all; if not, it is upgraded before its first change.
+    /// Returns whether the file has them all; if not, it is upgraded before its first change.
     pub(super) fn are_complete(&self) -> bool {
         self.are_complete
     }

@@ -37,7 +37,7 @@ pub(super) fn fill_uuids(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Makes a session inside a transaction, at the front of the list.
+/// Creates a session inside a transaction, at the front of the list.
 pub(super) fn insert(connection: &Connection, new: &NewSession) -> Result<SessionId, Fault> {
     if let Some(name) = &new.name {
         check_name(name)?;
@@ -106,7 +106,7 @@ pub(super) fn find_or_create(
 ) -> Result<SessionId, Fault> {
     let transaction = begin(connection)?;
     counts::catch_up(&transaction, codec)?;
-    // Looked up under the lock: somebody else may have made it meanwhile.
+    // Searched under the lock: another process may have created it meanwhile.
     let id = match find(&transaction, columns, name)?.first() {
         Some(found) => *found,
         None => insert(&transaction, new)?,
@@ -115,8 +115,8 @@ pub(super) fn find_or_create(
     Ok(id)
 }
 
-/// Whether a session is called `?1`, which is the number `?2`. The original program leaves the name empty where we write the
-/// number.
+/// Whether the name of a session is `?1`, which is the number `?2`. The original program leaves the name empty if it
+/// would be the number.
 const IS_CALLED: &str = "name = ?1 OR (id = ?2 AND name = '')";
 
 pub(super) fn find(
@@ -231,7 +231,7 @@ pub(super) fn noted_runs(connection: &Connection) -> Result<Vec<(SessionId, Stri
     let mut noted = connection
         .prepare_cached(NOTED_RUNS)?
         .query_map([], |row| {
-            // One odd row must not keep the runs of other sessions from being recovered.
+            // One damaged row must not prevent the recovery of other sessions.
             let run = text(row.get_ref(1)?).unwrap_or_default();
             Ok(session_id(row.get(0)?).ok().map(|id| (id, run)))
         })?
@@ -309,7 +309,7 @@ fn damaged_state(connection: &Connection, session: i64) -> rusqlite::Result<Vec<
 
 /// Returns what a session has in other tables that cannot be used: summaries, and events without a place.
 fn damaged_rows(connection: &Connection, session: i64) -> rusqlite::Result<Vec<String>> {
-    // One look at either end of the session's part of an index; a session has few compactions.
+    // One probe at either end of the session's part of an index; a session has few compactions.
     let (events, summaries): (i64, i64) = connection
         .prepare_cached(&format!(
             "SELECT (SELECT count(*) FROM events WHERE session_id = ?1 AND seq < 1)
@@ -322,10 +322,10 @@ fn damaged_rows(connection: &Connection, session: i64) -> rusqlite::Result<Vec<S
     Ok([some(events, "events without a place"), some(summaries, "summaries")].into_iter().flatten().collect())
 }
 
-/// Stands for how much a summary covers that was written by a program which does not say.
+/// The covered size of a summary by a program that does not record it.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Counts how much the newest summary of a session covers, where that is not known.
+/// Counts the part that the newest summary of a session covers, if it is not known.
 fn find_covered(
     connection: &Connection,
     columns: &SessionColumns,
@@ -396,7 +396,7 @@ fn list_as(
         finish(snapshot, columns, codec, &mut listed)?;
         return Ok(listed);
     }
-    // Somebody has appended without counting. What they touched was active last.
+    // Another program has appended without counting. Its sessions were active last.
     let mut listed =
         records.filter(|record| record.as_ref().map_or(true, wanted)).collect::<Result<Vec<_>, _>>()?;
     // Looked up once for all of them: another program may have touched every session.
@@ -457,10 +457,10 @@ fn finish(
     Ok(())
 }
 
-/// Reads a session from a row of [`SessionColumns`]; nothing if its number cannot be one.
+/// Reads a session from a row of [`SessionColumns`]; `None` if its number is not valid.
 ///
-/// A value of a type that it should not have, from another program or a damaged page, reads as what it can
-/// mean: one odd row must not keep all others from being listed.
+/// A value of a wrong type, from another program or a damaged page, reads as its nearest valid value: one damaged row
+/// must not prevent the listing of others.
 fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
     let Ok(id) = session_id(row.get(0)?) else { return Ok(None) };
     let mut cells = Cells::of(row);

@@ -47,7 +47,7 @@ pub(super) fn add_totals(
     Ok(())
 }
 
-/// Adds tokens to the totals of a session; says how many sessions there were to add to.
+/// Adds tokens to the totals of a session; returns the number of sessions that were found.
 pub(super) fn add(connection: &Connection, session: i64, tokens: Tokens) -> rusqlite::Result<usize> {
     connection
         .prepare_cached(&format!(
@@ -65,10 +65,10 @@ fn with_counts(session: i64, tokens: Tokens) -> [i64; 5] {
     [session, signed(input), signed(output), signed(cache_read), signed(cache_write)]
 }
 
-/// Adds up what earlier turns reported of the provider's cache, in a file that has no totals of it. These reports are in the
-/// events that end turns: SQLite finds them by their kind, without loading the texts of others.
+/// Adds up the cache tokens of earlier turns, in a file without totals of them. The events that end turns hold them:
+/// SQLite finds these by their kind, without loading other events.
 ///
-/// Where they tell of more input than was counted, some of the events came from another session, as in a fork: such a
+/// If they report more input than was counted, some of the events came from another session, as in a fork. Such a
 /// session begins at 0.
 pub(super) fn sum_cache(connection: &Connection, codec: &mut Codec) -> rusqlite::Result<()> {
     let sql = format!(

@@ -1,8 +1,8 @@
-//! Values as they are stored, whatever their type.
+//! Stored values of any type.
 //!
-//! SQLite stores a value of any type in any column. Another program, a hostile file or a damaged page can leave a text
-//! where a number belongs, or hundreds of megabytes where a name belongs. Such a cell must not keep the other rows from
-//! being read: it reads as what it can mean, and is reported.
+//! SQLite stores a value of any type in any column. Another program, a hostile file or a damaged page can leave a
+//! text in place of a number, or hundreds of megabytes in place of a name. Such a cell must not make other rows
+//! unreadable: it reads as its nearest valid value, and is reported.
 
 use azureal_core::Uuid;
 use rusqlite::types::ValueRef;
@@ -79,7 +79,7 @@ impl<'row, 'statement> Cells<'row, 'statement> {
     }
 }
 
-/// Returns the text of a cell, whatever its type; `None` for NULL.
+/// Returns the text of a cell of any type; `None` for NULL.
 pub(super) fn text(value: ValueRef<'_>) -> Option<String> {
     match value {
         ValueRef::Null => None,
@@ -120,7 +120,7 @@ pub(super) fn guarded(column: &str) -> String {
     format!("CASE WHEN octet_length({column}) > {LARGEST_VALUE} THEN x'' ELSE {column} END AS {column}")
 }
 
-/// Says whether SQLite met a value that is larger than it may load.
+/// Returns whether SQLite met a value that is larger than it may load.
 pub(super) fn is_too_large(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::TooBig)
 }

@@ -1,16 +1,16 @@
-//! Hearing of what others write to the file, by inotify.
+//! Notifications of changes to the file, by inotify.
 //!
-//! The folder is watched and not the file: the file may be replaced, and other files of SQLite are beside it. SQLite writes to the
-//! file under a lock that keeps readers out, so whoever hears of it and reads sees the change. A journal is removed when the
-//! change is committed; that it is written says nothing yet. The last write to a write-ahead log comes shortly before
-//! readers see the change, so that is said a second time.
+//! The watch is on the folder and not on the file: the file may be replaced, and other files of SQLite are beside it.
+//! SQLite writes to the file under a lock that excludes readers, so a reader after the notification sees the change.
+//! A journal is removed when the change is committed; writing it is not a change yet. The last write to a write-ahead
+//! log comes shortly before readers see the change, so that is reported a second time.
 //!
-//! Turns that run are kept in the [spool folder](super::spool_folder) until they are in the store, so that one begins or ends is a change,
-//! too. Only the output of agents is none: it grows all the time, and whoever shows it follows its file. The death of a process
-//! writes no file, so it is not heard.
+//! Running turns are in the [spool folder](super::spool_folder) until they are in the store, so the begin or end of
+//! one is a change, too. The output of agents is not: it grows all the time, and its viewers follow the file. The
+//! death of a process writes no file, so it is not reported.
 //!
-//! A wait happens on a thread of its own, which only looks whether there is something to read. What is read is read where the
-//! caller continues, so that a future that is dropped loses nothing.
+//! The wait is on its own thread, which only polls for readability. The caller reads, so dropping the future loses no
+//! change.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -31,19 +31,19 @@ use super::{error, spool_folder};
 
 /// Holds many events; their names are short.
 const BUFFER: usize = 16 << 10;
-/// After how long a change in a write-ahead log is said a second time: its last write is synced in between.
+/// The delay of the second report of a change in a write-ahead log: its last write is synced in between.
 const LOG_DELAY: Duration = Duration::from_millis(500);
 
-/// How the files end that hold the output of an agent.
+/// The suffixes of files that hold the output of an agent.
 const OUTPUTS: [&[u8]; 2] = [b".jsonl", b".err"];
-/// What is listened for in both folders.
+/// The events of both folders.
 const EVENTS: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_TO)
     .union(WatchFlags::ONLYDIR);
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
     Store,
@@ -58,15 +58,15 @@ pub(super) struct FileWatch {
     watching: Arc<OwnedFd>,
     /// The names to listen for in the folder of the store.
     names: [(Vec<u8>, About); 4],
-    /// Where the store is, for errors.
+    /// The path of the store, for errors.
     path: Box<Path>,
     spool_folder: PathBuf,
     /// The number of the watch of the spool folder, while there is one.
     spools: Option<i32>,
     is_closed: Arc<AtomicBool>,
-    /// When a change is said a second time.
+    /// The time of the second report of a change.
     again_at: Option<Instant>,
-    /// Which folder is watched: of another one in its place nothing is heard.
+    /// The identity of the watched folder: a folder in its place is not watched.
     watched: (u64, u64),
 }
 
@@ -98,7 +98,7 @@ impl FileWatch {
         self.spools = inotify::add_watch(&*self.watching, &self.spool_folder, events).ok();
     }
 
-    /// Reads what was heard; returns whether any of it is about the store.
+    /// Reads the events; returns whether any of them is about the store.
     fn read(&mut self) -> Result<bool, StoreError> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let watching = Arc::clone(&self.watching);
@@ -131,7 +131,7 @@ impl FileWatch {
                 }
                 Some(About::Journal) => events.contains(ReadFlags::DELETE),
                 Some(About::SpoolFolder) => {
-                    // Created, removed or replaced. What is in it by now is found by whoever looks after this.
+                    // Created, removed or replaced. The caller reads its content after this.
                     self.watch_spools();
                     true
                 }
@@ -140,7 +140,7 @@ impl FileWatch {
         }
     }
 
-    /// Returns whether something cannot be heard: the folder is not there any more, or the spool folder cannot be watched.
+    /// Returns whether changes may be missed: the folder is gone, or the spool folder cannot be watched.
     fn is_deaf(&self) -> bool {
         let is_folder = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
         self.path.parent().and_then(identity) != Some(self.watched)
@@ -153,7 +153,7 @@ impl FileWatch {
         let (waited, waits) = oneshot::channel();
         let wait = move || {
             poll_for(&watching, at_most);
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             waited.send(()).ok();
         };
         std::thread::Builder::new()
@@ -166,13 +166,13 @@ impl FileWatch {
     }
 }
 
-/// Returns which folder lies at a path.
+/// Returns the identity of the folder at a path.
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let metadata = std::fs::metadata(folder).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Waits until there is something to read. An error is met again by whoever reads.
+/// Waits until there are events to read. The reader gets any error again.
 fn poll_for(watching: &OwnedFd, at_most: Duration) {
     let began = Instant::now();
     loop {

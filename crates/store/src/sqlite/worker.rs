@@ -1,9 +1,9 @@
-//! Where the work of a store is done.
+//! The thread of a store.
 //!
-//! SQLite blocks. A program with a runtime must not be blocked by it, so by default the connection lives on a
-//! thread of its own; one per store is all that a database with one writer can use, and any executor can
-//! wait for it. A program that does one thing after the other has nothing to gain from that, and pays for two
-//! changes of threads with every call: it may have the work done where it calls.
+//! SQLite blocks, and must not block a program with a runtime. So by default the connection is on its own thread; one
+//! per store is all that a database with one writer can use, and any executor can wait for it. A sequential program
+//! gains nothing from that, and pays for two context switches with every call: it may do the work on the calling
+//! thread.
 
 use std::sync::mpsc;
 use std::sync::{Mutex, PoisonError};
@@ -30,8 +30,7 @@ impl<T: Send + 'static> Worker<T> {
         })
     }
 
-    /// Runs a job and returns what it gives. A job that has begun runs to its end even if nobody waits for it
-    /// any more.
+    /// Runs a job and returns its result. A job that has begun runs to its end even if the caller stops waiting.
     pub(super) async fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut T) -> R + Send + 'static,
@@ -68,7 +67,7 @@ impl<T: Send + 'static> Thread<T> {
     ) -> Result<R, StoreError> {
         let (sender, answer) = oneshot::channel();
         let job: Job<T> = Box::new(move |value| {
-            // Whoever asked may have gone. The work is done either way.
+            // The caller may have stopped waiting. The work is done either way.
             drop(sender.send(job(value)));
         });
         let sent = match &*self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -83,11 +82,11 @@ impl<T: Send + 'static> Thread<T> {
 }
 
 impl<T> Drop for Thread<T> {
-    /// Waits until all jobs are done and the file is closed: whoever drops a store may move its file.
+    /// Waits until all jobs are done and the file is closed: the caller may move the file afterwards.
     fn drop(&mut self) {
         drop(self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(handle) = self.handle.take() {
-            // A thread that panicked has said so itself, and its jobs were answered with `Closed`.
+            // A panic of the thread was reported by itself, and its jobs were answered with `Closed`.
             drop(handle.join());
         }
     }

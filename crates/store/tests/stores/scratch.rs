@@ -147,7 +147,7 @@ pub(crate) fn role() -> Option<(String, PathBuf)> {
     Some((role, PathBuf::from(std::env::var_os("AZUREAL_TEST_PATH")?)))
 }
 
-/// Says whether a program is there. Where it must be and is not, the test fails; otherwise it is skipped
+/// Returns whether a program is there. Where it must be and is not, the test fails; otherwise it is skipped
 /// with a word that nobody can miss.
 pub(crate) fn have(program: &str) -> bool {
     let found = Command::new(program)

@@ -36,7 +36,7 @@ fn a_watched_file_tells_of_another_process_and_of_nothing_else() {
     let output = other.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", scratch::text(&output));
 
-    // With a write-ahead log a change is visible a moment after its last write, so it is said once more.
+    // With a write-ahead log a change is visible a moment after its last write, so it is said again.
     let logged = SqliteStore::open(
         project.path(),
         SqliteOptions { journal: Journal::Wal, ..SqliteOptions::default() },

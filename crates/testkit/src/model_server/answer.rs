@@ -1,4 +1,4 @@
-//! What the model says, as a test writes it down.
+//! The answers of the model, as a test writes them.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How many deltas a text is streamed in at most, so that a long one is not a million lines.
+/// The largest number of deltas of a text, so that a long one is not a million lines.
 const MOST_DELTAS: usize = 64;
 
-/// One answer of the model: what it says, in order, and what goes wrong on the way.
+/// One answer of the model: its blocks, in order, and its faults.
 ///
-/// The same answer serves both APIs. Without any block it is an answer that says nothing.
+/// The same answer serves both APIs. Without any block it is an empty answer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct Answer {
     pub(super) usage: Usage,
     pub(super) stop_reason: Option<String>,
     pub(super) ending: Ending,
-    /// What the next block waits for before it begins; in the end, what the end waits for.
+    /// The condition before the next block; at the end, the one before the end.
     pub(super) next: Wait,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Block {
     pub(super) wait: Wait,
 }
 
-/// What has to be over before the stream goes on.
+/// A condition for the stream to continue.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wait {
     pub(super) time: Duration,
@@ -70,7 +70,7 @@ pub(super) enum Content {
 pub(super) struct Failure {
     pub(super) status: u16,
     pub(super) message: String,
-    /// Nothing: what the API in question says for this status.
+    /// `None`: the API's default for this status.
     pub(super) body: Option<Value>,
 }
 
@@ -99,7 +99,7 @@ pub enum StreamPosition {
     AfterBlock(usize),
 }
 
-/// The tokens that an answer says it has cost.
+/// The tokens that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of the prompt that came from no cache.
@@ -108,11 +108,11 @@ pub struct Usage {
     pub output: u64,
     /// Tokens of the prompt that were read from a cache.
     pub cache_read: u64,
-    /// Tokens of the prompt that were written to a cache; only the Messages API tells.
+    /// Tokens of the prompt that were written to a cache; only the Messages API reports them.
     pub cache_write: u64,
     /// Those of [`cache_write`](Self::cache_write) that were written for an hour instead of 5 minutes.
     pub cache_write_1h: u64,
-    /// Tokens of reasoning; only the Responses API tells.
+    /// Tokens of reasoning; only the Responses API reports them.
     pub reasoning: u64,
 }
 
@@ -162,7 +162,7 @@ impl Sum for Usage {
 }
 
 impl Answer {
-    /// An answer that says nothing yet.
+    /// Creates an empty answer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -173,12 +173,12 @@ impl Answer {
         Self { failure: Some(failure), ..Self::default() }
     }
 
-    /// Says `text`, in deltas of a word or more.
+    /// Adds `text`, in deltas of a word or more.
     pub fn text(self, text: &str) -> Self {
         self.block(Content::Text(deltas(text)))
     }
 
-    /// Says a text in exactly these deltas.
+    /// Adds a text in exactly these deltas.
     pub fn text_in<T: Into<String>>(self, deltas: impl IntoIterator<Item = T>) -> Self {
         self.block(Content::Text(deltas.into_iter().map(Into::into).collect()))
     }
@@ -250,7 +250,7 @@ impl Answer {
         self
     }
 
-    /// Says what the answer has cost.
+    /// Sets the tokens that the answer reports.
     ///
     /// A server with a cache measures the input and takes only output and reasoning from here.
     pub fn usage(mut self, usage: Usage) -> Self {
@@ -277,8 +277,8 @@ impl Answer {
         self
     }
 
-    /// Sends nothing more from there on and keeps the connection open, until the client closes it or the
-    /// server is dropped. With [`hold`](Self::hold) after it, the gate tells when that has begun.
+    /// Sends nothing more from there on and holds the connection open, until the client closes it or the server is
+    /// dropped. With [`hold`](Self::hold) after it, the gate shows that this has begun.
     ///
     /// Of an answer that is not streamed, half of the body is sent.
     pub fn stall(mut self, place: StreamPosition) -> Self {
@@ -308,7 +308,7 @@ impl From<&str> for Answer {
     }
 }
 
-/// A place in a stream where the test decides when it goes on. Clones are the same gate.
+/// A place in a stream where the test decides when it continues. Clones are the same gate.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
     inner: Arc<(Mutex<GateState>, Condvar)>,
@@ -321,7 +321,7 @@ struct GateState {
 }
 
 impl Gate {
-    /// Makes a gate that is closed.
+    /// Creates a closed gate.
     pub fn new() -> Self {
         Self::default()
     }
@@ -345,7 +345,7 @@ impl Gate {
         assert!(state.is_reached, "no stream has reached the gate within {within:?}");
     }
 
-    /// Notes that a stream is here and waits for a while; returns whether it may go on.
+    /// Notes that a stream is here and waits for a while; returns whether it may continue.
     pub(super) fn pass(&self, within: Duration) -> bool {
         let (state, changed) = &*self.inner;
         let mut state = state.lock().unwrap();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Content, deltas};
 use super::stream::{Event, Rendered, id};
 
-/// Any text will do: only the service itself looks at it.
+/// Any text will do: only the service itself reads it.
 const SIGNATURE: &str = "c2lnbmF0dXJl";
 
 pub(super) fn render(answer: &Answer, model: &str) -> Rendered {

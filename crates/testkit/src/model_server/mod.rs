@@ -1,8 +1,7 @@
 //! A model server for tests, which the real coding agents take for the service that they talk to.
 //!
-//! It speaks the Messages API of Anthropic and the Responses API of OpenAI, streamed or not, on a port of its own
-//! on loopback. A test writes down what the model answers, runs the agent, and then looks at what the agent
-//! has asked:
+//! It implements the Messages API of Anthropic and the Responses API of OpenAI, streamed or not, on its own loopback
+//! port. A test writes the answers of the model, runs the agent, and then checks the agent's requests:
 //!
 //! ```
 //! use azureal_testkit::model_server::{Answer, ModelServer};
@@ -27,12 +26,12 @@
 //! assert_eq!(server.requests()[0].prompt(), Some("Hello?"));
 //! ```
 //!
-//! Answers are used up in order, by whoever asks. Where that is not enough, because several agents run at once or
-//! an answer depends on the question, [`ModelServer::answering`] takes a function of the request.
+//! Answers are used up in order, by any client. If several agents run at once, or an answer depends on the question,
+//! [`ModelServer::answering`] takes a function of the request.
 //!
 //! With [`ModelServer::with_cache`] the server has the prompt caches of the providers, and reports measured usage.
 //!
-//! Only plain threads are at work, and none is left when the server is dropped.
+//! It uses only plain threads, and none is left when the server is dropped.
 
 mod answer;
 mod cache;
@@ -64,12 +63,12 @@ pub use request::{Api, Request};
 /// A model server that runs until it is dropped.
 ///
 /// Dropping it closes every connection and waits for its threads. If the function that answers has panicked,
-/// the panic goes on there, so that an assertion in it fails the test.
+/// the panic continues there, so that an assertion in it fails the test.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
     shared: Arc<Shared>,
-    /// Nothing once it has been waited for.
+    /// `None` once it has been joined.
     accepting: Option<JoinHandle<Option<Panic>>>,
 }
 
@@ -79,7 +78,7 @@ struct Shared {
     state: Mutex<State>,
     arrived: Condvar,
     stopping: AtomicBool,
-    /// What answers when the list is used up.
+    /// The answers after the list is used up.
     model: Box<dyn Fn(&Request) -> Answer + Send + Sync>,
 }
 
@@ -87,7 +86,7 @@ struct Shared {
 struct State {
     answers: VecDeque<Answer>,
     requests: Vec<Arc<Request>>,
-    /// How many of the requests wanted an answer.
+    /// The number of requests that wanted an answer.
     asked: usize,
     cache: Option<Cache>,
     served: Vec<Served>,
@@ -175,7 +174,7 @@ impl ModelServer {
         self.shared.state.lock().unwrap().requests.clone()
     }
 
-    /// Returns how many requests so far wanted an answer.
+    /// Returns the number of requests so far that wanted an answer.
     pub fn request_count(&self) -> usize {
         self.shared.state.lock().unwrap().asked
     }

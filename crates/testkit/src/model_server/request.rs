@@ -1,4 +1,4 @@
-//! What reached the model, in a form that a test can ask.
+//! The requests to the model, in a form that a test can query.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::cache::count_breakpoints;
 const SECRET: [&str; 6] =
     ["api-key", "authorization", "cookie", "proxy-authorization", "x-api-key", "x-goog-api-key"];
 
-/// What a request asks for.
+/// The subject of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
     /// An answer, by the Messages API of Anthropic.
@@ -32,7 +32,7 @@ impl Api {
         }
     }
 
-    /// Says whether this asks the model for an answer.
+    /// Returns whether this asks the model for an answer.
     pub fn wants_answer(self) -> bool {
         match self {
             Self::Messages | Self::Responses => true,
@@ -44,9 +44,9 @@ impl Api {
 /// A request that has arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Which one of those that want an answer this is, from 1; of another, the last that came before it.
+    /// The number of this request among those that want an answer, from 1; of another one, the last number before it.
     pub number: usize,
-    /// What it asks for.
+    /// The API that it uses.
     pub api: Api,
     /// `POST`, `GET` …
     pub method: String,
@@ -85,7 +85,7 @@ impl Request {
         self.body["model"].as_str()
     }
 
-    /// Says whether the answer is to be streamed.
+    /// Returns whether the answer is to be streamed.
     pub fn streams(&self) -> bool {
         self.body["stream"] == true
     }
@@ -96,7 +96,7 @@ impl Request {
         tools.filter_map(|tool| tool["name"].as_str().or(tool["type"].as_str())).collect()
     }
 
-    /// Returns what the program tells the model before the conversation: the system prompt or instructions.
+    /// Returns the program's instructions before the conversation: the system prompt or instructions.
     pub fn system(&self) -> String {
         texts(&self.body[if self.api == Api::Messages { "system" } else { "instructions" }]).concat()
     }
@@ -111,8 +111,8 @@ impl Request {
         self.texts_of("assistant")
     }
 
-    /// Returns the last thing that the user said: the last user text that is no `<system-reminder>`, which
-    /// Claude Code puts beside it.
+    /// Returns the user's last prompt: the last user text that is no `<system-reminder>`, which Claude Code puts
+    /// beside it.
     pub fn prompt(&self) -> Option<&str> {
         let mut texts = self.user_texts();
         texts.retain(|text| !text.trim_start().starts_with("<system-reminder>"));

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::answer::{StreamPosition, Wait};
 
-/// An answer in the words of one API.
+/// An answer in the format of one API.
 pub(super) struct Rendered {
-    /// What is sent to a client that wants a stream.
+    /// The events for a client that wants a stream.
     pub(super) events: Vec<Event>,
-    /// What is sent to one that does not.
+    /// The body for a client that does not.
     pub(super) whole: Value,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Makes an event that belongs to no block. The name is written into the data too, as both APIs do.
+    /// Creates an event that belongs to no block. The name is written into the data too, as both APIs do.
     pub(super) fn new(name: &'static str, mut data: Value) -> Self {
         let mut named = json!({"type": name});
         if let (Value::Object(named), Value::Object(data)) = (&mut named, &mut data) {
@@ -54,11 +54,11 @@ impl Event {
 }
 
 impl StreamPosition {
-    /// Returns how many of the events come before this place.
+    /// Returns the number of events before this place.
     ///
     /// # Panics
     ///
-    /// If the answer has no such block: then the test means something else than it says.
+    /// If the answer has no such block: then the test is wrong.
     pub(super) fn position(self, events: &[Event]) -> usize {
         let of_block = |block: usize| -> Vec<usize> {
             let places = events.iter().enumerate().filter(|(_, event)| event.block == Some(block));

@@ -24,7 +24,7 @@ finish
 cd / && rm -rf "$folder"
 "#;
 
-/// A server's folder and the script that keeps the server.
+/// A server's folder and the script that supervises the server.
 #[derive(Debug)]
 pub(super) struct Keeper {
     folder: PathBuf,
@@ -39,7 +39,7 @@ impl Keeper {
         Self::killing_with("QUIT", folder, command)
     }
 
-    /// The same, for a server that another signal ends at once.
+    /// Starts a server that another signal ends at once.
     pub(super) fn killing_with(signal: &str, folder: PathBuf, command: &[String]) -> Self {
         let mut script = as_servant(&folder, "/bin/sh");
         script.args(["-c", SCRIPT, "keeper"]).arg(&folder).arg(signal).args(command);
@@ -57,7 +57,7 @@ impl Keeper {
         self.order("start");
     }
 
-    /// Ends the server at once, without giving it time to put anything in order, and waits until it is gone.
+    /// Kills the server without a clean shutdown, and waits until it is gone.
     pub(super) fn kill(&mut self) {
         self.order("kill");
     }
@@ -73,12 +73,12 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.orders.take());
-        // It has only its own work left to do, and says nothing that anybody would act on.
+        // It has only its own cleanup left, and its exit status does not matter.
         drop(self.script.wait());
     }
 }
 
-/// Makes a folder that a servant can work in.
+/// Creates a folder for a server's user.
 pub(super) fn servants_folder(prefix: &str) -> std::io::Result<PathBuf> {
     let folder = tempfile::Builder::new().prefix(prefix).tempdir()?.keep();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
@@ -88,7 +88,7 @@ pub(super) fn servants_folder(prefix: &str) -> std::io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns a command that runs as whoever may run a server in this folder: servers refuse to run as root.
+/// Returns a command that runs as the user who may run a server in this folder: servers refuse to run as root.
 pub(super) fn as_servant(folder: &Path, program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     if let Some((user, group)) = servant(folder) {
@@ -104,7 +104,7 @@ pub(super) fn as_servant(folder: &Path, program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// Returns the user and group to become: nobody in particular where we are root, else who we are.
+/// Returns the user and group to become: an unprivileged one if we are root, else our own.
 fn servant(folder: &Path) -> Option<(u32, u32)> {
     let owner = std::fs::metadata(folder).unwrap();
     let is_root = std::fs::metadata("/proc/self").map_or(owner.uid() == 0, |me| me.uid() == 0);

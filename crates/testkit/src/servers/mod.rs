@@ -1,7 +1,7 @@
-//! Real database servers for tests: found on the machine, with a folder and a port of their own.
+//! Real database servers for tests: found on the machine, with their own folder and port.
 //!
-//! Nothing of the machine's own servers is used or touched. A server is gone when the test is, also when the test
-//! is killed: a small script that starts it ends it as soon as nobody holds the other end of its pipe.
+//! The machine's own servers are never used. A server ends with its test, also if the test is killed: a small script
+//! starts it, and ends it as soon as the other end of the script's pipe is closed.
 
 mod keeper;
 mod pgbouncer;
@@ -19,12 +19,12 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// Returns a port that nobody listens at.
+/// Returns a free port.
 fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// Reports a test as skipped for a reason that nobody can miss; fails where nothing may be skipped.
+/// Reports a test as skipped, with a clear reason; fails if skipping is not allowed.
 fn skip(why: &str) {
     assert!(
         std::env::var_os("AZUREAL_REQUIRE_TOOLS").is_none(),
@@ -33,7 +33,7 @@ fn skip(why: &str) {
     eprintln!("\n*** SKIPPED: {why}, so this test was not run (`cargo xtask test --install`) ***\n");
 }
 
-/// Makes a file one that only the server's user can read.
+/// Makes a file readable for the server's user only.
 fn hand_over(folder: &Path, file: &Path) {
     let owner = fs::metadata(folder).unwrap();
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();

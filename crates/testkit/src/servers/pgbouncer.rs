@@ -9,7 +9,7 @@ use super::postgres::{PASSWORD, USER};
 use super::{PostgresServer, find, free_port, hand_over, skip};
 use crate::until::until_or;
 
-/// How long a client keeps a server connection.
+/// The time for which a client holds a server connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolMode {
     /// Until it disconnects.
@@ -35,7 +35,7 @@ impl PoolMode {
     }
 }
 
-/// A real PgBouncer with a folder and a port of its own, gone when it is dropped or the test ends.
+/// A real PgBouncer with its own folder and port, stopped when it is dropped or the test ends.
 #[derive(Debug)]
 pub struct PgBouncer {
     _keeper: Keeper,

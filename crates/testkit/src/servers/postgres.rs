@@ -11,10 +11,10 @@ use crate::until::until_or;
 
 /// The user that owns everything, and its password.
 pub(super) const USER: &str = "tester";
-/// Not one that could turn up anywhere by chance.
+/// A password that cannot appear elsewhere by chance.
 pub(super) const PASSWORD: &str = "hunter2-sesame";
 
-/// A PostgreSQL server with a folder and a port of its own, gone when it is dropped or the test ends.
+/// A PostgreSQL server with its own folder and port, stopped when it is dropped or the test ends.
 ///
 /// ```no_run
 /// use azureal_testkit::servers::PostgresServer;
@@ -34,7 +34,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts a server. Nothing means that the test has been reported as skipped, and should return.
+    /// Starts a server. `None` means that the test has been reported as skipped, and should return.
     ///
     /// # Panics
     ///
@@ -43,7 +43,7 @@ impl PostgresServer {
         Self::start_with(&[], &[])
     }
 
-    /// Starts a server with more settings, and files that lie in its folder.
+    /// Starts a server with more settings, and these files in its folder.
     ///
     /// # Panics
     ///
@@ -99,9 +99,9 @@ impl PostgresServer {
         Some(server)
     }
 
-    /// Returns one server that all tests of a program share, started by the first that asks.
+    /// Returns one server that all tests of a program share, started at first use.
     ///
-    /// It does not wait for the disk: these tests are about what is said, not about what survives.
+    /// It does not sync to disk: these tests are about answers, not about crashes.
     ///
     /// # Panics
     ///
@@ -160,7 +160,7 @@ impl PostgresServer {
         until_or(|| self.answers().then_some(()), || format!("the start of PostgreSQL: {}", self.log()));
     }
 
-    /// Returns what the server has said.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         fs::read_to_string(self.keeper.folder().join("log")).unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! A proxy between a client and a server that cuts connections where it is told to.
+//! A proxy between a client and a server that cuts connections on request.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server.
@@ -14,19 +14,18 @@ pub enum Direction {
     ToClient,
 }
 
-/// Where to cut: after so many bytes in one direction, counted from when the cut was set.
+/// The position of a cut: after so many bytes in one direction, counted from when the cut was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// The direction that is counted.
     pub direction: Direction,
-    /// How many bytes still get through.
+    /// The number of bytes that still pass.
     pub after: usize,
 }
 
-/// Passes bytes on between clients and one server, and cuts a connection when it is told to.
+/// Forwards bytes between clients and one server, and cuts a connection on request.
 ///
-/// A cut ends the connection both ways, once: whoever connects again is passed on. What had been sent before the
-/// cut arrives.
+/// A cut ends the connection both ways, once: a new connection is forwarded. Bytes from before the cut arrive.
 #[derive(Debug)]
 pub struct CuttingProxy {
     port: u16,
@@ -45,7 +44,7 @@ struct State {
 }
 
 impl CuttingProxy {
-    /// Starts a proxy in front of whatever listens at a port of this machine.
+    /// Starts a proxy in front of a port of this machine.
     pub fn start(server: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -75,32 +74,32 @@ impl CuttingProxy {
         self.port
     }
 
-    /// Counts anew from now on, and cuts at this place, if there is one, when it is reached.
+    /// Counts again from now on, and cuts at this place, if there is one, when it is reached.
     pub fn arm(&self, cut: Option<Cut>) {
         let mut state = self.state.lock().unwrap();
         *state = State { cut, cuts: state.cuts, ..State::default() };
     }
 
-    /// Returns how many bytes have gone to the server and to the client since it was armed.
+    /// Returns the bytes that have gone to the server and to the client since it was armed.
     pub fn passed(&self) -> (usize, usize) {
         let state = self.state.lock().unwrap();
         (state.to_server, state.to_client)
     }
 
-    /// Returns how many times the client has sent something, at first or after it received something, since it was armed.
-    /// Meaningful with one connection.
+    /// Returns the number of round trips since it was armed: how often the client has sent data, at first or after it
+    /// received data. Meaningful with one connection.
     pub fn round_trips(&self) -> usize {
         self.state.lock().unwrap().round_trips
     }
 
-    /// Returns how many connections it has cut.
+    /// Returns the number of connections that it has cut.
     pub fn cuts(&self) -> usize {
         self.state.lock().unwrap().cuts
     }
 }
 
 impl State {
-    /// Counts bytes that are to be passed on; says how many may be, and whether that is where to cut.
+    /// Counts bytes to forward; returns how many may pass, and whether to cut there.
     fn pass(&mut self, direction: Direction, count: usize) -> (usize, bool) {
         let passed = match direction {
             Direction::ToServer => &mut self.to_server,

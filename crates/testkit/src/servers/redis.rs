@@ -12,12 +12,12 @@ use super::keeper::{Keeper, as_servant, servants_folder};
 use super::{find, free_port, hand_over, skip};
 use crate::until::until_or;
 
-/// Not one that could turn up anywhere by chance.
+/// A password that cannot appear elsewhere by chance.
 const PASSWORD: &str = "hunter2-sesame";
-/// How long a server may take to answer; on a loaded machine the first start is slow.
+/// The time limit of a server to answer; on a loaded machine the first start is slow.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A Redis server with a folder and a port of its own, gone when it is dropped or the test ends.
+/// A Redis server with its own folder and port, stopped when it is dropped or the test ends.
 ///
 /// ```no_run
 /// use azureal_testkit::servers::RedisServer;
@@ -36,8 +36,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server that keeps what it acknowledges. Nothing means that the test has been reported as skipped,
-    /// and should return.
+    /// Starts a durable server. `None` means that the test has been reported as skipped, and should return.
     ///
     /// # Panics
     ///
@@ -46,7 +45,7 @@ impl RedisServer {
         Self::start_with(&[], &[])
     }
 
-    /// Starts a server with other settings, and files that lie in its folder.
+    /// Starts a server with other settings, and these files in its folder.
     ///
     /// # Panics
     ///
@@ -75,7 +74,7 @@ impl RedisServer {
             ("appendonly", "yes"),
             ("appendfsync", "always"),
         ];
-        // Of two settings of one name the later counts. In a file, since whoever lists processes sees arguments.
+        // Of two settings of one name the later counts. In a file, because arguments are visible in the process list.
         let lines = ours.iter().chain(settings).map(|(name, value)| format!("{name} {value}\n"));
         let config = lines.collect::<String>();
         for (name, text) in files.iter().chain(&[("redis.conf", config.as_str())]) {
@@ -89,9 +88,9 @@ impl RedisServer {
         Some(server)
     }
 
-    /// Returns one server that all tests of a program share, started by the first that asks.
+    /// Returns one server that all tests of a program share, started at first use.
     ///
-    /// It keeps nothing: these tests are about what is said, not about what survives.
+    /// It is not durable: these tests are about answers, not about crashes.
     ///
     /// # Panics
     ///
@@ -150,7 +149,7 @@ impl RedisServer {
         until_or(|| self.answers().then_some(()), || format!("the start of Redis: {}", self.log()));
     }
 
-    /// Returns what the server has said.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         fs::read_to_string(self.keeper.folder().join("log")).unwrap_or_default()
     }
@@ -168,7 +167,7 @@ impl RedisServer {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Says whether it is there and has read what it kept: until then it takes connections and refuses commands.
+    /// Returns whether it is there and has read what it kept: until then it takes connections and refuses commands.
     fn answers(&self) -> bool {
         let ask = || -> std::io::Result<bool> {
             let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;

@@ -119,7 +119,7 @@ pub(super) async fn a_compacted_history_is_system_message_summary_and_the_rest(s
     let id = context.number().await.unwrap().unwrap();
     assert_eq!(context.get_history().await.unwrap(), all);
 
-    // The one that reaches furthest counts, whenever it was made.
+    // The one that ends last counts, whenever it was created.
     store.add_compaction(id, &Compaction::new(Seq(3), "they met")).await.unwrap();
     store.add_compaction(id, &Compaction::new(Seq(2), "too old")).await.unwrap();
     let history = context.get_history().await.unwrap();
@@ -199,7 +199,7 @@ pub(super) async fn a_turn_that_goes_on_after_the_summary_keeps_its_prompt_whole
     let told = read_context(store.as_ref(), id).await.unwrap().into_string();
     let rest = format!("### Prompt, event 1\nfirst\n\n## User\n{long}\n\n## Assistant\ngoes on");
     assert!(told.ends_with(&rest), "{told}");
-    // Nothing that comes later changes what was told.
+    // Later events do not change the rendered text.
     store.append(id, NewTurn::verbatim([Event::assistant("and on"), Event::user("next")])).await.unwrap();
     assert!(read_context(store.as_ref(), id).await.unwrap().starts_with(&told));
     assert!(store.remove_compaction(id, Seq(4)).await.unwrap());
@@ -214,7 +214,7 @@ pub(super) async fn sealed_segments_stay_until_a_compaction(store: Store) {
         let said = [Event::user("go"), Event::assistant(format!("{number} ").repeat(3_000)), end];
         store.append(id, NewTurn::verbatim(said)).await.unwrap();
         if number == 6 {
-            // Up to the last words of turn 5.
+            // Up to the last text of turn 5.
             store.add_compaction(id, &Compaction::new(Seq(14), "they met ".repeat(600))).await.unwrap();
             before.clear();
         }
@@ -266,7 +266,7 @@ pub(super) async fn a_conversation_keeps_the_summary_that_is_laid_over_it(store:
     let once = context.get_history().await.unwrap();
     assert_eq!((once.len(), &once[0], &once[3..]), (5, &all[0], &all[4..]));
     assert_eq!(store.compactions(id).await.unwrap()[0].after_seq, Seq(5), "all events of the four messages");
-    // The next one is made of what is shown.
+    // The next summary is written from the visible history.
     context.append(Message::assistant("four")).await.unwrap();
     assert_eq!(context.lay_summary(&once, "they met again").await.unwrap(), Laid::Kept);
     assert_eq!(context.lay_summary(&once, "too late").await.unwrap(), Laid::Changed);

@@ -27,7 +27,7 @@ pub(super) async fn a_history_from_elsewhere_arrives_whole_and_once(store: Store
         ..NewTurn::verbatim([Event::user("a"), Event::assistant("b")])
     };
     let summary = |after_seq| Compaction::new(Seq(after_seq), "we met");
-    // What does not fit leaves nothing behind, not even a session.
+    // A refused request leaves nothing behind, not even a session.
     let refused = store.create_with(named("mine"), turn(), vec![summary(3)]).await;
     assert!(matches!(refused, Err(StoreError::NoSuchEvent { .. })), "{refused:?}");
     assert_eq!(list_ids(&store).await, []);

@@ -10,7 +10,7 @@ use super::*;
 const THREADS: u64 = 4;
 const TURNS: u64 = 8;
 
-/// Runs `work` on several threads at once and returns what each has made.
+/// Runs `work` on several threads at once and returns the result of each.
 fn at_once<T: Send>(work: impl Fn(u64) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;
@@ -58,7 +58,7 @@ pub(super) async fn turns_appended_at_once_stay_whole(store: Store) {
     let read = read_all(&store, id).await;
     let numbers: Vec<u64> = read.iter().map(|event| event.seq.0).collect();
     assert_eq!(numbers, (1..=THREADS * TURNS * EVENTS).collect::<Vec<_>>());
-    // Each turn stands where its append said, in one piece; so no two are in one place.
+    // Each turn is at the place that its append returned, in one piece; so no two are in one place.
     for (thread, turns) in (0..).zip(places) {
         for (turn, place) in (0..).zip(turns) {
             let expected: Vec<Event> = (0..EVENTS).map(|event| said(thread, turn, event)).collect();

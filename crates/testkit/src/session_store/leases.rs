@@ -40,12 +40,12 @@ fn leases(store: &Store) -> &dyn Leases {
     store.leases().unwrap()
 }
 
-/// Takes a lease that somebody else has not.
+/// Takes a lease that no other holder has.
 async fn take(store: &Store, id: SessionId, lease: &NewLease) {
     assert_eq!(leases(store).take(id, lease).await.unwrap(), Taken::Ours);
 }
 
-/// Makes a session with one prompt; `None` if the store gives out no leases, after a check that it ignores them.
+/// Creates a session with one prompt; `None` if the store has no leases, after a check that it ignores them.
 async fn leasable(store: &Store) -> Option<SessionId> {
     let id = session_of_prompts(store, 1).await;
     if store.leases().is_some() {
@@ -77,7 +77,7 @@ pub(super) async fn a_lease_that_is_given_back_is_free(store: Store) {
     leases(&store).release(id, &ours.id).await.unwrap();
     assert!(!leases(&store).renew(id, &ours.id, LONG).await.unwrap());
     take(&store, id, &theirs).await;
-    // Once more changes nothing: it is somebody else's now.
+    // A second release has no effect: another process holds it now.
     leases(&store).release(id, &ours.id).await.unwrap();
     assert_eq!(leases(&store).take(id, &ours).await.unwrap(), Taken::Theirs(holder("bob")));
 }
@@ -137,7 +137,7 @@ pub(super) async fn a_turn_under_a_lost_lease_is_refused(store: Store) {
     let is_fenced = |answer: Result<_, StoreError>| matches!(answer, Err(StoreError::Fenced(at)) if at == id);
     assert!(is_fenced(store.append(id, refused()).await));
     assert_eq!(store.append(id, under(&theirs)).await.unwrap().last, Seq(3));
-    // Also when the other has gone again: they went on without it.
+    // Also if the other holder has released it: that one continued without our turn.
     leases(&store).release(id, &theirs.id).await.unwrap();
     assert!(is_fenced(store.append(id, refused()).await));
     assert!(is_fenced(store.append(id, NewTurn { events: vec![], ..refused() }).await));

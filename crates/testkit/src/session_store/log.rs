@@ -27,7 +27,7 @@ pub(super) async fn events_are_numbered_from_one_without_gaps(store: Store) {
     assert_eq!(read_all(&store, other).await.len(), 5);
 }
 
-/// One event of each sort that counting looks at.
+/// One event of each kind that matters for counting.
 pub(super) fn varied_events() -> Vec<Event> {
     let call = |id: &str, starts| {
         Event::ToolCall(ToolCall {
@@ -73,7 +73,7 @@ pub(super) fn varied_events() -> Vec<Event> {
 
 pub(super) async fn what_is_appended_is_counted(store: Store) {
     let events = varied_events();
-    // Cut into turns at every point, since the counts of the first go on with those of the second.
+    // Cut into turns at every point, since the counts of the first continue with those of the second.
     for cut in 0..=events.len() {
         let id = store.create(unnamed()).await.unwrap();
         let (first, second) = events.split_at(cut);
@@ -131,7 +131,7 @@ pub(super) async fn the_totals_of_turns_add_up(store: Store) {
     let rows = [
         (vec![Event::user("a")], None, 0, 0.0),
         (vec![Event::user("b"), complete(true, 5, 0.5)], Some(true), 5, 0.5),
-        // No events, nothing said about the end.
+        // No events, no outcome.
         (vec![], Some(true), 5, 0.5),
         (vec![Event::user("c"), complete(false, 7, 0.25)], Some(false), 12, 0.75),
         // New content opens the session again.

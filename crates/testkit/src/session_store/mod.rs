@@ -1,4 +1,4 @@
-//! What every [`SessionStore`] promises.
+//! The contract of every [`SessionStore`].
 
 mod as_context;
 mod changes;
@@ -19,14 +19,14 @@ use azureal_core::{
 
 crate::contract::contract! {
     $
-    /// What every [`SessionStore`] promises, case by case.
+    /// The contract of every [`SessionStore`], case by case.
     const SESSION_STORE_CASES: SessionStore;
     /// Runs the contract of a [`SessionStore`](azureal_core::SessionStore): one test for each of
     /// [`SESSION_STORE_CASES`], in a module of the name given.
     ///
-    /// The expression is a future of a pair: an empty store, and whatever has to outlive it, such as a
-    /// temporary folder. It is evaluated anew for each case. Where the store needs a server that may be missing
-    /// (see [`servers`](crate::servers)) it may be an `Option` of that pair, and the case is skipped without.
+    /// The expression is a future of a pair: an empty store, and a value that has to outlive it, such as a temporary
+    /// folder. It is evaluated again for each case. If the store needs a server that may be missing (see
+    /// [`servers`](crate::servers)) it may be an `Option` of that pair, and the case is skipped if it is `None`.
     ///
     /// ```text
     /// azureal_testkit::session_store_contract!(my_store, async {
@@ -167,7 +167,7 @@ fn named(name: &str) -> NewSession {
     NewSession { name: Some(name.to_owned()), ..unnamed() }
 }
 
-/// Makes a session with prompts that say their numbers, one turn each.
+/// Creates a session with numbered prompts, one turn each.
 async fn session_of_prompts(store: &Store, count: u64) -> SessionId {
     let id = store.create(unnamed()).await.unwrap();
     for number in 1..=count {

@@ -19,7 +19,7 @@ pub(super) async fn a_number_is_never_used_twice(store: Store) {
     for _ in 0..3 {
         seen.push(store.create(unnamed()).await.unwrap());
     }
-    // The newest, then all of them: neither the greatest number there is nor an empty store says enough.
+    // The newest, then all of them: neither the greatest existing number nor an empty store is enough.
     store.delete(seen[2]).await.unwrap();
     seen.push(store.create(unnamed()).await.unwrap());
     for id in [seen[0], seen[1], seen[3]] {
@@ -253,7 +253,7 @@ pub(super) async fn sessions_are_listed_by_name_and_by_prefix(store: Store) {
         (prefix("l%"), &[percent]),
         (prefix("l_"), &[underscore]),
         (prefix("*"), &[]),
-        // A session without a name of its own is not one that begins with S.
+        // A session without a name does not match the prefix S.
         (prefix("S"), &[sam]),
         (prefix("\u{10ffff}"), &[last]),
         (prefix(&"ä".repeat(120)), &[long_two, long_one]),

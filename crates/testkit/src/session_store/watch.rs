@@ -1,4 +1,4 @@
-//! Hearing of what others do. A store that tells nothing is asked again and again, and there is nothing to check.
+//! Notifications of changes. A store without them is polled, and there is nothing to check.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,21 +8,21 @@ use futures_executor::block_on;
 
 use super::*;
 
-/// Longer than any case takes: whoever waits for so long has heard nothing.
+/// Longer than any case takes: after that there was no notification.
 pub(super) const LONG: Duration = Duration::from_secs(60);
-/// More waits than a watch needs until it hears.
+/// More waits than a watch needs until notifications arrive.
 const MOST_WAITS: usize = 600;
 /// So short that it is over soon.
 pub(super) const SHORT: Duration = Duration::from_millis(100);
 
-/// Watches a session, from where it can be heard; nothing if the store tells nothing.
+/// Watches a session once notifications arrive; `None` if the store has none.
 async fn watch(store: &Store, id: SessionId) -> Option<Box<dyn Watch>> {
     settled(store.watch(id).await.unwrap()?).await
 }
 
-/// Waits until a watch hears, and has nothing more to say.
+/// Waits until notifications arrive and all are read.
 pub(super) async fn settled(mut watch: Box<dyn Watch>) -> Option<Box<dyn Watch>> {
-    // One that cannot hear yet says at the end of each wait that there may be something.
+    // A watch that is not ready yet reports a possible change at the end of each wait.
     for _ in 0..MOST_WAITS {
         if !watch.changed(SHORT).await.unwrap() {
             return Some(watch);
@@ -31,7 +31,7 @@ pub(super) async fn settled(mut watch: Box<dyn Watch>) -> Option<Box<dyn Watch>>
     panic!("nothing happens, and it never says so");
 }
 
-/// Waits for news, and makes sure that it was not the time that ended it.
+/// Waits for a notification, and checks that the wait did not time out.
 pub(super) async fn hears(watch: &mut dyn Watch, what: &str) {
     let began = Instant::now();
     assert!(watch.changed(LONG).await.unwrap(), "{what} was not heard");
@@ -66,7 +66,7 @@ pub(super) async fn a_wait_ends_when_its_time_is_over(store: Store) {
     let Some(mut watch) = watch(&store, id).await else { return };
     store.append(other, prompt("hello")).await.unwrap();
     let began = Instant::now();
-    // It may say that there is something, though there is nothing; not that it goes on for ever.
+    // It may report a change without a reason, but not for ever.
     watch.changed(SHORT).await.unwrap();
     assert!(began.elapsed() < LONG / 2, "it waited for {:?}", began.elapsed());
 }
@@ -76,7 +76,7 @@ pub(super) async fn each_of_several_who_watch_hears(store: Store) {
     let Some(mut one) = watch(&store, id).await else { return };
     let Some(mut other) = watch(&store, id).await else { return };
     let third = watch(&store, id).await;
-    // That one goes is nothing to those who stay.
+    // Dropping one watch does not affect the others.
     drop(third);
     while one.changed(SHORT).await.unwrap() || other.changed(SHORT).await.unwrap() {}
     store.append(id, prompt("hello")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Hearing of what others do to any session of a store. A store that cannot tell is polled, and there is nothing to check.
+//! Notifications of changes to any session of a store. A store without them is polled, and there is nothing to check.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use azureal_core::Watch;
 use super::watch::{LONG, SHORT, hears, settled};
 use super::*;
 
-/// Watches a store, from where it can be heard; `None` if it cannot tell.
+/// Watches a store once notifications arrive; `None` if it has none.
 async fn watch_all(store: &Store) -> Option<Box<dyn Watch>> {
     // A store in a file may need its file first.
     store.create(unnamed()).await.unwrap();
@@ -21,7 +21,7 @@ pub(super) async fn whatever_is_done_in_a_watched_store_is_heard(store: Store) {
     macro_rules! heard {
         ($($what:literal: $change:expr),+ $(,)?) => {
             $(
-                // Of a change that is heard in two parts the second may come late.
+                // The second notification of one change may come late.
                 while watch.changed(SHORT).await.unwrap() {}
                 $change.await.unwrap();
                 hears(&mut *watch, $what).await;
@@ -47,7 +47,7 @@ pub(super) async fn whatever_is_done_in_a_watched_store_is_heard(store: Store) {
 pub(super) async fn a_wait_for_any_change_ends_when_its_time_is_over(store: Store) {
     let Some(mut watch) = watch_all(&store).await else { return };
     let began = Instant::now();
-    // It may say that there is something, though there is nothing; not that it goes on for ever.
+    // It may report a change without a reason, but not for ever.
     watch.changed(SHORT).await.unwrap();
     assert!(began.elapsed() < LONG / 2, "it waited for {:?}", began.elapsed());
 }

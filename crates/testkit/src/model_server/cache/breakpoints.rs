@@ -79,7 +79,7 @@ impl<'a> Mark<'a> {
         Some(Self { path, block, control })
     }
 
-    /// Returns the lifetime that is asked for. The error says what is wrong with the mark, as the API does.
+    /// Returns the requested lifetime. The error describes the mark's fault, as the API does.
     fn lifetime(&self) -> Result<Duration, String> {
         let path = &self.path;
         check_markable(path, self.block)?;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::items;
 
-/// The tokens of an image or a file, whatever its size: about those of a screen at full resolution.
+/// The tokens of an image or a file of any size: about those of a screen at full resolution.
 pub const IMAGE_TOKENS: u64 = 1_600;
 /// The bytes of one token.
 pub(super) const TOKEN_BYTES: usize = 4;

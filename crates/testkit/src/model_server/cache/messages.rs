@@ -26,7 +26,7 @@ use super::count::{tokens, without_mark};
 use super::{Cache, Key, Measured, hash, items};
 use crate::model_server::answer::Usage;
 
-/// How many positions are checked for an entry, from a breakpoint on backwards.
+/// The number of positions that are checked for an entry, from a breakpoint on backwards.
 const LOOK_BACK: usize = 20;
 
 /// A place where an entry can end: after a block.

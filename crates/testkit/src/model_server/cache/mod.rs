@@ -165,7 +165,7 @@ impl Cache {
         self.entries.retain(|_, entry| now < entry.expires);
     }
 
-    /// Says whether there is an entry.
+    /// Returns whether there is an entry.
     fn has(&self, key: Key) -> bool {
         let now = self.clock.now();
         self.entries.get(&key).is_some_and(|entry| now < entry.expires)
