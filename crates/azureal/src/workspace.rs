@@ -11,7 +11,7 @@ use azureal_core::{Holder, SessionStore};
 use azureal_engine::{Engine, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
-use azureal_store::sqlite::{SqliteOptions, Work};
+use azureal_store::sqlite::{SqliteOptions, Work, spool_folder};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
@@ -165,22 +165,12 @@ impl Workspace {
         matches!(self.location, Location::Memory)
     }
 
-    /// Returns where the output of running turns is kept; nothing for a store in memory.
-    ///
-    /// The project's store has the folder `spool` beside it, every other file one that is called after
-    /// it: sessions of two stores in one folder have the same numbers.
+    /// Returns the folder that keeps the output of running turns; `None` for a store in memory.
     pub fn spools(&self) -> Option<Spools> {
         let folder = match &self.location {
             Location::Memory => return None,
             Location::Server(folder) => folder.join("spool"),
-            Location::File(file) => match file.file_name()? {
-                name if name == "sessions.azs" => file.with_file_name("spool"),
-                name => {
-                    let mut name = name.to_owned();
-                    name.push(".spool");
-                    file.with_file_name(name)
-                }
-            },
+            Location::File(file) => spool_folder(file),
         };
         Some(Spools::new(folder).with_bridges(self.environment.bridges()))
     }

@@ -73,8 +73,8 @@ pub use pages::{EventRange, PAGE_EVENTS, each_page};
 pub use phrase::{counted, duration_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use session::{
-    Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, Tally, Tokens,
-    TurnTotals, normal_timestamp,
+    Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
+    Tally, Tokens, TurnTotals, normal_timestamp,
 };
 pub use session_context::{
     SessionContext, read_beginning, read_context, read_context_under, read_history, read_record_chars,

@@ -142,6 +142,9 @@ impl std::ops::Add for Tokens {
     }
 }
 
+/// The format of times in records and events: UTC, to the second.
+pub const TIMESTAMP_FORMAT: &str = "%Y-%m-%dT%H:%M:%SZ";
+
 /// The properties of a new session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewSession {

@@ -12,12 +12,9 @@ use crate::fold::{MessagePosition, Open};
 use crate::prompts::{decides, read_carried};
 use crate::{
     Beginning, Compaction, Context, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession,
-    NewTurn, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore, StoreError,
-    StoredEvent, Tally, Tokens, Uuid, check_name, events_of_message, fold, told_chars,
+    NewTurn, PAGE_EVENTS, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore,
+    StoreError, StoredEvent, Tally, Tokens, Uuid, check_name, events_of_message, fold, told_chars,
 };
-
-/// The number of events that are read at a time: enough to use a database well, few enough to hold no lock for long.
-pub(crate) const PAGE: usize = 400;
 
 /// The number of events that are searched for a session's system message, which is its first message.
 pub(crate) const BEGINNING: usize = 16;
@@ -256,7 +253,7 @@ pub async fn read_context_under<S: SessionStore + ?Sized>(
     // Without a summary the log itself begins with the system message.
     let system = opening.system.as_ref().and_then(system_text);
     let mut context = ContextBuilder::new(system.as_deref(), opening.summary.as_deref());
-    let first = store.read(id, Page::After(opening.after, PAGE)).await?;
+    let first = store.read(id, Page::After(opening.after, PAGE_EVENTS)).await?;
     if compaction.is_some() {
         let continues_turn = read_continues_turn(store, id, &first).await?;
         context.carry(&read_carried(store, id, opening.after, continues_turn).await?);
@@ -280,7 +277,7 @@ async fn read_continues_turn<S: SessionStore + ?Sized>(
     }
     let mut last = first.last().map(|stored| stored.seq);
     while let Some(after) = last {
-        let page = store.read(id, Page::After(after, PAGE)).await?;
+        let page = store.read(id, Page::After(after, PAGE_EVENTS)).await?;
         if let Some(continues_turn) = decided(&page) {
             return Ok(continues_turn);
         }
@@ -420,7 +417,7 @@ async fn each_event<S: SessionStore + ?Sized>(
     after: Seq,
     take: impl FnMut(Seq, Event) + Send,
 ) -> Result<(), StoreError> {
-    let first = store.read(id, Page::After(after, PAGE)).await?;
+    let first = store.read(id, Page::After(after, PAGE_EVENTS)).await?;
     each_event_from(store, id, after, first, Seq::END, take).await
 }
 
@@ -451,7 +448,7 @@ pub(crate) async fn each_event_from<S: SessionStore + ?Sized>(
             return Ok(());
         }
         // Polled in this order, so that the database is asked before the decoding begins.
-        let (next, ()) = future::join(store.read(id, Page::After(last, PAGE)), decode_all).await;
+        let (next, ()) = future::join(store.read(id, Page::After(last, PAGE_EVENTS)), decode_all).await;
         page = next?;
     }
     Ok(())

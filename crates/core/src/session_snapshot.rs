@@ -1,11 +1,9 @@
 //! The state of a session when a turn begins, read in few calls: on a server each is a round trip.
 
-use crate::session_context::{
-    BEGINNING, PAGE, decode, each_event_from, is_message, is_system, read_context_under,
-};
+use crate::session_context::{BEGINNING, decode, each_event_from, is_message, is_system, read_context_under};
 use crate::{
-    Beginning, Compaction, Context, ContextBuilder, Event, Page, Seq, SessionId, SessionRecord, SessionStore,
-    StoreError, StoredEvent, Tally, told_chars,
+    Beginning, Compaction, Context, ContextBuilder, Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, StoredEvent, Tally, told_chars,
 };
 
 /// A session as a turn finds it.
@@ -44,7 +42,7 @@ impl SessionSnapshot {
         if snapshot.record.opening > 0 || snapshot.record.covered > 0 {
             snapshot.compaction = store.compactions(id).await?.pop();
         }
-        let count = if snapshot.compaction.is_some() { BEGINNING } else { PAGE };
+        let count = if snapshot.compaction.is_some() { BEGINNING } else { PAGE_EVENTS };
         let page = store.read(id, Page::After(Seq::START, count)).await?;
         let events: Vec<Event> = page.iter().take(BEGINNING).map(|stored| decode(id, stored)).collect();
         snapshot.beginning = Beginning::of(&events);
@@ -80,7 +78,7 @@ impl SessionSnapshot {
         let mut context = ContextBuilder::new(None, None);
         let mut first = std::mem::take(&mut self.first_page);
         if first.is_empty() {
-            first = store.read(id, Page::After(Seq::START, PAGE)).await?;
+            first = store.read(id, Page::After(Seq::START, PAGE_EVENTS)).await?;
         }
         let until = Seq(self.record.counts.events);
         each_event_from(store, id, Seq::START, first, until, |_, event| context.push(&event)).await?;

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use azureal_core::TIMESTAMP_FORMAT;
 use jiff::Timestamp;
 
 /// Returns the present. A clock that is set beyond what a timestamp can hold, the year 9999, stands still there.
@@ -11,7 +12,7 @@ pub fn now() -> Timestamp {
 
 /// Returns the present as it is stored: UTC, to the second.
 pub fn now_text() -> String {
-    now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    now().strftime(TIMESTAMP_FORMAT).to_string()
 }
 
 fn timestamp_of(time: SystemTime) -> Timestamp {
@@ -31,6 +32,6 @@ mod tests {
         assert_eq!(timestamp_of(SystemTime::UNIX_EPOCH + years), Timestamp::MAX);
         assert_eq!(timestamp_of(SystemTime::UNIX_EPOCH - years), Timestamp::MIN);
         assert_eq!(timestamp_of(SystemTime::UNIX_EPOCH), Timestamp::UNIX_EPOCH);
-        assert_eq!(Timestamp::MAX.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), "9999-12-30T22:00:00Z");
+        assert_eq!(Timestamp::MAX.strftime(TIMESTAMP_FORMAT).to_string(), "9999-12-30T22:00:00Z");
     }
 }

@@ -13,9 +13,9 @@ use azureal_core::agent::{Agent, AgentOutput, AgentRequest, Ending, Permission, 
 use azureal_core::bridge::BridgeLimits;
 use azureal_core::event::Outcome;
 use azureal_core::{
-    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, Page, SUMMARY_PROMPT, Seq,
-    SessionId, SessionStore, StoreError, Tokens, boundary, read_context, read_context_under,
-    read_told_through, told_chars,
+    Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, PAGE_EVENTS, Page,
+    SUMMARY_PROMPT, Seq, SessionId, SessionStore, StoreError, Tokens, boundary, read_context,
+    read_context_under, read_told_through, told_chars,
 };
 use azureal_process::{Patience, Stream};
 use futures_executor::block_on;
@@ -48,8 +48,6 @@ const MOST_AGAIN: u32 = 1;
 const MOST_TEXTS: usize = 3;
 /// How often a running agent is looked after.
 const PACE: Duration = Duration::from_millis(20);
-/// How many events are read at a time.
-const PAGE: usize = 400;
 
 /// The author of a summary that no agent wrote.
 pub const DIGEST: &str = "digest";
@@ -333,7 +331,7 @@ fn read_events(
 ) -> Result<Vec<(Seq, Event)>, StoreError> {
     let mut events = Vec::new();
     loop {
-        let page = block_on(store.read(session, Page::After(after, PAGE)))?;
+        let page = block_on(store.read(session, Page::After(after, PAGE_EVENTS)))?;
         let Some(last) = page.last() else { return Ok(events) };
         after = last.seq;
         events.extend(page.into_iter().map(|stored| {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::thread;
 
 use azureal_core::agent::AgentOutput;
-use azureal_core::{Page, Seq, SessionId, SessionStore};
+use azureal_core::{PAGE_EVENTS, Page, Seq, SessionId, SessionStore};
 use futures_channel::mpsc;
 use futures_core::Stream;
 use futures_executor::block_on;
@@ -22,8 +22,6 @@ use crate::watch::Watcher;
 
 /// How many events wait for a caller who is slow. The agent's output is read no faster than the caller takes it.
 const WAITING_EVENTS: usize = 64;
-/// How many events are read at once.
-const PAGE: usize = 100;
 
 /// A turn that was submitted.
 ///
@@ -202,7 +200,7 @@ impl Reporter {
     fn read(&mut self, finished: &FinishedTurn, first: Seq, end: Seq) -> Result<(), Gone> {
         let mut after = Seq(first.0.saturating_sub(1));
         while after.next() < end {
-            let page = match block_on(self.store.read(finished.session, Page::After(after, PAGE))) {
+            let page = match block_on(self.store.read(finished.session, Page::After(after, PAGE_EVENTS))) {
                 Ok(page) => page,
                 Err(error) => return self.send(TurnEvent::Notice(error.to_string())),
             };

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use azureal_core::agent::{Agent, AgentOutput, Ending, OwnRecord};
 use azureal_core::event::{Complete, Init, Usage};
 use azureal_core::{
-    Event, LeaseId, NewTurn, Page, Seq, SessionId, SessionStore, StoreError, compact_event, strip_context,
+    Event, LeaseId, NewTurn, PAGE_EVENTS, Page, Seq, SessionId, SessionStore, StoreError, compact_event,
+    strip_context,
 };
 use azureal_process::{ChildEnvironment, MarkersInUse};
 use rustix::fs::OFlags;
@@ -25,8 +26,6 @@ use crate::spool::Spools;
 use crate::start::GO_ON;
 use crate::watch::{OVERSIZED, Watcher};
 
-/// The number of events on a page.
-const PAGE: usize = 100;
 /// The number of events that are searched backwards for the beginning of a partly stored turn.
 const FAR_ENOUGH: usize = 5_000;
 
@@ -292,7 +291,7 @@ async fn last_turns(
     let mut events = Vec::new();
     let (mut before, mut last) = (Seq::END, Seq::START);
     while events.len() < FAR_ENOUGH {
-        let page = store.read(session, Page::Before(before, PAGE)).await?;
+        let page = store.read(session, Page::Before(before, PAGE_EVENTS)).await?;
         let (Some(first), Some(end)) = (page.first(), page.last()) else { break };
         last = last.max(end.seq);
         before = first.seq;

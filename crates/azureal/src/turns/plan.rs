@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use azureal_core::agent::{Permission, Program};
-use azureal_core::{Event, Keep, Page, Seq, SessionRecord, SessionStore, StoredEvent};
+use azureal_core::{Event, Keep, PAGE_EVENTS, Page, Seq, SessionRecord, SessionStore, StoredEvent};
 use azureal_engine::{CompactionOptions, TurnOptions, TurnStart};
 use futures_executor::block_on;
 use std::time::Duration;
@@ -17,8 +17,6 @@ use crate::error::Error;
 
 /// How many events are searched for the last turn of an agent.
 const FAR_ENOUGH: usize = 5_000;
-/// How many events are read at once.
-const PAGE: usize = 200;
 
 /// How a turn is to be run. What is `None` is as configured, or as in the turn before.
 #[derive(Debug, Clone, Default)]
@@ -151,7 +149,7 @@ impl Planner {
     ) -> Result<Option<Option<String>>, Error> {
         let (mut before, mut searched) = (Seq::END, 0);
         while searched < FAR_ENOUGH {
-            let page = self.store.read(record.id, Page::Before(before, PAGE)).await?;
+            let page = self.store.read(record.id, Page::Before(before, PAGE_EVENTS)).await?;
             let Some(first) = page.first() else { break };
             before = first.seq;
             searched += page.len();

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use azureal_core::{
-    Compaction, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore, StoreError, Tokens, TurnTotals,
-    check_name, normal_timestamp, to_visible_json,
+    Compaction, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore, StoreError, TIMESTAMP_FORMAT,
+    Tokens, TurnTotals, check_name, normal_timestamp, to_visible_json,
 };
 use jiff::{Timestamp, civil, tz};
 
@@ -325,7 +325,7 @@ fn to_the_second(time: &str) -> Option<String> {
         Ok(time) => time,
         Err(_) => tz::TimeZone::UTC.to_timestamp(time.parse::<civil::DateTime>().ok()?).ok()?,
     };
-    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    Some(time.strftime(TIMESTAMP_FORMAT).to_string())
 }
 
 /// Returns the summaries in their stored form, one for each place.
