@@ -69,14 +69,14 @@ pub(crate) enum Printed {
 
 /// Waits for an agent to end and reports, once each, what its output has grown to.
 pub(crate) fn guard(child: &Child, output: &[File; 2], limit: OutputLimit, mut report: impl FnMut(Printed)) {
-    let (mut is_told, mut is_reached) = (false, false);
+    let (mut is_noticed, mut is_reached) = (false, false);
     while child.wait_timeout(PACE).is_none() {
         let printed: u64 = output.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
         if printed > limit.0 && !is_reached {
             is_reached = true;
             report(Printed::TooMuch);
-        } else if printed > limit.notice() && !is_told && !is_reached {
-            is_told = true;
+        } else if printed > limit.notice() && !is_noticed && !is_reached {
+            is_noticed = true;
             report(Printed::Much(printed));
         }
         if printed > limit.kill() {
