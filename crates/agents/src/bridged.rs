@@ -51,7 +51,7 @@ impl<P: MessageParser> Bridged<P> {
 
     /// Takes the end of the run from the bridge.
     fn take_end(&mut self, end: BridgeEnd) {
-        let (said, kind) = match end.outcome {
+        let (stream_end, kind) = match end.outcome {
             Outcome::Done => (StreamEnd::Done, ""),
             Outcome::Failed => (StreamEnd::Failed, "failed"),
             Outcome::Interrupted => (StreamEnd::Interrupted, "interrupted"),
@@ -60,10 +60,12 @@ impl<P: MessageParser> Bridged<P> {
                 return;
             }
         };
-        self.closing.stream_end = said;
+        self.closing.stream_end = stream_end;
         let exit = match (end.code, end.signal) {
             (_, Some(signal)) => format!("; it was ended by {}", name(signal)),
-            (Some(code), None) if said == StreamEnd::Interrupted => format!("; it exited with code {code}"),
+            (Some(code), None) if stream_end == StreamEnd::Interrupted => {
+                format!("; it exited with code {code}")
+            }
             _ => String::new(),
         };
         if let Some(reason) = end.reason {

@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn the_reason_that_the_stream_gave_is_told() {
         let reason = ErrorEvent { kind: "k".into(), message: "m".into() };
-        let closing = Closing { said: StreamEnd::Failed, reason: Some(reason), ..Closing::default() };
+        let closing = Closing { stream_end: StreamEnd::Failed, reason: Some(reason), ..Closing::default() };
         let (error, _) = close(closing, &Ending { exit: Some(Exit::Code(1)), ..Ending::default() });
         assert_eq!(error, Some(("k".into(), "m".into())));
     }

@@ -107,10 +107,10 @@ mod tests {
 
     use super::*;
 
-    fn record(told: u64, opening: u64, context_tokens: Option<u64>) -> SessionRecord {
+    fn record(rendered_chars: u64, opening: u64, context_tokens: Option<u64>) -> SessionRecord {
         let agent = Some("claude".to_owned());
         SessionRecord {
-            counts: Counts { told, context_tokens, agent, ..Counts::default() },
+            counts: Counts { rendered_chars, context_tokens, agent, ..Counts::default() },
             opening,
             ..SessionRecord::new(SessionId::new(1).unwrap())
         }

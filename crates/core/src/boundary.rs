@@ -8,7 +8,7 @@ use std::fmt;
 use crate::pairs::Pairs;
 use crate::prompts::{begins_turn, continues_turn};
 use crate::session_context::is_system;
-use crate::{Block, Event, Seq, told_chars};
+use crate::{Block, Event, Seq, rendered_chars};
 
 /// The size of a session's record at which it is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Log {
         let mut unfinished = Some(0);
         let mut begins = true;
         for (index, (_, event)) in events.iter().enumerate() {
-            let told = told_chars(event);
+            let told = rendered_chars(event);
             log.sizes.push(if begins && is_system(event) { 0 } else { told });
             begins &= told == 0;
             log.pair(index, event);

@@ -136,7 +136,7 @@ pub(crate) fn context_chars(opening: u64, told: u64) -> u64 {
 }
 
 /// Returns the size of an event's section in the context, in characters, with the separator in front of it.
-pub fn told_chars(event: &Event) -> u64 {
+pub fn rendered_chars(event: &Event) -> u64 {
     let mut context = ContextBuilder { record_begun: true, ..ContextBuilder::default() };
     // The separator of two entries counts with the second.
     context.text.push('\n');
@@ -216,7 +216,7 @@ impl ContextBuilder {
             }
             Event::UserMessage(message) => self.push_message(Role::User, &message.content),
             Event::AssistantText(said) if said.subagent.is_none() => {
-                self.push_message(Role::Assistant, &said.text)
+                self.push_message(Role::Assistant, &said.text);
             }
             Event::Plan(plan) => self.entry("## Plan: ", &plan.name, &plan.content),
             Event::Command(command) => self.entry("## Command: ", &command.name, ""),
@@ -709,7 +709,7 @@ mod tests {
         let mut context = ContextBuilder::new(None, Some("y"));
         context.carry(&Carried { earlier: "### Prompt, event 1\ne".into(), current: None });
         log.iter().for_each(|event| context.push(event));
-        context.said(Role::System, "s");
+        context.push_message(Role::System, "s");
         let text = context.finish().into_string();
         let headings: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
         assert_eq!(headings.len(), log.len() + 4, "{text}");
@@ -724,7 +724,7 @@ mod tests {
             let mut context = ContextBuilder::new(None, Some("s"));
             let before = context.as_str().chars().count();
             context.push(&event);
-            assert_eq!(told_chars(&event), (context.as_str().chars().count() - before) as u64);
+            assert_eq!(rendered_chars(&event), (context.as_str().chars().count() - before) as u64);
         }
     }
 

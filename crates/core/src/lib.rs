@@ -57,8 +57,8 @@ pub use boundary::{Boundary, Keep, Threshold, boundary};
 pub use compact_context::{CompactContext, CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
 pub use context::{
-    Context, ContextBuilder, ContextFrame, build_context, build_context_prompt, strip_context, told_chars,
-    wrap_context,
+    Context, ContextBuilder, ContextFrame, build_context, build_context_prompt, rendered_chars,
+    strip_context, wrap_context,
 };
 pub use context_command::{ContextCommand, OnFailure};
 pub use context_store::{ContextStore, Laid, MemoryContextStore, SessionInfo, SessionKey};
@@ -78,7 +78,7 @@ pub use session::{
 };
 pub use session_context::{
     SessionContext, read_beginning, read_context, read_context_under, read_history, read_record_chars,
-    read_told_through,
+    read_rendered_through,
 };
 pub use session_snapshot::SessionSnapshot;
 pub use session_store::{

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::event::{Init, Usage};
 use crate::fold::{MessagePosition, Open};
-use crate::{Block, Event, Role, told_chars};
+use crate::{Block, Event, Role, rendered_chars};
 
 /// The number of a session: S1, S2, S3 … Numbered once, never used again.
 ///
@@ -183,7 +183,7 @@ pub struct SessionRecord {
     pub counts: Counts,
     /// The tokens of its turns, added up. The cache totals may lack turns that an azureal without them stored.
     pub tokens: Tokens,
-    /// The part of [`Counts::told`] that the newest summary covers.
+    /// The part of [`Counts::rendered_chars`] that the newest summary covers.
     pub covered: u64,
     /// Size of the newest summary as it is sent, with the prompts beside it, in characters; 0 without one.
     pub opening: u64,
@@ -234,13 +234,13 @@ impl SessionRecord {
 
     /// Returns the size of the events since the last compaction in the context, in characters, a system message among them
     /// included.
-    pub fn told_since_compaction(&self) -> u64 {
-        self.counts.told.saturating_sub(self.covered)
+    pub fn chars_since_compaction(&self) -> u64 {
+        self.counts.rendered_chars.saturating_sub(self.covered)
     }
 
     /// Returns the size of the context that the next agent receives, in characters, tags included.
     pub fn context_chars(&self) -> u64 {
-        crate::context::context_chars(self.opening, self.told_since_compaction())
+        crate::context::context_chars(self.opening, self.chars_since_compaction())
     }
 }
 
@@ -264,8 +264,8 @@ pub struct Counts {
     pub model: Option<String>,
     /// The model that was asked for in the last turn; `None` if the agent's default was used.
     pub requested_model: Option<String>,
-    /// The rendered length of these events, in characters, without a summary.
-    pub told: u64,
+    /// The rendered length of these events, in characters, without a summary. Stores call it `told`.
+    pub rendered_chars: u64,
     /// [`Usage::context_tokens`](crate::event::Usage::context_tokens) of the turn that the log ends with. `None`
     /// after any later event or compaction.
     pub context_tokens: Option<u64>,
@@ -298,7 +298,7 @@ impl Tally {
         let event = event.unwrap_or(&damaged);
         self.counts.look_for_agent(event);
         self.counts.look_for_last_prompt(event);
-        self.counts.told = self.counts.told.saturating_add(told_chars(event));
+        self.counts.rendered_chars = self.counts.rendered_chars.saturating_add(rendered_chars(event));
         self.counts.context_tokens = match event {
             Event::Complete(complete) => complete.usage.and_then(|usage| usage.context_tokens),
             _ => None,

@@ -13,7 +13,7 @@ use crate::prompts::{decides, read_carried};
 use crate::{
     Beginning, Compaction, Context, ContextBuilder, ContextStore, Event, Fold, Laid, Message, NewSession,
     NewTurn, PAGE_EVENTS, Page, Role, Seq, SessionId, SessionInfo, SessionKey, SessionRecord, SessionStore,
-    StoreError, StoredEvent, Tally, Tokens, Uuid, check_name, events_of_message, fold, told_chars,
+    StoreError, StoredEvent, Tally, Tokens, Uuid, check_name, events_of_message, fold, rendered_chars,
 };
 
 /// The number of events that are searched for a session's system message, which is its first message.
@@ -302,19 +302,19 @@ pub async fn read_record_chars<S: SessionStore + ?Sized>(
     store: &S,
     session: &SessionRecord,
 ) -> Result<u64, StoreError> {
-    let told = session.told_since_compaction();
+    let told = session.chars_since_compaction();
     if session.covered > 0 || told == 0 {
         // A summary covers the system message too.
         return Ok(told);
     }
     let beginning = store.read(session.id, Page::After(Seq::START, BEGINNING)).await?;
     let first = beginning.iter().filter_map(|stored| stored.event().ok()).find(is_message);
-    Ok(told.saturating_sub(first.filter(is_system).map_or(0, |system| told_chars(&system))))
+    Ok(told.saturating_sub(first.filter(is_system).map_or(0, |system| rendered_chars(&system))))
 }
 
 /// Reads the rendered length of a session up to a place, in characters: all of it, less what comes after. It is the
 /// part that a summary which ends there covers.
-pub async fn read_told_through<S: SessionStore + ?Sized>(
+pub async fn read_rendered_through<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     seq: Seq,
@@ -328,7 +328,7 @@ pub async fn read_told_through<S: SessionStore + ?Sized>(
         }
     })
     .await?;
-    Ok(counts.told.saturating_sub(after.counts.told))
+    Ok(counts.rendered_chars.saturating_sub(after.counts.rendered_chars))
 }
 
 /// Returns the compaction that counts.

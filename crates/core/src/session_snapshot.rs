@@ -3,7 +3,7 @@
 use crate::session_context::{BEGINNING, decode, each_event_from, is_message, is_system, read_context_under};
 use crate::{
     Beginning, Compaction, Context, ContextBuilder, Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoreError, StoredEvent, Tally, told_chars,
+    SessionStore, StoreError, StoredEvent, Tally, rendered_chars,
 };
 
 /// A session as a turn finds it.
@@ -47,7 +47,7 @@ impl SessionSnapshot {
         let events: Vec<Event> = page.iter().take(BEGINNING).map(|stored| decode(id, stored)).collect();
         snapshot.beginning = Beginning::of(&events);
         let first = page.iter().take(BEGINNING).filter_map(|stored| stored.event().ok()).find(is_message);
-        snapshot.system_chars = first.filter(is_system).map_or(0, |system| told_chars(&system));
+        snapshot.system_chars = first.filter(is_system).map_or(0, |system| rendered_chars(&system));
         if snapshot.compaction.is_none() {
             snapshot.first_page = page;
         }
@@ -64,7 +64,7 @@ impl SessionSnapshot {
     /// [`Threshold`](crate::Threshold). The system message is sent whole at every turn, cannot be summarised, and does not
     /// count.
     pub fn record_chars(&self) -> u64 {
-        let told = self.record.told_since_compaction();
+        let told = self.record.chars_since_compaction();
         // A summary covers the system message too.
         if self.record.covered > 0 { told } else { told.saturating_sub(self.system_chars) }
     }
@@ -91,7 +91,7 @@ impl SessionSnapshot {
         tally.add(Seq::START.next(), Some(event));
         self.record.counts = tally.counts;
         self.beginning = Beginning::of(std::slice::from_ref(event));
-        self.system_chars = if is_system(event) { told_chars(event) } else { 0 };
+        self.system_chars = if is_system(event) { rendered_chars(event) } else { 0 };
         let mut context = ContextBuilder::new(None, None);
         context.push(event);
         context.finish()

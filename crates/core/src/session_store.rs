@@ -11,7 +11,7 @@ use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
     Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Seq, SessionId,
-    SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event, told_chars,
+    SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event, rendered_chars,
 };
 
 /// Storage of sessions: memory, SQLite, PostgreSQL, Redis and any later database.
@@ -269,9 +269,9 @@ impl NewTurn {
     }
 
     /// Returns the rendered length of the turn up to a place, in characters, if it is the first turn of its session.
-    pub fn told_through(&self, seq: Seq) -> u64 {
+    pub fn rendered_through(&self, seq: Seq) -> u64 {
         let covered = usize::try_from(seq.0).unwrap_or(usize::MAX);
-        self.events.iter().take(covered).map(|new| told_chars(&new.event)).fold(0, u64::saturating_add)
+        self.events.iter().take(covered).map(|new| rendered_chars(&new.event)).fold(0, u64::saturating_add)
     }
 
     /// Returns the texts of its events, each written once, unless one is larger than [`LARGEST_EVENT`] and could not be stored, or not be read again.

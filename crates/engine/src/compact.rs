@@ -15,9 +15,9 @@ use azureal_core::event::Outcome;
 use azureal_core::{
     Boundary, Compaction, ContextBuilder, ContextFrame, Digest, Event, Holder, PAGE_EVENTS, Page,
     SUMMARY_PROMPT, Seq, SessionId, SessionStore, StoreError, Tokens, boundary, read_context,
-    read_context_under, read_told_through, told_chars,
+    read_context_under, read_rendered_through, rendered_chars,
 };
-use azureal_process::{Patience, Stream};
+use azureal_process::{StopTimeouts, Stream};
 use futures_executor::block_on;
 use rustix::fs::OFlags;
 use tracing::info;
@@ -132,8 +132,8 @@ pub(crate) fn compact(
     };
     let summarised = summarise(setup, report)?;
     if let Some(Summarised { boundary, summary, writer, used, chars_after, .. }) = &summarised {
-        let told = block_on(setup.engine.store.get(session))?.counts.told;
-        let covered = block_on(read_told_through(&*setup.engine.store, session, boundary.after_seq))?;
+        let told = block_on(setup.engine.store.get(session))?.counts.rendered_chars;
+        let covered = block_on(read_rendered_through(&*setup.engine.store, session, boundary.after_seq))?;
         let compaction = Compaction {
             writer: Some(writer.clone()),
             opening_chars: Some((*chars_after as u64).saturating_sub(told.saturating_sub(covered))),
@@ -275,7 +275,7 @@ impl Work {
     fn record(&self) -> String {
         let mut room = RECORD_CHARS;
         let fitting =
-            self.covered.iter().rev().take_while(|event| match room.checked_sub(told_chars(event)) {
+            self.covered.iter().rev().take_while(|event| match room.checked_sub(rendered_chars(event)) {
                 Some(left) => {
                     room = left;
                     true
@@ -372,7 +372,7 @@ fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Resul
     let stopped = attend(setup, &agent, &mut output, &mut answer, started);
     // Also when it ended by itself: what it started ends with it. One that is stopped has nothing to clean up, and would go on
     // asking its model while it is given time to.
-    let at_once = Patience { interrupt: Duration::ZERO, terminate: Duration::ZERO, ..Patience::default() };
+    let at_once = StopTimeouts { interrupt: Duration::ZERO, terminate: Duration::ZERO, ..StopTimeouts::default() };
     agent.cancel(&at_once);
     let exit = agent.exit();
     stopped?;

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use azureal_core::event::CommandRecord;
 use azureal_core::{ContextCommand, OnFailure, context_block, context_error_block};
-use azureal_process::{Child, ChildEnvironment, Excerpt, Exit, Marker, Patience, Spawn, Stream, end_marked};
+use azureal_process::{
+    Child, ChildEnvironment, Excerpt, Exit, Marker, Spawn, StopTimeouts, Stream, end_marked,
+};
 
 use crate::launch::{LaunchError, without_withheld};
 
@@ -215,7 +217,7 @@ pub fn run_commands(
             }
         }
     });
-    let swept = end_marked(marker, &Patience { strays: GRACE, ..Patience::default() });
+    let swept = end_marked(marker, &StopTimeouts { strays: GRACE, ..StopTimeouts::default() });
     if !swept.survivors.is_empty() {
         progress(CommandProgress::Survived(swept.survivors.len()));
     }

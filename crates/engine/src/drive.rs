@@ -9,7 +9,7 @@ use std::time::Instant;
 use azureal_core::agent::{AgentRequest, CacheSeen, Ending, Exit};
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{LeaseId, Seq, SessionId, SessionRecord, SessionSnapshot};
-use azureal_process::Patience;
+use azureal_process::StopTimeouts;
 use futures_executor::block_on;
 use tracing::{debug, error, info};
 
@@ -448,7 +448,7 @@ impl Driver {
         let is_where_it_belongs = ingested.appended.is_some() && ingested.instead_of.is_none();
         let record = match record.filter(|_| is_where_it_belongs) {
             Some(mut record) => {
-                record.counts.told = record.counts.told.saturating_add(ingested.told);
+                record.counts.rendered_chars = record.counts.rendered_chars.saturating_add(ingested.told);
                 record.counts.context_tokens = ingested.complete.usage.and_then(|usage| usage.context_tokens);
                 Some(record)
             }
@@ -471,7 +471,7 @@ impl Driver {
 
     /// Ends an agent and everything that belongs to its run.
     pub(crate) fn cancel(&self, agent: &AgentRun) {
-        if !agent.cancel(&Patience::default()) {
+        if !agent.cancel(&StopTimeouts::default()) {
             self.notice("some processes of the agent could not be ended");
         }
     }

@@ -15,7 +15,7 @@ use azureal_core::{
     Beginning, Context, ContextCommand, ContextFrame, Event, LeaseId, NewTurn, Seq, SessionId,
     SessionSnapshot, StoreError, system_message,
 };
-use azureal_process::{InvalidMarker, Marker, Patience, end_marked};
+use azureal_process::{InvalidMarker, Marker, StopTimeouts, end_marked};
 use futures_executor::block_on;
 
 use crate::compact::{CompactionError, Compactor, Summarised, compact};
@@ -84,7 +84,7 @@ fn told(
 /// Ends the context commands of a turn, whoever runs it.
 pub fn end_commands(turn: &SpooledTurn) {
     if let Ok(marker) = Marker::new(CONTEXT_MARKER, turn.run.clone()) {
-        end_marked(&marker, &Patience::default());
+        end_marked(&marker, &StopTimeouts::default());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The growth of a session's history during a turn.
 
-use azureal_core::{Event, compact_event, told_chars};
+use azureal_core::{Event, compact_event, rendered_chars};
 
 /// Measures the rendered length of a turn that continues.
 pub(crate) struct Growth {
@@ -45,9 +45,9 @@ const LARGE_TEXT: usize = 1 << 20;
 /// less: rendering it would copy it.
 pub fn added_chars(event: &Event) -> u64 {
     match event {
-        Event::ToolCall(_) | Event::ToolResult(_) => told_chars(&compact_event(event.clone())),
+        Event::ToolCall(_) | Event::ToolResult(_) => rendered_chars(&compact_event(event.clone())),
         Event::AssistantText(said) if said.text.len() > LARGE_TEXT => said.text.chars().count() as u64,
-        _ => told_chars(event),
+        _ => rendered_chars(event),
     }
 }
 
@@ -85,8 +85,8 @@ mod tests {
     fn a_long_text_is_counted_as_it_is_rendered_but_for_its_heading() {
         let text = |chars: usize| Event::assistant("ü".repeat(chars));
         let (small, large) = (text(100_000), text(1_000_000));
-        assert_eq!(added_chars(&small), told_chars(&small));
-        let difference = told_chars(&large) - added_chars(&large);
+        assert_eq!(added_chars(&small), rendered_chars(&small));
+        let difference = rendered_chars(&large) - added_chars(&large);
         assert!(difference < 100, "{difference}");
     }
 }

@@ -14,7 +14,7 @@ use azureal_core::agent::{Agent, AgentOutput, CacheSeen, Ending};
 use azureal_core::event::{Complete, Outcome, Usage};
 use azureal_core::{
     Appended, Event, LARGEST_EVENT, LeaseId, NewMark, NewSession, NewTurn, Seq, SessionId, SessionStore,
-    StoreError, compact_event, told_chars,
+    StoreError, compact_event, rendered_chars,
 };
 use azureal_process::{ChildEnvironment, FollowError};
 
@@ -360,7 +360,7 @@ async fn store_once(
         from_output: late_from.saturating_sub(1) as u64,
         first: None,
     };
-    let told = events.iter().map(told_chars).fold(0, u64::saturating_add);
+    let told = events.iter().map(rendered_chars).fold(0, u64::saturating_add);
     let mark = if is_recovered { store.mark(&mark_of(spool.turn())).await? } else { None };
     let (session, appended) = match mark {
         Some(mark) => (mark.session, None),

@@ -8,7 +8,7 @@ use azureal_core::SessionId;
 use azureal_core::agent::{Agent, AgentError, AgentRequest, Exit};
 use azureal_core::bridge::{AgentProgram, BridgeLimits, BridgeTask, Exchange};
 use azureal_process::{
-    Child, ChildEnvironment, InvalidMarker, Marker, Patience, ProcessIdentity, Spawn, SpawnError, Stream,
+    Child, ChildEnvironment, InvalidMarker, Marker, ProcessIdentity, Spawn, SpawnError, StopTimeouts, Stream,
     stop,
 };
 
@@ -192,8 +192,8 @@ impl AgentRun {
     }
 
     /// Cancels the run: ends the agent and everything that belongs to it. Returns whether all of it has ended.
-    pub(crate) fn cancel(&self, patience: &Patience) -> bool {
-        self.child.stop(patience).survivors.is_empty()
+    pub(crate) fn cancel(&self, timeouts: &StopTimeouts) -> bool {
+        self.child.stop(timeouts).survivors.is_empty()
     }
 
     /// Kills the process group at once.
@@ -243,7 +243,7 @@ pub enum StopError {
 pub fn stop_turn(spools: &Spools, turn: &SpooledTurn, process: &ProcessIdentity) -> Result<(), StopError> {
     let marker = Marker::new(RUN_MARKER, turn.run.clone())?;
     spools.note_cancel(turn)?;
-    match stop(process, &marker, &Patience::default()).survivors.first() {
+    match stop(process, &marker, &StopTimeouts::default()).survivors.first() {
         None => Ok(()),
         Some(survivor) => Err(StopError::Survived { pid: survivor.pid }),
     }

@@ -80,8 +80,8 @@ pub(crate) fn guard(
         if printed > limit.0 && !is_reached {
             is_reached = true;
             report(Printed::TooMuch);
-        } else if printed > limit.notice() && !is_told && !is_reached {
-            is_told = true;
+        } else if printed > limit.notice() && !is_noticed && !is_reached {
+            is_noticed = true;
             report(Printed::Much(printed));
         }
         if printed > limit.kill() {

@@ -8,7 +8,7 @@ use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore};
 use azureal_process::{
-    ChildEnvironment, Marker, MarkersInUse, Patience, ProcessIdentity, end_marked, find_marked,
+    ChildEnvironment, Marker, MarkersInUse, ProcessIdentity, StopTimeouts, end_marked, find_marked,
 };
 use tracing::{debug, info, warn};
 
@@ -152,7 +152,7 @@ async fn recover_one(
     if agent.is_bridged() && !spool.is_idle() && !bridge::has_ended(spool.output_path()) {
         // Its bridge was killed: no process reads the agent's output or answers it.
         if let Ok(marker) = Marker::new(RUN_MARKER, turn.run.clone()) {
-            end_marked(&marker, &Patience::default());
+            end_marked(&marker, &StopTimeouts::default());
         }
     }
     let ingested = if spool.process().is_none() && is_empty(&spool) {

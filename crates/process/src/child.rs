@@ -17,7 +17,7 @@ use crate::excerpt::{Excerpt, Gathering};
 use crate::feed::{Feed, Source};
 use crate::identity::{ProcessIdentity, to_pid};
 use crate::marker::Marker;
-use crate::stop::{self, Leader, Patience, StopReport};
+use crate::stop::{self, Leader, StopReport, StopTimeouts};
 use crate::table;
 
 /// The exit of a process.
@@ -115,8 +115,8 @@ impl Child {
     ///
     /// See [`stop`](crate::stop) for the order. If the child has ended already, this ends the processes that it left
     /// behind.
-    pub fn stop(&self, patience: &Patience) -> StopReport {
-        stop::stop_run(self.shared.as_ref(), &self.identity, &self.marker, patience)
+    pub fn stop(&self, timeouts: &StopTimeouts) -> StopReport {
+        stop::stop_run(self.shared.as_ref(), &self.identity, &self.marker, timeouts)
     }
 
     /// Kills the child, its group and its descendants, and returns at once.

@@ -90,4 +90,4 @@ pub use follow::{Follow, LINE_LIMIT, Line, Progress};
 pub use identity::ProcessIdentity;
 pub use marker::{InvalidMarker, Marker, MarkersInUse, find_marked};
 pub use spawn::{STDERR_LIMIT, Spawn, Stream};
-pub use stop::{Patience, StopReport, Stopped, end_marked, stop};
+pub use stop::{StopReport, StopTimeouts, Stopped, end_marked, stop};

@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 ///
 /// By default all steps take at most three seconds, unless a process cannot even be killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patience {
+pub struct StopTimeouts {
     /// For the child to exit after SIGINT, while agents clean up: 2 s.
     pub interrupt: Duration,
     /// For the child to exit after SIGTERM: 500 ms.
@@ -30,7 +30,7 @@ pub struct Patience {
     pub kill: Duration,
 }
 
-impl Default for Patience {
+impl Default for StopTimeouts {
     fn default() -> Self {
         Self {
             interrupt: Duration::from_secs(2),
@@ -79,8 +79,8 @@ pub struct StopReport {
 /// A step is skipped if the first process has ended before it; the last never is. Stopped processes are continued, or
 /// they would not notice a signal. A process is signalled only if its id *and* its start time match, so never one
 /// that has got the id since. This process is never signalled, even if it runs inside the run.
-pub fn stop(identity: &ProcessIdentity, marker: &Marker, patience: &Patience) -> StopReport {
-    stop_run(identity, identity, marker, patience)
+pub fn stop(identity: &ProcessIdentity, marker: &Marker, timeouts: &StopTimeouts) -> StopReport {
+    stop_run(identity, identity, marker, timeouts)
 }
 
 /// The first process of a run: a child of ours or of another process.
@@ -116,11 +116,11 @@ pub(crate) fn stop_run(
     leader: &dyn Leader,
     identity: &ProcessIdentity,
     marker: &Marker,
-    patience: &Patience,
+    timeouts: &StopTimeouts,
 ) -> StopReport {
     let mut family = Family { leader: Some(identity), marker, known: BTreeSet::new() };
-    let stopped = stop_leader(leader, &mut family, patience);
-    let mut report = family.end_strays(patience);
+    let stopped = stop_leader(leader, &mut family, timeouts);
+    let mut report = family.end_strays(timeouts);
     report.stopped = stopped;
     if !leader.ended_within(Duration::ZERO) {
         report.survivors.insert(0, identity.clone());
@@ -146,11 +146,11 @@ pub(crate) fn kill_run(leader: &dyn Leader, identity: &ProcessIdentity, marker: 
 ///
 /// For the processes that several runs of one marker left behind. [`stop`] or [`Child::stop`](crate::Child::stop) end
 /// a single run.
-pub fn end_marked(marker: &Marker, patience: &Patience) -> StopReport {
-    Family { leader: None, marker, known: BTreeSet::new() }.end_strays(patience)
+pub fn end_marked(marker: &Marker, timeouts: &StopTimeouts) -> StopReport {
+    Family { leader: None, marker, known: BTreeSet::new() }.end_strays(timeouts)
 }
 
-fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, patience: &Patience) -> Stopped {
+fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, timeouts: &StopTimeouts) -> Stopped {
     if leader.ended_within(Duration::ZERO) {
         return Stopped::Already;
     }
@@ -159,25 +159,25 @@ fn stop_leader(leader: &dyn Leader, family: &mut Family<'_>, patience: &Patience
     // Before each signal: once a parent has ended, its children can no longer be attributed to it.
     family.look();
     leader.signal(Signal::INT);
-    if leader.ended_within(patience.interrupt) {
+    if leader.ended_within(timeouts.interrupt) {
         return Stopped::Interrupted;
     }
-    let waited_ms = patience.interrupt.as_millis();
+    let waited_ms = timeouts.interrupt.as_millis();
     warn!(pid, waited_ms, "still running after SIGINT: sends SIGTERM");
     let children = family.look().children;
     leader.signal(Signal::TERM);
     for child in children {
         child.signal_and_wake(Signal::TERM);
     }
-    if leader.ended_within(patience.terminate) {
+    if leader.ended_within(timeouts.terminate) {
         return Stopped::Terminated;
     }
-    let waited_ms = patience.terminate.as_millis();
+    let waited_ms = timeouts.terminate.as_millis();
     warn!(pid, waited_ms, "still running after SIGTERM: kills the process group");
     family.look();
     leader.kill_group();
     leader.signal(Signal::KILL);
-    leader.ended_within(patience.kill);
+    leader.ended_within(timeouts.kill);
     Stopped::Killed
 }
 
@@ -260,9 +260,9 @@ impl Family<'_> {
         strays
     }
 
-    fn end_strays(&mut self, patience: &Patience) -> StopReport {
-        let kill_at = Instant::now() + patience.strays;
-        let give_up_at = kill_at + patience.kill;
+    fn end_strays(&mut self, timeouts: &StopTimeouts) -> StopReport {
+        let kill_at = Instant::now() + timeouts.strays;
+        let give_up_at = kill_at + timeouts.kill;
         let mut met = BTreeSet::new();
         let mut pause = SHORTEST_PAUSE;
         let mut empty_looks = 0;
@@ -271,7 +271,7 @@ impl Family<'_> {
             let kill = Instant::now() >= kill_at;
             if kill && !is_killing && empty_looks == 0 && !met.is_empty() {
                 is_killing = true;
-                let waited_ms = patience.strays.as_millis();
+                let waited_ms = timeouts.strays.as_millis();
                 warn!(strays = met.len(), waited_ms, "strays are still running after SIGTERM: kills them");
             }
             let strays = self.strays(|stray| {

@@ -198,7 +198,7 @@ impl Session {
         for (text, number) in self.events.iter().take(index(after_seq)).zip(1..) {
             covered.add(Seq(number), Event::from_json(&text.json).ok().as_ref());
         }
-        self.compactions.insert(after_seq, Laid { compaction, covers: covered.counts.told });
+        self.compactions.insert(after_seq, Laid { compaction, covers: covered.counts.rendered_chars });
         self.tally.counts.context_tokens = None;
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Record {
     /// The tokens of the last of them.
     last_used: Option<Usage>,
     span: Span,
-    said: StreamEnd,
+    stream_end: StreamEnd,
 }
 
 impl AgentParser for Record {
@@ -73,7 +73,7 @@ impl AgentParser for Record {
         let context_tokens = self.last_used.as_ref().map(size).filter(|tokens| *tokens > 0);
         let usage = (!self.used.is_empty()).then_some(Usage { context_tokens, ..used });
         out.extend(self.parser.end_as(
-            self.said,
+            self.stream_end,
             usage,
             &Ending { duration: self.span.length(), ..ending.clone() },
         ));
@@ -86,7 +86,7 @@ impl Record {
         if record.is_meta || record.is_compact_summary {
             return Some(Vec::new());
         }
-        self.said = StreamEnd::Missing;
+        self.stream_end = StreamEnd::Missing;
         let Some(prompt) = prompt(&turn) else { return self.parser.user(turn) };
         if !record.is_by_user() {
             // A report of background work: the turn that started the work continues.
@@ -111,7 +111,7 @@ impl Record {
             self.last_used = Some(usage);
             self.used.insert(message.id.clone(), usage);
         }
-        self.said = match message.stop_reason.as_str() {
+        self.stream_end = match message.stop_reason.as_str() {
             _ if record.is_api_error => StreamEnd::Failed,
             // The model waits for a tool, or was cut off.
             "tool_use" | "pause_turn" | "" => StreamEnd::Missing,

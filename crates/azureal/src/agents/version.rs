@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use azureal_process::{Exit, Marker, Patience, Spawn, Stream};
+use azureal_process::{Exit, Marker, Spawn, StopTimeouts, Stream};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +100,7 @@ pub fn ask(
         }
     };
     let now = Duration::ZERO;
-    child.stop(&Patience { interrupt: now, terminate: now, strays: now, ..Patience::default() });
+    child.stop(&StopTimeouts { interrupt: now, terminate: now, strays: now, ..StopTimeouts::default() });
     match exit {
         Some(Exit::Code(0)) => {
             first_line(&child.stdout().to_string()).map_or(Answer::Failed, Answer::Version)

@@ -276,7 +276,7 @@ mod tests {
         first.cost_usd = 0.126;
         first.tokens = Tokens::new(1200, 34);
         first.counts.messages = 4;
-        first.counts.told = 50_000;
+        first.counts.rendered_chars = 50_000;
         first.counts.agent = Some("claude".into());
         first.counts.preview = Some("修复登录页面的错误\nand then some more of it".into());
         let mut second = record(3, "S3");

@@ -7,7 +7,7 @@ use azureal_core::event::{
 use azureal_core::{
     Block, ContextBuilder, ContextFrame, Event, Image, Json, MediaType, Message, OutputPart, Role, Seq,
     Tally, ToolOutput, build_context, build_context_prompt, compact_event, events_of_message, fold,
-    strip_context, told_chars, wrap_context,
+    rendered_chars, strip_context, wrap_context,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -584,7 +584,7 @@ proptest! {
         prop_assert_eq!(headings(&context), expected, "{}", context);
         // Each is counted with what it adds to what is sent.
         let mut length = wrap_context(&build_context(None, Some("s"), [])).chars().count() as u64;
-        length += events.iter().map(|(event, _)| told_chars(event)).sum::<u64>();
+        length += events.iter().map(|(event, _)| rendered_chars(event)).sum::<u64>();
         let all = wrap_context(&build_context(None, Some("s"), events.iter().map(|(event, _)| event)));
         prop_assert_eq!(length, all.chars().count() as u64);
     }

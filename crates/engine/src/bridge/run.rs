@@ -13,7 +13,7 @@ use azureal_core::bridge::{
 };
 use azureal_core::event::Outcome;
 use azureal_process::{
-    Child, ChildEnvironment, Exit, Marker, Patience, Spawn, Stream, adopt_orphans, collect_adopted,
+    Child, ChildEnvironment, Exit, Marker, Spawn, StopTimeouts, Stream, adopt_orphans, collect_adopted,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -41,7 +41,7 @@ const MOST_WAITING: usize = 1024;
 const MOST_INPUTS: usize = 2;
 
 /// The time limits for stopping an agent.
-const STOP: Patience = Patience {
+const STOP: StopTimeouts = StopTimeouts {
     interrupt: Duration::from_millis(400),
     terminate: Duration::from_millis(200),
     strays: Duration::from_millis(100),

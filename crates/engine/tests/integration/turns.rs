@@ -403,7 +403,7 @@ fn what_an_agent_left_running_for_the_user_does_not_hold_its_turn_up() {
     assert!(matches!(&project.recover()[..], [Recovered::Stored(..)]));
     assert_eq!(project.outcomes(), [Outcome::Done]);
     assert_eq!(find_marked(&marker).len(), 1, "and stays, as after any other turn");
-    azureal_process::end_marked(&marker, &azureal_process::Patience::default());
+    azureal_process::end_marked(&marker, &azureal_process::StopTimeouts::default());
 }
 
 #[test]

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use crate::scratch::{Scratch, in_own_process, own_environment, role, until, wait};
 use azureal_process::{
-    Child, Exit, Marker, MarkersInUse, Patience, ProcessIdentity, StopReport, Stopped, end_marked,
+    Child, Exit, Marker, MarkersInUse, ProcessIdentity, StopReport, StopTimeouts, Stopped, end_marked,
     find_marked, stop,
 };
 
 /// Short steps, so that the tests are quick; what happens in them is the same.
-fn patience() -> Patience {
-    Patience {
+fn timeouts() -> StopTimeouts {
+    StopTimeouts {
         interrupt: Duration::from_millis(300),
         terminate: Duration::from_millis(300),
-        ..Patience::default()
+        ..StopTimeouts::default()
     }
 }
 
@@ -27,7 +27,7 @@ fn patience() -> Patience {
 fn check(scratch: &Scratch, script: &str, count: usize, expected: Stopped) -> (StopReport, Exit) {
     let child = scratch.sh(script).start().unwrap();
     let processes = scratch.pids(count);
-    let report = child.stop(&patience());
+    let report = child.stop(&timeouts());
     assert_eq!(report.stopped, expected, "{report:?}");
     assert_eq!(report.survivors, []);
     assert_gone(scratch, &child, &processes);
@@ -82,7 +82,7 @@ fn one_that_stops_itself_is_woken_to_hear_it() {
             Command::new("ps").args(["-o", "stat=", "-p", &child.pid().to_string()]).output().unwrap();
         state.stdout.starts_with(b"T")
     });
-    assert_eq!(child.stop(&patience()).stopped, Stopped::Interrupted);
+    assert_eq!(child.stop(&timeouts()).stopped, Stopped::Interrupted);
     assert_gone(&scratch, &child, &processes);
     assert_eq!(scratch.text(), "cleaned\n");
 }
@@ -101,7 +101,7 @@ fn a_kill_reaches_the_family_and_a_sweep_the_rest_of_several_runs() {
         child.kill();
         assert_eq!(wait(child), Exit::Signal(9));
     }
-    let report = end_marked(&scratch.marker, &patience());
+    let report = end_marked(&scratch.marker, &timeouts());
     assert_eq!((report.stopped, report.survivors), (Stopped::Already, vec![]));
     assert!(report.strays >= 2, "those that had left");
     for child in &children {
@@ -109,7 +109,7 @@ fn a_kill_reaches_the_family_and_a_sweep_the_rest_of_several_runs() {
     }
     children[0].kill();
     let nothing = StopReport { stopped: Stopped::Already, strays: 0, survivors: vec![] };
-    assert_eq!(end_marked(&scratch.marker, &patience()), nothing);
+    assert_eq!(end_marked(&scratch.marker, &timeouts()), nothing);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_tool_without_the_marker_is_known_by_its_parents() {
     let child = scratch.sh(&script).start().unwrap();
     let processes = scratch.pids(2);
     assert_eq!(find_marked(&scratch.marker), [child.identity().clone()]);
-    let report = child.stop(&patience());
+    let report = child.stop(&timeouts());
     assert_eq!(report, StopReport { stopped: Stopped::Interrupted, strays: 1, survivors: vec![] });
     assert_gone(&scratch, &child, &processes);
 }
@@ -238,7 +238,7 @@ fn a_child_that_does_not_read_ten_megabytes_is_gone() {
     spawn.stdin = vec![b'x'; 10_000_000];
     let child = spawn.start().unwrap();
     let processes = scratch.pids(1);
-    assert_eq!(child.stop(&patience()).stopped, Stopped::Killed);
+    assert_eq!(child.stop(&timeouts()).stopped, Stopped::Killed);
     assert_gone(&scratch, &child, &processes);
 }
 
@@ -250,10 +250,10 @@ fn what_a_run_left_behind_when_it_ended_is_gone() {
     let processes = scratch.pids(1);
     assert_eq!(wait(&child), Exit::Code(7));
     assert!(processes[0].is_alive());
-    let report = child.stop(&patience());
+    let report = child.stop(&timeouts());
     assert_eq!(report, StopReport { stopped: Stopped::Already, strays: 1, survivors: vec![] });
     assert_gone(&scratch, &child, &processes);
-    let again = child.stop(&patience());
+    let again = child.stop(&timeouts());
     assert_eq!(again, StopReport { stopped: Stopped::Already, strays: 0, survivors: vec![] });
 }
 
@@ -274,7 +274,7 @@ fn by_default_it_takes_no_three_seconds_and_a_half() {
     let child = scratch.sh(script).start().unwrap();
     let processes = scratch.pids(2);
     let start = Instant::now();
-    let report = child.stop(&Patience::default());
+    let report = child.stop(&StopTimeouts::default());
     assert!(start.elapsed() < Duration::from_millis(3500), "{:?}", start.elapsed());
     assert_eq!(report.stopped, Stopped::Killed);
     assert_gone(&scratch, &child, &processes);
@@ -314,7 +314,7 @@ fn a_run_of_another_program_is_stopped_by_what_is_known_of_it() {
         let started = fs::read_to_string(scratch.path("started")).unwrap();
         let identity = ProcessIdentity { pid: processes[0].pid, started };
         assert_eq!(identity, processes[0], "the same in every program");
-        let report = stop(&identity, &scratch.marker, &patience());
+        let report = stop(&identity, &scratch.marker, &timeouts());
         assert_eq!((report.stopped, report.survivors), (stopped, vec![]), "{trap}");
         assert!(stopped != Stopped::Interrupted || report.strays >= 1);
         assert_eq!(find_marked(&scratch.marker), []);
@@ -328,7 +328,7 @@ fn a_number_that_has_become_anothers_is_left_alone() {
     let mut bystander = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
     let identity = ProcessIdentity::of(bystander.id()).unwrap();
     let run = ProcessIdentity { started: format!("{}1", identity.started), ..identity.clone() };
-    let report = stop(&run, &scratch.marker, &patience());
+    let report = stop(&run, &scratch.marker, &timeouts());
     assert_eq!(report, StopReport { stopped: Stopped::Already, strays: 0, survivors: vec![] });
     assert!(bystander.try_wait().unwrap().is_none(), "it lives");
     bystander.kill().unwrap();
@@ -342,12 +342,12 @@ fn somebody_elses_run_is_left_alone() {
     let (one, other) = (first.sh(script).start().unwrap(), second.sh(script).start().unwrap());
     first.pids(1);
     second.pids(1);
-    one.stop(&patience());
+    one.stop(&timeouts());
     assert!(other.identity().is_alive());
     assert_eq!(find_marked(&second.marker), [other.identity().clone()]);
     let in_use = MarkersInUse::of(&[second.marker.key()]);
     assert!(in_use.contains(&second.marker) && !in_use.contains(&first.marker));
-    other.stop(&patience());
+    other.stop(&timeouts());
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn one_thread_may_wait_while_others_stop() {
     let stopping: Vec<_> = (0..3)
         .map(|_| {
             let child = child.clone();
-            thread::spawn(move || child.stop(&patience()))
+            thread::spawn(move || child.stop(&timeouts()))
         })
         .collect();
     for stopping in stopping {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use azureal_core::{
     Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, NewTurn, Page, Seq,
     SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Watch, async_trait,
-    check_name, read_told_through,
+    check_name, read_rendered_through,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -366,7 +366,7 @@ impl SessionStore for PostgresStore {
                 .named("in_preview", Type::TEXT, text(tally.counts.preview))
                 .named("in_agent", Type::TEXT, text(tally.counts.agent))
                 .named("in_model", Type::TEXT, text(tally.counts.model))
-                .named("in_told", Type::INT8, rows::signed(tally.counts.told))
+                .named("in_told", Type::INT8, rows::signed(tally.counts.rendered_chars))
                 .named("in_last_prompt", Type::TEXT, text(tally.counts.last_prompt))
                 .named("in_answered", Type::BOOL, tally.counts.answered)
                 .named("in_requested_model", Type::TEXT, text(tally.counts.requested_model));
@@ -430,7 +430,7 @@ impl SessionStore for PostgresStore {
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
         let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
-        let covers = read_told_through(self, id, after_seq).await?;
+        let covers = read_rendered_through(self, id, after_seq).await?;
         let call = self.function("add_compaction").named("in_session", Type::INT4, rows::number(id));
         let (outcome, last): (String, Option<i64>) = self
             .one(with_compaction(call, compaction, covers), |row| Ok((row.try_get(0)?, row.try_get(1)?)))

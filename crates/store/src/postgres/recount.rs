@@ -2,7 +2,7 @@
 //!
 //! It runs once, in the transaction that upgrades the tables. Only events that can change these counts are read, in pages.
 
-use azureal_core::{Counts, Event, Seq, StoredEvent, Tally, told_chars};
+use azureal_core::{Counts, Event, Seq, StoredEvent, Tally, rendered_chars};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, Transaction};
 
@@ -53,7 +53,7 @@ pub(super) async fn recount(transaction: &Transaction<'_>, schema: &str) -> Resu
                 let event_itself = event.event().ok();
                 tally.add(event.seq, event_itself.as_ref());
                 if let Some(system @ Event::SystemMessage(_)) = &event_itself {
-                    *systems += told_chars(system);
+                    *systems += rendered_chars(system);
                 }
             }
         }

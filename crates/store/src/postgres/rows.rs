@@ -49,7 +49,7 @@ pub(super) fn session(row: &Row) -> Result<SessionRecord, Fault> {
             preview: preview.map(unescaped),
             agent: agent.map(unescaped),
             model: model.map(unescaped),
-            told: unsigned(row.try_get(14)?),
+            rendered_chars: unsigned(row.try_get(14)?),
             context_tokens: context_tokens.map(unsigned),
             last_prompt: last_prompt.map(unescaped),
             answered: row.try_get(17)?,

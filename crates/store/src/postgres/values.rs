@@ -142,7 +142,7 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call 
         .named("in_last_prompt", Type::TEXT, alone.last_prompt.map(text))
         .named("in_answered", Type::BOOL, alone.answered)
         .named(LAST_ACTIVE, Type::TEXT, now())
-        .named("in_told", Type::INT8, rows::signed(alone.told))
+        .named("in_told", Type::INT8, rows::signed(alone.rendered_chars))
         .named("in_context_tokens", Type::INT8, alone.context_tokens.map(rows::signed))
         .named("in_completed", Type::BOOL, totals.completed)
         .named("in_duration_ms", Type::INT8, rows::signed(totals.duration_ms))
@@ -186,7 +186,7 @@ pub(super) fn with_compactions(call: Call, turn: &NewTurn, compactions: &[Compac
     let summaries: Vec<String> = compactions.iter().map(|one| escaped(&one.summary).into_owned()).collect();
     let times: Vec<String> = compactions.iter().map(|one| given_or_now(&one.created_at)).collect();
     let covers: Vec<i64> =
-        compactions.iter().map(|one| rows::signed(turn.told_through(one.after_seq))).collect();
+        compactions.iter().map(|one| rows::signed(turn.rendered_through(one.after_seq))).collect();
     let writers: Vec<Option<String>> = compactions.iter().map(writer_of).collect();
     let measured: Vec<Option<i64>> =
         compactions.iter().map(|one| one.opening_chars.map(rows::signed)).collect();

@@ -25,7 +25,7 @@ use std::time::Duration;
 use azureal_core::{
     Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListQuery, Mark, NameFilter,
     NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally,
-    Tokens, Watch, async_trait, check_name, read_told_through,
+    Tokens, Watch, async_trait, check_name, read_rendered_through,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -450,7 +450,7 @@ impl SessionStore for RedisStore {
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
             let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
             for compaction in &compactions {
-                call = with_compaction(call, compaction, turn.told_through(compaction.after_seq));
+                call = with_compaction(call, compaction, turn.rendered_through(compaction.after_seq));
             }
             with_events(call, &self.keys, operation, id, &turn, &texts)
         };
@@ -604,7 +604,7 @@ impl SessionStore for RedisStore {
                     .with_optional(tally.counts.preview.as_deref())
                     .with_optional(tally.counts.agent.as_deref())
                     .with_optional(tally.counts.model.as_deref())
-                    .with(countable(tally.counts.told))
+                    .with(countable(tally.counts.rendered_chars))
                     .with_optional(tally.counts.last_prompt.as_deref())
                     .with_optional(tally.counts.answered.then_some(1))
                     .with_optional(tally.counts.requested_model.as_deref());
@@ -646,7 +646,7 @@ impl SessionStore for RedisStore {
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
         let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
-        let covers = read_told_through(self, id, after_seq).await?;
+        let covers = read_rendered_through(self, id, after_seq).await?;
         let call = self.operation(&scripts::ADD_COMPACTION, Some(id));
         let mut answer = self.run(with_compaction(call, compaction, covers)).await?;
         match answer.outcome.as_str() {

@@ -114,7 +114,7 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     (record.counts.events, record.counts.messages) = (next_number()?, next_number()?);
     (record.counts.preview, record.counts.agent, record.counts.model) = (next()?, next()?, next()?);
     let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
-    (record.counts.told, record.covered) = (next_number()?, next_number()?);
+    (record.counts.rendered_chars, record.covered) = (next_number()?, next_number()?);
     let tokens = next()?.filter(|tokens| !tokens.is_empty());
     record.counts.context_tokens = tokens.map(|tokens| number(&tokens)).transpose()?;
     (record.counts.last_prompt, record.counts.answered) = (next()?, next()?.is_some());

@@ -28,7 +28,7 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: &[Cow<'_, str>]) -> C
             .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
             .with(countable(totals.duration_ms))
             .with(format!("{:?}", stored_cost(totals.cost_usd)))
-            .with(countable(alone.told))
+            .with(countable(alone.rendered_chars))
             .with(alone.context_tokens.map_or_else(String::new, |tokens| countable(tokens).to_string()))
             .with_optional(alone.agent)
             .with_optional(model.first_agent);

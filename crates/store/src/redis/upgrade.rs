@@ -51,7 +51,7 @@ impl RedisStore {
             .with_optional(counts.requested_model)
             .with_optional(counts.last_prompt)
             .with_optional(counts.answered.then_some(1))
-            .with(countable(counts.told.saturating_sub(record.counts.told)));
+            .with(countable(counts.rendered_chars.saturating_sub(record.counts.rendered_chars)));
         let answer = self.run_as_it_is(call).await?;
         match answer.outcome.as_str() {
             "done" | "absent" => Ok(()),

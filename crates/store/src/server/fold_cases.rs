@@ -14,7 +14,7 @@ pub(crate) struct FoldCases {
     /// In the order of [`Open::ALL`] and in pairs: without a preview so far, and with one.
     pub(crate) cases: Vec<FoldCase>,
     /// The counts of an empty session after this turn. Only some apply to any other session too: the agent and the
-    /// requested model, the last prompt, `answered`, `told` (added) and the tokens of the context.
+    /// requested model, the last prompt, `answered`, `rendered_chars` (added) and the tokens of the context.
     pub(crate) alone: Counts,
     pub(crate) model: ModelOutcome,
 }

@@ -179,7 +179,7 @@ pub(super) fn measure_summaries(connection: &Connection, codec: &mut Codec) -> r
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<Vec<(i64, i64, i64)>>>()?;
     for (id, session, after_seq) in summaries {
-        let covers = told_through(connection, codec, session, events::seq(after_seq))?;
+        let covers = rendered_through(connection, codec, session, events::seq(after_seq))?;
         connection.execute("UPDATE compactions SET covers = ?2 WHERE id = ?1", (id, covers.cast_signed()))?;
     }
     Ok(())
@@ -187,7 +187,7 @@ pub(super) fn measure_summaries(connection: &Connection, codec: &mut Codec) -> r
 
 /// Returns the rendered length of a session up to a place, in characters: all that was counted, less what comes
 /// after.
-pub(super) fn told_through(
+pub(super) fn rendered_through(
     connection: &Connection,
     codec: &mut Codec,
     session: i64,
@@ -197,7 +197,7 @@ pub(super) fn told_through(
     count_rest(connection, codec, session, &mut all, Seq::END)?;
     let mut after = Tally { through: seq, ..Tally::default() };
     count_rest(connection, codec, session, &mut after, Seq::END)?;
-    Ok(all.counts.told.saturating_sub(after.counts.told))
+    Ok(all.counts.rendered_chars.saturating_sub(after.counts.rendered_chars))
 }
 
 /// Counts what others have appended and stores it. Part of every transaction that appends. Returns where the
@@ -269,7 +269,7 @@ pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<O
                     preview: cells.text(4),
                     agent: cells.text(5),
                     model: cells.text(6),
-                    told: cells.count(7),
+                    rendered_chars: cells.count(7),
                     context_tokens: cells.integer(8).map(|tokens| unsigned(Some(tokens))),
                     last_prompt: cells.text(10),
                     answered: cells.integer(11).is_some_and(|answered| answered != 0),
@@ -315,7 +315,7 @@ pub(super) fn write(
             counts.preview,
             counts.agent,
             counts.model,
-            counts.told.cast_signed(),
+            counts.rendered_chars.cast_signed(),
             counts.context_tokens.map(u64::cast_signed),
             last_event,
             tick,

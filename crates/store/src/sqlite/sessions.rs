@@ -339,11 +339,11 @@ fn find_covered(
         compactions(connection, columns, record.id)?.pop().map_or(Seq::START, |newest| newest.after_seq);
     let session = i64::from(record.id.number());
     record.covered = if columns.keep_counts() {
-        counts::told_through(connection, codec, session, after_seq)?
+        counts::rendered_through(connection, codec, session, after_seq)?
     } else {
         let mut covered = Tally::default();
         counts::count_rest(connection, codec, session, &mut covered, after_seq)?;
-        covered.counts.told
+        covered.counts.rendered_chars
     };
     Ok(())
 }
@@ -484,7 +484,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
             preview: cells.text(11),
             agent: cells.text(12),
             model: cells.text(13),
-            told: cells.count(14),
+            rendered_chars: cells.count(14),
             context_tokens: cells.integer(15).map(|tokens| unsigned(Some(tokens))),
             last_prompt: cells.text(16),
             answered: cells.integer(17).is_some_and(|answered| answered != 0),
@@ -578,7 +578,7 @@ pub(super) fn insert_compaction(
     let covered = params![session, events::integer(*after_seq)];
     connection.execute("DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2", covered)?;
     let created_at = given_or_now(created_at);
-    let covers = counts::told_through(connection, codec, session, *after_seq)?;
+    let covers = counts::rendered_through(connection, codec, session, *after_seq)?;
     connection.execute(
         "INSERT INTO compactions (session_id, after_seq, summary, created, covers, writer, opening)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",

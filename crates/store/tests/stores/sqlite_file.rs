@@ -308,7 +308,7 @@ fn a_summary_of_the_original_program_is_measured_like_ours() {
     append(&store, id, [talk("first"), talk("second")].concat());
     wait(store.add_compaction(id, &Compaction::new(Seq(2), "ours"))).unwrap();
     let ours = wait(store.get(id)).unwrap();
-    assert!(ours.covered > 0 && ours.covered < ours.counts.told, "{ours:?}");
+    assert!(ours.covered > 0 && ours.covered < ours.counts.rendered_chars, "{ours:?}");
     let lay = |after: u32| {
         let original = project.original();
         original.execute("DELETE FROM compactions", []).unwrap();
@@ -323,10 +323,10 @@ fn a_summary_of_the_original_program_is_measured_like_ours() {
     assert_eq!(wait(store.get(id)).unwrap(), ours);
     assert_eq!(wait(store.list(&ListQuery::default())).unwrap(), std::slice::from_ref(&ours));
     lay(4);
-    assert_eq!(wait(store.get(id)).unwrap().told_since_compaction(), 0);
+    assert_eq!(wait(store.get(id)).unwrap().chars_since_compaction(), 0);
     // A fork of it is measured too, and so is what came before our columns.
     let fork = wait(store.fork(id, Seq::END, NewSession::default())).unwrap();
-    assert_eq!(wait(store.get(fork)).unwrap().covered, ours.counts.told);
+    assert_eq!(wait(store.get(fork)).unwrap().covered, ours.counts.rendered_chars);
     drop(store);
     let client = rusqlite::Connection::open(project.path()).unwrap();
     client
@@ -336,7 +336,10 @@ fn a_summary_of_the_original_program_is_measured_like_ours() {
     let check = || {
         for session in [id, fork] {
             let record = wait(store.get(session)).unwrap();
-            assert_eq!((record.counts.told, record.covered), (ours.counts.told, ours.counts.told));
+            assert_eq!(
+                (record.counts.rendered_chars, record.covered),
+                (ours.counts.rendered_chars, ours.counts.rendered_chars)
+            );
         }
     };
     check();

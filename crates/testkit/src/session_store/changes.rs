@@ -1,7 +1,7 @@
 //! Compactions, forks, clearing and marks.
 
 use azureal_core::event::{Complete, Usage};
-use azureal_core::{ListQuery, Mark, NewMark, Tokens, told_chars};
+use azureal_core::{ListQuery, Mark, NewMark, Tokens, rendered_chars};
 
 use super::log::varied_events;
 use super::*;
@@ -232,7 +232,7 @@ pub(super) async fn a_compaction_says_who_wrote_it_and_how_large_it_is(store: St
 
 pub(super) async fn what_is_told_is_counted_and_how_much_of_it_is_covered(store: Store) {
     let events = varied_events();
-    let told = |events: &[Event]| events.iter().map(told_chars).sum::<u64>();
+    let told = |events: &[Event]| events.iter().map(rendered_chars).sum::<u64>();
     let id = store.create(unnamed()).await.unwrap();
     for event in &events {
         store.append(id, NewTurn::verbatim([event.clone()])).await.unwrap();
@@ -243,7 +243,7 @@ pub(super) async fn what_is_told_is_counted_and_how_much_of_it_is_covered(store:
         let record = store.get(id).await.unwrap();
         assert_eq!(store.list(&ListQuery::default()).await.unwrap(), std::slice::from_ref(&record));
         assert_eq!(record.covered, covered);
-        (record.counts.told, record.told_since_compaction())
+        (record.counts.rendered_chars, record.chars_since_compaction())
     };
     assert_eq!(covered(0).await, (all, all));
     let (two, four) = (told(&events[..2]), told(&events[..4]));
@@ -297,7 +297,7 @@ pub(super) async fn what_the_model_had_before_it_is_known_until_something_comes_
     let summary = Compaction::new(Seq(1), "s");
     let elsewhere = store.create_with(unnamed(), done(Some(8)), vec![summary]).await.unwrap();
     let record = store.get(elsewhere).await.unwrap();
-    assert_eq!((record.counts.context_tokens, record.covered), (None, told_chars(&Event::user("go"))));
+    assert_eq!((record.counts.context_tokens, record.covered), (None, rendered_chars(&Event::user("go"))));
 }
 
 pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
@@ -342,7 +342,9 @@ pub(super) async fn a_fork_at_every_point_is_what_was_there_then(store: Store) {
             last_active: record.last_active.clone(),
             opening: within.last().map_or(0, |(_, summary)| summary.chars().count() as u64),
             counts: Counts { context_tokens: None, ..counts_of(events.iter().take(kept as usize)) },
-            covered: within.last().map_or(0, |(seq, _)| counts_of(events.iter().take(*seq as usize)).told),
+            covered: within
+                .last()
+                .map_or(0, |(seq, _)| counts_of(events.iter().take(*seq as usize)).rendered_chars),
             revision: kept,
             ..SessionRecord::new(fork)
         };

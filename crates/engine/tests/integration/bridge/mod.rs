@@ -25,7 +25,7 @@ use azureal_engine::{
     RUN_MARKER, Recovered, Refusal, SpooledTurn, Spools, Summariser, TurnError, TurnEvent, TurnHandle,
     TurnOptions,
 };
-use azureal_process::{Marker, Patience, ProcessIdentity, Spawn, Stream, stop};
+use azureal_process::{Marker, ProcessIdentity, Spawn, StopTimeouts, Stream, stop};
 use azureal_testkit::model_server::{Answer, Gate, ModelServer, StreamPosition};
 use azureal_testkit::{thorough, until};
 use serde_json::{Value, json};
