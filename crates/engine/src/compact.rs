@@ -372,7 +372,8 @@ fn run(setup: &Compactor<'_>, who: &Summariser, request: &AgentRequest) -> Resul
     let stopped = attend(setup, &agent, &mut output, &mut answer, started);
     // Also when it ended by itself: what it started ends with it. One that is stopped has nothing to clean up, and would go on
     // asking its model while it is given time to.
-    let at_once = StopTimeouts { interrupt: Duration::ZERO, terminate: Duration::ZERO, ..StopTimeouts::default() };
+    let at_once =
+        StopTimeouts { interrupt: Duration::ZERO, terminate: Duration::ZERO, ..StopTimeouts::default() };
     agent.cancel(&at_once);
     let exit = agent.exit();
     stopped?;

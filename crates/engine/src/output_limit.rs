@@ -74,7 +74,7 @@ pub(crate) fn guard(
     limit: OutputLimit,
     mut report: impl FnMut(Printed),
 ) {
-    let (mut is_told, mut is_reached) = (false, false);
+    let (mut is_noticed, mut is_reached) = (false, false);
     while !agent.has_ended_within(PACE) {
         let printed: u64 = output.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
         if printed > limit.0 && !is_reached {
