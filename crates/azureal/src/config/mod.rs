@@ -150,7 +150,7 @@ impl Config {
                 _ if file.settings.is_empty() => debug!(?path, "ignored a configuration file: it is empty"),
                 _ if self.counts(file) => info!(?path, of_project, "uses a configuration file"),
                 Standing::Changed => {
-                    info!(?path, "ignored a configuration file: changed since it was trusted")
+                    info!(?path, "ignored a configuration file: changed since it was trusted");
                 }
                 _ => info!(?path, "ignored a configuration file: not trusted"),
             }
