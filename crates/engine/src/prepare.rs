@@ -12,8 +12,8 @@ use futures_executor::block_on;
 use tracing::{info, warn};
 
 use crate::drive::{Driver, Message, TurnTask};
-use crate::engine::{EngineOptions, SharedSlots};
-use crate::handle::{Posted, TurnResult};
+use crate::engine::{EngineOptions, SharedSlots, SubmittedTurn};
+use crate::handle::{Posted, TurnControls, TurnResult};
 use crate::header::SpooledTurn;
 use crate::launch::stop_turn;
 use crate::original_run::{OriginalRun, look_at_original, recover_original};
@@ -35,17 +35,19 @@ pub(crate) struct Preparation {
     pub(crate) slots: SharedSlots,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) sender: Sender<Message>,
+    pub(crate) controls: TurnControls,
     pub(crate) poster: Sender<Posted>,
     /// Set as soon as the session is known.
     pub(crate) session: Arc<OnceLock<SessionId>>,
 }
 
 impl Preparation {
-    /// Runs the turn, and leaves its result.
-    pub(crate) fn run(self, request: TurnRequest, result: &TurnResult) {
+    /// Runs the turn, and leaves its result. It is one of the submitted turns until then.
+    pub(crate) fn run(self, request: TurnRequest, result: &TurnResult, submitted: SubmittedTurn) {
         // The events end when the last poster is dropped: then the result is there.
         let poster = self.poster.clone();
         let finished = self.turn(request);
+        drop(submitted);
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(finished);
         drop(poster);
     }
@@ -135,6 +137,7 @@ impl Preparation {
         let task = TurnTask {
             engine: Arc::clone(&self.engine),
             slots: self.slots.clone(),
+            controls: self.controls.clone(),
             session,
             lease: lease.id().cloned(),
             used_in: request.used_in.clone(),
