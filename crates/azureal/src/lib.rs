@@ -47,9 +47,24 @@ mod workspace;
 pub use azureal_core as core;
 pub use azureal_engine as engine;
 pub use azureal_store as store;
+
+pub use azureal_core::agent::{AgentOutput, Permission};
+pub use azureal_core::event::Outcome;
+pub use azureal_core::{
+    ContextStore, Event, ListQuery, Message, NewSession, Page, Role, Seq, SessionContext, SessionId,
+    SessionRecord, SessionStore, StoreError, StoredEvent, visible, visible_line,
+};
+pub use azureal_engine::{
+    Accepted, Began, Busy, Engine, FinishedTurn, Recovered, SessionTarget, TurnControls, TurnError,
+    TurnEvent, TurnHandle,
+};
+pub use futures_executor::block_on;
+
 pub use child::child_main;
+pub use config::Config;
+pub use config::trust::TrustRequired;
 pub use environment::Environment;
-pub use error::Error;
+pub use error::{Category, Error};
 pub use project::{Project, SharedName};
 pub use server_store::ProjectNameRequired;
 pub use turns::{ContextSettings, Prompt, TurnSettings};

@@ -5,4 +5,5 @@
     reason = "tests read the environment of their process, and start it again"
 )]
 
+mod chat;
 mod environment;
