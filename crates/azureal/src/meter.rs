@@ -1,6 +1,8 @@
 //! How large a context is, and how large it may become.
 
-use azureal_core::{SessionRecord, Threshold, visible_line};
+use azureal_core::agent::AgentOutput;
+use azureal_core::{Event, SessionRecord, Threshold, visible_line};
+use azureal_engine::{Accepted, TurnEvent, added_chars};
 use serde::Serialize;
 
 /// The context that the next agent receives, measured against the threshold of compaction.
@@ -98,6 +100,64 @@ impl Meter {
                 format!("{} ({} counted, its own instructions included)", self.tokens, visible_line(agent))
             }
         }
+    }
+}
+
+/// Measures the context of a session while a turn runs in it.
+#[derive(Debug, Clone)]
+pub struct TurnMeter {
+    threshold: Threshold,
+    agent: &'static str,
+    meter: Option<Meter>,
+}
+
+impl TurnMeter {
+    /// Creates the meter of a turn, which measures from [`accepted`](Self::accepted) on.
+    pub fn new(threshold: Threshold) -> Self {
+        Self { threshold, agent: "", meter: None }
+    }
+
+    /// Returns the context usage so far.
+    pub fn meter(&self) -> Option<&Meter> {
+        self.meter.as_ref()
+    }
+
+    /// Begins with the session as it is stored, and the prompt.
+    pub fn accepted(&mut self, accepted: &Accepted, prompt: &str) {
+        self.agent = accepted.agent;
+        self.begin(&accepted.record, Some(prompt));
+    }
+
+    /// Measures an event of the turn.
+    pub fn take(&mut self, event: &TurnEvent) {
+        match event {
+            // It may have been compacted.
+            TurnEvent::Began(began) => {
+                self.begin(&began.record, Some(began.prompt.as_str()).filter(|_| !began.continues));
+            }
+            TurnEvent::Output(output) => match (&**output, &mut self.meter) {
+                (AgentOutput::Event(event), Some(meter)) => meter.add(added_chars(event)),
+                (AgentOutput::Usage(usage), Some(meter)) => {
+                    if let Some(tokens) = usage.context_tokens {
+                        meter.count(tokens, self.agent);
+                    }
+                }
+                _ => {}
+            },
+            TurnEvent::Stored(finished) => {
+                let counted = finished.context_tokens.map(|tokens| (tokens, self.agent));
+                self.meter = Some(Meter::of_context(finished.context_chars, counted, self.threshold));
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, record: &SessionRecord, prompt: Option<&str>) {
+        let mut meter = Meter::of(record, self.threshold);
+        // An earlier turn's count is not of the context of this turn's model.
+        meter.estimate();
+        meter.add(prompt.map_or(0, |prompt| added_chars(&Event::user(prompt))));
+        self.meter = Some(meter);
     }
 }
 

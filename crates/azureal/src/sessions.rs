@@ -4,8 +4,8 @@
 //! take a unique prefix, and without a session mean the last one of this worktree.
 
 use azureal_core::{
-    ListQuery, NameFilter, SessionId, SessionRecord, SessionStore, Uuid, WorktreeFilter, check_name,
-    visible_line,
+    ListQuery, NameFilter, NewSession, SessionId, SessionRecord, SessionStore, Uuid, WorktreeFilter,
+    check_name, visible_line,
 };
 
 use crate::error::{Error, quoted};
@@ -15,6 +15,42 @@ use crate::workspace::Workspace;
 const NAMED: usize = 10;
 /// How many sessions are compared with a name that may be a typing error.
 const COMPARED: usize = 1000;
+
+impl Workspace {
+    /// Returns the sessions of this worktree, the one that was active last first.
+    pub async fn list_sessions(&self) -> Result<Vec<SessionRecord>, Error> {
+        let worktree = Some(self.project.worktree_filter());
+        Ok(self.store.list(&ListQuery { worktree, ..ListQuery::default() }).await?)
+    }
+
+    /// Finds the session of exactly this number, UUID or name.
+    pub async fn find_session(&self, text: &str) -> Result<SessionRecord, Error> {
+        resolve(&*self.store, text).await
+    }
+
+    /// Creates a session in this worktree. An empty name is none: the session is then called by its number.
+    ///
+    /// # Errors
+    ///
+    /// Another session has the name.
+    pub async fn create_session(&self, name: &str) -> Result<SessionId, Error> {
+        let new = self.new_session(name);
+        let Some(name) = new.name.clone() else { return Ok(self.store.create(new).await?) };
+        check_new_name(&*self.store, &name, None).await?;
+        let session = self.store.create(new).await?;
+        keep_name(&*self.store, &name, session).await?;
+        Ok(session)
+    }
+
+    /// Returns what a session of this worktree is created with, for a [turn](Self::submit) that creates it. An empty name is none.
+    pub fn new_session(&self, name: &str) -> NewSession {
+        NewSession {
+            name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+            worktree: self.project.worktree(),
+            ..NewSession::default()
+        }
+    }
+}
 
 /// Finds the session of exactly this number, UUID or name.
 pub async fn resolve(store: &dyn SessionStore, text: &str) -> Result<SessionRecord, Error> {
@@ -176,7 +212,7 @@ fn ambiguous(text: &str, candidates: &[SessionRecord]) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::{Event, NewSession, NewTurn};
+    use azureal_core::{Event, NewTurn};
     use azureal_store::MemoryStore;
     use futures_executor::block_on;
 

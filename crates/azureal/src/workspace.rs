@@ -15,6 +15,7 @@ use azureal_store::sqlite::{SqliteOptions, Work, spool_folder};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
+use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
 use crate::project::Project;
@@ -123,6 +124,12 @@ impl Workspace {
     /// Returns the environment that it was opened with.
     pub fn environment(&self) -> &Environment {
         &self.environment
+    }
+
+    /// Reads the configuration of the user and the project. Files of a project take effect only if the user
+    /// [trusts](crate::config::trust) them.
+    pub fn load_config(&self) -> Result<Config, Error> {
+        Config::load(&self.project, &self.environment)
     }
 
     /// Stores interrupted turns, as far as that can be done, and returns what was found. Call it before running a turn.

@@ -2,17 +2,15 @@
 
 use azureal_core::agent::AgentOutput;
 use azureal_core::event::{Complete, ToolCall, ToolResult};
-use azureal_core::{Event, OnFailure, Seq, StoredEvent, Tool, visible, visible_line};
-use azureal_engine::{CommandProgress, CommandRun, FinishedTurn, added_chars};
-use serde::Serialize;
-use serde_json::json;
+use azureal_core::{Event, OnFailure, Tool, visible, visible_line};
+use azureal_engine::{CommandProgress, CommandRun, FinishedTurn};
 
 use crate::failure::Failure;
 use crate::output::{Output, Paint, alarm, counted, error_width, in_rows, on_stderr, tell, warning};
 use crate::spinner::Spinner;
 use crate::token_counts::count;
 use crate::transcript::{duration, ending, used};
-use azureal::json::{Content, EventLine};
+use azureal::json::TurnLine;
 use azureal::meter::{ESTIMATE, Meter};
 
 /// How much of what a tool call is about is shown.
@@ -39,24 +37,9 @@ pub(crate) struct Live<'a> {
     /// The calls that have no result yet, by their ids.
     calls: Vec<(String, String)>,
     last_error: Option<String>,
-    /// How full the session is by now, if it is kept.
-    meter: Option<Meter>,
+    /// The tokens of the last request, as the provider counted them.
+    tokens: Option<u64>,
     expected_model: Option<String>,
-}
-
-/// An event that is not stored yet.
-#[derive(Serialize)]
-struct LiveLine<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seq: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_seq: Option<u64>,
-    kind: &'a str,
-    #[serde(flatten)]
-    content: Content<'a>,
-    /// How full the session is with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<&'a Meter>,
 }
 
 /// From how full a session is on that is worth a word, in percent.
@@ -74,7 +57,7 @@ impl<'a> Live<'a> {
             commands: Vec::new(),
             calls: Vec::new(),
             last_error: None,
-            meter: None,
+            tokens: None,
             expected_model: None,
         }
     }
@@ -85,31 +68,20 @@ impl<'a> Live<'a> {
         self
     }
 
-    /// Begins to measure how full the session becomes, from what is stored of it.
-    pub(crate) fn measure(&mut self, mut meter: Meter) {
-        // What was counted in an earlier turn is not what this one's model has before it.
-        meter.estimate();
-        self.meter = Some(meter);
-    }
-
-    /// Measures anew, now that the agent begins with a prompt.
-    pub(crate) fn begin(&mut self, meter: Option<Meter>, prompt: &str) {
-        if let Some(meter) = meter {
-            self.measure(meter);
-            self.grow(&Event::user(prompt));
-        }
-    }
-
     /// Returns the last error that the agent reported.
     pub(crate) fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
 
-    /// Shows the prompt, which the agent does not repeat.
-    pub(crate) fn prompt(&mut self, prompt: &str) -> Result<(), Failure> {
-        let prompt = Event::user(prompt);
-        self.grow(&prompt);
-        if self.out.is_json() { self.write_event(&prompt) } else { Ok(()) }
+    /// Writes the lines for programs, if the output is for them.
+    pub(crate) fn lines<'l>(&mut self, lines: impl IntoIterator<Item = TurnLine<'l>>) -> Result<(), Failure> {
+        if self.out.is_json() {
+            for line in lines {
+                self.out.json(&line)?;
+                self.out.flush()?;
+            }
+        }
+        Ok(())
     }
 
     /// Shows how far the context commands are: on a terminal those that run, and how long each took.
@@ -159,28 +131,21 @@ impl<'a> Live<'a> {
     }
 
     /// Shows that the agent goes on after a compaction; what it says from now on is another run's.
-    pub(crate) fn go_on(&mut self, meter: Option<Meter>) -> Result<(), Failure> {
-        meter.into_iter().for_each(|meter| self.measure(meter));
+    pub(crate) fn go_on(&mut self) -> Result<(), Failure> {
         self.spinner.label(self.agent);
-        self.end_run()?;
-        if self.out.is_json() {
-            self.write_event(&Event::Compacted)?;
-        }
-        Ok(())
+        self.end_run()
     }
 
     fn waiting_for_commands(&self) -> String {
         format!("context: {}", shortened_to(LABEL_CHARS, &self.commands.join(", ")))
     }
 
-    /// Shows what a line of the agent says.
-    pub(crate) fn take(&mut self, output: &AgentOutput) -> Result<(), Failure> {
+    /// Shows what a line of the agent says. `meter` measures the context with it.
+    pub(crate) fn take(&mut self, output: &AgentOutput, meter: Option<&Meter>) -> Result<(), Failure> {
+        self.tokens = meter.filter(|meter| meter.tokens_by != ESTIMATE).map(|meter| meter.tokens);
         match output {
             AgentOutput::Event(event) => self.event(event),
-            AgentOutput::Delta(text) if self.out.is_json() => {
-                self.out.json(&json!({ "delta": text }))?;
-                self.out.flush()
-            }
+            AgentOutput::Delta(_) if self.out.is_json() => Ok(()),
             AgentOutput::Delta(text) => {
                 if self.open.len() < MOST_OPEN {
                     self.open.push_str(text);
@@ -205,8 +170,7 @@ impl<'a> Live<'a> {
             // Remembered for the next turn.
             AgentOutput::Cache(_) => Ok(()),
             AgentOutput::Usage(usage) => {
-                if let (Some(meter), Some(tokens)) = (&mut self.meter, usage.context_tokens) {
-                    meter.count(tokens, self.agent);
+                if self.tokens.is_some() && usage.context_tokens.is_some() {
                     self.spinner.relabel(&self.waiting());
                 }
                 Ok(())
@@ -225,9 +189,8 @@ impl<'a> Live<'a> {
         if let Event::Error(error) = event {
             self.last_error = Some(error.message.clone());
         }
-        self.grow(event);
         if self.out.is_json() {
-            return self.write_event(event);
+            return Ok(());
         }
         match event {
             Event::Init(init) if self.expected_model.as_ref().is_some_and(|model| *model != init.model) => {
@@ -247,19 +210,12 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Counts an event as it will be stored.
-    fn grow(&mut self, event: &Event) {
-        if let Some(meter) = &mut self.meter {
-            meter.add(added_chars(event));
-        }
-    }
-
     /// Says what is waited for: a tool, or the agent, and how much it has before it.
     fn waiting(&self) -> String {
         let what = self.calls.last().map_or(self.agent, |(_, line)| line.trim_start());
-        match &self.meter {
-            Some(meter) if meter.tokens_by != ESTIMATE => format!("{what} · {} tokens", count(meter.tokens)),
-            Some(_) | None => what.to_owned(),
+        match self.tokens {
+            Some(tokens) => format!("{what} · {} tokens", count(tokens)),
+            None => what.to_owned(),
         }
     }
 
@@ -310,13 +266,10 @@ impl<'a> Live<'a> {
     }
 
     /// Shows how the turn ended, once it is stored.
-    pub(crate) fn end(&mut self, finished: &FinishedTurn, meter: Option<Meter>) -> Result<(), Failure> {
+    pub(crate) fn end(&mut self, finished: &FinishedTurn, meter: Option<&Meter>) -> Result<(), Failure> {
         self.end_run()?;
-        self.meter = meter;
-        let complete = Event::Complete(finished.complete.clone());
         if self.out.is_json() {
-            let at = finished.first.zip(finished.last).filter(|_| self.is_kept);
-            return self.write_line(&complete, at);
+            return Ok(());
         }
         self.spinner.hide();
         self.out.flush()?;
@@ -324,7 +277,7 @@ impl<'a> Live<'a> {
             true => finished.session.to_string(),
             false => "nothing was stored".to_owned(),
         };
-        let full = self.meter.as_ref().filter(|meter| meter.percent >= WORTH_TELLING);
+        let full = meter.filter(|meter| meter.percent >= WORTH_TELLING);
         let full = full.map(|meter| format!("context {} % full", meter.percent));
         let refused = finished.refused.len();
         tell(&closing(place, &finished.complete, refused, full, on_stderr(), error_width()));
@@ -338,19 +291,6 @@ impl<'a> Live<'a> {
         if !self.in_line {
             self.spinner.show();
         }
-    }
-
-    fn write_event(&mut self, event: &Event) -> Result<(), Failure> {
-        self.write_line(event, None)
-    }
-
-    fn write_line(&mut self, event: &Event, at: Option<(Seq, Seq)>) -> Result<(), Failure> {
-        let stored =
-            StoredEvent { seq: Seq::START, kind: event.kind().to_owned(), json: Ok(event.to_json()) };
-        let EventLine { kind, content, .. } = EventLine::of(&stored);
-        let (first_seq, seq) = at.map(|(first, last)| (first.0, last.0)).unzip();
-        self.out.json(&LiveLine { seq, first_seq, kind, content, context: self.meter.as_ref() })?;
-        self.out.flush()
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use azureal_core::event::{Complete, Outcome};
-use azureal_core::{SessionId, StoreError, visible_line};
-use azureal_engine::{IngestError, Noted, OriginalRunEvent, Recovered, SpooledTurn};
+use azureal_core::{SessionId, StoreError};
+use azureal_engine::{IngestError, Noted, OriginalRunEvent, Recovered};
 use jiff::Timestamp;
 
 use crate::confirm::{Answer, ask};
 use crate::output::{tell, warn};
 use crate::turn::kept;
 use azureal::Workspace;
-use azureal::error::shown;
 
 /// Stores the interrupted turns that can be stored, reports each in a line, and returns what was found.
 ///
@@ -66,8 +64,8 @@ fn report(found: &Recovered) {
     match found {
         // It had been stored, and only its spool was left.
         Recovered::Stored(_, ingested) if ingested.appended.is_none() => {}
-        Recovered::Stored(turn, ingested) => {
-            tell(&recovered(&name(turn), &ingested.complete));
+        Recovered::Stored(_, ingested) => {
+            tell(&found.to_string());
             if let Some(path) = &ingested.kept {
                 warn(&kept(path));
             }
@@ -75,56 +73,22 @@ fn report(found: &Recovered) {
         Recovered::Orphan(turn, _) => {
             let began = turn.started_at.parse::<Timestamp>().unwrap_or(Timestamp::MAX);
             let elapsed = Duration::try_from(Timestamp::now().duration_since(began)).unwrap_or_default();
-            tell(&format!(
-                "{0}: {1} is still running in the background ({2}). `azureal cancel {0}` stops it",
-                name(turn),
-                visible_line(&turn.agent),
-                in_words(elapsed)
-            ));
+            tell(&format!("{found} ({}). `azureal cancel S{}` stops it", in_words(elapsed), turn.session));
         }
         Recovered::Running(..) => {}
         Recovered::Failed(turn, IngestError::Store(StoreError::NoSuchSession(_))) => warn(&format!(
-            "an interrupted turn is kept though its session {} is not in this store. Remove the files `{}.*` in the \
+            "an interrupted turn is kept though its session S{} is not in this store. Remove the files `{}.*` in the \
              spool folder to discard it",
-            name(turn),
-            turn.run
+            turn.session, turn.run
         )),
-        Recovered::Failed(turn, error) => {
-            warn(&format!("the interrupted turn of {} could not be stored and is kept: {error}", name(turn)));
-        }
-        Recovered::Unreadable(path) => {
-            warn(&format!("`{}` does not say which turn it belongs to. It is kept", shown(path)));
-        }
-        Recovered::UnknownAgent(turn) => warn(&format!(
-            "the interrupted turn of {} is kept: its agent `{}` is unknown to this version of azureal",
-            name(turn),
-            visible_line(&turn.agent)
-        )),
-        Recovered::Noted(session, _, Ok(Noted::Stored(ingested, record))) => {
-            tell(&format!("{} from {record}", recovered(&session.to_string(), &ingested.complete)));
-        }
+        Recovered::Noted(_, _, Ok(Noted::Stored(..))) => tell(&found.to_string()),
         // Told when the session continues.
         Recovered::Noted(_, _, Ok(Noted::Missing | Noted::WasStored | Noted::Busy)) => {}
-        Recovered::Noted(session, run, Err(error)) => warn(&format!(
-            "the interrupted turn of {session} could not be recovered from the agent's own transcript `{}`: {error}",
-            visible_line(run)
-        )),
+        Recovered::Failed(..)
+        | Recovered::Unreadable(_)
+        | Recovered::UnknownAgent(_)
+        | Recovered::Noted(_, _, Err(_)) => warn(&found.to_string()),
     }
-}
-
-fn recovered(session: &str, complete: &Complete) -> String {
-    let how = match complete.outcome {
-        Some(Outcome::Done) => "complete",
-        Some(Outcome::Cancelled) => "cancelled",
-        Some(Outcome::Timeout) => "timed out",
-        Some(Outcome::Failed) => "failed",
-        Some(Outcome::Interrupted) | None => "incomplete",
-    };
-    format!("recovered the last turn of {session} ({how})")
-}
-
-fn name(turn: &SpooledTurn) -> String {
-    format!("S{}", turn.session)
 }
 
 /// Returns a length of time in its largest unit: 12 s, 3 min, 5 h, 2 days.
@@ -140,23 +104,10 @@ fn in_words(time: Duration) -> String {
 /// Warns if a turn of the session was never stored and cannot be recovered: the next turn replaces the note of it.
 pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
     for found in found {
-        if let Recovered::Noted(id, run, Ok(Noted::Busy)) = found
+        if let Recovered::Noted(id, _, Ok(Noted::Busy | Noted::Missing)) = found
             && *id == session
         {
-            warn(&format!(
-                "an agent of {session} is still running, but the file with its output is gone. Its turn `{}` is not stored unless \
-                 you wait until it has ended",
-                visible_line(run)
-            ));
-        }
-        if let Recovered::Noted(id, run, Ok(Noted::Missing)) = found
-            && *id == session
-        {
-            warn(&format!(
-                "an interrupted turn of {session} was never stored. Neither its output nor the agent's own transcript `{}` \
-                 is on this machine",
-                visible_line(run)
-            ));
+            warn(&found.to_string());
         }
     }
 }
@@ -189,10 +140,9 @@ pub(crate) fn answer_original_run(run: OriginalRunEvent) {
             answer.send(is_wanted).ok();
         }
         OriginalRunEvent::Recovered { session, noted } => match noted {
-            Ok(Noted::Stored(ingested, record)) => {
-                tell(&format!("{} from {record}", recovered(&session.to_string(), &ingested.complete)));
+            Ok(Noted::Stored(..) | Noted::WasStored) => {
+                tell(&Recovered::Noted(session, String::new(), noted).to_string());
             }
-            Ok(Noted::WasStored) => tell(&format!("the last turn of {session} is in the history already")),
             Ok(Noted::Busy | Noted::Missing) => {
                 tell(&format!(
                     "the last turn of {session} was not recovered: its transcript has just changed"

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use azureal_core::event::{CommandRecord, Complete, MessageEvent, Outcome, SystemMessage};
+use azureal_core::event::{CommandRecord, Complete, MessageEvent, SystemMessage};
 use azureal_core::{Block, Event, Json, Role, StoredEvent, Tokens, Tool, visible, visible_line};
 
 use crate::output::{Paint, counted};
@@ -248,14 +248,7 @@ fn context_taken(system: &SystemMessage) -> Option<String> {
 
 /// Says how a turn ended and how long it took.
 pub(crate) fn ending(complete: &Complete) -> String {
-    let outcome = match (complete.outcome, complete.success) {
-        (Some(Outcome::Done), _) | (None, true) => "done",
-        (Some(Outcome::Failed), _) | (None, false) => "failed",
-        (Some(Outcome::Cancelled), _) => "cancelled",
-        (Some(Outcome::Timeout), _) => "timed out",
-        (Some(Outcome::Interrupted), _) => "interrupted",
-    };
-    format!("{outcome} in {}", duration(complete.duration_ms))
+    format!("{} in {}", complete.ending(), duration(complete.duration_ms))
 }
 
 /// Returns what a turn used, in parts: tokens sent, tokens received, cost. Those that are not known are left out.

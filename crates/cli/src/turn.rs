@@ -6,9 +6,9 @@ use std::time::Duration;
 use azureal::agents::known_name;
 use azureal::core::agent::Permission;
 use azureal::core::event::Outcome;
-use azureal::core::{SessionRecord, Threshold, visible};
+use azureal::core::{Threshold, visible};
 use azureal::engine::{Accepted, Busy, FinishedTurn, Recovered, SpooledTurn, TurnEvent, TurnHandle};
-use azureal::meter::Meter;
+use azureal::json::{TurnLine, TurnLines};
 use azureal::turns::describe_busy;
 
 use crate::failure::Failure;
@@ -39,7 +39,7 @@ impl TurnView<'_> {
         mut handle: TurnHandle,
         interrupts: &Interrupts,
         out: &mut Output,
-        introduce: impl FnOnce(&Accepted, &mut Output) -> Result<(), Failure>,
+        introduce: impl FnOnce(&Accepted, &TurnLine<'_>, &mut Output) -> Result<(), Failure>,
     ) -> Result<FinishedTurn, Failure> {
         let controls = handle.controls();
         interrupts.on_interrupt(move || controls.cancel());
@@ -108,42 +108,34 @@ impl TurnView<'_> {
         handle: &mut TurnHandle,
         accepted: &Accepted,
         out: &mut Output,
-        introduce: impl FnOnce(&Accepted, &mut Output) -> Result<(), Failure>,
+        introduce: impl FnOnce(&Accepted, &TurnLine<'_>, &mut Output) -> Result<(), Failure>,
     ) -> Result<Option<Shown>, Failure> {
-        introduce(accepted, out)?;
+        let mut lines = TurnLines::new(self.prompt, self.threshold);
+        if !self.is_kept {
+            lines = lines.ephemeral();
+        }
+        let [first, prompt] = lines.accepted(accepted);
+        introduce(accepted, &first, out)?;
         let mut live =
             Live::new(out, accepted.agent, self.is_kept).expecting(accepted.expected_model.as_deref());
-        if let Some(meter) = self.meter(&accepted.record) {
-            live.measure(meter);
-        }
-        live.prompt(self.prompt)?;
+        live.lines([prompt])?;
         let mut finished = None;
         while let Some(event) = handle.next_event() {
+            live.lines(lines.take(&event))?;
             match event {
                 TurnEvent::Command(progress) => live.command(&progress),
                 TurnEvent::Summarising { agent } => live.summary(&agent),
-                TurnEvent::Began(began) => match began.continues {
-                    true => live.go_on(self.meter(&began.record))?,
-                    // It may have been compacted before it began.
-                    false => live.begin(self.meter(&began.record), self.prompt),
-                },
-                TurnEvent::Output(output) => live.take(&output)?,
+                TurnEvent::Began(began) if began.continues => live.go_on()?,
+                TurnEvent::Output(output) => live.take(&output, lines.meter())?,
                 TurnEvent::Stored(stored) => finished = Some(stored),
                 TurnEvent::Notice(text) => live.tell(&visible(&text)),
                 _ => {}
             }
         }
         let Some(finished) = finished else { return Ok(None) };
-        let meter = self.threshold.map(|threshold| {
-            let (chars, tokens) = (finished.context_chars, finished.context_tokens);
-            Meter::of_context(chars, tokens.map(|tokens| (tokens, accepted.agent)), threshold)
-        });
-        live.end(&finished, meter)?;
+        live.lines(lines.end())?;
+        live.end(&finished, lines.meter())?;
         Ok(Some(Shown { agent: accepted.agent, last_error: live.last_error().map(str::to_owned) }))
-    }
-
-    fn meter(&self, record: &SessionRecord) -> Option<Meter> {
-        self.threshold.map(|threshold| Meter::of(record, threshold))
     }
 
     fn failure_of(&self, finished: &FinishedTurn, last_error: Option<&str>) -> Option<Failure> {
@@ -219,7 +211,9 @@ fn follow(
     let mut live = known_name(&turn.agent).filter(|_| is_shown).map(|agent| Live::new(out, agent, true));
     let next = loop {
         match handle.next_event() {
-            Some(TurnEvent::Output(output)) => live.as_mut().map_or(Ok(()), |live| live.take(&output))?,
+            Some(TurnEvent::Output(output)) => {
+                live.as_mut().map_or(Ok(()), |live| live.take(&output, None))?;
+            }
             Some(TurnEvent::Notice(text)) => match &mut live {
                 Some(live) => live.tell(&visible(&text)),
                 None => tell(&visible(&text)),

@@ -210,6 +210,13 @@ pub struct Complete {
     pub usage: Option<Usage>,
 }
 
+impl Complete {
+    /// Returns how the turn ended. Where that is not said, it is [`Outcome::Done`] or [`Outcome::Failed`].
+    pub fn ending(&self) -> Outcome {
+        self.outcome.unwrap_or(if self.success { Outcome::Done } else { Outcome::Failed })
+    }
+}
+
 /// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -224,6 +231,18 @@ pub enum Outcome {
     Timeout,
     /// It died, or azureal did.
     Interrupted,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timed out",
+            Self::Interrupted => "interrupted",
+        })
+    }
 }
 
 /// Tokens as the provider counted them.

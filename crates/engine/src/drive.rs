@@ -33,6 +33,8 @@ pub(crate) struct TurnTask {
     pub(crate) engine: Arc<EngineOptions>,
     pub(crate) options: Arc<TurnOptions>,
     pub(crate) slots: SharedSlots,
+    /// The caller's controls.
+    pub(crate) controls: TurnControls,
     pub(crate) session: SessionId,
     /// The lease of the store, if it gives out any.
     pub(crate) lease: Option<LeaseId>,
@@ -159,7 +161,14 @@ impl Driver {
                 continue;
             }
             if !self.machine.is_active() {
-                return (self.last.take().unwrap_or(Err(TurnError::Lost)), self.has_stored);
+                // It may have been staged in the last moment.
+                match self.task.controls.last_staged(&self.inbox) {
+                    Some(prompt) if self.is_stored_here() => inputs.push(Input::Submit(prompt)),
+                    // The next turn would receive a history without this one.
+                    Some(prompt) => self.notice(format!("not sent: {prompt}")),
+                    None => return (self.last.take().unwrap_or(Err(TurnError::Lost)), self.has_stored),
+                }
+                continue;
             }
             match self.wait() {
                 Message::Input(input) => {
@@ -476,8 +485,9 @@ impl Driver {
         }
     }
 
-    pub(crate) fn controls(&self) -> TurnControls {
-        TurnControls::new(self.sender.clone())
+    /// Returns whether the last turn is stored, and in its session.
+    fn is_stored_here(&self) -> bool {
+        matches!(&self.last, Some(Ok(finished)) if finished.instead_of.is_none())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::handle::{Reporter, TurnControls, TurnHandle, TurnResult};
 use crate::lease::this_process;
 use crate::prepare::Preparation;
 use crate::recover::{Recovered, recover};
-use crate::request::{CompactionOptions, TurnRequest};
+use crate::request::{CompactionOptions, SessionTarget, TurnRequest};
 use crate::slots::Slots;
 use crate::spool::{SpoolError, Spools};
 use crate::turn_event::TurnEvent;
@@ -63,6 +63,7 @@ impl EngineOptions {
 pub struct Engine {
     options: Arc<EngineOptions>,
     slots: SharedSlots,
+    turns: SubmittedTurns,
 }
 
 /// A turn whose agent runs.
@@ -79,7 +80,7 @@ pub struct RunningTurn {
 impl Engine {
     /// Creates an engine. It starts nothing and writes nothing.
     pub fn new(options: EngineOptions) -> Self {
-        Self { options: Arc::new(options), slots: SharedSlots::default() }
+        Self { options: Arc::new(options), slots: SharedSlots::default(), turns: SubmittedTurns::default() }
     }
 
     /// Runs a turn: acquires the session's lease, recovers what was interrupted in it, gathers the context, compacts the session
@@ -90,15 +91,28 @@ impl Engine {
     pub fn submit(&self, request: TurnRequest) -> TurnHandle {
         let (sender, inbox) = mpsc::channel();
         let (poster, posted) = mpsc::channel();
-        let (result, session) = (TurnResult::default(), Arc::<OnceLock<SessionId>>::default());
+        let session = match request.session {
+            SessionTarget::Existing(session) => OnceLock::from(session),
+            SessionTarget::New(_) | SessionTarget::Named(_) => OnceLock::new(),
+        };
+        let (result, session) = (TurnResult::default(), Arc::new(session));
         let events = Reporter::start(Arc::clone(&self.options.store), posted);
         let controls = TurnControls::new(sender.clone());
-        let handle = TurnHandle::new(controls, events, Arc::clone(&result), Arc::clone(&session));
+        let submitted = self.turns.add(Arc::clone(&session), controls.clone());
+        let handle = TurnHandle::new(controls.clone(), events, Arc::clone(&result), Arc::clone(&session));
         let (engine, slots) = (Arc::clone(&self.options), self.slots.clone());
         thread::spawn(move || {
-            Preparation { engine, slots, inbox, sender, poster, session }.run(request, &result);
+            let preparation = Preparation { engine, slots, inbox, sender, controls, poster, session };
+            preparation.run(request, &result, submitted);
         });
         handle
+    }
+
+    /// Returns the controls of the turn that was submitted to this engine for a session, until the turn is over; `None` without
+    /// one. Of several it is the first: the others wait for it.
+    pub fn turn(&self, session: SessionId) -> Option<TurnControls> {
+        let turns = self.turns.lock();
+        turns.iter().find(|turn| turn.session.get() == Some(&session)).map(|turn| turn.controls.clone())
     }
 
     /// Returns the slots: the turns whose agents run, by the process of the agent.
@@ -149,5 +163,37 @@ pub(crate) struct SharedSlots(Arc<Mutex<Slots<RunningTurn>>>);
 impl SharedSlots {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Slots<RunningTurn>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The turns that were submitted to an engine and are not over, in the order of their submission.
+#[derive(Clone, Default)]
+struct SubmittedTurns(Arc<Mutex<Vec<Submitted>>>);
+
+struct Submitted {
+    session: Arc<OnceLock<SessionId>>,
+    controls: TurnControls,
+}
+
+impl SubmittedTurns {
+    fn add(&self, session: Arc<OnceLock<SessionId>>, controls: TurnControls) -> SubmittedTurn {
+        self.lock().push(Submitted { session: Arc::clone(&session), controls });
+        SubmittedTurn { turns: self.clone(), session }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Submitted>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A turn that is not over. Dropped, it is.
+pub(crate) struct SubmittedTurn {
+    turns: SubmittedTurns,
+    session: Arc<OnceLock<SessionId>>,
+}
+
+impl Drop for SubmittedTurn {
+    fn drop(&mut self) {
+        self.turns.lock().retain(|turn| !Arc::ptr_eq(&turn.session, &self.session));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 
@@ -12,7 +12,7 @@ use azureal_core::{PAGE_EVENTS, Page, Seq, SessionId, SessionStore};
 use futures_channel::mpsc;
 use futures_core::Stream;
 use futures_executor::block_on;
-use futures_util::SinkExt;
+use futures_util::{SinkExt, StreamExt};
 
 use crate::drive::Message;
 use crate::ingest::Late;
@@ -30,31 +30,60 @@ const WAITING_EVENTS: usize = 64;
 pub struct TurnHandle {
     controls: TurnControls,
     events: mpsc::Receiver<TurnEvent>,
+    /// Whether the last event was taken.
+    is_over: bool,
     result: TurnResult,
     session: Arc<OnceLock<SessionId>>,
 }
 
 /// Stops a turn, or sends the next prompt after it.
 #[derive(Debug, Clone)]
-pub struct TurnControls(Sender<Message>);
+pub struct TurnControls {
+    /// `None` when the turn is over.
+    inbox: Arc<Mutex<Option<Sender<Message>>>>,
+}
 
 /// The result, once there is one.
 pub(crate) type TurnResult = Arc<Mutex<Option<Result<FinishedTurn, TurnError>>>>;
 
 impl TurnControls {
     pub(crate) fn new(sender: Sender<Message>) -> Self {
-        Self(sender)
+        Self { inbox: Arc::new(Mutex::new(Some(sender))) }
     }
 
-    /// Cancels the turn. What came until then is stored.
+    /// Cancels the turn. What came until then is stored. A turn that is over stays as it is.
     pub fn cancel(&self) {
-        // A turn that is over needs no cancel.
-        drop(self.0.send(Message::Input(Input::Cancel)));
+        self.send(Input::Cancel);
     }
 
     /// Stages a prompt: the turn is stopped and stored, then this prompt is sent. Prompts that are staged keep their order.
-    pub fn stage(&self, prompt: impl Into<String>) {
-        drop(self.0.send(Message::Input(Input::Submit(prompt.into()))));
+    ///
+    /// Returns `false` if the turn is over: then the prompt is not sent, and can be submitted as a turn of its own. After a
+    /// turn that has an error for its result, staged prompts are not sent either.
+    #[must_use]
+    pub fn stage(&self, prompt: impl Into<String>) -> bool {
+        self.send(Input::Submit(prompt.into()))
+    }
+
+    fn send(&self, input: Input) -> bool {
+        self.lock().as_ref().is_some_and(|inbox| inbox.send(Message::Input(input)).is_ok())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Sender<Message>>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the next prompt that was staged and not received yet. Without one the turn is over, and no prompt can be
+    /// staged any more.
+    pub(crate) fn last_staged(&self, received: &Receiver<Message>) -> Option<String> {
+        let mut inbox = self.lock();
+        while let Ok(message) = received.try_recv() {
+            if let Message::Input(Input::Submit(prompt)) = message {
+                return Some(prompt);
+            }
+        }
+        *inbox = None;
+        None
     }
 }
 
@@ -65,10 +94,10 @@ impl TurnHandle {
         result: TurnResult,
         session: Arc<OnceLock<SessionId>>,
     ) -> Self {
-        Self { controls, events, result, session }
+        Self { controls, events, is_over: false, result, session }
     }
 
-    /// Returns the session; `None` until a new one is created.
+    /// Returns the session; `None` until the turn has created it.
     pub fn session(&self) -> Option<SessionId> {
         self.session.get().copied()
     }
@@ -83,18 +112,20 @@ impl TurnHandle {
         self.controls.cancel();
     }
 
-    /// Stages a prompt: the turn is stopped and stored, then this prompt is sent.
-    pub fn stage(&self, prompt: impl Into<String>) {
-        self.controls.stage(prompt);
+    /// Stages a prompt: the turn is stopped and stored, then this prompt is sent. Returns `false` if the turn is over.
+    #[must_use]
+    pub fn stage(&self, prompt: impl Into<String>) -> bool {
+        self.controls.stage(prompt)
     }
 
     /// Waits for the next event; `None` when the turn is over.
     pub fn next_event(&mut self) -> Option<TurnEvent> {
-        block_on(std::future::poll_fn(|context| Pin::new(&mut self.events).poll_next(context)))
+        // After the last event there is none to wait for, so this can be called on an executor.
+        if self.is_over { None } else { block_on(self.next()) }
     }
 
-    /// Returns the result. Waits until the turn is over, and drops the events that were not taken; after the last event it
-    /// does not wait.
+    /// Returns the result. Blocks until the turn is over, and drops the events that were not taken; after the last event it
+    /// does not block.
     pub fn result(mut self) -> Result<FinishedTurn, TurnError> {
         while self.next_event().is_some() {}
         let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -106,7 +137,9 @@ impl Stream for TurnHandle {
     type Item = TurnEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<TurnEvent>> {
-        Pin::new(&mut self.events).poll_next(context)
+        let next = Pin::new(&mut self.events).poll_next(context);
+        self.is_over |= matches!(next, Poll::Ready(None));
+        next
     }
 }
 
@@ -213,5 +246,25 @@ impl Reporter {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_prompt_is_staged_or_refused_and_never_lost() {
+        let (sender, received) = mpsc::channel();
+        let controls = TurnControls::new(sender);
+        controls.cancel();
+        assert!(controls.stage("a") && controls.stage("b"));
+        // The turn has ended meanwhile, without having received them.
+        let staged: Vec<String> = std::iter::from_fn(|| controls.last_staged(&received)).collect();
+        assert_eq!(staged, ["a", "b"]);
+        assert!(!controls.clone().stage("c"), "the turn is over");
+        assert!(received.try_recv().is_err());
     }
 }

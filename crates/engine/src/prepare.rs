@@ -12,8 +12,8 @@ use futures_executor::block_on;
 use tracing::{info, warn};
 
 use crate::drive::{Driver, Message, TurnTask};
-use crate::engine::{EngineOptions, SharedSlots};
-use crate::handle::{Posted, TurnResult};
+use crate::engine::{EngineOptions, SharedSlots, SubmittedTurn};
+use crate::handle::{Posted, TurnControls, TurnResult};
 use crate::header::SpooledTurn;
 use crate::launch::stop_turn;
 use crate::original_run::{OriginalRun, look_at_original, recover_original};
@@ -26,6 +26,8 @@ use crate::turn_machine::Input;
 
 /// The time between two attempts to acquire a lease: each is a question to a server that others work with.
 const LEASE_PAUSE: Duration = Duration::from_millis(500);
+/// The time between two looks for the answer to a question.
+const ANSWER_PAUSE: Duration = Duration::from_millis(50);
 /// The time between two looks at an agent that is followed.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
 
@@ -35,17 +37,19 @@ pub(crate) struct Preparation {
     pub(crate) slots: SharedSlots,
     pub(crate) inbox: Receiver<Message>,
     pub(crate) sender: Sender<Message>,
+    pub(crate) controls: TurnControls,
     pub(crate) poster: Sender<Posted>,
     /// Set as soon as the session is known.
     pub(crate) session: Arc<OnceLock<SessionId>>,
 }
 
 impl Preparation {
-    /// Runs the turn, and leaves its result.
-    pub(crate) fn run(self, request: TurnRequest, result: &TurnResult) {
+    /// Runs the turn, and leaves its result. It is one of the submitted turns until then.
+    pub(crate) fn run(self, request: TurnRequest, result: &TurnResult, submitted: SubmittedTurn) {
         // The events end when the last poster is dropped: then the result is there.
         let poster = self.poster.clone();
         let finished = self.turn(request);
+        drop(submitted);
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(finished);
         drop(poster);
     }
@@ -107,7 +111,7 @@ impl Preparation {
         let mut staged = Vec::new();
         let lease = self.acquire(session, options.agent.name(), request.waits, &mut staged)?;
         self.recover(session, options.output_limit, &mut staged)?;
-        self.recover_original(session, snapshot.as_ref(), &lease)?;
+        self.recover_original(session, snapshot.as_ref(), &lease, &mut staged)?;
         let mut is_new = !matches!(request.session, SessionTarget::Existing(_));
         // Another turn may have ended before the lease was acquired, with another agent or model.
         let record = block_on(self.engine.store.get(session))?;
@@ -135,6 +139,7 @@ impl Preparation {
         let task = TurnTask {
             engine: Arc::clone(&self.engine),
             slots: self.slots.clone(),
+            controls: self.controls.clone(),
             session,
             lease: lease.id().cloned(),
             used_in: request.used_in.clone(),
@@ -249,7 +254,10 @@ impl Preparation {
             {
                 orphan = Some((turn.clone(), process.clone()));
             }
-            self.post(TurnEvent::Recovered(Box::new(found)));
+            // Turns that other processes run are no news to this one.
+            if !matches!(found, Recovered::Running(..)) {
+                self.post(TurnEvent::Recovered(Box::new(found)));
+            }
         }
         Ok(orphan)
     }
@@ -304,6 +312,7 @@ impl Preparation {
         session: SessionId,
         snapshot: Option<&SessionSnapshot>,
         lease: &SessionLease,
+        staged: &mut Vec<String>,
     ) -> Result<(), TurnError> {
         let EngineOptions { store, spools, agents, environment, .. } = &*self.engine;
         let Some(run) = snapshot.and_then(|snapshot| snapshot.record.original_run.as_ref()) else {
@@ -322,12 +331,19 @@ impl Preparation {
             }
             OriginalRun::Abandoned(idle, record) => (idle, record),
         };
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let question = OriginalRunEvent::Abandoned { session, idle, record, answer };
         self.post(TurnEvent::OriginalRun(Box::new(question)));
-        // A question that is dropped is a no.
-        if !matches!(block_on(answered), Ok(true)) {
-            return Ok(());
+        loop {
+            match answered.try_recv() {
+                Ok(Some(true)) => break,
+                // A question that is dropped is a no.
+                Ok(Some(false)) | Err(oneshot::Canceled) => return Ok(()),
+                Ok(None) if self.is_cancelled_within(ANSWER_PAUSE, staged) => {
+                    return Err(TurnError::Stopped { session });
+                }
+                Ok(None) => {}
+            }
         }
         let noted =
             block_on(recover_original(&**store, agents, environment, session, run, lease.id().cloned()));

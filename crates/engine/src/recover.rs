@@ -1,12 +1,13 @@
 //! Recovery: the next azureal stores turns whose azureal died, exactly once.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
-use azureal_core::{SessionId, SessionStore};
+use azureal_core::{SessionId, SessionStore, visible_line};
 use azureal_process::{
     ChildEnvironment, Marker, MarkersInUse, ProcessIdentity, StopTimeouts, end_marked, find_marked,
 };
@@ -38,6 +39,66 @@ pub enum Recovered {
     UnknownAgent(SpooledTurn),
     /// There is no spool, but a note that there was a run which the agent calls so.
     Noted(SessionId, String, Result<Noted, IngestError>),
+}
+
+/// Describes it in one line, without a hint.
+impl fmt::Display for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stored = |f: &mut fmt::Formatter<'_>, session: &dyn fmt::Display, ingested: &Ingested| {
+            let how = match ingested.complete.outcome {
+                Some(Outcome::Done) => "complete".to_owned(),
+                Some(Outcome::Interrupted) | None => "incomplete".to_owned(),
+                Some(outcome) => outcome.to_string(),
+            };
+            write!(f, "recovered the last turn of {session} ({how})")
+        };
+        if let Self::Noted(session, run, noted) = self {
+            let run = visible_line(run);
+            return match noted {
+                Ok(Noted::Stored(ingested, record)) => {
+                    stored(f, session, ingested)?;
+                    write!(f, " from {record}")
+                }
+                Ok(Noted::WasStored) => write!(f, "the last turn of {session} is in the history already"),
+                Ok(Noted::Busy) => write!(
+                    f,
+                    "an agent of {session} is still running, but the file with its output is gone. Its turn `{run}` is \
+                     not stored unless you wait until it has ended"
+                ),
+                Ok(Noted::Missing) => write!(
+                    f,
+                    "an interrupted turn of {session} was never stored. Neither its output nor the agent's own \
+                     transcript `{run}` is on this machine"
+                ),
+                Err(error) => write!(
+                    f,
+                    "the interrupted turn of {session} could not be recovered from the agent's own transcript `{run}`: \
+                     {error}"
+                ),
+            };
+        }
+        let session = self.turn().map(|turn| format!("S{}", turn.session)).unwrap_or_default();
+        match self {
+            Self::Stored(_, ingested) => stored(f, &session, ingested),
+            Self::Orphan(turn, _) => {
+                write!(f, "{session}: {} is still running in the background", visible_line(&turn.agent))
+            }
+            Self::Running(turn, _) => write!(f, "{session}: {} is running", visible_line(&turn.agent)),
+            Self::Failed(_, error) => {
+                write!(f, "the interrupted turn of {session} could not be stored and is kept: {error}")
+            }
+            Self::Unreadable(path) => {
+                let path = path.to_string_lossy();
+                write!(f, "`{}` does not say which turn it belongs to. It is kept", visible_line(&path))
+            }
+            Self::UnknownAgent(turn) => write!(
+                f,
+                "the interrupted turn of {session} is kept: its agent `{}` is unknown to this version of azureal",
+                visible_line(&turn.agent)
+            ),
+            Self::Noted(..) => Ok(()),
+        }
+    }
 }
 
 /// The number of notes of lost runs that one command handles. Each is a search of the agents' folders. A store with

@@ -58,6 +58,12 @@ impl From<SessionId> for SessionTarget {
     }
 }
 
+impl From<NewSession> for SessionTarget {
+    fn from(new: NewSession) -> Self {
+        Self::New(new)
+    }
+}
+
 /// Chooses the options of a turn by the session. It is called before anything is created or acquired, and again if the session
 /// has changed until its lease was acquired.
 pub type TurnPlan = Arc<dyn Fn(&TurnStart<'_>) -> Result<TurnOptions, PlanError> + Send + Sync>;

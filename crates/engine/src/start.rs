@@ -101,7 +101,7 @@ impl Driver {
     /// Starts the agent's program.
     fn launch(&mut self, request: &AgentRequest) -> Result<(), String> {
         let growth = self.growth(&request.frame);
-        let (controls, sender) = (self.controls(), self.sender.clone());
+        let (controls, sender) = (self.task.controls.clone(), self.sender.clone());
         let TurnTask { engine, options, slots, session, .. } = &self.task;
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let from = run.spool.output_length();
@@ -161,6 +161,7 @@ impl Driver {
         };
         let began = run.session.as_ref().map(|(record, _)| Began {
             run: turn.run.clone(),
+            prompt: turn.prompt.clone(),
             process: process.clone(),
             control: agent.control().cloned(),
             continues: turn.goes_on,

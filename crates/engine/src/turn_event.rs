@@ -80,6 +80,8 @@ pub struct Accepted {
 pub struct Began {
     /// The name of the run.
     pub run: String,
+    /// The prompt that the agent answers, as the user typed it; if it continues, what it is sent instead.
+    pub prompt: String,
     /// The agent's process.
     pub process: ProcessIdentity,
     /// Answers its questions; `None` for an agent that asks none.

@@ -38,6 +38,13 @@ pub struct Prompt {
     pub waits: bool,
 }
 
+impl Prompt {
+    /// Creates a prompt that does not wait for another process.
+    pub fn new(session: impl Into<SessionTarget>, text: impl Into<String>) -> Self {
+        Self { text: text.into(), session: session.into(), waits: false }
+    }
+}
+
 impl Workspace {
     /// Runs a turn. Returns at once; what is wrong with it is the result of the handle.
     ///

@@ -76,8 +76,7 @@ impl World {
 
     /// Runs a turn with the fake `claude` in a session with a long history, and returns how it ended.
     fn run_turn(&self, workspace: &Workspace, commands: Vec<String>) -> Option<Outcome> {
-        let session = self.long_session(workspace).into();
-        let prompt = Prompt { text: "Continue".to_owned(), session, waits: false };
+        let prompt = Prompt::new(self.long_session(workspace), "Continue");
         let context = ContextSettings { commands, ..ContextSettings::default() };
         let settings = TurnSettings { agent: Some("claude".into()), context, ..TurnSettings::default() };
         let handle = workspace.submit(&Arc::new(Config::empty()), prompt, settings).unwrap();

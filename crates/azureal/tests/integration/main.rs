@@ -5,4 +5,6 @@
     reason = "tests read the environment of their process, and start it again"
 )]
 
+mod async_use;
+mod chat;
 mod environment;

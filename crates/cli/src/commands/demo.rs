@@ -152,10 +152,10 @@ impl Tour<'_> {
         self.say(&format!("$ {command} -a {agent} \"{prompt}\"\n"))?;
         let view =
             TurnView { prompt, found: &[], is_kept: true, threshold: None, permission: None, timeout: None };
-        let prompt = Prompt { text: prompt.to_owned(), session: session.into(), waits: false };
+        let prompt = Prompt::new(session, prompt);
         let settings = TurnSettings { agent: Some(agent.to_owned()), ..TurnSettings::default() };
         let handle = self.place.submit(&self.config, prompt, settings)?;
-        view.show(handle, &self.interrupts, self.out, |_, _| Ok(()))?;
+        view.show(handle, &self.interrupts, self.out, |_, _, _| Ok(()))?;
         Ok(())
     }
 

@@ -2,10 +2,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azureal_core::agent::Permission;
-use azureal_core::{NewSession, SessionId, SessionRecord, check_name, visible_line};
+use azureal_core::{SessionId, SessionRecord, check_name, visible_line};
 use azureal_engine::{Accepted, Recovered, SessionTarget};
 use futures_executor::block_on;
-use serde_json::json;
 
 use crate::confirm::{Answer, ask};
 use crate::context_settings::{ContextArgs, load_config};
@@ -156,7 +155,14 @@ pub(crate) fn run(
     let interrupts = Interrupts::listen()?;
     let prompt = Prompt { text: prompt.clone(), session, waits: args.wait };
     let handle = place.submit(&config, prompt, settings)?;
-    view.show(handle, &interrupts, out, |accepted, out| introduce(accepted, view.is_kept, out))?;
+    view.show(handle, &interrupts, out, |accepted, line, out| {
+        if out.is_json() {
+            out.json(line)?;
+            return out.flush();
+        }
+        introduce(accepted, view.is_kept);
+        Ok(())
+    })?;
     out.flush()
 }
 
@@ -169,11 +175,7 @@ async fn session(args: &Args, place: &Workspace, found: &[Recovered]) -> Result<
                 .with_hint("leave out `-c` to start one")
         });
     }
-    let new = |name: Option<&String>| NewSession {
-        name: name.cloned(),
-        worktree: place.project.worktree(),
-        ..NewSession::default()
-    };
+    let new = |name: Option<&String>| place.new_session(name.map_or("", String::as_str));
     if let Some(name) = &args.name {
         check_new_name(&*place.store, name, None).await?;
     }
@@ -212,16 +214,10 @@ fn confirm_new(name: &str, similar: Option<&SessionRecord>) -> Result<(), Failur
 }
 
 /// Says which session this is, which agent answers and with which model.
-fn introduce(accepted: &Accepted, is_kept: bool, out: &mut Output) -> Result<(), Failure> {
+fn introduce(accepted: &Accepted, is_kept: bool) {
     let Accepted { record, agent, model, expected_model, .. } = accepted;
     let model = model.as_deref().or(expected_model.as_deref());
-    if out.is_json() {
-        let session = is_kept.then(|| record.id.to_string());
-        out.json(&json!({ "session": session, "agent": agent, "model": model }))?;
-        return out.flush();
-    }
     let name = if is_kept { called(record) } else { "not stored".to_owned() };
     let model = model.map(|model| format!(" · {}", visible_line(model)));
     tell(&format!("{name} · {agent}{}", model.unwrap_or_default()));
-    Ok(())
 }

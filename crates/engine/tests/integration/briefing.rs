@@ -224,7 +224,7 @@ fn a_prompt_that_waited_is_told_what_is_true_when_it_is_sent() {
     let mut is_staged = false;
     project.drive("first", |event, controls| {
         if matches!(event, TurnEvent::Began(_)) && !std::mem::replace(&mut is_staged, true) {
-            controls.stage("second");
+            assert!(controls.stage("second"));
         }
     });
     assert_eq!(project.count("now"), 2);

@@ -228,7 +228,7 @@ fn a_prompt_while_claude_answers_stops_it_and_is_sent_with_what_it_had_said() {
         TurnEvent::Output(output)
             if *output == AgentOutput::Event(Event::assistant("Half an answer.")) && runs.len() == 1 =>
         {
-            controls.stage("The second prompt");
+            assert!(controls.stage("The second prompt"));
         }
         _ => {}
     });

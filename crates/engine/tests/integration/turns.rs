@@ -145,9 +145,39 @@ fn a_prompt_while_a_turn_runs_cancels_it_and_is_sent_with_it_in_its_context() {
         says("whole"),
         says("half")
     );
-    run_while(&project, &script, None, |controls| controls.stage("second"));
+    run_while(&project, &script, None, |controls| assert!(controls.stage("second")));
     assert_eq!(project.outcomes(), [Outcome::Cancelled, Outcome::Done]);
     assert_eq!(project.texts(), ["first", "half", "second", "whole"]);
+}
+
+#[test]
+fn a_turn_is_found_by_its_session_from_its_submission_to_its_end() {
+    let project = Project::new();
+    let engine = project.engine();
+    let script = format!("{}; {}; {DONE}", says("a"), waits_for("gate"));
+    let request = TurnRequest::new(project.session, "first", Script::options(script));
+    let handle = engine.submit(request);
+    assert_eq!(handle.session(), Some(project.session));
+    let controls = engine.clone().turn(project.session).unwrap();
+    assert!(engine.turn(SessionId::new(1_000).unwrap()).is_none());
+    controls.cancel();
+    drop(drive(handle, |_, _| {}));
+    assert!(engine.turn(project.session).is_none());
+    assert!(!controls.stage("second"), "the turn is over");
+}
+
+#[test]
+fn a_prompt_that_is_staged_when_the_agent_has_ended_is_sent() {
+    let project = Project::new();
+    let mut is_staged = false;
+    let finished = drive(project.submit("first", Script::options(DONE)), |event, controls| match event {
+        // Reported while the driver may still listen, or not any more.
+        TurnEvent::Stored(_) if !is_staged => is_staged = controls.stage("second"),
+        _ => {}
+    });
+    finished.unwrap();
+    let expected = if is_staged { 2 } else { 1 };
+    assert_eq!(project.outcomes().len(), expected, "sent if and only if it was taken");
 }
 
 #[test]

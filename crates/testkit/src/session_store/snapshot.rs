@@ -2,7 +2,7 @@
 
 use azureal_core::event::{Complete, Init, MessageEvent, SystemMessage};
 use azureal_core::{
-    Beginning, Message, SessionSnapshot, read_beginning, read_context, read_record_chars, system_message,
+    PAGE_EVENTS,     Beginning, Message, SessionSnapshot, read_beginning, read_context, read_record_chars, system_message,
 };
 
 use super::*;
@@ -76,12 +76,11 @@ pub(super) async fn a_snapshot_tells_the_beginning_of_a_session(store: Store) {
 }
 
 pub(super) async fn a_snapshot_of_a_long_session_reads_it_whole(store: Store) {
-    // A page has 400 events.
-    for count in [399, 400, 401, 801] {
+    for count in [PAGE_EVENTS - 1, PAGE_EVENTS, PAGE_EVENTS + 1, 2 * PAGE_EVENTS + 1] {
         let events = (0..count).flat_map(turn).take(count);
         let id = session_of(&store, [system("Be kind.")].into_iter().chain(events).take(count)).await;
         let snapshot = check(&store, id, &format!("{count} events")).await;
-        assert_eq!(snapshot.events().is_some(), count <= 400, "{count}");
+        assert_eq!(snapshot.events().is_some(), count <= PAGE_EVENTS, "{count}");
     }
     // A page of large events has fewer of them.
     let large = (0..8).map(|number| Event::assistant(number.to_string().repeat(1 << 20)));
