@@ -2,7 +2,8 @@
 
 use azureal_core::event::{Complete, Init, MessageEvent, SystemMessage};
 use azureal_core::{
-    PAGE_EVENTS,     Beginning, Message, SessionSnapshot, read_beginning, read_context, read_record_chars, system_message,
+    Beginning, Message, PAGE_EVENTS, SessionSnapshot, read_beginning, read_context, read_record_chars,
+    system_message,
 };
 
 use super::*;

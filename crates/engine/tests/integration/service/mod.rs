@@ -276,7 +276,7 @@ fn a_staged_prompt_is_sent_when_the_turn_before_it_is_stored() {
     let finished = drive(project.submit("first", Script::options(script)), |event, controls| match event {
         TurnEvent::Began(began) => runs.push((began.run, began.record.counts.events, began.continues)),
         TurnEvent::Stored(finished) => stored.push(*finished),
-        event if is_text(&event, "half") => controls.stage("second"),
+        event if is_text(&event, "half") => assert!(controls.stage("second")),
         _ => {}
     });
     let finished = finished.unwrap();
