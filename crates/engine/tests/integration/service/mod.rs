@@ -224,7 +224,7 @@ fn a_turn_that_is_cancelled_while_it_waits_leaves_nothing() {
     let files = project.spool_files();
     let mut second = engine.submit(patient(&project));
     take_until(&mut second, is_waiting);
-    second.stage("third");
+    assert!(second.stage("third"));
     second.cancel();
     let error = second.result().unwrap_err();
     assert!(
@@ -362,7 +362,7 @@ fn a_new_session_with_a_stored_turn_is_not_deleted_because_the_next_one_cannot_b
     let request = TurnRequest::new(new_session("new"), "first", options);
     let finished = drive(project.engine().submit(request), |event, controls| {
         if is_text(&event, "half") {
-            controls.stage("second");
+            assert!(controls.stage("second"));
         }
     });
     let finished = finished.unwrap();
