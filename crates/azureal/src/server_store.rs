@@ -9,13 +9,12 @@ use azureal_store::postgres::PostgresAddress;
 use azureal_store::redis::RedisAddress;
 use azureal_store::sqlite::make_folder_of;
 use azureal_store::{AddressError, ServerAddress, ServerStore};
-use futures_executor::block_on;
 use tracing::{debug, info};
 
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
 use crate::project::{Project, SharedName};
-use crate::workspace::Notice;
+use crate::workspace::{Notice, on_own_thread};
 
 /// What this crate adds to the address of a store on a server.
 pub(crate) trait Address: ServerAddress {
@@ -138,7 +137,7 @@ pub(crate) fn settle_name(
 ) -> Result<(), Error> {
     let Some(former) = store.former_project() else { return Ok(()) };
     if let Some(is_ours) = is_ours {
-        return Ok(block_on(store.settle_former_project(is_ours))?);
+        return Ok(on_own_thread(store.settle_former_project(is_ours))?);
     }
     let (former, project) = (former.to_owned(), store.project().to_owned());
     // What would end the value in a URL.

@@ -5,9 +5,10 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use azureal_agents::registry;
-use azureal_core::{Holder, SessionStore};
+use azureal_core::{Holder, SessionStore, StoreError};
 use azureal_engine::{Engine, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
@@ -219,14 +220,14 @@ fn open_store(
         Some(StoreChoice::File(path)) => (in_file(&path, options.may_block)?, Location::File(path)),
         Some(StoreChoice::Postgres(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
-            let mut store = block_on(PostgresStore::open(&address, PostgresOptions::default()))?;
+            let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
             (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
         }
         Some(StoreChoice::Redis(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
-            let mut store = block_on(RedisStore::open(&address, RedisOptions::default()))?;
+            let mut store = on_own_thread(RedisStore::open(&address, RedisOptions::default()))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
             if let Some(warning) = store.durability().warning().filter(|_| !address.accepts_loss()) {
@@ -242,6 +243,14 @@ fn open_store(
         }
     };
     Ok(opened)
+}
+
+/// Waits for a future on a thread of its own: the calling thread may be one of an executor, which must not wait.
+pub(crate) fn on_own_thread<T: Send>(
+    future: impl Future<Output = Result<T, StoreError>> + Send,
+) -> Result<T, StoreError> {
+    thread::scope(|scope| scope.spawn(|| block_on(future)).join())
+        .unwrap_or_else(|_| Err(StoreError::other("the thread that opened the store panicked")))
 }
 
 fn memory() -> Arc<dyn SessionStore> {

@@ -90,7 +90,7 @@ pub(crate) struct Driver {
     /// Whether a turn is stored, be it an earlier one: then a new session is not deleted any more.
     has_stored: bool,
     /// Why the context of the turn could not be gathered.
-    not_gathered: Option<String>,
+    not_gathered: Option<GatherError>,
     last: Option<Result<FinishedTurn, TurnError>>,
 }
 
@@ -150,9 +150,6 @@ impl Driver {
         let mut inputs = vec![Input::Submit(prompt)];
         loop {
             for input in std::mem::take(&mut inputs) {
-                if let Input::NotGathered(why) = &input {
-                    self.not_gathered = Some(why.clone());
-                }
                 for effect in self.machine.step(input) {
                     inputs.extend(self.perform(effect));
                 }
@@ -250,7 +247,7 @@ impl Driver {
 
     fn perform(&mut self, effect: Effect) -> Option<Input> {
         match effect {
-            Effect::Gather(sent) => self.gather(sent).err().map(Input::NotGathered),
+            Effect::Gather(sent) => self.gather(sent).err().map(|error| self.not_gathered(error)),
             Effect::Start(frame) => Some(started(self.start(frame))),
             Effect::StartAgain => Some(started(self.start_again())),
             Effect::Stop(outcome) => {
@@ -280,7 +277,7 @@ impl Driver {
 
     /// Keeps the prompt, and begins to gather its context on a thread of its own, so that prompts and cancels are
     /// heard meanwhile.
-    fn gather(&mut self, sent: Sent) -> Result<(), String> {
+    fn gather(&mut self, sent: Sent) -> Result<(), GatherError> {
         let TurnTask { engine, options, session, lease, .. } = &self.task;
         let (engine, options, session, lease) =
             (Arc::clone(engine), Arc::clone(options), *session, lease.clone());
@@ -298,9 +295,7 @@ impl Driver {
         };
         let snapshot = match self.snapshot.take() {
             Some(snapshot) => snapshot,
-            None => {
-                block_on(SessionSnapshot::read(&*engine.store, session)).map_err(|error| error.to_string())?
-            }
+            None => block_on(SessionSnapshot::read(&*engine.store, session))?,
         };
         let name = uuid::Uuid::new_v4().simple().to_string();
         let turn = SpooledTurn {
@@ -316,7 +311,7 @@ impl Driver {
             directory: engine.directory.clone(),
             started_at: crate::clock::now_text(),
         };
-        let spool = engine.spools.begin(turn).map_err(|error| error.to_string())?;
+        let spool = engine.spools.begin(turn)?;
         let stop = CommandStop::default();
         let cancel_note = spool.cancel_note();
         self.run = Some(Run {
@@ -350,10 +345,17 @@ impl Driver {
         Ok(())
     }
 
+    /// Keeps why the context could not be gathered. The turn is stored with the text of it.
+    fn not_gathered(&mut self, error: GatherError) -> Input {
+        let why = error.to_string();
+        self.not_gathered = Some(error);
+        Input::NotGathered(why)
+    }
+
     fn gathered(&mut self, gathered: Result<Box<Gathered>, GatherError>) -> Input {
         let gathered = match gathered {
             Ok(gathered) => *gathered,
-            Err(error) => return Input::NotGathered(error.to_string()),
+            Err(error) => return self.not_gathered(error),
         };
         self.was_compacted |= gathered.was_compacted;
         if let Some(run) = &mut self.run {
@@ -397,12 +399,12 @@ impl Driver {
 
     fn ingest_unstarted(&mut self, outcome: Outcome, why: &str) -> Input {
         let Some(run) = self.run.take() else {
-            let why = why.to_owned();
+            let source = self.not_gathered.take().unwrap_or(GatherError::Stopped);
             self.last = Some(Err(match self.stored.first {
-                Some(_) => TurnError::NotContinued { session: self.task.session, why: why.clone() },
-                None => TurnError::NotBegun(why.clone()),
+                Some(_) => TurnError::NotContinued { session: self.task.session, source },
+                None => TurnError::NotBegun(source),
             }));
-            return Input::NotStored(why);
+            return Input::NotStored(why.to_owned());
         };
         let store = &*self.task.engine.store;
         let ingested = block_on(ingest_unstarted(store, run.spool, outcome, why, &run.destination));
@@ -424,9 +426,9 @@ impl Driver {
         let Complete { outcome, .. } = ingested.complete;
         info!(session = %ingested.session, ?outcome, is_new = ingested.appended.is_some(), "stored the turn");
         let not_gathered = self.not_gathered.take();
-        if let Some(why) = not_gathered.filter(|_| self.task.is_new && !self.has_stored) {
+        if let Some(source) = not_gathered.filter(|_| self.task.is_new && !self.has_stored) {
             // The session is deleted with all that is in it.
-            self.last = Some(Err(TurnError::NotGathered { outcome, why }));
+            self.last = Some(Err(TurnError::NotGathered { outcome, source }));
             return Input::Stored { is_done: false };
         }
         self.has_stored = true;

@@ -26,23 +26,34 @@ use crate::engine::EngineOptions;
 use crate::git_status;
 use crate::header::SpooledTurn;
 use crate::request::{Briefing, Keeping, TurnOptions};
-use crate::spool::CancelNote;
+use crate::spool::{CancelNote, SpoolError};
 use crate::turn_event::TurnEvent;
 
-/// Why there is nothing to send.
+/// Why the context of a turn cannot be gathered.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GatherError {
+#[non_exhaustive]
+pub enum GatherError {
     /// A command failed that must not.
     #[error("the context command `{name}` failed: {why}")]
-    Command { name: String, why: String },
-    /// The person does not want it any more.
+    Command {
+        /// The name of the command.
+        name: String,
+        /// How it ended.
+        why: String,
+    },
+    /// The user cancelled the turn, or its time was up.
     #[error("stopped while the context was gathered")]
     Stopped,
+    /// The store cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The spool of the turn cannot be created.
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    /// The name of the run cannot mark its processes.
     #[error(transparent)]
     Marker(#[from] InvalidMarker),
-    /// The thread that read it has gone.
+    /// The thread that read the history panicked.
     #[error("the history could not be read")]
     NoHistory,
 }

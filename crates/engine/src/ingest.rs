@@ -79,9 +79,6 @@ pub enum IngestError {
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The turn could not even be begun: nothing was sent, and the prompt is not kept.
-    #[error("{0}")]
-    NotBegun(String),
     /// The header names no session.
     #[error("the spool {} names no session", .0.display())]
     NoSession(PathBuf),

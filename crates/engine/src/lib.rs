@@ -49,7 +49,7 @@ pub use context_commands::{
     run_commands,
 };
 pub use engine::{Engine, EngineOptions, RunningTurn};
-pub use gather::end_commands;
+pub use gather::{GatherError, end_commands};
 pub use growth::added_chars;
 pub use handle::{TurnControls, TurnHandle};
 pub use header::{SpooledEnding, SpooledProcess, SpooledTurn};

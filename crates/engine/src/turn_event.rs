@@ -10,6 +10,7 @@ use futures_channel::oneshot;
 
 use crate::bridge::Control;
 use crate::context_commands::CommandProgress;
+use crate::gather::GatherError;
 use crate::header::SpooledTurn;
 use crate::ingest::IngestError;
 use crate::own_record::Noted;
@@ -198,23 +199,23 @@ pub enum TurnError {
         session: SessionId,
     },
     /// The context of the first turn of a session could not be gathered. The session is deleted again.
-    #[error("{why}")]
+    #[error("the context could not be gathered")]
     NotGathered {
-        /// Why it ended.
+        /// The outcome of the turn, if it was stopped meanwhile.
         outcome: Option<Outcome>,
         /// The reason.
-        why: String,
+        source: GatherError,
     },
     /// The turn did not begin: nothing was sent, and the prompt is not kept.
-    #[error("{0}")]
-    NotBegun(String),
+    #[error("the turn could not be begun")]
+    NotBegun(#[source] GatherError),
     /// The agent was stopped to compact the session, and could not be started again.
-    #[error("{why}")]
+    #[error("the turn could not be continued")]
     NotContinued {
         /// The session.
         session: SessionId,
         /// The reason.
-        why: String,
+        source: GatherError,
     },
     /// The turn is not in the store. Its output is kept.
     #[error(transparent)]

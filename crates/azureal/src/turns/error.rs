@@ -33,19 +33,19 @@ impl From<TurnError> for Error {
                 "the turn of {session} was cancelled, and your prompt was not sent"
             ))
             .with_hint(format!("`azureal show {session}` shows its output so far")),
-            TurnError::NotGathered { outcome, ref why } => match outcome {
+            TurnError::NotGathered { outcome, ref source } => match outcome {
                 Some(Outcome::Cancelled) => Self::cancelled("cancelled while the context commands ran"),
                 Some(Outcome::Timeout) => Self::new("timeout", "the context commands took too long"),
-                _ => Self::new("context", why.clone()),
+                _ => Self::new("context", source.to_string()),
             }
             .with_hint("the agent was not asked, and nothing was stored"),
-            TurnError::NotBegun(ref why) => {
-                Self::new("not_begun", format!("the turn could not be begun: {why}")).with_hint(
+            TurnError::NotBegun(ref source) => {
+                Self::new("not_begun", format!("the turn could not be begun: {source}")).with_hint(
                     "your prompt was not sent and is not kept; free some room, or see to the file's rights",
                 )
             }
-            TurnError::NotContinued { session, ref why } => {
-                Self::new("not_continued", format!("the turn could not be continued: {why}")).with_hint(format!(
+            TurnError::NotContinued { session, ref source } => {
+                Self::new("not_continued", format!("the turn could not be continued: {source}")).with_hint(format!(
                     "what came is stored: `azureal show {session}` shows it, and `azureal run -s {session}` continues"
                 ))
             }

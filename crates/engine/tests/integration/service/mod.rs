@@ -339,10 +339,10 @@ fn a_new_session_whose_context_cannot_be_gathered_is_deleted() {
         });
         assert_eq!(handle.session(), made);
         let error = handle.result().unwrap_err();
-        let TurnError::NotGathered { outcome: Some(Outcome::Failed), why } = &error else {
+        let TurnError::NotGathered { outcome: Some(Outcome::Failed), source } = &error else {
             panic!("{error:?}")
         };
-        assert_eq!(why, "the context command `must` failed: Command exited with code 7");
+        assert_eq!(source.to_string(), "the context command `must` failed: Command exited with code 7");
         let gone = block_on(project.store.get(made.unwrap()));
         assert!(matches!(gone, Err(StoreError::NoSuchSession(_))), "{gone:?}");
     }
