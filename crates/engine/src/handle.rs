@@ -178,7 +178,14 @@ impl Reporter {
     fn report(&mut self) {
         while let Some(next) = self.waiting.pop_front().or_else(|| self.posted.recv().ok()) {
             let reported = match next {
-                Posted::Event(event) => self.send(event),
+                Posted::Event(event) => {
+                    if matches!(event, TurnEvent::Accepted(_)) {
+                        // The output of an agent that was followed before does not count for this turn. That of a start that
+                        // was refused does.
+                        self.reported = 0;
+                    }
+                    self.send(event)
+                }
                 Posted::Watch(watcher) => self.watch(watcher),
                 Posted::Stored(late, finished) => self.stored(late, finished),
             };
@@ -199,8 +206,6 @@ impl Reporter {
 
     /// Reports the output of a run until it has ended, and notices meanwhile.
     fn watch(&mut self, mut watcher: Watcher) -> Result<(), Gone> {
-        // What an agent said that was followed before does not count for this one.
-        self.reported = 0;
         loop {
             while let Ok(next) = self.posted.try_recv() {
                 match next {
