@@ -96,9 +96,9 @@ impl AgentParser for Parser {
             "assistant" => fields.read().and_then(|turn| self.assistant(turn)),
             "user" => fields.read().and_then(|turn| self.user(turn)),
             "stream_event" => fields.read().map(|stream| self.stream(stream)),
-            "control_request" => {
-                Some(vec![AgentOutput::Notice("claude asks a question that nobody answers".to_owned())])
-            }
+            "control_request" => Some(vec![AgentOutput::Notice(
+                "claude asks a question that azureal does not answer".to_owned(),
+            )]),
             "control_response" | "keep_alive" | "rate_limit_event" | "tool_progress" | "tool_use_summary"
             | "prompt_suggestion" | "auth_status" => Some(ignored(NAME, &head.kind)),
             "" => None,
@@ -140,10 +140,15 @@ impl Parser {
         match subtype {
             "init" => self.init(system),
             "api_retry" => {
-                let status = system.error_status.map_or_else(String::new, |status| format!(" {status}"));
+                let error = Some(system.error.as_str()).filter(|error| !matches!(*error, "" | "unknown"));
+                let error = error.map_or_else(String::new, |error| format!(" ({error})"));
+                let reason = system.error_status.map_or_else(
+                    || format!("claude cannot reach its server{error}"),
+                    |status| format!("claude's server answered with status {status}{error}"),
+                );
                 vec![AgentOutput::Retry(format!(
-                    "claude tries again ({} of {}): {}{status}",
-                    system.attempt, system.max_retries, system.error
+                    "{reason}: retry {} of {}",
+                    system.attempt, system.max_retries
                 ))]
             }
             "status" => match (system.status.as_deref(), system.compact_result.as_deref()) {
