@@ -75,7 +75,7 @@ impl From<ImportError> for Error {
                 ImportError::Differs { id, .. } => Self::new("differs", message)
                     .with_hint(format!("delete {id} where it was copied to, and copy it again")),
                 ImportError::ImportStopped | ImportError::CopyStopped => {
-                    Self::cancelled(message).with_hint("started again, it goes on where it was")
+                    Self::cancelled(message).with_hint("run the command again to continue where it stopped")
                 }
                 _ => Self::new("import", message),
             };

@@ -39,7 +39,7 @@ Examples:
   azureal run \"What does this do?\"      ask an agent, in a new session
   azureal run -c -a codex \"Fix it\"      continue it with another agent
   azureal list                          the sessions of this worktree
-  azureal show S3                       what was said and done in session S3
+  azureal show S3                       the messages and tool calls of session S3
   azureal context S3                    the context that the next agent receives
   azureal compact S3                    replace the older part by a summary
   azureal import ~/.cllm/conversations  import conversations of another program

@@ -10,16 +10,16 @@ use azureal::{ContextSettings, Project};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Context")]
 pub(crate) struct ContextArgs {
-    /// Run a command, and tell the agent what it prints; may be given more than once
+    /// Run a command, and send its output to the agent; repeatable
     #[arg(long, value_name = "COMMAND", value_parser = command)]
     exec: Vec<String>,
-    /// Run none of the commands that are configured
+    /// Run none of the configured commands
     #[arg(long)]
     no_context_exec: bool,
-    /// Give a variable of the commands a value; may be given more than once
+    /// Set a variable of the commands; repeatable
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = assignment)]
     variables: Vec<(String, String)>,
-    /// Begin the session with this system message; an empty one is none
+    /// Start the session with this system message; empty for none
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use azureal_core::event::{CommandRecord, Complete, MessageEvent, SystemMessage};
+use azureal_core::event::{CommandRecord, Complete, MessageEvent, Outcome, SystemMessage};
 use azureal_core::{Block, Event, Json, Role, StoredEvent, Tokens, Tool, visible, visible_line};
 
 use crate::output::{Paint, counted};
@@ -248,7 +248,12 @@ fn context_taken(system: &SystemMessage) -> Option<String> {
 
 /// Says how a turn ended and how long it took.
 pub(crate) fn ending(complete: &Complete) -> String {
-    format!("{} in {}", complete.ending(), duration(complete.duration_ms))
+    let (outcome, took) = (complete.ending(), duration(complete.duration_ms));
+    match outcome {
+        // A timeout is set in seconds.
+        Outcome::Timeout => format!("{outcome} after {}", took.replace(".0 s", " s")),
+        _ => format!("{outcome} in {took}"),
+    }
 }
 
 /// Returns what a turn used, in parts: tokens sent, tokens received, cost. Those that are not known are left out.
@@ -378,6 +383,16 @@ mod tests {
         ## System
         Later.
         ");
+    }
+
+    #[test]
+    fn a_turn_that_timed_out_says_after_how_many_seconds() {
+        let text = |duration_ms| {
+            ending(&Complete { outcome: Some(Outcome::Timeout), duration_ms, ..Complete::default() })
+        };
+        assert_eq!(text(3_020), "timed out after 3 s");
+        assert_eq!(text(1_500), "timed out after 1.5 s");
+        assert_eq!(text(600_000), "timed out after 10 min 0 s");
     }
 
     #[test]

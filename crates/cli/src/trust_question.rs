@@ -16,7 +16,7 @@ pub(crate) fn require(config: &mut Config) -> Result<(), Failure> {
         Answer::Yes => Ok(trust::approve(config)?),
         Answer::No | Answer::Nobody => {
             Err(Failure::refused("untrusted", format!("{}; nothing was run", open.message)).with_hint(
-                "`azureal trust` shows what is in there and asks; `--no-context-exec` goes on without it",
+                "`azureal trust` shows what is in there and asks; `--no-context-exec` continues without it",
             ))
         }
     }

@@ -12,7 +12,7 @@ use crate::{LARGEST_EVENT, Mark, Seq, SessionId};
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no session of this number.
-    #[error("session {0} is not in this store")]
+    #[error("no session {0} in this store")]
     NoSuchSession(SessionId),
     /// There is no event at this place.
     #[error("session {session} has no event {seq}: its last is {last}")]
@@ -25,7 +25,7 @@ pub enum StoreError {
         last: Seq,
     },
     /// The session was changed since it was read.
-    #[error("session {session} has gone on meanwhile: its last event is {last}, not {expected}")]
+    #[error("session {session} has changed since it was read: its last event is {last}, not {expected}")]
     Moved {
         /// The session.
         session: SessionId,
@@ -35,7 +35,7 @@ pub enum StoreError {
         last: Seq,
     },
     /// Another process holds the lease of the session now.
-    #[error("session {0} was taken over by somebody else meanwhile")]
+    #[error("another process has taken over session {0}")]
     Fenced(SessionId),
     /// Another process has done this already.
     #[error("this is in session {} already", .0.session)]

@@ -68,7 +68,7 @@ impl CommandRun {
             CommandEnd::Code(0) => None,
             CommandEnd::Code(code) => Some(format!("Command exited with code {code}")),
             CommandEnd::Signal(signal) => Some(format!("Command was ended by signal {signal}")),
-            CommandEnd::Unknown => Some("Command ended, and nobody can say how".to_owned()),
+            CommandEnd::Unknown => Some("Command ended with an unknown exit status".to_owned()),
             CommandEnd::TimedOut => {
                 let seconds = self.command.timeout.as_secs_f64();
                 let unit = if seconds == 1.0 { "second" } else { "seconds" };

@@ -46,12 +46,12 @@ impl From<TurnError> for Error {
             }
             TurnError::NotContinued { session, ref source } => {
                 Self::new("not_continued", format!("the turn could not be continued: {source}")).with_hint(format!(
-                    "what came is stored: `azureal show {session}` shows it, and `azureal run -s {session}` continues"
+                    "the output so far is stored: `azureal show {session}` shows it, and `azureal run -s {session}` continues"
                 ))
             }
             TurnError::NotStored(ref cause) => {
                 Self::new("not_stored", format!("the turn could not be stored: {cause}"))
-                    .with_hint("what the agent printed is kept, and the next azureal tries again")
+                    .with_hint("the agent's output is kept, and the next azureal command retries")
             }
             // [`TurnError::Lost`], and what may come.
             _ => Self::new("failed", error.to_string()),
@@ -81,7 +81,7 @@ impl From<StopError> for Error {
             StopError::Spool(error) => error.into(),
             StopError::Marker(error) => Self::new("unreadable", error.to_string()).with_source(error),
             StopError::Survived { .. } => Self::new("not_stopped", error.to_string())
-                .with_hint("it may belong to somebody else, or hang in the system")
+                .with_hint("it may belong to another user, or hang in the system")
                 .with_source(error),
         }
     }
@@ -106,7 +106,7 @@ impl From<CompactionError> for Error {
 pub(super) fn busy_error(busy: &Busy) -> Error {
     let (session, place) = (busy.session, if busy.is_here { "" } else { " where it runs" });
     Error::new("busy", describe_busy(busy)).with_hint(format!(
-        "wait for it (`run` does with `--wait`), end it with `azureal cancel {session}`{place}, or go on beside it \
+        "wait for it (`run` does with `--wait`), end it with `azureal cancel {session}`{place}, or continue in a copy \
          with `azureal fork {session}`"
     ))
 }

@@ -9,9 +9,9 @@ use azureal::Workspace;
 use azureal::sessions::{called, resolve};
 use azureal::turns::describe_holder;
 
-/// End the running turn of a session
+/// Cancel the running turn of a session
 ///
-/// The agent is asked to end, then made to, and nothing that it started is left. What it said so far is kept.
+/// Asks the agent to stop, then kills it and every process that it started. Its output so far is stored.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -50,7 +50,7 @@ pub(crate) async fn run(
                 "elsewhere",
                 format!("the turn of {} runs elsewhere: {who}", called(&record)),
             )
-            .with_hint("it can be cancelled where it runs"));
+            .with_hint("cancel it on the machine where it runs"));
         }
         return Err(Failure::new("not_running", format!("no turn of {} is running", called(&record)))
             .with_hint("`azureal ps` shows which are"));

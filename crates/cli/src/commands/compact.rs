@@ -14,37 +14,36 @@ use azureal::Workspace;
 use azureal::agents::{SUMMARY_TIMEOUT, summarisers};
 use azureal::sessions::{called, resolve};
 
-/// Summarise the older part of a session, so that the next agent is told less
+/// Summarise the older part of a session, so that the next agent receives less
 ///
-/// The last three prompts and all that came of them stay as they are; of one very long turn, its newest part.
-/// What is before is summarised by the session's last agent, else by another that is installed, else by
-/// azureal itself, which needs no model. What you asked stays beside the summary in your own words, up to 500
-/// characters of each prompt.
+/// The last three prompts stay as they are, with the agent's work on them; of one very long turn, its newest part.
+/// The part before is summarised by the session's last agent, else by another installed agent, else by azureal itself,
+/// which needs no model. Your prompts stay beside the summary in your own words, up to 500 characters of each.
 ///
-/// Nothing is deleted: `show` still shows everything, and `--undo` takes the summary off again.
+/// Nothing is deleted: `show` still shows everything, and `--undo` removes the summary.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  azureal compact S3 --preview        write the summary and show it, and change nothing
+  azureal compact S3 --preview        write the summary and show it, without storing it
   azureal compact S3
   azureal compact S3 --agent offline  no model: what the events say
   azureal compact S3 --undo")]
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
-    /// Write the summary and show it, and change nothing
+    /// Write the summary and show it, without storing it
     #[arg(long, conflicts_with_all = ["undo", "list"])]
     preview: bool,
-    /// Take the newest summary off again
+    /// Remove the newest summary
     #[arg(long, conflicts_with = "list")]
     undo: bool,
-    /// List the summaries of the session, the one that counts last
+    /// List the summaries of the session, the one in effect last
     #[arg(long)]
     list: bool,
-    /// Who writes the summary, and nobody else: claude, codex, or offline for none
+    /// Agent that writes the summary, without fallback: claude, codex, or offline for no model
     #[arg(short = 'a', long, value_name = "AGENT", conflicts_with_all = ["undo", "list"])]
     agent: Option<String>,
-    /// Keep the last N prompts and all that came of them as they are
+    /// Keep the last N prompts as they are, with the agent's work on them
     #[arg(long, value_name = "N", conflicts_with_all = ["undo", "list"])]
     keep: Option<usize>,
 }
@@ -63,7 +62,7 @@ pub(crate) fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<()
         None if out.is_json() => {
             out.json(&json!({"session": record.id.to_string(), "stored": false, "summary": null}))
         }
-        None => out.line(&format!("{} is not compacted: there is nothing to gain", called(&record))),
+        None => out.line(&format!("nothing to compact in {}", called(&record))),
     }
 }
 
@@ -136,7 +135,7 @@ fn report(
     let what = agent
         .as_ref()
         .map_or_else(|| "azureal's own digest".to_owned(), |agent| format!("the summary by {agent}"));
-    let verb = if args.preview { "would be told" } else { "is told" };
+    let verb = if args.preview { "would receive" } else { "receives" };
     let told = format!(
         "{what} covers the events up to {} of {}: the next agent {verb} {chars_after} characters instead of {chars_before}",
         boundary.after_seq,
@@ -180,7 +179,7 @@ async fn undo(place: &Workspace, record: &SessionRecord, out: &mut Output) -> Re
         return out.json(&json!({"session": session, "after_seq": newest.after_seq.0, "left": left}));
     }
     out.line(&format!(
-        "took off the summary of the events up to {} of {}; {} left",
+        "removed the summary of the events up to {} of {}; {} left",
         newest.after_seq,
         called(record),
         match left {

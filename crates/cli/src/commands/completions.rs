@@ -8,8 +8,8 @@ use crate::output::Output;
 
 /// Print the script that lets a shell complete azureal's commands
 ///
-/// The script asks azureal itself, so that it completes sessions by number and name, agents and models. Sessions are those
-/// of a store in a file; a store on a server is not asked.
+/// The script calls azureal, so that it completes sessions by number and name, agents and models. Sessions are completed
+/// from a store in a file, not from a store on a server.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:

@@ -22,21 +22,21 @@ use azureal::error::shown;
 /// How much of a value is shown to people.
 const SHOWN: usize = 60;
 
-/// Show what is configured, and where each value comes from
+/// Show the configuration, and where each value comes from
 ///
-/// Read, the nearest first, at the top of the worktree: `.azureal/azufig.toml`, then cllm's `Cllmfile.yml` and
+/// Files, the nearest first, at the top of the worktree: `.azureal/azufig.toml`, then cllm's `Cllmfile.yml` and
 /// `.cllm/Cllmfile.yml`; and of your own: `~/.config/azureal/azufig.toml`, `~/.cllm/Cllmfile.yml`. The
-/// nearest file that sets something counts. Variables are merged by name. A list of context commands replaces
+/// nearest file that sets a value takes precedence. Variables are merged by name. A list of context commands replaces
 /// that of a farther file of the same kind; the list of `azufig.toml` comes before that of `Cllmfile.yml`.
 ///
-/// The command line counts before the environment variables `AZUREAL_AGENT`, `AZUREAL_MODEL`, `AZUREAL_PERMISSION` and
-/// `AZUREAL_TIMEOUT`, and those before the files.
+/// The command line takes precedence over the environment variables `AZUREAL_AGENT`, `AZUREAL_MODEL`, `AZUREAL_PERMISSION` and
+/// `AZUREAL_TIMEOUT`, and those over the files.
 ///
 /// Keys of `azufig.toml`: `agent`, `model`, `default_system_message`, `[turn]` with `permission`, `timeout` and `output_limit_mib`,
 /// `[claude]` with `cache`, `[compaction]` with `threshold_characters` or `threshold_tokens`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
 /// `timeout` and `dynamic`. Of a `Cllmfile.yml`, `default_system_message`, `variables` and `context_commands` are taken.
 ///
-/// Files of the project are in effect once they are trusted: see `azureal trust`. The only `permission` that they can set is
+/// Files of the project take effect once they are trusted: see `azureal trust`. The only `permission` that they can set is
 /// `read`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -45,7 +45,7 @@ Examples:
   azureal config --init     begin with a file that explains itself
   azureal config --json | jq -r '.context_commands[].command'")]
 pub(crate) struct Args {
-    /// Write a `.azureal/azufig.toml` with every key explained, and change nothing that is there
+    /// Write a `.azureal/azufig.toml` with every key explained; an existing file is not changed
     #[arg(long)]
     init: bool,
 }

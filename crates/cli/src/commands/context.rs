@@ -11,14 +11,14 @@ use azureal::Workspace;
 use azureal::meter::Meter;
 use azureal::sessions::{called, resolve_to_read};
 
-/// Show exactly what the next agent would be told of a session
+/// Show exactly the context that the next agent receives
 ///
-/// The system message if there is one, the newest summary with what you asked in the part that it covers, and
-/// everything after it, in the tags that it would be sent in. Where output is not a terminal, it is exact to
-/// the byte.
+/// The system message if there is one, the newest summary with your prompts of the part that it covers, and
+/// everything after it, in the tags that it is sent in. If output is not a terminal, it is exact to the byte.
 ///
-/// The number of tokens is what the agent's provider counted when the last turn ended, its own instructions included, where
-/// that is known; else an estimate: a quarter of the number of characters. `azureal tokens` and `azureal list` show the same number.
+/// The number of tokens is the provider's count at the end of the last turn, the agent's own instructions included. If
+/// that is not known, it is an estimate: a quarter of the number of characters. `azureal tokens` and `azureal list` show
+/// the same number.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -28,7 +28,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionToRead,
-    /// Show how large it is instead; with `--json`, both are shown anyway
+    /// Show its size instead; `--json` always shows both
     #[arg(long)]
     stats: bool,
 }

@@ -21,8 +21,8 @@ use crate::spinner::{Spinner, bar};
 /// Copies events to the byte, with the session's UUID, name, worktree, time, summaries, tokens and totals. The copy has
 /// a number of its own, which is printed. Afterwards azureal reads both sides again and compares them.
 ///
-/// A session is known by its UUID. Copying again adds what is new and nothing twice, also after an interruption, and also
-/// back to where a session comes from. A session that was continued in both stores is not mixed: it arrives as a new one,
+/// A session is identified by its UUID. Copying again adds only what is new, also after an interruption, and also back to
+/// the store that a session comes from. A session that was continued in both stores is not mixed: it arrives as a new one,
 /// a fork of the other, and only once. If another session has its name, the copy is named `NAME-2`, with a notice.
 ///
 /// The store that is copied from is not changed: a file is read from a private copy, which takes as much room in the

@@ -22,16 +22,16 @@ const THIRD: &str = "What was asked so far, and did anything fail?";
 
 /// Take a tour: one session across two agents, offline, in a few seconds
 ///
-/// Plays in a new folder, or in the one that is named, and leaves its store there to be explored. The two agents are
-/// built in: they need no network and no key, and answer from the record of the session alone. With `--json`, the
-/// events of the turns, and last `{"folder","store","session"}`.
+/// Runs in a new folder, or in the given one, and leaves its store there to be explored. The two agents are built in:
+/// they need no network and no key, and answer from the history of the session alone. With `--json`, prints the events
+/// of the turns, and last `{"folder","store","session"}`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   azureal demo
   azureal demo ./tour")]
 pub(crate) struct Args {
-    /// Where to play; a new folder for temporary files without it
+    /// Folder to run in; a new temporary folder by default
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -102,7 +102,7 @@ impl Tour<'_> {
         self.step("1. You ask Ada. That begins a session, S1.")?;
         self.turn(session, "azureal run", "offline/ada", FIRST)?;
 
-        self.step("2. The same session goes on with Ben, who has never heard of you or of Ada.")?;
+        self.step("2. The same session continues with Ben, who has never heard of you or of Ada.")?;
         let context = block_on(read_context(&*self.place.store, session))?;
         self.turn(session, "azureal run -c", "offline/ben", SECOND)?;
 
@@ -115,7 +115,7 @@ impl Tour<'_> {
         self.say(&visible(&quoted))?;
         self.say("\nOnly your words and theirs are stored, never the wrapper, so it cannot pile up.\n")?;
 
-        self.step("4. And back to Ada, who is told of Ben.")?;
+        self.step("4. And back to Ada, who receives Ben's answers too.")?;
         self.turn(session, "azureal run -c", "offline/ada", THIRD)?;
 
         self.step("5. The session is yours, in one file.")?;
@@ -126,9 +126,9 @@ impl Tour<'_> {
         let azureal = call(folder, store);
         self.say(&format!(
             "\nLook around:\n\n\
-             {azureal} show S1\n    what was said and done\n\
-             {azureal} context S1\n    what the next agent would be told\n\
-             {azureal} run -s S1 -a offline/ben \"Your turn\"\n    go on; with `-a claude` or `-a codex` if \
+             {azureal} show S1\n    its messages and tool calls\n\
+             {azureal} context S1\n    the context that the next agent receives\n\
+             {azureal} run -s S1 -a offline/ben \"Your turn\"\n    continue; with `-a claude` or `-a codex` if \
              `azureal agents` shows them\n\n\
              Then try `azureal run --help` in a project of your own.\n\
              The store of this tour is {}; delete its folder when you are done.\n",

@@ -14,15 +14,15 @@ use clap::ValueEnum;
 use crate::failure::Failure;
 use crate::output::{Output, counted, warn};
 
-/// Take over sessions of other programs and stores
+/// Import sessions of other programs and stores
 ///
-/// What a file is, is told by its content. Of a folder, every file in it that can be imported is. Files are
-/// only read.
+/// The format of a file is detected from its content. Of a folder, every file that can be imported is. Files are only
+/// read.
 ///
 /// Importing the same session again changes nothing. If it has grown, azureal adds what is new. If it was also continued
 /// here, it becomes a new session; with a UUID, which exports and stores of azureal have, a fork of the one here. A
-/// session that was cleared here gets its events back. If another session has its name, it is named `NAME-2`. What cannot
-/// be imported as it is, is reported on standard error.
+/// session that was cleared here gets its events back. If another session has its name, it is named `NAME-2`. Data
+/// that cannot be imported unchanged is reported on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// The files and folders
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// What the files are
+    /// The format of the files
     #[arg(short, long, value_enum, default_value = "auto")]
     format: FormatArgument,
 }
@@ -41,11 +41,11 @@ pub(crate) struct Args {
 /// The value of `--format`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum FormatArgument {
-    /// Find out from the content
+    /// Detect it from the content
     Auto,
     /// Another store of azureal, or of the program whose format it shares (`.azs`)
     Azs,
-    /// What `azureal export --format json` wrote
+    /// Output of `azureal export --format json`
     Json,
     /// A conversation of cllm (`~/.cllm/conversations/*.json`)
     Cllm,

@@ -16,10 +16,10 @@ const ON_A_TERMINAL: usize = 50;
 /// How much of a name or a worktree is shown on a terminal.
 const LONGEST_NAME: usize = 24;
 
-/// List sessions, the one that was active last first
+/// List sessions, the most recently active first
 ///
 /// Those of the current worktree, or of all worktrees with `--all`. ✓ and ✗ say how the last turn ended, ● that one is
-/// running. A terminal shows 50 sessions, unless `-n` says otherwise; a program gets all of them.
+/// running. A terminal shows 50 sessions, unless `-n` is given; a program gets all of them.
 ///
 /// CONTEXT is the context that the next agent receives: its characters; its tokens, with a ~ if they are an estimate; and
 /// its size in percent of the threshold of compaction.

@@ -10,8 +10,9 @@ use azureal::turns::describe_holder;
 /// Show the turns that are running, of every azureal on this store
 ///
 /// With `--json`, an array of `{"session","agent","model","pid","since","orphan","user","host"}`. An orphan is an agent
-/// that goes on though its azureal has gone; its turn is stored by the next azureal after it has ended. Of a turn that
-/// runs elsewhere, `user` and `host` say who runs it and where, and `pid` is that of its azureal there.
+/// that continues in the background because its azureal is no longer running. The next azureal stores its turn after it
+/// has ended. For a turn on another machine, `user` and `host` say who runs it and where, and `pid` is that of its
+/// azureal there.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:

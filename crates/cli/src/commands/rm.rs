@@ -11,8 +11,8 @@ use azureal::turns::describe_holder;
 
 /// Delete sessions and all that belongs to them
 ///
-/// This cannot be undone, so it asks first. Where nobody can be asked, because this is not a terminal,
-/// nothing is deleted without `--yes`. A session with a running turn is not deleted. The numbers of deleted sessions are never used again.
+/// This cannot be undone, so it asks first. Without a terminal, it deletes only with `--yes`. A session with a running
+/// turn is not deleted. The numbers of deleted sessions are never used again.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:

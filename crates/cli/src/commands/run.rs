@@ -18,34 +18,35 @@ use azureal::config::seconds;
 use azureal::sessions::{called, check_new_name, find, similar};
 use azureal::{Prompt, TurnSettings, Workspace};
 
-/// Send a prompt to an agent, and keep what it says and does
+/// Send a prompt to an agent, and store its answer
 ///
 /// Starts a new session, unless `-c` or `-s` names one to continue. The agent first receives the whole history of the
-/// session, whichever agents wrote it. Without `-a` and `-m`, the session's last agent answers with the model that was
-/// last asked for, else the configured agent, else the first that is installed, else the built-in offline agent.
+/// session, whichever agents wrote it. Without `-a` and `-m`, the session's last agent answers with the last requested
+/// model, else the configured agent, else the first that is installed, else the built-in offline agent.
 ///
-/// The prompt is the argument, or standard input, or both: what is piped in becomes a block after the
-/// argument. With an argument, a pipe that stays open and silent is not waited for.
+/// The prompt is the argument, or standard input, or both: piped input becomes a block after the argument. With an
+/// argument, azureal does not wait for a pipe that stays open and silent.
 ///
-/// The agent's text and tool calls go to standard output, everything else to standard error. With `--json`, one
-/// line says session, agent and model, then comes one event per line as it happens, `{"kind","data"}`, text as it
-/// is being written as `{"delta":"…"}`, and last, when the turn is stored, `Complete` with `first_seq`,
-/// `seq` and `context`, the size of the session's context. A session over the threshold is compacted automatically.
+/// The agent's text and tool calls go to standard output, everything else to standard error. A session over the
+/// threshold is compacted automatically.
 ///
-/// Context commands tell the agent what the project looks like: those that are configured, then those of `--exec`, all
-/// run at the same time in the top folder of the worktree. They are static unless configured as `dynamic`.
-/// Static ones run once, when the session is made: their output is stored in its system message, and every agent
-/// of the session is told it at every turn, even when it is stale by then. Dynamic ones run at every
-/// turn, and so does what `--exec` gives to a session that goes on; their output is not stored. To
-/// take everything anew, begin a new session.
+/// With `--json`, the first line has session, agent and model. Then comes one event per line as it happens,
+/// `{"kind","data"}`, and text while it is being written as `{"delta":"…"}`. The last line, when the turn is stored, is
+/// `Complete` with `first_seq`, `seq` and `context`, the size of the session's context.
 ///
-/// `--ephemeral` stores nothing, neither prompt nor answer, and puts the output of all commands in front of the
-/// prompt: for a question that needs no memory.
+/// Context commands describe the project to the agent: those that are configured, then those of `--exec`. All run at
+/// the same time in the top folder of the worktree. They are static unless configured as `dynamic`. Static commands run
+/// once, when the session is created. Their output is stored in its system message, which every agent receives at every
+/// turn, even if it is stale. Dynamic commands run at every turn, and so does `--exec` in an existing session; their
+/// output is not stored. To run the static commands again, start a new session.
 ///
-/// One turn runs in a session at a time, on all machines that share its store. While somebody runs one there, this says
-/// who and ends, or waits for it with `--wait`; `azureal fork` goes on beside it.
+/// `--ephemeral` stores neither prompt nor answer, and puts the output of all commands in front of the prompt: for a
+/// question that needs no memory.
 ///
-/// Ctrl-C cancels the turn: what came is kept, and the exit code is 130.
+/// One turn runs in a session at a time, on all machines that share its store. If another process runs one, this prints
+/// the holder and exits, or waits for it with `--wait`; `azureal fork` continues in a copy.
+///
+/// Ctrl-C cancels the turn: the output so far is stored, and the exit code is 130.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -57,7 +58,7 @@ Examples:
   azureal run --permission edit --timeout 600 \"Update the changelog\"
   azureal run -a claude \"Summarise the design\" -- --max-turns 3")]
 pub(crate) struct Args {
-    /// What to ask; `-` reads it from standard input
+    /// The prompt; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
     /// A prompt that begins with a dash
@@ -72,28 +73,28 @@ pub(crate) struct Args {
     /// Name the new session
     #[arg(long, value_name = "NAME", conflicts_with_all = ["go_on", "session"])]
     name: Option<String>,
-    /// Who answers: claude, codex or offline, or with a model, claude/opus
+    /// Agent to use: claude, codex or offline, or with a model, claude/opus
     #[arg(short = 'a', long, value_name = "AGENT")]
     agent: Option<String>,
     /// Model to use; implies its agent (`opus`: claude). `default` is the agent's own choice
     #[arg(short = 'm', long, value_name = "MODEL")]
     model: Option<String>,
-    /// Stop the turn after so many seconds; also `AZUREAL_TIMEOUT`, or `[turn] timeout` in a configuration file
+    /// Stop the turn after this many seconds; also `AZUREAL_TIMEOUT`, or `[turn] timeout` in a configuration file
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Wait while somebody else runs a turn in the session
+    /// Wait while another process runs a turn in the session
     #[arg(long)]
     wait: bool,
     /// What the agent may do without asking; also `AZUREAL_PERMISSION`, or `[turn] permission` in your own
     /// configuration file; else the agent's own default
     #[arg(long, value_name = "LEVEL")]
     permission: Option<Level>,
-    /// Store nothing, neither the prompt nor the answer
+    /// Store neither the prompt nor the answer
     #[arg(long, conflicts_with_all = ["go_on", "session", "name"])]
     ephemeral: bool,
     #[command(flatten)]
     context: ContextArgs,
-    /// Arguments for the agent's own program, after `--`, as they are
+    /// Arguments for the agent's own program, after `--`, passed on unchanged
     #[arg(last = true, value_name = "AGENT_ARGUMENTS")]
     arguments: Vec<String>,
 }
@@ -101,9 +102,9 @@ pub(crate) struct Args {
 /// What an agent may do.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Level {
-    /// Look
+    /// Read only
     Read,
-    /// Look, and change files of the project
+    /// Read, and change files of the project
     Edit,
     /// Everything
     All,

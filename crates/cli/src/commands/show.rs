@@ -14,13 +14,13 @@ use azureal::json::EventLine;
 use azureal::sessions::resolve_to_read;
 use azureal_core::{EventRange, each_page};
 
-/// Show what was said and done in a session
+/// Show the messages and tool calls of a session
 ///
-/// Tool calls are one line each, results are as they were stored, reasoning is folded away. With `--json`,
-/// one line per stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored;
-/// an event that cannot be read has `error` instead of `data`.
+/// Tool calls are one line each, results are as they were stored, reasoning is folded away. With `--json`, one line per
+/// stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored. An event that cannot be
+/// read has `error` instead of `data`.
 ///
-/// Characters that would act on the terminal are shown as what they are, unless `--raw` is given.
+/// Control characters are replaced by visible ones, unless `--raw` is given.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -35,13 +35,13 @@ pub(crate) struct Args {
     /// Only the last N events
     #[arg(long, value_name = "N")]
     last: Option<usize>,
-    /// Go on with what is new as it is stored, by whoever and wherever, until Ctrl-C
+    /// Continue with new events as any process stores them, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
     /// Print text as it is, escape sequences included
     #[arg(long, conflicts_with = "json")]
     raw: bool,
-    /// Show what it comes to instead: goals, decisions, files, commands, open errors, where it stands
+    /// Show a digest instead: goals, decisions, files, commands, open errors, current state
     ///
     /// Gathered from the events without any model, in at most 4 000 characters.
     #[arg(long, conflicts_with_all = ["last", "raw", "follow"])]
@@ -129,7 +129,7 @@ async fn follow(mut follower: Follower<'_>, id: SessionId, printer: &mut Printer
     while !is_unheard() {
         match follower.next().await? {
             Some(News::Events(events)) => printer.page(&events)?,
-            Some(News::Cleared) => warn(&format!("{id} was cleared, and begins anew")),
+            Some(News::Cleared) => warn(&format!("{id} was cleared, and starts again")),
             None => {}
         }
     }

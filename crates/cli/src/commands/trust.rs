@@ -16,12 +16,11 @@ use azureal::error::shown;
 /// Let the configuration files of this project take effect
 ///
 /// `.azureal/azufig.toml`, `Cllmfile.yml` and `.cllm/Cllmfile.yml` at the top of a worktree come with the
-/// repository, and can run commands. So nothing in them is in effect until you have seen it: this shows
-/// all that they say, with the exact commands, and asks. Where nobody can be asked, because this is not a terminal,
-/// nothing is trusted without `--yes`.
+/// repository, and can run commands. So they have no effect until you trust them: this shows every setting in them, with
+/// the exact commands, and asks. Without a terminal, files are trusted only with `--yes`.
 ///
-/// The answer is for these files with this content in this place. When one byte changes, or one more file appears,
-/// `azureal run` asks again. It is kept in `~/.local/share/azureal/trust`, never in the project. Your own
+/// The answer is for these files with this content in this folder. When one byte changes, or one more file appears,
+/// `azureal run` asks again. The answer is stored in `~/.local/share/azureal/trust`, never in the project. Your own
 /// files in your home, and commands that you type, need no trust.
 ///
 /// A project that belongs to another user is not used at all: this user could read your history there, and decide which
@@ -38,10 +37,10 @@ pub(crate) struct Args {
     /// Do not ask
     #[arg(short, long, conflicts_with_all = ["show", "revoke"])]
     yes: bool,
-    /// Show which files there are and whether they are trusted as they are now
+    /// Show the files, and whether their current content is trusted
     #[arg(long, conflicts_with = "revoke")]
     show: bool,
-    /// Take back all that was ever trusted in this worktree
+    /// Revoke all trust in this worktree
     #[arg(long)]
     revoke: bool,
     /// Trust the folder of a project that belongs to another user, instead of its files

@@ -266,7 +266,7 @@ fn sessions_are_named_by_number_and_by_name() {
     insta::assert_snapshot!(world.run(&["copy", "--to", "b.azs", "--session", "S2"]), @r"
     exit code 1
     --- stderr
-    error: session S2 is not in this store
+    error: no session S2 in this store
     hint: `azureal list --all` shows what is there
     ");
     assert_eq!(world.run(&["copy", "--to", "c.azs", "--session", "nobody"]).code, 1);
@@ -433,7 +433,7 @@ fn stopped_by_the_user_it_leaves_nothing_behind_and_goes_on() {
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
     signal(&child, "-INT");
     let ran = world.ran(child.wait_with_output().unwrap());
-    assert_eq!((ran.code, ran.stderr.contains("started again, it goes on")), (130, true), "{ran}");
+    assert_eq!((ran.code, ran.stderr.contains("run the command again to continue")), (130, true), "{ran}");
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
     copy(&world, "a.azs", "b.azs").quiet();
     assert_eq!(texts(&world.path("p/a.azs"), id(2)), texts(&world.path("p/b.azs"), id(2)));

@@ -145,7 +145,7 @@ fn nothing_of_what_is_there_and_all_that_comes() {
     let (code, said) = following.end();
     assert_eq!(code, Some(1));
     insta::assert_snapshot!(said, @r"
-    warning: S1 was cleared, and begins anew
+    warning: S1 was cleared, and starts again
     error: session S1 was deleted meanwhile
     hint: what is above is all that there was
     ");

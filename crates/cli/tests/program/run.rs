@@ -268,7 +268,7 @@ fn a_name_makes_a_session_and_a_number_does_not() {
     insta::assert_snapshot!(world.run(&["run", "-s", "S9", "x"]), @r"
     exit code 1
     --- stderr
-    error: session S9 is not in this store
+    error: no session S9 in this store
     hint: `azureal list --all` shows what is there
     ");
 }

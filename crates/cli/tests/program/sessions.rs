@@ -241,7 +241,7 @@ fn reading_commands_find_sessions_by_number_uuid_name_and_unique_prefix() {
     insta::assert_snapshot!(world.run(&["show", "S9"]), @r"
     exit code 1
     --- stderr
-    error: session S9 is not in this store
+    error: no session S9 in this store
     hint: `azureal list --all` shows what is there
     ");
     insta::assert_snapshot!(world.run(&["show", ""]), @r"

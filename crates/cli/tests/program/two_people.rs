@@ -202,7 +202,7 @@ fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Lessor>() {
         told.stderr,
         format!(
             "error: a turn of S1 is running: {who}\nhint: wait for it (`run` does with `--wait`), end it with \
-             `azureal cancel S1` where it runs, or go on beside it with `azureal fork S1`\n"
+             `azureal cancel S1` where it runs, or continue in a copy with `azureal fork S1`\n"
         )
     );
     assert_eq!(bob.run(&["ps"]).quiet(), format!("S1 · elsewhere: {who}\n"));
