@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use azureal_agents::registry;
 use azureal_core::{Holder, SessionStore, StoreError};
 use azureal_engine::{Engine, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
@@ -137,9 +136,10 @@ impl Workspace {
     ///
     /// A store in memory has none. What cannot be stored is kept, and found again by the next call.
     pub async fn recover(&self) -> Result<Vec<Recovered>, Error> {
-        let Some(spools) = self.spools() else { return Ok(Vec::new()) };
-        let environment = self.environment.for_children();
-        let found = azureal_engine::recover(&*self.store, &spools, registry::all(), environment).await;
+        if self.is_ephemeral() {
+            return Ok(Vec::new());
+        }
+        let found = self.engine()?.recover().await;
         found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
     }
 

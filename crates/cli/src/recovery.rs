@@ -40,6 +40,17 @@ impl<'a> Told<'a> {
             self.since.push(found);
         }
     }
+
+    /// Warns if a turn of the session was never stored and cannot be recovered: the next turn replaces the note of it.
+    pub(crate) fn warn_of_lost(&self, session: SessionId) {
+        for found in self.before.iter().chain(&self.since) {
+            if let Recovered::Noted(id, _, Ok(Noted::Busy | Noted::Missing)) = found
+                && *id == session
+            {
+                warn(&found.to_string());
+            }
+        }
+    }
 }
 
 /// Returns what a finding is about.
@@ -98,17 +109,6 @@ fn in_words(time: Duration) -> String {
         seconds @ 60..3_600 => format!("{} min", seconds / 60),
         seconds @ 3_600..172_800 => format!("{} h", seconds / 3_600),
         seconds => format!("{} days", seconds / 86_400),
-    }
-}
-
-/// Warns if a turn of the session was never stored and cannot be recovered: the next turn replaces the note of it.
-pub(crate) fn warn_of_lost(found: &[Recovered], session: SessionId) {
-    for found in found {
-        if let Recovered::Noted(id, _, Ok(Noted::Busy | Noted::Missing)) = found
-            && *id == session
-        {
-            warn(&found.to_string());
-        }
     }
 }
 

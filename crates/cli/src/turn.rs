@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::live::Live;
 use crate::output::{Output, tell, warn};
-use crate::recovery::{Told, answer_original_run, warn_of_lost};
+use crate::recovery::{Told, answer_original_run};
 use crate::refusals::refusals;
 use crate::spinner::Spinner;
 
@@ -41,11 +41,10 @@ impl TurnView<'_> {
         out: &mut Output,
         introduce: impl FnOnce(&Accepted, &TurnLine<'_>, &mut Output) -> Result<(), Failure>,
     ) -> Result<FinishedTurn, Failure> {
-        let controls = handle.controls();
-        interrupts.on_interrupt(move || controls.cancel());
-        let shown = match self.show_preparation(&mut handle, out)? {
-            Some(accepted) => self.show_run(&mut handle, &accepted, out, introduce),
-            None => Ok(None),
+        let shown = match self.show_preparation(&mut handle, interrupts, out) {
+            Ok(Some(accepted)) => self.show_run(&mut handle, &accepted, out, introduce),
+            Ok(None) => Ok(None),
+            Err(failure) => Err(failure),
         };
         // The turn is stored, whether its output could be shown or not.
         let finished = handle.result();
@@ -73,31 +72,40 @@ impl TurnView<'_> {
     fn show_preparation(
         &self,
         handle: &mut TurnHandle,
+        interrupts: &Interrupts,
         out: &mut Output,
     ) -> Result<Option<Box<Accepted>>, Failure> {
+        let controls = handle.controls();
+        let cancel_on_interrupt = || {
+            let controls = controls.clone();
+            interrupts.on_interrupt(move || controls.cancel());
+        };
+        cancel_on_interrupt();
         let mut waiting: Option<Spinner> = None;
         let mut told = Told::new(self.found);
-        while let Some(event) = handle.next_event() {
+        let mut next = handle.next_event();
+        while let Some(event) = next.take() {
             if !matches!(event, TurnEvent::Waiting(_)) {
                 waiting = None;
             }
             match event {
                 TurnEvent::Waiting(busy) => show_waiting(&mut waiting, &busy),
                 TurnEvent::Recovered(found) => told.report(*found),
-                TurnEvent::Following(turn) => {
-                    // The event after its output says what became of it.
-                    if let Some(TurnEvent::Recovered(found)) = follow(handle, &turn, out)? {
-                        told.report(*found);
-                    }
+                TurnEvent::Following(turn) => next = follow(handle, &turn, out)?,
+                TurnEvent::OriginalRun(run) => {
+                    // At a question, an interrupt ends the program.
+                    interrupts.rest();
+                    answer_original_run(*run);
+                    cancel_on_interrupt();
                 }
-                TurnEvent::OriginalRun(run) => answer_original_run(*run),
                 TurnEvent::Notice(text) => tell(&visible(&text)),
                 TurnEvent::Accepted(accepted) => {
-                    warn_of_lost(self.found, accepted.record.id);
+                    told.warn_of_lost(accepted.record.id);
                     return Ok(Some(accepted));
                 }
                 _ => {}
             }
+            next = next.or_else(|| handle.next_event());
         }
         Ok(None)
     }
@@ -144,7 +152,7 @@ impl TurnView<'_> {
         let (turn, shown) = match self.is_kept {
             true => (
                 format!("the turn of {session}"),
-                format!("`azureal show {session}` shows what came, and the session can go on"),
+                format!("`azureal show {session}` shows what came, and the session can be continued"),
             ),
             false => ("the turn".to_owned(), "nothing of it was stored".to_owned()),
         };
@@ -153,7 +161,7 @@ impl TurnView<'_> {
             let place =
                 format!("the turn is not in {meant_for} but in {session}, a fork from where the turn began");
             return Some(Failure::new("fenced", place).with_hint(format!(
-                "nothing of it is lost: go on with `azureal run -s {session}`, or in {meant_for} without it"
+                "nothing of it is lost: continue with `azureal run -s {session}`, or in {meant_for} without it"
             )));
         }
         match finished.complete.outcome {

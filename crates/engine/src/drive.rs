@@ -1,5 +1,6 @@
 //! The driver: performs what the machine says, and feeds back what came of it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -144,10 +145,14 @@ impl Driver {
         }
     }
 
-    /// Sends a prompt, and everything that is staged while it runs. Blocks until all of it is stored, and returns
-    /// the last turn, and whether any is stored.
-    pub(crate) fn run(mut self, prompt: String) -> (Result<FinishedTurn, TurnError>, bool) {
-        let mut inputs = vec![Input::Submit(prompt)];
+    /// Sends a prompt, then those that are staged already, then everything that is staged while it runs. Blocks until all of it
+    /// is stored, and returns the last turn, and whether any is stored.
+    pub(crate) fn run(
+        mut self,
+        prompt: String,
+        staged: Vec<String>,
+    ) -> (Result<FinishedTurn, TurnError>, bool) {
+        let mut inputs: Vec<Input> = [prompt].into_iter().chain(staged).map(Input::Submit).collect();
         loop {
             for input in std::mem::take(&mut inputs) {
                 for effect in self.machine.step(input) {
@@ -337,8 +342,11 @@ impl Driver {
                 cancel_note: &cancel_note,
                 may_compact,
             };
-            let gathered =
-                gather.gather(snapshot, &prompt, &mut |event| drop(poster.send(Posted::Event(event))));
+            // A store of the caller's may panic. The driver waits for an answer in any case.
+            let gathered = catch_unwind(AssertUnwindSafe(|| {
+                gather.gather(snapshot, &prompt, &mut |event| drop(poster.send(Posted::Event(event))))
+            }));
+            let gathered = gathered.unwrap_or(Err(GatherError::NoHistory));
             // The driver listens until it has heard this.
             drop(sender.send(Message::Gathered(gathered.map(Box::new))));
         });
@@ -426,7 +434,9 @@ impl Driver {
         let Complete { outcome, .. } = ingested.complete;
         info!(session = %ingested.session, ?outcome, is_new = ingested.appended.is_some(), "stored the turn");
         let not_gathered = self.not_gathered.take();
-        if let Some(source) = not_gathered.filter(|_| self.task.is_new && !self.has_stored) {
+        // A turn that went to a fork is not in the session that was created for it.
+        let is_ours = self.task.is_new && !self.has_stored && ingested.instead_of.is_none();
+        if let Some(source) = not_gathered.filter(|_| is_ours) {
             // The session is deleted with all that is in it.
             self.last = Some(Err(TurnError::NotGathered { outcome, source }));
             return Input::Stored { is_done: false };

@@ -8,6 +8,8 @@ use std::thread;
 use azureal_core::agent::Agent;
 use azureal_core::{Holder, SessionId, SessionStore};
 use azureal_process::ChildEnvironment;
+use futures_channel::oneshot;
+use futures_executor::block_on;
 
 use crate::compact::{CompactionError, Compactor, Summarised, compact, summarise};
 use crate::handle::{Reporter, TurnControls, TurnHandle, TurnResult};
@@ -99,7 +101,7 @@ impl Engine {
         let events = Reporter::start(Arc::clone(&self.options.store), posted);
         let controls = TurnControls::new(sender.clone());
         let submitted = self.turns.add(Arc::clone(&session), controls.clone());
-        let handle = TurnHandle::new(controls.clone(), events, Arc::clone(&result), Arc::clone(&session));
+        let handle = TurnHandle::new(controls.clone(), events, result.clone(), Arc::clone(&session));
         let (engine, slots) = (Arc::clone(&self.options), self.slots.clone());
         thread::spawn(move || {
             let preparation = Preparation { engine, slots, inbox, sender, controls, poster, session };
@@ -125,10 +127,18 @@ impl Engine {
         self.slots.lock().activate(pid)
     }
 
-    /// Stores interrupted turns, as far as that can be done, and returns what was found.
+    /// Stores interrupted turns, as far as that can be done, and returns what was found. Files are read on a thread of its own, so
+    /// this does not block an executor.
     pub async fn recover(&self) -> Result<Vec<Recovered>, SpoolError> {
-        let EngineOptions { store, spools, agents, environment, .. } = &*self.options;
-        recover(&**store, spools, agents, environment).await
+        let (sender, recovered) = oneshot::channel();
+        let options = Arc::clone(&self.options);
+        thread::spawn(move || {
+            let EngineOptions { store, spools, agents, environment, .. } = &*options;
+            // A caller who has gone needs no answer.
+            sender.send(block_on(recover(&**store, spools, agents, environment))).ok();
+        });
+        // The thread has panicked: all spools are as they were.
+        recovered.await.unwrap_or_else(|_| Ok(Vec::new()))
     }
 
     /// Compacts a session, and returns the summary; `None` if there is nothing to gain. Blocks until it is done.

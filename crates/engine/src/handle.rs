@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 
@@ -44,14 +44,36 @@ pub struct TurnControls {
 }
 
 /// The result, once there is one.
-pub(crate) type TurnResult = Arc<Mutex<Option<Result<FinishedTurn, TurnError>>>>;
+#[derive(Clone, Default)]
+pub(crate) struct TurnResult(Arc<ResultPlace>);
+
+#[derive(Default)]
+struct ResultPlace {
+    result: Mutex<Option<Result<FinishedTurn, TurnError>>>,
+    is_set: Condvar,
+}
+
+impl TurnResult {
+    pub(crate) fn set(&self, result: Result<FinishedTurn, TurnError>) {
+        *self.0.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        self.0.is_set.notify_all();
+    }
+
+    /// Waits for the result, and takes it.
+    fn take(&self) -> Result<FinishedTurn, TurnError> {
+        let result = self.0.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.0.is_set.wait_while(result, |result| result.is_none());
+        result.unwrap_or_else(PoisonError::into_inner).take().unwrap_or(Err(TurnError::Lost))
+    }
+}
 
 impl TurnControls {
     pub(crate) fn new(sender: Sender<Message>) -> Self {
         Self { inbox: Arc::new(Mutex::new(Some(sender))) }
     }
 
-    /// Cancels the turn. What came until then is stored. A turn that is over stays as it is.
+    /// Cancels the turn. What came until then is stored, and prompts that are staged are not sent. A turn that is over stays as
+    /// it is.
     pub fn cancel(&self) {
         self.send(Input::Cancel);
     }
@@ -128,8 +150,8 @@ impl TurnHandle {
     /// does not block.
     pub fn result(mut self) -> Result<FinishedTurn, TurnError> {
         while self.next_event().is_some() {}
-        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        result.unwrap_or(Err(TurnError::Lost))
+        // It is there when the events end, unless the thread that reports them has panicked.
+        self.result.take()
     }
 }
 

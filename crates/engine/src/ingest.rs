@@ -373,7 +373,7 @@ async fn store_once(
                 ends_run: true,
                 ..NewTurn::verbatim(events)
             };
-            append(store, meant_for, turn, destination).await?
+            append(store, meant_for, made, turn, destination).await?
         }
     };
     let instead_of = (session != meant_for).then_some(meant_for);
@@ -393,6 +393,7 @@ async fn store_once(
 async fn append(
     store: &dyn SessionStore,
     session: SessionId,
+    created_at: &str,
     turn: NewTurn,
     destination: &Destination,
 ) -> Result<(SessionId, Option<Appended>), StoreError> {
@@ -408,7 +409,12 @@ async fn append(
             {
                 return Ok((stored.session, None));
             }
-            let worktree = store.get(session).await?.worktree;
+            let record = store.get(session).await?;
+            if !created_at.is_empty() && record.created_at != created_at {
+                // The database was replaced: this is another session of the same number.
+                return Err(StoreError::NoSuchSession(session));
+            }
+            let worktree = record.worktree;
             let fork =
                 store.fork(session, *began_after, NewSession { worktree, ..NewSession::default() }).await?;
             Ok((fork, Some(store.append(fork, turn).await?)))

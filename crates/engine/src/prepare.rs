@@ -1,11 +1,12 @@
 //! Before an agent is asked: the session, its lease, what was interrupted in it, and the options of the turn.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_core::{NewSession, SessionId, SessionSnapshot};
+use azureal_core::{NewSession, SessionId, SessionRecord, SessionSnapshot};
 use azureal_process::ProcessIdentity;
 use futures_channel::oneshot;
 use futures_executor::block_on;
@@ -18,7 +19,7 @@ use crate::header::SpooledTurn;
 use crate::launch::stop_turn;
 use crate::original_run::{OriginalRun, look_at_original, recover_original};
 use crate::output_limit::OutputLimit;
-use crate::recover::{Recovered, recover_spools};
+use crate::recover::{Recovered, recover, recover_spools};
 use crate::request::{SessionTarget, TurnOptions, TurnRequest, TurnStart};
 use crate::session_lease::{SessionLease, SessionLeased, lease_session};
 use crate::turn_event::{Accepted, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
@@ -48,9 +49,10 @@ impl Preparation {
     pub(crate) fn run(self, request: TurnRequest, result: &TurnResult, submitted: SubmittedTurn) {
         // The events end when the last poster is dropped: then the result is there.
         let poster = self.poster.clone();
-        let finished = self.turn(request);
+        // A store or a plan of the caller's may panic. The caller gets a result in any case.
+        let finished = catch_unwind(AssertUnwindSafe(|| self.turn(request))).unwrap_or(Err(TurnError::Lost));
         drop(submitted);
-        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(finished);
+        result.set(finished);
         drop(poster);
     }
 
@@ -70,29 +72,36 @@ impl Preparation {
             SessionTarget::Named(new) => block_on(self.engine.store.find_or_create(new.clone()))?,
         };
         self.note_session(session);
-        let created = matches!(request.session, SessionTarget::New(_)).then_some(session);
+        let mut staged = Vec::new();
+        // A session without its lease is not deleted, also if it was created just now: another process may run a turn in it.
+        let (lease, has_waited) = self.acquire(session, options.agent.name(), request.waits, &mut staged)?;
         let (engine, poster) = (Arc::clone(&self.engine), self.poster.clone());
-        let (finished, is_unused) = match self.accept(&request, session, snapshot, options) {
-            Ok((task, snapshot, lease)) => {
-                let (is_new, learn_cache) = (task.is_new, task.options.learn_cache.clone());
-                let Self { inbox, sender, poster, .. } = self;
-                let (finished, has_stored) =
-                    Driver::new(task, snapshot, inbox, sender, poster).run(request.prompt);
-                // Before the result is there: the next turn need not wait for it.
-                drop(lease);
-                if let (Some(learn_cache), Ok(finished)) = (learn_cache, &finished) {
-                    learn_cache(finished.cache);
+        let (finished, is_unused) =
+            match self.accept(&request, session, snapshot, options, &lease, has_waited, &mut staged) {
+                Ok((task, snapshot)) => {
+                    let (is_new, learn_cache) = (task.is_new, task.options.learn_cache.clone());
+                    let Self { inbox, sender, poster, .. } = self;
+                    let (finished, has_stored) =
+                        Driver::new(task, snapshot, inbox, sender, poster).run(request.prompt, staged);
+                    if let (Some(learn_cache), Ok(finished)) = (learn_cache, &finished) {
+                        learn_cache(finished.cache);
+                    }
+                    // The output of a turn that is not stored is kept, and belongs to the session.
+                    let is_kept = matches!(finished, Err(TurnError::NotStored(_)));
+                    (finished, is_new && !has_stored && !is_kept)
                 }
-                // The output of a turn that is not stored is kept, and belongs to the session.
-                let is_kept = matches!(finished, Err(TurnError::NotStored(_)));
-                (finished, is_new && !has_stored && !is_kept)
-            }
-            Err(error) => (Err(error), created.is_some()),
-        };
+                Err(error) => {
+                    let is_ours = matches!(request.session, SessionTarget::New(_));
+                    (Err(error), is_ours && is_empty(&engine, session))
+                }
+            };
         if is_unused && let Err(error) = block_on(engine.store.delete(session)) {
             let why = format!("{session} was created for this turn and could not be deleted: {error}");
             drop(poster.send(Posted::Event(TurnEvent::Notice(why))));
         }
+        // After the session is deleted, so that no turn begins in it; before the result is there, so that the next turn need
+        // not wait.
+        drop(lease);
         finished
     }
 
@@ -100,22 +109,30 @@ impl Preparation {
         self.session.get_or_init(|| session);
     }
 
-    /// Acquires the lease of the session, and finds out how the turn is run in it.
+    /// Finds out how the turn is run, now that its lease is held.
+    #[expect(clippy::too_many_arguments, reason = "the state of a turn between two steps")]
     fn accept(
         &self,
         request: &TurnRequest,
         session: SessionId,
-        mut snapshot: Option<SessionSnapshot>,
+        snapshot: Option<SessionSnapshot>,
         mut options: TurnOptions,
-    ) -> Result<(TurnTask, SessionSnapshot, SessionLease), TurnError> {
-        let mut staged = Vec::new();
-        let lease = self.acquire(session, options.agent.name(), request.waits, &mut staged)?;
-        self.recover(session, options.output_limit, &mut staged)?;
-        self.recover_original(session, snapshot.as_ref(), &lease, &mut staged)?;
+        lease: &SessionLease,
+        has_waited: bool,
+        staged: &mut Vec<String>,
+    ) -> Result<(TurnTask, SessionSnapshot), TurnError> {
+        if has_waited {
+            // A process that had the lease until now may have lost its spool.
+            self.recover_noted(session)?;
+        }
+        self.recover(session, options.output_limit, staged)?;
         let mut is_new = !matches!(request.session, SessionTarget::Existing(_));
         // Another turn may have ended before the lease was acquired, with another agent or model.
-        let record = block_on(self.engine.store.get(session))?;
-        let unchanged = snapshot.take().filter(|read| read.record.revision == record.revision);
+        let mut record = block_on(self.engine.store.get(session))?;
+        if self.recover_original(&record, lease, staged)? {
+            record = block_on(self.engine.store.get(session))?;
+        }
+        let unchanged = snapshot.filter(|read| read.record.revision == record.revision);
         let snapshot = match unchanged {
             Some(snapshot) => snapshot,
             None => {
@@ -132,10 +149,6 @@ impl Preparation {
             self.post(TurnEvent::Notice(notice));
         }
         self.post(TurnEvent::Accepted(Box::new(Accepted::of(&snapshot.record, is_new, &options))));
-        for prompt in staged {
-            // The inbox is ours.
-            drop(self.sender.send(Message::Input(Input::Submit(prompt))));
-        }
         let task = TurnTask {
             engine: Arc::clone(&self.engine),
             slots: self.slots.clone(),
@@ -147,7 +160,7 @@ impl Preparation {
             is_new,
             options: Arc::new(options),
         };
-        Ok((task, snapshot, lease))
+        Ok((task, snapshot))
     }
 
     fn post(&self, event: TurnEvent) {
@@ -181,25 +194,29 @@ impl Preparation {
         }
     }
 
-    /// Acquires the lease of the session; waits for it, if that is wanted.
+    /// Acquires the lease of the session; waits for it, if that is wanted. Returns whether it had to wait.
     fn acquire(
         &self,
         session: SessionId,
         agent: &str,
         waits: bool,
         staged: &mut Vec<String>,
-    ) -> Result<SessionLease, TurnError> {
+    ) -> Result<(SessionLease, bool), TurnError> {
         let EngineOptions { store, spools, .. } = &*self.engine;
+        let mut waits_for: Option<Busy> = None;
         loop {
             let busy = match block_on(lease_session(store, spools, session, &self.engine.holder(agent)))? {
-                SessionLeased::Ours(lease) => return Ok(lease),
+                SessionLeased::Ours(lease) => return Ok((lease, waits_for.is_some())),
                 SessionLeased::Here(holder) => Busy { session, holder, is_here: true },
                 SessionLeased::Elsewhere(holder) => Busy { session, holder: Some(holder), is_here: false },
             };
             if !waits {
                 return Err(TurnError::Busy(busy));
             }
-            self.post(TurnEvent::Waiting(busy.clone()));
+            if waits_for.as_ref() != Some(&busy) {
+                self.post(TurnEvent::Waiting(busy.clone()));
+                waits_for = Some(busy.clone());
+            }
             if self.is_cancelled_within(LEASE_PAUSE, staged) {
                 return Err(TurnError::GaveUpWaiting(busy));
             }
@@ -229,7 +246,8 @@ impl Preparation {
         staged: &mut Vec<String>,
     ) -> Result<(), TurnError> {
         let (mut is_followed, mut is_cancelled) = (false, false);
-        while let Some((turn, process)) = self.recover_spools(session)? {
+        let mut reported = Vec::new();
+        while let Some((turn, process)) = self.recover_spools(session, &mut reported)? {
             if !std::mem::replace(&mut is_followed, true) {
                 is_cancelled = self.follow(&turn, &process, limit, staged);
             } else if self.is_cancelled_within(FOLLOW_PAUSE, staged) {
@@ -241,10 +259,23 @@ impl Preparation {
         if is_cancelled { Err(TurnError::Stopped { session }) } else { Ok(()) }
     }
 
-    /// Stores what can be stored, reports it, and returns the agent of this session that still runs.
+    /// Looks for the transcripts of runs that are noted and have no spool, and reports those of this session.
+    fn recover_noted(&self, session: SessionId) -> Result<(), TurnError> {
+        let EngineOptions { store, spools, agents, environment, .. } = &*self.engine;
+        for found in block_on(recover(&**store, spools, agents, environment))? {
+            if matches!(&found, Recovered::Noted(id, ..) if *id == session) {
+                self.post(TurnEvent::Recovered(Box::new(found)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what can be stored, reports it, and returns the agent of this session that still runs. Processes that were
+    /// `reported` are not reported again.
     fn recover_spools(
         &self,
         session: SessionId,
+        reported: &mut Vec<ProcessIdentity>,
     ) -> Result<Option<(SpooledTurn, ProcessIdentity)>, TurnError> {
         let EngineOptions { store, spools, agents, environment, .. } = &*self.engine;
         let mut orphan = None;
@@ -255,7 +286,16 @@ impl Preparation {
                 orphan = Some((turn.clone(), process.clone()));
             }
             // Turns that other processes run are no news to this one.
-            if !matches!(found, Recovered::Running(..)) {
+            let is_news = match &found {
+                Recovered::Running(..) => false,
+                Recovered::Orphan(_, process) if reported.contains(process) => false,
+                Recovered::Orphan(_, process) => {
+                    reported.push(process.clone());
+                    true
+                }
+                _ => true,
+            };
+            if is_news {
                 self.post(TurnEvent::Recovered(Box::new(found)));
             }
         }
@@ -306,28 +346,26 @@ impl Preparation {
     }
 
     /// Recovers the turn that the original AZUREAL program noted in a session and never stored, if it has ended and the user
-    /// agrees. Otherwise nothing changes, and this turn continues without it.
+    /// agrees. Otherwise nothing changes, and this turn continues without it. Returns whether the session has changed.
     fn recover_original(
         &self,
-        session: SessionId,
-        snapshot: Option<&SessionSnapshot>,
+        record: &SessionRecord,
         lease: &SessionLease,
         staged: &mut Vec<String>,
-    ) -> Result<(), TurnError> {
+    ) -> Result<bool, TurnError> {
         let EngineOptions { store, spools, agents, environment, .. } = &*self.engine;
-        let Some(run) = snapshot.and_then(|snapshot| snapshot.record.original_run.as_ref()) else {
-            return Ok(());
-        };
+        let session = record.id;
+        let Some(run) = &record.original_run else { return Ok(false) };
         // The first release of azureal noted its runs in the same place. The spool has that turn, and is stored when it can be.
         if spools.are_of(session).unwrap_or(true) {
-            return Ok(());
+            return Ok(false);
         }
         let (idle, record) = match look_at_original(agents, environment, run) {
             // The original program may know more of it.
-            OriginalRun::Missing => return Ok(()),
+            OriginalRun::Missing => return Ok(false),
             OriginalRun::Running(idle) => {
                 self.post(TurnEvent::OriginalRun(Box::new(OriginalRunEvent::Running { session, idle })));
-                return Ok(());
+                return Ok(false);
             }
             OriginalRun::Abandoned(idle, record) => (idle, record),
         };
@@ -338,7 +376,7 @@ impl Preparation {
             match answered.try_recv() {
                 Ok(Some(true)) => break,
                 // A question that is dropped is a no.
-                Ok(Some(false)) | Err(oneshot::Canceled) => return Ok(()),
+                Ok(Some(false)) | Err(oneshot::Canceled) => return Ok(false),
                 Ok(None) if self.is_cancelled_within(ANSWER_PAUSE, staged) => {
                     return Err(TurnError::Stopped { session });
                 }
@@ -348,7 +386,7 @@ impl Preparation {
         let noted =
             block_on(recover_original(&**store, agents, environment, session, run, lease.id().cloned()));
         self.post(TurnEvent::OriginalRun(Box::new(OriginalRunEvent::Recovered { session, noted })));
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -356,4 +394,9 @@ impl Preparation {
 fn switches_model(snapshot: &SessionSnapshot, options: &TurnOptions) -> bool {
     let counts = &snapshot.record.counts;
     counts.agent.as_deref() == Some(options.agent.name()) && counts.requested_model != options.model
+}
+
+/// Returns whether a session has no events, and so can be deleted without loss.
+fn is_empty(engine: &EngineOptions, session: SessionId) -> bool {
+    block_on(engine.store.get(session)).is_ok_and(|record| record.counts.events == 0)
 }
