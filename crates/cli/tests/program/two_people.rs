@@ -302,7 +302,7 @@ fn who_was_cut_off_and_overtaken_is_stored_apart<S: Lessor>() {
     let said = [
         "S1 was taken over by somebody else while this turn ran\n",
         "error: the turn is not in S1 but in S2, a fork from where the turn began\n\
-         hint: nothing of it is lost: go on with `azureal run -s S2`, or in S1 without it\n",
+         hint: nothing of it is lost: continue with `azureal run -s S2`, or in S1 without it\n",
     ];
     assert!(said.iter().all(|line| first.stderr.contains(line)), "{first}");
     assert_eq!(ada.prompts("S1"), ["Before", "Second"]);
