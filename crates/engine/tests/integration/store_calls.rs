@@ -5,8 +5,10 @@ use std::sync::Arc;
 use azureal_agents::offline::Offline;
 use azureal_core::agent::{Agent, AgentCommand, AgentError, AgentOutput, AgentParser, AgentRequest, Program};
 use azureal_core::event::{Init, Outcome};
-use azureal_core::{Event, NewSession};
-use azureal_engine::{Briefing, Engine, FinishedTurn, SessionTarget, TurnEvent, TurnOptions, TurnRequest};
+use azureal_core::{ContextCommand, Event, NewSession, OnFailure};
+use azureal_engine::{
+    Briefing, Engine, FinishedTurn, SessionTarget, TurnError, TurnEvent, TurnOptions, TurnRequest,
+};
 use futures_executor::block_on;
 
 use crate::counting_store::CountingStore;
@@ -134,4 +136,18 @@ fn a_new_session_with_a_system_message_takes_no_more_calls() {
     let (again, calls) = server.run(SessionTarget::Named(named("two")), briefing);
     assert_eq!(calls, expected(&["find_or_create", "take", "get", "read"]));
     assert_eq!(again.session, finished.session);
+}
+
+#[test]
+fn a_session_is_deleted_before_its_lease_is_released() {
+    let server = Server::new();
+    let failing = ContextCommand { on_failure: OnFailure::Fail, ..ContextCommand::new("must", "exit 7") };
+    let briefing = Briefing { commands: vec![failing], ..Briefing::default() };
+    let agent = leak(Noting { store: Arc::clone(&server.store), script: String::new() });
+    let options = TurnOptions { briefing, ..TurnOptions::new(agent, "/bin/sh") };
+    let request = TurnRequest::new(SessionTarget::New(NewSession::default()), "hi", options);
+    let error = server.engine.submit(request).result().unwrap_err();
+    assert!(matches!(error, TurnError::NotGathered { .. }), "{error:?}");
+    let calls = server.store.take_calls();
+    assert!(calls.ends_with(&["delete", "release"]), "{calls:?}");
 }

@@ -12,8 +12,8 @@ use azureal_core::{
     ContextCommand, Event, ListQuery, Message, NewSession, OnFailure, Seq, SessionId, StoreError,
 };
 use azureal_engine::{
-    Briefing, Busy, Engine, EngineOptions, Recovered, SessionTarget, TurnError, TurnEvent, TurnHandle,
-    TurnOptions, TurnRequest,
+    Briefing, Busy, Engine, EngineOptions, Leased, Recovered, SessionTarget, TurnError, TurnEvent,
+    TurnHandle, TurnOptions, TurnRequest, this_process,
 };
 use futures_executor::block_on;
 use futures_util::StreamExt;
@@ -319,6 +319,18 @@ fn a_plan_that_fails_leaves_no_trace() {
     assert_eq!(sessions(&project), before);
     assert!(!project.spools.exist(), "no lease, no spool");
     assert_eq!(project.last(), Seq::START);
+}
+
+#[test]
+fn a_new_session_that_another_process_holds_is_not_deleted() {
+    let project = Project::new();
+    let next = SessionId::new(project.session.number() + 1).unwrap();
+    let Leased::Ours(_lease) = project.spools.lease(next, &this_process("other")).unwrap() else { panic!() };
+    let target = SessionTarget::New(NewSession::default());
+    let request = TurnRequest::new(target, "hi", Script::options("touch asked"));
+    let error = project.engine().submit(request).result().unwrap_err();
+    assert!(matches!(&error, TurnError::Busy(busy) if busy.session == next), "{error:?}");
+    assert_eq!(block_on(project.store.get(next)).unwrap().id, next);
 }
 
 #[test]
