@@ -8,7 +8,7 @@ use azureal_core::StoreError;
 /// use azureal_store::core::StoreError;
 ///
 /// let error = StoreError::Busy { place: "/p/.azureal/sessions.azs".to_owned(), seconds: 60 };
-/// assert_eq!(azureal_store::hint(&error), Some("retry, or find out who holds it with `fuser`"));
+/// assert_eq!(azureal_store::hint(&error), Some("try again, or find out who holds it with `fuser`"));
 /// ```
 pub fn hint(error: &StoreError) -> Option<&'static str> {
     let place = error.place()?;
