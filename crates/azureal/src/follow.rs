@@ -58,8 +58,8 @@ impl<'a> Follower<'a> {
 
     /// Waits for what comes next, for a while; `None` if nothing came. A session that was deleted is an error.
     ///
-    /// A front end calls it again and again, and in between looks whether anybody still wants to know. It blocks the calling thread where the store
-    /// sends no notifications.
+    /// A front end calls it in a loop, and checks between two calls whether its reader is still there. It blocks the calling thread
+    /// if the store sends no notifications.
     pub async fn next(&mut self) -> Result<Option<News>, Error> {
         let is_due = self.checked.is_none_or(|checked| checked.elapsed() >= SILENCE);
         if (is_due || self.watch.is_none())

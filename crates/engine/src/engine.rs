@@ -1,5 +1,6 @@
 //! The turn service: runs turns of one project, several at a time.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -137,8 +138,10 @@ impl Engine {
             // A caller who has gone needs no answer.
             sender.send(block_on(recover(&**store, spools, agents, environment))).ok();
         });
-        // The thread has panicked: all spools are as they were.
-        recovered.await.unwrap_or_else(|_| Ok(Vec::new()))
+        recovered.await.unwrap_or_else(|_| {
+            let path = self.options.spools.folder().to_owned();
+            Err(SpoolError { path, source: io::Error::other("the recovery of interrupted turns panicked") })
+        })
     }
 
     /// Compacts a session, and returns the summary; `None` if there is nothing to gain. Blocks until it is done.

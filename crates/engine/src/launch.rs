@@ -238,8 +238,8 @@ pub enum StopError {
     },
 }
 
-/// Stops the agent of a turn and everything that it started. The turn is then stored as cancelled, by whoever runs it, or by
-/// the next recovery.
+/// Stops the agent of a turn and everything that it started. The process that runs the turn then stores it as cancelled, or the
+/// next recovery does.
 pub fn stop_turn(spools: &Spools, turn: &SpooledTurn, process: &ProcessIdentity) -> Result<(), StopError> {
     let marker = Marker::new(RUN_MARKER, turn.run.clone())?;
     spools.note_cancel(turn)?;

@@ -240,7 +240,7 @@ BEGIN
   RETURN @schema@.insert_session(in_project, in_name, in_worktree, in_created_at);
 END $$;
 
--- Adds a turn to a session. FoldCases: done, absent (no such session), fenced (another lease was given out since
+-- Adds a turn to a session. Outcomes: done, absent (no such session), fenced (another lease was given out since
 -- in_lease), moved (it does not end at in_after, but at ends_at).
 --
 -- What the events do to the counts depends on the message that is open at the end of the session and on whether
@@ -326,7 +326,7 @@ BEGIN
   outcome := 'done';
 END $$;
 
--- FoldCases: done, marked (in_mark is set: by in_session, with in_note).
+-- Outcomes: done, marked (in_mark is set: by in_session, with in_note).
 CREATE FUNCTION @schema@.create_with(
   in_project text, in_operation uuid, in_repeated boolean, in_name text, in_worktree text, in_created_at text,
   in_kinds text[], in_events text[], in_added bigint[], in_opens smallint[], in_previews text[],
@@ -362,7 +362,7 @@ BEGIN
   SET summary = EXCLUDED.summary, created_at = EXCLUDED.created_at;
 END $$;
 
--- Copies what stands up to in_at. FoldCases: done, absent, no_event, and changed where the session was cleared
+-- Copies what stands up to in_at. Outcomes: done, absent, no_event, and changed where the session was cleared
 -- since its events were counted (in_generation; nothing where they were not, and in_at is the end).
 CREATE FUNCTION @schema@.fork_session(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_at bigint, in_generation bigint,
@@ -472,7 +472,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- FoldCases: done, absent, no_event. To lay it again lays the same.
+-- Outcomes: done, absent, no_event. To lay it again lays the same.
 CREATE FUNCTION @schema@.add_compaction(
   in_project text, in_session integer, in_after_seq bigint, in_summary text, in_created_at text, in_covers bigint,
   OUT outcome text, OUT last_seq bigint)
@@ -495,7 +495,7 @@ BEGIN
   END IF;
 END $$;
 
--- FoldCases: done, none (there was no such summary), absent.
+-- Outcomes: done, none (there was no such summary), absent.
 CREATE FUNCTION @schema@.remove_compaction(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_after_seq bigint)
 RETURNS text
@@ -526,7 +526,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- Gives out a lease unless somebody has one. FoldCases: ours, theirs (in_holder has it), absent. To ask again for the
+-- Gives out a lease unless somebody has one. Outcomes: ours, theirs (in_holder has it), absent. To ask again for the
 -- same one is answered alike, so this needs no operation. The time is that of the moment, not of the transaction: we
 -- may have waited for the row.
 CREATE FUNCTION @schema@.take_lease(

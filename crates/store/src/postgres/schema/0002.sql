@@ -122,7 +122,7 @@ BEGIN
   RETURN @schema@.insert_session(in_project, in_name, in_worktree, in_created_at, in_uuid, in_forked_from, in_last_active);
 END $$;
 
--- Adds a turn to a session. FoldCases: done, absent (no such session), fenced (another lease was given out since
+-- Adds a turn to a session. Outcomes: done, absent (no such session), fenced (another lease was given out since
 -- in_lease), moved (it does not end at in_after, but at ends_at).
 --
 -- What the events do to the counts depends on the message that is open at the end of the session and on whether
@@ -223,7 +223,7 @@ BEGIN
   outcome := 'done';
 END $$;
 
--- FoldCases: done, marked (in_mark is set: by in_session, with in_note).
+-- Outcomes: done, marked (in_mark is set: by in_session, with in_note).
 CREATE FUNCTION @schema@.create_with(
   in_project text, in_operation uuid, in_repeated boolean, in_name text, in_worktree text, in_created_at text,
   in_uuid uuid, in_forked_from uuid, in_session_active text,
@@ -266,7 +266,7 @@ BEGIN
     opening_chars = EXCLUDED.opening_chars, opening = EXCLUDED.opening;
 END $$;
 
--- Copies what stands up to in_at. FoldCases: done, absent, no_event, and changed where the session was cleared
+-- Copies what stands up to in_at. Outcomes: done, absent, no_event, and changed where the session was cleared
 -- since its events were counted (in_generation; nothing where they were not, and in_at is the end).
 CREATE FUNCTION @schema@.fork_session(
   in_project text, in_operation uuid, in_repeated boolean, in_session integer, in_at bigint, in_generation bigint,
@@ -366,7 +366,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- FoldCases: done, absent, no_event. To lay it again lays the same.
+-- Outcomes: done, absent, no_event. To lay it again lays the same.
 CREATE FUNCTION @schema@.add_compaction(
   in_project text, in_session integer, in_after_seq bigint, in_summary text, in_created_at text, in_covers bigint,
   in_writer text, in_opening_chars bigint, in_opening bigint,

@@ -120,7 +120,7 @@ BEGIN
   outcome := 'done';
 END $$;
 
--- FoldCases: done, marked (in_mark is set: by in_session, with in_note).
+-- Outcomes: done, marked (in_mark is set: by in_session, with in_note).
 CREATE FUNCTION @schema@.create_with(
   in_project text, in_operation uuid, in_repeated boolean, in_name text, in_worktree text, in_created_at text,
   in_uuid uuid, in_forked_from uuid, in_session_active text,
