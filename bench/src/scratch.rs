@@ -58,7 +58,10 @@ pub(crate) fn size(path: &Path) -> u64 {
 /// Opens a store.
 pub(crate) fn open(path: &Path, journal: Journal) -> Result<SqliteStore> {
     // As the program's own commands do: they do one thing after the other.
-    Ok(SqliteStore::open(path, SqliteOptions { journal, work: Work::WhereCalled })?)
+    Ok(SqliteStore::open(
+        path,
+        SqliteOptions { journal, work: Work::WhereCalled, ..SqliteOptions::default() },
+    )?)
 }
 
 /// Removes what is there and opens a store with one session.

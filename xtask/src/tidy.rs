@@ -15,17 +15,19 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 13] = [
     ("azureal-core", &[]),
+    ("azureal-files", &[]),
     ("azureal-process", &[]),
-    ("azureal-store", &["azureal-core"]),
+    ("azureal-store", &["azureal-core", "azureal-files"]),
     ("azureal-agents", &["azureal-core", "azureal-process"]),
-    ("azureal-engine", &["azureal-core", "azureal-process"]),
+    ("azureal-engine", &["azureal-core", "azureal-files", "azureal-process"]),
     ("azureal-exchange", &["azureal-core", "azureal-store", "azureal-agents"]),
     (
         "azureal",
         &[
             "azureal-core",
+            "azureal-files",
             "azureal-process",
             "azureal-store",
             "azureal-agents",
@@ -39,6 +41,7 @@ const ROOMS: [(&str, &[&str]); 12] = [
         &[
             "azureal",
             "azureal-core",
+            "azureal-files",
             "azureal-process",
             "azureal-store",
             "azureal-agents",

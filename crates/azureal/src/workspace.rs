@@ -11,7 +11,7 @@ use azureal_core::{Holder, SessionStore, StoreError};
 use azureal_engine::{Engine, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
-use azureal_store::sqlite::{SqliteOptions, Work, spool_folder};
+use azureal_store::sqlite::{SqliteOptions, StoreFolders, Work};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
@@ -178,7 +178,7 @@ impl Workspace {
         let folder = match &self.location {
             Location::Memory => return None,
             Location::Server(folder) => folder.join("spool"),
-            Location::File(file) => spool_folder(file),
+            Location::File(file) => StoreFolders::of(file, None).spools,
         };
         Some(Spools::new(folder).with_bridges(self.environment.bridges()))
     }

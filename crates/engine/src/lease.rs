@@ -20,11 +20,11 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use azureal_core::{Holder, LeaseId, SessionId};
+use azureal_files::Folder;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use crate::private::Folder;
 use crate::spool::{SpoolError, Spools, at};
 
 /// The time for a new holder to write its text, and for a cleanup to check one file.

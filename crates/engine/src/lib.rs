@@ -27,7 +27,6 @@ mod original_run;
 mod output_limit;
 mod own_record;
 mod prepare;
-mod private;
 mod recover;
 mod request;
 mod session_lease;

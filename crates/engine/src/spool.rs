@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use azureal_core::SessionId;
 use azureal_core::agent::{Agent, Ending};
+use azureal_files::Folder;
 use azureal_process::{Excerpt, FollowError, Marker, MarkersInUse, ProcessIdentity};
 use rustix::fs::OFlags;
 
@@ -23,7 +24,6 @@ use crate::context_commands::CONTEXT_MARKER;
 use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn};
 use crate::launch::RUN_MARKER;
 use crate::lease::remove_leftovers;
-use crate::private::Folder;
 use crate::watch::Watcher;
 
 /// The folder of the spools.

@@ -9,7 +9,6 @@ use azureal_core::{Event, agent, compact_event};
 use azureal_process::{Follow, FollowError, Line, ProcessIdentity, Progress};
 
 use crate::header::SpooledTurn;
-use crate::private;
 use crate::turn_parser::TurnParser;
 
 /// The interval at which a busy reader checks whether the writer has ended.
@@ -84,7 +83,7 @@ impl Watcher {
         turn: &SpooledTurn,
         process: Option<ProcessIdentity>,
     ) -> Result<Self, FollowError> {
-        private::check(output)
+        azureal_files::check(output)
             .map_err(|source| FollowError::Unreadable { path: output.to_owned(), source })?;
         let mut parser = TurnParser::new(agent, turn);
         if from > 0 {

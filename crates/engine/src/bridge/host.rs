@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use azureal_files::{Folder, OURS};
+
 use super::control::check_path;
-use crate::private::{Folder, OURS};
 
 /// The program and the folder of bridges.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use azureal_core::{NewSession, SessionStore, Watch};
 use azureal_engine::{Leased, SpooledTurn, Spools, this_process};
 use azureal_store::SqliteStore;
-use azureal_store::sqlite::{SqliteOptions, spool_folder};
+use azureal_store::sqlite::{SqliteOptions, StoreFolders};
 use futures_executor::block_on;
 
 /// Longer than anything takes to be heard.
@@ -31,7 +31,7 @@ fn who_watches_a_store_hears_when_a_turn_begins_and_ends() {
     let mut watch = block_on(store.watch_all()).unwrap().unwrap();
     while block_on(watch.changed(SHORT)).unwrap() {}
 
-    let spools = Spools::new(spool_folder(&file));
+    let spools = Spools::new(StoreFolders::of(&file, None).spools);
     let Leased::Ours(lease) = spools.lease(session, &this_process("claude")).unwrap() else { panic!() };
     hears(&mut *watch, "a lease, in a folder that was not there");
     let turn = SpooledTurn {

@@ -19,8 +19,6 @@ use super::{error, schema};
 
 /// The folder that belongs to azureal in a project.
 const FOLDER: &str = ".azureal";
-/// The name of a project's own store.
-const PROJECT_STORE: &str = "sessions.azs";
 /// Excludes history from commits; only the configuration is shared.
 const GITIGNORE: &str =
     "# History stays out of commits; only the configuration is shared.\n*\n!azufig.toml\n";
@@ -270,21 +268,6 @@ impl StoreFile {
 /// For other files that a project has there. The file itself is not touched.
 pub fn make_folder_of(file: &Path) -> Result<(), StoreError> {
     StoreFile::new(file.to_owned()).make_folder()
-}
-
-/// Returns the folder in which turns are kept until they are in the store of this file.
-///
-/// The project's own store has the folder `spool` beside it, every other file one that is called after it: sessions of two
-/// stores in one folder have the same numbers.
-pub fn spool_folder(file: &Path) -> PathBuf {
-    match file.file_name() {
-        Some(name) if name != PROJECT_STORE => {
-            let mut name = name.to_owned();
-            name.push(".spool");
-            file.with_file_name(name)
-        }
-        _ => file.with_file_name("spool"),
-    }
 }
 
 /// Removes the permissions of all but the owner, if this user owns the file.

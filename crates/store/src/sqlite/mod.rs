@@ -12,6 +12,7 @@ mod definitions;
 mod error;
 mod events;
 mod file;
+mod folders;
 mod marks;
 mod schema;
 mod sessions;
@@ -36,18 +37,21 @@ use codec::Codec;
 pub use connection::{check_foreign, open_foreign};
 use error::Fault;
 pub(crate) use error::hint;
+pub use file::make_folder_of;
 use file::{Identity, StoreFile};
-pub use file::{make_folder_of, spool_folder};
+pub use folders::StoreFolders;
 use schema::SessionColumns;
 use worker::Worker;
 
 /// The options of a store.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SqliteOptions {
     /// The journal mode.
     pub journal: Journal,
     /// The thread that does the work.
     pub work: Work,
+    /// Azureal's folder in the git directory of the project, if the store is the project's own: see [`StoreFolders`].
+    pub in_git: Option<PathBuf>,
 }
 
 /// The thread that does the work of a store.
@@ -105,9 +109,10 @@ impl SqliteStore {
     /// upgrades an older file, in one transaction.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path = path.into();
+        let work = options.work;
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
-        let worker = Worker::start(database, options.work).map_err(|error| error::from_io(&path, error))?;
+        let worker = Worker::start(database, work).map_err(|error| error::from_io(&path, error))?;
         Ok(Self { worker, is_closed: Arc::default() })
     }
 
@@ -284,7 +289,7 @@ impl SessionStore for SqliteStore {
         Some(self)
     }
 
-    /// Also reports running turns, in the [spool folder](spool_folder): one begins, gets another driver or ends.
+    /// Also reports running turns, in the [spool folder](StoreFolders::spools): one begins, gets another driver or ends.
     ///
     /// `None` if there is no file yet, and on every system but Linux, the only one that tests cover. The caller polls
     /// there.
@@ -432,7 +437,8 @@ impl Database {
             return Ok(None);
         }
         let path = self.file.real_path()?;
-        let watch = watch::FileWatch::start(&path, is_closed);
+        let spools = StoreFolders::of(&path, self.options.in_git.as_deref()).spools;
+        let watch = watch::FileWatch::start(&path, spools, is_closed);
         if watch.is_none() {
             tracing::info!("the system has no watch left: callers poll the store");
         }

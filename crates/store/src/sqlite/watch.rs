@@ -5,7 +5,7 @@
 //! A journal is removed when the change is committed; writing it is not a change yet. The last write to a write-ahead
 //! log comes shortly before readers see the change, so that is reported a second time.
 //!
-//! Running turns are in the [spool folder](super::spool_folder) until they are in the store, so the begin or end of
+//! Running turns are in the [spool folder](super::StoreFolders::spools) until they are in the store, so the begin or end of
 //! one is a change, too. The output of agents is not: it grows all the time, and its viewers follow the file. The
 //! death of a process writes no file, so it is not reported.
 //!
@@ -27,7 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::{error, spool_folder};
+use super::error;
 
 /// Holds many events; their names are short.
 const BUFFER: usize = 16 << 10;
@@ -72,13 +72,12 @@ pub(super) struct FileWatch {
 
 impl FileWatch {
     /// Watches the folder of this file; `None` if the system cannot, as when all its watches are in use.
-    pub(super) fn start(file: &Path, is_closed: Arc<AtomicBool>) -> Option<Self> {
+    pub(super) fn start(file: &Path, spool_folder: PathBuf, is_closed: Arc<AtomicBool>) -> Option<Self> {
         let (folder, name) = (file.parent()?, file.file_name()?);
         let watching = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
         let watched = identity(folder)?;
         inotify::add_watch(&watching, folder, EVENTS).ok()?;
         let of_store = |end: &str| [name.as_bytes(), end.as_bytes()].concat();
-        let spool_folder = spool_folder(file);
         let names = [
             (of_store(""), About::Store),
             (of_store("-wal"), About::Log),

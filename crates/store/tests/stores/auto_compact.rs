@@ -29,7 +29,8 @@ fn in_memory() -> SessionContext<MemoryStore> {
 fn sqlite() -> (Arc<SqliteStore>, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     // One sync per message instead of five: thousands are written here.
-    let options = SqliteOptions { work: Work::WhereCalled, journal: Journal::Wal };
+    let options =
+        SqliteOptions { work: Work::WhereCalled, journal: Journal::Wal, ..SqliteOptions::default() };
     (Arc::new(SqliteStore::open(folder.path().join("sessions.azs"), options).unwrap()), folder)
 }
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 fn store(journal: Journal, work: Work) -> (SqliteStore, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(".azureal/sessions.azs");
-    (SqliteStore::open(path, SqliteOptions { journal, work }).unwrap(), folder)
+    (SqliteStore::open(path, SqliteOptions { journal, work, ..SqliteOptions::default() }).unwrap(), folder)
 }
 
 fn session() -> (SessionContext<SqliteStore>, TempDir) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::scratch::{self, Project, append, new_session, read_all, wait, worker};
 use azureal_store::core::{Event, SessionId, SessionStore, StoreError, Watch};
-use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, spool_folder};
+use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, StoreFolders};
 
 /// Longer than anything takes to be heard.
 const LONG: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ fn a_turn_that_begins_changes_or_ends_is_heard() {
     let store = project.store();
     new_session(&store);
     let mut watch = wait(store.watch_all()).unwrap().unwrap();
-    let spools = spool_folder(&project.path());
+    let spools = StoreFolders::of(&project.path(), None).spools;
     let file = |name: &str| spools.join(name);
     let add = |name: &str| {
         let mut text = fs::read(file(name)).unwrap();
@@ -111,7 +111,7 @@ fn a_watch_hears_the_end_of_a_turn_that_began_before_it() {
     let project = Project::new();
     let store = project.store();
     new_session(&store);
-    let spools = spool_folder(&project.path());
+    let spools = StoreFolders::of(&project.path(), None).spools;
     fs::create_dir(&spools).unwrap();
     fs::write(spools.join("1.turn"), "").unwrap();
     let mut watch = wait(store.watch_all()).unwrap().unwrap();
@@ -126,7 +126,7 @@ fn a_link_in_the_place_of_the_spool_folder_is_not_followed() {
     let store = project.store();
     new_session(&store);
     let elsewhere = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(elsewhere.path(), spool_folder(&project.path())).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), StoreFolders::of(&project.path(), None).spools).unwrap();
     let mut watch = wait(store.watch_all()).unwrap().unwrap();
     settle(&mut *watch);
     fs::write(elsewhere.path().join("1.turn"), "").unwrap();
@@ -140,6 +140,6 @@ fn each_store_of_a_folder_has_its_own_spool_folder() {
         ("/p/other.azs", "/p/other.azs.spool"),
         ("other", "other.spool"),
     ] {
-        assert_eq!(spool_folder(Path::new(file)), Path::new(expected));
+        assert_eq!(StoreFolders::of(Path::new(file), None).spools, Path::new(expected));
     }
 }

@@ -1,4 +1,4 @@
-//! Files and folders that only this user has created.
+//! Private files and folders: those that only this user has created.
 //!
 //! A repository can contain anything, also in the place of our own files: a link to the user's keys, an endless
 //! device, a forged turn. So no file is opened through a link. Files that other users could have written, or that git
@@ -24,29 +24,46 @@ const OTHERS: u32 = 0o077;
 
 /// The folder of a project that belongs to azureal. Its name is never followed through a link; the folders above it are
 /// the user's, and may be links.
-pub(crate) const OURS: &str = ".azureal";
+pub const OURS: &str = ".azureal";
+/// The folder that belongs to azureal in the git directory of a project, under the same rule.
+pub const OURS_IN_GIT: &str = "azureal";
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
 /// A private folder, open.
 #[derive(Debug, Clone)]
-pub(crate) struct Folder {
+pub struct Folder {
     handle: Arc<OwnedFd>,
     path: PathBuf,
 }
 
 impl Folder {
     /// Opens a folder of ours.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         let (parent, name) = parent_of(path)?;
         Self::open_in(&parent, name, path)
     }
 
     /// Opens a folder of ours, and creates it if there is none.
-    pub(crate) fn open_or_create(path: &Path) -> io::Result<Self> {
+    pub fn open_or_create(path: &Path) -> io::Result<Self> {
         let (parent, name) = parent_of(path)?;
-        match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => Self::open_in(&parent, name, path),
+        Self::create_in(&parent, name, path)
+    }
+
+    /// Opens a folder in this one.
+    pub fn open_folder(&self, name: &OsStr) -> io::Result<Self> {
+        Self::open_in(&self.handle, plain(name)?, &self.join(name))
+    }
+
+    /// Opens a folder in this one, and creates it if there is none. Its name is as durable as the parent's next
+    /// [`sync`](Self::sync) makes it.
+    pub fn open_or_create_folder(&self, name: &OsStr) -> io::Result<Self> {
+        Self::create_in(&self.handle, plain(name)?, &self.join(name))
+    }
+
+    fn create_in(parent: &OwnedFd, name: &OsStr, path: &Path) -> io::Result<Self> {
+        match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Self::open_in(parent, name, path),
             Err(error) => Err(error.into()),
         }
     }
@@ -59,12 +76,12 @@ impl Folder {
     }
 
     /// Returns the path of a file in it, for messages and for readers.
-    pub(crate) fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }
 
     /// Returns the names of its files.
-    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&*self.handle)? {
             let name = entry?.file_name().to_bytes().to_vec();
@@ -76,12 +93,12 @@ impl Folder {
     }
 
     /// Returns when a file was last written, in seconds; 0 if that is not known.
-    pub(crate) fn modified(&self, name: &OsStr) -> i64 {
+    pub fn modified(&self, name: &OsStr) -> i64 {
         rustix::fs::statat(&*self.handle, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |found| found.st_mtime)
     }
 
     /// Opens a file of ours that is there, to be read and, with these flags, written.
-    pub(crate) fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+    pub fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         let name = plain(name)?;
         // A pipe in its place would block until its other end is opened.
         let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -98,18 +115,32 @@ impl Folder {
     }
 
     /// Creates a file that only we can read.
-    pub(crate) fn create_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+    pub fn create_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         Ok(File::from(rustix::fs::openat(&*self.handle, plain(name)?, flags, mode)?))
     }
 
-    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+    /// Renames a file in it. A file that has the name is replaced.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&*self.handle, plain(from)?, &*self.handle, plain(to)?)?)
     }
 
+    /// Moves a file to another folder of the same file system. A file that has the name there is replaced.
+    pub fn move_to(&self, from: &OsStr, folder: &Self, to: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&*self.handle, plain(from)?, &*folder.handle, plain(to)?)?)
+    }
+
+    /// Removes an empty folder in this one, if there is one.
+    pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+        match rustix::fs::unlinkat(&*self.handle, plain(name)?, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Removes a file, if there is one.
-    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         match rustix::fs::unlinkat(&*self.handle, plain(name)?, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
@@ -117,18 +148,18 @@ impl Folder {
     }
 
     /// Locks the folder as a whole, until the lock is dropped. Fails if it is locked already.
-    pub(crate) fn try_lock(&self) -> io::Result<FolderLock<'_>> {
+    pub fn try_lock(&self) -> io::Result<FolderLock<'_>> {
         rustix::fs::flock(&*self.handle, FlockOperation::NonBlockingLockExclusive)?;
         Ok(FolderLock(self))
     }
 
-    /// Makes removals in it survive a loss of power.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    /// Makes new and removed names in it survive a loss of power.
+    pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&*self.handle)?)
     }
 
     /// Returns whether a name still leads to an open file.
-    pub(crate) fn has(&self, name: &OsStr, file: &File) -> bool {
+    pub fn has(&self, name: &OsStr, file: &File) -> bool {
         let Ok(open) = file.metadata() else { return false };
         let named = rustix::fs::statat(&*self.handle, name, AtFlags::SYMLINK_NOFOLLOW);
         named.is_ok_and(|named| {
@@ -140,7 +171,7 @@ impl Folder {
 }
 
 /// A lock on a folder.
-pub(crate) struct FolderLock<'a>(&'a Folder);
+pub struct FolderLock<'a>(&'a Folder);
 
 impl Drop for FolderLock<'_> {
     fn drop(&mut self) {
@@ -156,15 +187,15 @@ fn parent_of(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    if parent.file_name() != Some(OsStr::new(OURS)) {
+    let Some(ours) = parent.file_name().filter(|name| *name == OURS || *name == OURS_IN_GIT) else {
         return Ok((rustix::fs::openat(CWD, parent, DIRECTORY, Mode::empty())?, name));
-    }
+    };
     let above = match parent.parent() {
         Some(above) if !above.as_os_str().is_empty() => above,
         _ => Path::new("."),
     };
     let above = rustix::fs::openat(CWD, above, DIRECTORY, Mode::empty())?;
-    Ok((open_folder(&above, OsStr::new(OURS))?, name))
+    Ok((open_folder(&above, ours)?, name))
 }
 
 fn open_folder(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
@@ -185,7 +216,7 @@ fn plain(name: &OsStr) -> io::Result<&OsStr> {
 }
 
 /// Returns whether the file at a path is ours.
-pub(crate) fn check(path: &Path) -> io::Result<()> {
+pub fn check(path: &Path) -> io::Result<()> {
     check_file(&fs::symlink_metadata(path)?)
 }
 

@@ -1,0 +1,58 @@
+//! The files and folders that belong to a store in a file, besides the file.
+
+use std::path::{Path, PathBuf};
+
+/// The name of a project's own store.
+const PROJECT_STORE: &str = "sessions.azs";
+
+/// The files and folders that belong to a store in a file.
+///
+/// `git clean -fdx` deletes everything in a worktree that git does not track, a store and the output of a running turn too.
+/// So in a git repository all but the store are in the git directory, where the store's file has a second name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreFolders {
+    /// The folder that keeps turns until they are in the store.
+    pub spools: PathBuf,
+    /// The folder that earlier versions used for them, if it is another one.
+    pub former_spools: Option<PathBuf>,
+    /// The folder that keeps the output of stored turns.
+    pub originals: PathBuf,
+    /// The second name of the store's file.
+    pub second_name: Option<PathBuf>,
+}
+
+impl StoreFolders {
+    /// Returns the folders of the store in this file. `in_git` is azureal's folder in the git directory of the project, if the
+    /// store is the project's own.
+    ///
+    /// Every file but a project's own store has folders that are called after it: sessions of two stores in one folder
+    /// have the same numbers.
+    pub fn of(file: &Path, in_git: Option<&Path>) -> Self {
+        let beside = |name: &str| match file.file_name() {
+            Some(own) if own != PROJECT_STORE => {
+                let mut own = own.to_owned();
+                own.push(".");
+                own.push(name);
+                file.with_file_name(own)
+            }
+            _ => file.with_file_name(name),
+        };
+        match in_git {
+            Some(folder) => Self {
+                spools: folder.join(SPOOLS),
+                former_spools: Some(beside(SPOOLS)),
+                originals: folder.join(ORIGINALS),
+                second_name: Some(folder.join(PROJECT_STORE)),
+            },
+            None => Self {
+                spools: beside(SPOOLS),
+                former_spools: None,
+                originals: beside(ORIGINALS),
+                second_name: None,
+            },
+        }
+    }
+}
+
+const SPOOLS: &str = "spool";
+const ORIGINALS: &str = "originals";
