@@ -258,7 +258,8 @@ fn memory() -> Arc<dyn SessionStore> {
 }
 
 fn in_file(path: &Path, may_block: bool) -> Result<Arc<dyn SessionStore>, Error> {
-    let mut options = SqliteOptions::default();
+    let originals = Some(StoreFolders::of(path, None).originals);
+    let mut options = SqliteOptions { originals, ..SqliteOptions::default() };
     if may_block {
         options.work = Work::WhereCalled;
     }

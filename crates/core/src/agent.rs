@@ -37,6 +37,11 @@ pub trait Agent: Send + Sync {
     /// Creates a parser for the output of one run.
     fn parser(&self) -> Box<dyn AgentParser>;
 
+    /// Returns the version of the parser: raised when the same output gives other events. It is kept with the output of a turn.
+    fn parser_version(&self) -> u32 {
+        1
+    }
+
     /// Returns whether the agent is behind a [bridge](crate::bridge): whether its commands have an exchange.
     fn is_bridged(&self) -> bool {
         false

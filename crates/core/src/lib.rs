@@ -35,6 +35,7 @@ pub mod fold;
 mod json;
 mod lease;
 mod message;
+mod originals;
 mod pages;
 mod pairs;
 mod phrase;
@@ -69,6 +70,9 @@ pub use fold::{Fold, events_of_message, fold};
 pub use json::{AsRawJson, Json};
 pub use lease::{Holder, LeaseId, Leases, NewLease, Taken};
 pub use message::{Message, Role, UnknownRole};
+pub use originals::{
+    LARGEST_ORIGINAL_HEADER, NewOriginal, ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Originals,
+};
 pub use pages::{EventRange, PAGE_EVENTS, each_page};
 pub use phrase::{counted, duration_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};

@@ -10,8 +10,8 @@ use crate::PROMPT_KINDS;
 use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
-    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Seq, SessionId,
-    SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event, rendered_chars,
+    Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Originals, Seq,
+    SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event, rendered_chars,
 };
 
 /// Storage of sessions: memory, SQLite, PostgreSQL, Redis and any later database.
@@ -152,6 +152,11 @@ pub trait SessionStore: Send + Sync {
 
     /// Returns the [leases](Leases) of the store, if it gives out any. A store that only one machine uses needs none.
     fn leases(&self) -> Option<&dyn Leases> {
+        None
+    }
+
+    /// Returns the [originals](Originals) of the store, if it keeps any.
+    fn originals(&self) -> Option<&dyn Originals> {
         None
     }
 

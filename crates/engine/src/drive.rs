@@ -415,7 +415,14 @@ impl Driver {
             return Input::NotStored(why.to_owned());
         };
         let store = &*self.task.engine.store;
-        let ingested = block_on(ingest_unstarted(store, run.spool, outcome, why, &run.destination));
+        let ingested = block_on(ingest_unstarted(
+            store,
+            self.task.options.agent,
+            run.spool,
+            outcome,
+            why,
+            &run.destination,
+        ));
         self.settle(ingested, run.session.map(|(record, _)| record))
     }
 
@@ -433,6 +440,9 @@ impl Driver {
         };
         let Complete { outcome, .. } = ingested.complete;
         info!(session = %ingested.session, ?outcome, is_new = ingested.appended.is_some(), "stored the turn");
+        if let Some(why) = &ingested.unsettled {
+            self.notice(why);
+        }
         let not_gathered = self.not_gathered.take();
         // A turn that went to a fork is not in the session that was created for it.
         let is_ours = self.task.is_new && !self.has_stored && ingested.instead_of.is_none();

@@ -1,7 +1,6 @@
 //! The header of a spool: a file of JSON lines that only grows. First comes the request of the turn, then its
 //! process, then its end. A header that stops early shows how far the turn had come.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,6 +105,19 @@ impl From<SpooledEnding> for Ending {
     }
 }
 
+/// The place of a stored turn, in the header of its original.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredTurn {
+    /// The first event of the turn.
+    pub first: u64,
+    /// The last event of the turn.
+    pub last: u64,
+    /// The version of the parser that read it: [`Agent::parser_version`](azureal_core::agent::Agent::parser_version).
+    pub parser: u32,
+    /// The length of the output.
+    pub bytes: u64,
+}
+
 /// A line of a header.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -113,6 +125,8 @@ pub(crate) enum HeaderLine {
     Turn(SpooledTurn),
     Process(SpooledProcess),
     Ended(SpooledEnding),
+    /// The turn is in the store.
+    Stored(StoredTurn),
     /// Another process ends the turn.
     Cancel,
 }
@@ -123,6 +137,7 @@ pub(crate) struct Header {
     pub(crate) turn: Option<SpooledTurn>,
     pub(crate) process: Option<SpooledProcess>,
     pub(crate) ended: Option<SpooledEnding>,
+    pub(crate) stored: Option<StoredTurn>,
     pub(crate) is_cancelled: bool,
 }
 
@@ -131,8 +146,8 @@ pub(crate) const LARGEST_HEADER: u64 = 72 << 20;
 
 impl Header {
     /// Reads the lines that are ours. One that was cut by a crash is the last one, and not yet a fact.
-    pub(crate) fn read(file: &File) -> io::Result<Self> {
-        let mut lines = BufReader::new(file.take(LARGEST_HEADER));
+    pub(crate) fn read(header: impl Read) -> io::Result<Self> {
+        let mut lines = BufReader::new(header.take(LARGEST_HEADER));
         let (mut header, mut line) = (Self::default(), Vec::new());
         // The zeros that a loss of power or a sparse file leaves are not read to their end.
         while matches!(lines.fill_buf()?.first(), Some(b'{' | b'"')) {
@@ -142,6 +157,7 @@ impl Header {
                 Ok(HeaderLine::Turn(turn)) => header.turn = Some(turn),
                 Ok(HeaderLine::Process(process)) => header.process = Some(process),
                 Ok(HeaderLine::Ended(ended)) => header.ended = Some(ended),
+                Ok(HeaderLine::Stored(stored)) => header.stored = Some(stored),
                 Ok(HeaderLine::Cancel) => header.is_cancelled = true,
                 Err(_) => break,
             }

@@ -1,7 +1,8 @@
-//! Storing a turn: the spool is read again from its beginning, appended in one transaction, and only then gone.
+//! Storing a turn: the spool is read again from its beginning and appended in one transaction. Then it becomes the turn's
+//! original, or is removed: see [`crate::settle`].
 //!
 //! **Once.** The transaction sets a mark with the run's name, and removes the session's note of the run. The mark is
-//! removed after the spool, when that removal is durable. A spool whose mark is set is in the store: it is only removed.
+//! removed after the spool, when that removal is durable. A spool whose mark is set is in the store: it is only settled.
 //!
 //! **Under a lease.** If the session was taken over while the turn ran, the store refuses it: the other has gone on
 //! without it. It is then stored as what it is, a branch: in a fork of the session from where the turn began. A turn that
@@ -20,6 +21,7 @@ use azureal_process::{ChildEnvironment, FollowError};
 
 use crate::header::SpooledTurn;
 use crate::own_record::last_usage;
+use crate::settle::{KEPT, find_turn, mark_of, settle};
 use crate::spool::{Spool, SpoolError};
 use crate::turn_parser::RunStart;
 use crate::watch::{OVERSIZED, Watcher};
@@ -35,8 +37,10 @@ pub struct Ingested {
     pub appended: Option<Appended>,
     /// How it ended.
     pub complete: Complete,
-    /// The spool, where it is kept because not all of it could be read.
+    /// The spool, where it is kept because not all of it could be read and the store has no originals.
     pub kept: Option<PathBuf>,
+    /// Why the output of the stored turn is still in its spool. The next start tries again.
+    pub unsettled: Option<String>,
     /// The tools that the agent was refused, one entry for each call.
     pub refused: Vec<String>,
     /// What became of breakpoints for the provider's prompt cache.
@@ -101,28 +105,54 @@ pub(crate) async fn ingest(
     store: &dyn SessionStore,
     agent: &dyn Agent,
     spool: Spool,
-    mut ending: Ending,
+    ending: Ending,
     destination: &Destination,
     environment: &ChildEnvironment,
 ) -> Result<Ingested, IngestError> {
-    // First: the process that stored it may have died after removing the output.
+    // First: the process that stored it may have died after moving the output.
     if *destination == Destination::Recovered
         && let Some(mark) = store.mark(&mark_of(spool.turn())).await?
     {
-        let (session, complete) = (mark.session, Complete::default());
-        let ingested = Ingested::new(session, complete);
-        return settle(store, spool, ingested, mark.note == KEPT).await;
+        let ingested = Ingested::new(mark.session, Complete::default());
+        let place = match spool.stored() {
+            Some(stored) => Some((Seq(stored.first), Seq(stored.last))),
+            None => {
+                // It died before it could note the place.
+                let events = parse(agent, &spool, ending, environment).map(|parsed| parsed.events);
+                find_turn(store, mark.session, &events.unwrap_or_default()).await?
+            }
+        };
+        return settle(store, agent, spool, ingested, place, mark.note == KEPT).await;
     }
+    let Parsed { events, late_from, refused, cache } = parse(agent, &spool, ending, environment)?;
+    let ingested = store_once(store, agent, spool, events, late_from, destination).await?;
+    Ok(Ingested { refused, cache, ..ingested })
+}
+
+/// The events of a turn, as they are stored.
+struct Parsed {
+    events: Vec<Event>,
+    /// The first event that is not in the output.
+    late_from: usize,
+    refused: Vec<String>,
+    cache: CacheSeen,
+}
+
+/// Reads a finished spool.
+fn parse(
+    agent: &dyn Agent,
+    spool: &Spool,
+    mut ending: Ending,
+    environment: &ChildEnvironment,
+) -> Result<Parsed, IngestError> {
     let mut gathered = Gathered::default();
     let mut watcher = Watcher::of_turn(spool.output_path(), agent, spool.turn(), None)?;
     ending.fragment = watcher.read_to_end(|output| gathered.take(output))?;
     gathered.unread = watcher.skipped();
     let from_output = gathered.events.len();
     if watcher.untold() > 0 {
-        let why = format!(
-            "{} further lines could not be read; all of them are kept in the spool",
-            watcher.untold()
-        );
+        let why =
+            format!("{} further lines could not be read; the output of the turn is kept", watcher.untold());
         gathered.push(Event::error(OVERSIZED, why));
     }
     // What was asked and how it ended is told in any case.
@@ -150,8 +180,7 @@ pub(crate) async fn ingest(
         events.insert(events.len().saturating_sub(1), Event::error(OUTPUT_LIMIT, why));
     }
     complete_usage(&mut events, agent, environment);
-    let ingested = store_once(store, spool, events, late_from, destination).await?;
-    Ok(Ingested { refused, cache, ..ingested })
+    Ok(Parsed { events, late_from, refused, cache })
 }
 
 impl Ingested {
@@ -162,6 +191,7 @@ impl Ingested {
             appended: None,
             complete,
             kept: None,
+            unsettled: None,
             refused: Vec::new(),
             cache: CacheSeen::default(),
             late: Late::default(),
@@ -242,8 +272,8 @@ impl Gathered {
                 bytes => format!(", and {} MiB were not read", bytes.div_ceil(1 << 20)),
             };
             let why = format!(
-                "the agent printed more than a turn can hold: {} events were not stored{unread}; all of it is kept \
-                 in the spool",
+                "the agent printed more than a turn can hold: {} events were not stored{unread}; the \
+                 output of the turn is kept",
                 self.left_out
             );
             self.events.push(Event::error(OVERSIZED, why));
@@ -300,6 +330,7 @@ fn complete_usage(events: &mut [Event], agent: &dyn Agent, environment: &ChildEn
 /// Stores that a turn ended before its agent ran, and why, and removes its spool.
 pub(crate) async fn ingest_unstarted(
     store: &dyn SessionStore,
+    agent: &dyn Agent,
     spool: Spool,
     outcome: Outcome,
     why: &str,
@@ -311,20 +342,13 @@ pub(crate) async fn ingest_unstarted(
         events.push(Event::error("not_started", why));
     }
     events.push(Event::Complete(Complete { outcome: Some(outcome), ..Complete::default() }));
-    store_once(store, spool, events, 1, destination).await
+    store_once(store, agent, spool, events, 1, destination).await
 }
-
-/// Returns the name that says in the store that a turn is there.
-fn mark_of(turn: &SpooledTurn) -> String {
-    format!("run:{}", turn.run)
-}
-
-/// The note of a mark whose turn is in the store without all that was printed: the output is kept.
-const KEPT: &str = "kept";
 
 /// Stores a turn whose events from `late_from` on are not in the output.
 async fn store_once(
     store: &dyn SessionStore,
+    agent: &dyn Agent,
     spool: Spool,
     events: Vec<Event>,
     late_from: usize,
@@ -386,7 +410,11 @@ async fn store_once(
     // After the opening.
     late.first = appended.map(|appended| appended.first.next());
     let ingested = Ingested { instead_of, appended, late, told, ..Ingested::new(session, complete) };
-    settle(store, spool, ingested, is_kept).await
+    let place = match appended {
+        Some(appended) => Some((appended.first, appended.last)),
+        None => spool.stored().map(|stored| (Seq(stored.first), Seq(stored.last))),
+    };
+    settle(store, agent, spool, ingested, place, is_kept).await
 }
 
 /// Appends a turn where it belongs, and says which session that is, and where in it; nothing if it was there already.
@@ -421,29 +449,4 @@ async fn append(
         }
         appended => Ok((session, Some(appended?))),
     }
-}
-
-/// Removes what is not needed once a turn is in the store. Keeps the output if that holds more than was stored.
-async fn settle(
-    store: &dyn SessionStore,
-    spool: Spool,
-    ingested: Ingested,
-    is_kept: bool,
-) -> Result<Ingested, IngestError> {
-    let mark = mark_of(spool.turn());
-    if ingested.appended.is_none() {
-        // The turn was stored earlier, perhaps by a release that removed the note in a second step.
-        store.note_run(ingested.session, None).await?;
-    }
-    if is_kept {
-        // With its mark: should the header come back after a loss of power, the turn is not stored again, and the output
-        // is kept again.
-        return Ok(Ingested { kept: Some(spool.keep_output()?), ..ingested });
-    }
-    // After a loss of power, a spool whose removal was not durable is there again. Without its mark the turn would be
-    // stored a second time. So the mark stays where the folder cannot be synced: it is one small row.
-    if spool.remove()? {
-        store.remove_mark(&mark).await?;
-    }
-    Ok(ingested)
 }

@@ -6,6 +6,7 @@
 //! - [`Lease`] lets one process of a machine at a time run a turn in a session, [`SessionLease`] one of all machines.
 //! - [`Spools`] keeps the output of an agent until it is in the store.
 //! - [`run_commands`] runs context commands; [`Briefing`] is what a turn sends besides the history, gathered again for each.
+//! - [`FullEvents`] finds the full form of stored events in the originals of their turns.
 //! - [`Watcher`] reads the output of a run while it grows; [`recover`] stores turns whose azureal died, from the agent's own
 //!   transcript if the spool is gone.
 
@@ -15,6 +16,7 @@ mod compact;
 mod context_commands;
 mod drive;
 mod engine;
+mod full_events;
 mod gather;
 mod git_status;
 mod growth;
@@ -30,6 +32,7 @@ mod prepare;
 mod recover;
 mod request;
 mod session_lease;
+mod settle;
 mod slots;
 mod spool;
 mod start;
@@ -48,10 +51,11 @@ pub use context_commands::{
     run_commands,
 };
 pub use engine::{Engine, EngineOptions, RunningTurn};
+pub use full_events::{FullEvent, FullEvents, OriginalLines, each_line};
 pub use gather::{GatherError, end_commands};
 pub use growth::added_chars;
 pub use handle::{TurnControls, TurnHandle};
-pub use header::{SpooledEnding, SpooledProcess, SpooledTurn};
+pub use header::{SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
 pub use ingest::{IngestError, Ingested};
 pub use launch::{LaunchError, RUN_MARKER, StopError, stop_turn};
 pub use lease::{Lease, Leased, this_process};

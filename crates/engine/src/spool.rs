@@ -13,15 +13,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use azureal_core::SessionId;
 use azureal_core::agent::{Agent, Ending};
+use azureal_core::{NewOriginal, Seq, SessionId};
 use azureal_files::Folder;
 use azureal_process::{Excerpt, FollowError, Marker, MarkersInUse, ProcessIdentity};
 use rustix::fs::OFlags;
 
 use crate::bridge::{BridgeHost, Control};
 use crate::context_commands::CONTEXT_MARKER;
-use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn};
+use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
 use crate::launch::RUN_MARKER;
 use crate::lease::remove_leftovers;
 use crate::watch::Watcher;
@@ -31,6 +31,7 @@ use crate::watch::Watcher;
 pub struct Spools {
     folder: PathBuf,
     keeps_prompts: bool,
+    keeps_originals: bool,
     bridges: Option<BridgeHost>,
     /// Kept as long as the folder is used.
     temporary: Option<Arc<dyn Any + Send + Sync>>,
@@ -47,7 +48,9 @@ pub struct Spool {
     turn: SpooledTurn,
     process: Option<SpooledProcess>,
     ended: Option<SpooledEnding>,
+    stored: Option<StoredTurn>,
     is_idle: bool,
+    keeps_original: bool,
 }
 
 /// A note of another process that it ends the turn.
@@ -101,13 +104,26 @@ const UNFINISHED: &str = "new";
 impl Spools {
     /// Uses this folder, which is created with the first spool.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), keeps_prompts: true, bridges: None, temporary: None }
+        Self {
+            folder: folder.into(),
+            keeps_prompts: true,
+            keeps_originals: true,
+            bridges: None,
+            temporary: None,
+        }
     }
 
     /// Stores no prompt in spools: for turns that are not stored.
     #[must_use]
     pub fn without_prompts(mut self) -> Self {
         self.keeps_prompts = false;
+        self
+    }
+
+    /// Removes the output of stored turns, instead of putting it into the [originals](azureal_core::Originals) of the store.
+    #[must_use]
+    pub fn without_originals(mut self) -> Self {
+        self.keeps_originals = false;
         self
     }
 
@@ -178,7 +194,9 @@ impl Spools {
             turn,
             process: None,
             ended: None,
+            stored: None,
             is_idle: false,
+            keeps_original: self.keeps_originals,
         };
         let mut kept = spool.turn.clone();
         if !self.keeps_prompts {
@@ -271,11 +289,64 @@ impl Spools {
             .collect();
         headers.sort();
         // One that cannot be looked at does not hide the others.
-        let look =
-            |(_, path): (i64, PathBuf)| look_at(&folder, &path).unwrap_or(Some(FoundSpool::Unreadable(path)));
+        let look = |(_, path): (i64, PathBuf)| {
+            self.look_at(&folder, &path).unwrap_or(Some(FoundSpool::Unreadable(path)))
+        };
         let mut found: Vec<FoundSpool> = headers.into_iter().filter_map(look).collect();
         note_idle(&mut found);
         Ok(found)
+    }
+}
+
+impl Spools {
+    fn look_at(&self, folder: &Folder, header_path: &Path) -> io::Result<Option<FoundSpool>> {
+        let name = name_of(header_path);
+        let header = match folder.open_file(name, READ_AND_APPEND) {
+            Ok(header) => header,
+            // Its owner was faster.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_ours = match header.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(error)) => return Err(error),
+        };
+        if is_ours && !folder.has(name, &header) {
+            // The owner stored it and removed it between our two steps.
+            return Ok(None);
+        }
+        let output_path = header_path.with_extension(OUTPUT);
+        if is_ours && header.metadata()?.len() == 0 && is_empty(folder, name_of(&output_path)) {
+            // A loss of power left the names and none of the content: this turn has never begun.
+            for path in [&output_path, &header_path.with_extension(ERRORS), &header_path.to_owned()] {
+                folder.remove(name_of(path))?;
+            }
+            return Ok(None);
+        }
+        let Header { turn, process, ended, stored, .. } = Header::read(&header)?;
+        // The names of its other files come from the run: a forged header could name another turn's.
+        let is_its_own = |turn: &SpooledTurn| header_path.file_stem() == Some(OsStr::new(&turn.run));
+        let Some(turn) = turn.filter(is_its_own) else {
+            return Ok(Some(FoundSpool::Unreadable(header_path.to_owned())));
+        };
+        if !is_ours {
+            return Ok(Some(FoundSpool::Owned(Box::new(turn), process)));
+        }
+        let (folder, header_path) = (folder.clone(), header_path.to_owned());
+        let spool = Spool {
+            header,
+            folder,
+            header_path,
+            output_path,
+            turn,
+            process,
+            ended,
+            stored,
+            is_idle: false,
+            keeps_original: self.keeps_originals,
+        };
+        Ok(Some(FoundSpool::Orphan(Box::new(spool))))
     }
 }
 
@@ -293,45 +364,6 @@ fn note_idle(found: &mut [FoundSpool]) {
             spool.is_idle = !is_carried(RUN_MARKER) && !is_carried(CONTEXT_MARKER);
         }
     }
-}
-
-fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<FoundSpool>> {
-    let name = name_of(header_path);
-    let header = match folder.open_file(name, READ_AND_APPEND) {
-        Ok(header) => header,
-        // Its owner was faster.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let is_ours = match header.try_lock() {
-        Ok(()) => true,
-        Err(TryLockError::WouldBlock) => false,
-        Err(TryLockError::Error(error)) => return Err(error),
-    };
-    if is_ours && !folder.has(name, &header) {
-        // The owner stored it and removed it between our two steps.
-        return Ok(None);
-    }
-    let output_path = header_path.with_extension(OUTPUT);
-    if is_ours && header.metadata()?.len() == 0 && is_empty(folder, name_of(&output_path)) {
-        // A loss of power left the names and none of the content: this turn has never begun.
-        for path in [&output_path, &header_path.with_extension(ERRORS), &header_path.to_owned()] {
-            folder.remove(name_of(path))?;
-        }
-        return Ok(None);
-    }
-    let Header { turn, process, ended, .. } = Header::read(&header)?;
-    // The names of its other files come from the run: a forged header could name another turn's.
-    let is_its_own = |turn: &SpooledTurn| header_path.file_stem() == Some(OsStr::new(&turn.run));
-    let Some(turn) = turn.filter(is_its_own) else {
-        return Ok(Some(FoundSpool::Unreadable(header_path.to_owned())));
-    };
-    if !is_ours {
-        return Ok(Some(FoundSpool::Owned(Box::new(turn), process)));
-    }
-    let (folder, header_path) = (folder.clone(), header_path.to_owned());
-    let spool = Spool { header, folder, header_path, output_path, turn, process, ended, is_idle: false };
-    Ok(Some(FoundSpool::Orphan(Box::new(spool))))
 }
 
 /// Returns whether a file is missing or empty.
@@ -428,7 +460,32 @@ impl Spool {
         self.write(&HeaderLine::Ended(ended))
     }
 
-    /// Removes the spool: the turn is in the store. Returns whether the removal is durable.
+    /// Notes where the turn is in the store.
+    pub(crate) fn note_stored(&mut self, stored: StoredTurn) -> Result<(), SpoolError> {
+        self.stored = Some(stored.clone());
+        self.write(&HeaderLine::Stored(stored))
+    }
+
+    /// Returns the place of the turn in the store, if it was noted.
+    pub(crate) fn stored(&self) -> Option<&StoredTurn> {
+        self.stored.as_ref()
+    }
+
+    /// Returns the files that become the original of the turn; `None` if it gets none.
+    pub(crate) fn original(&self, first: Seq, last: Seq) -> Option<NewOriginal> {
+        // An agent that printed nothing leaves no original. One whose output was moved has one already.
+        let is_empty = fs::symlink_metadata(&self.output_path).is_ok_and(|found| found.len() == 0);
+        (self.keeps_original && !is_empty).then(|| NewOriginal {
+            run: self.turn.run.clone(),
+            first,
+            last,
+            header: self.header_path.clone(),
+            output: self.output_path.clone(),
+        })
+    }
+
+    /// Removes the spool: the turn is in the store, and its files that became the original are elsewhere. Returns whether the
+    /// removal is durable.
     ///
     /// The output is removed first. If azureal dies in between, the next one finds the header alone, and the store
     /// shows that it has the turn.

@@ -35,7 +35,7 @@ static LARGE: Mutex<()> = Mutex::new(());
 /// It holds the file open, so the output can still be read when the turn is stored and the file is removed.
 pub struct Watcher {
     follow: Box<Follow>,
-    parser: Box<dyn AgentParser>,
+    parser: LineParser,
     /// The writer, while it runs.
     process: Option<ProcessIdentity>,
     /// The end of the output, once the writer has ended. Processes that it left behind may still write.
@@ -44,8 +44,6 @@ pub struct Watcher {
     checked: Instant,
     /// Whether the writer ended and left more unread than a watcher reads.
     left_behind: bool,
-    /// The number of lines that could not be read.
-    unreadable: u64,
     /// The cost of the lines so far: see [`READ_BUDGET`].
     cost: u64,
     /// The number of bytes that were skipped.
@@ -117,12 +115,11 @@ impl Watcher {
     pub(crate) fn growing(file: &std::path::Path, parser: Box<dyn AgentParser>) -> Result<Self, FollowError> {
         Ok(Self {
             follow: Box::new(Follow::open(file, 0)?),
-            parser,
+            parser: LineParser::new(parser),
             process: None,
             end: None,
             checked: Instant::now(),
             left_behind: false,
-            unreadable: 0,
             cost: 0,
             skipped: 0,
             bound: None,
@@ -193,7 +190,7 @@ impl Watcher {
 
     /// Returns the number of unreadable lines that were not reported, because there are too many.
     pub fn untold(&self) -> u64 {
-        self.unreadable.saturating_sub(MANY_UNREADABLE)
+        self.parser.unreadable.saturating_sub(MANY_UNREADABLE)
     }
 
     /// Returns the number of bytes that [`read_to_end`](Self::read_to_end) skipped.
@@ -227,11 +224,33 @@ impl Watcher {
 
     fn read_line(&mut self, line: &Line) -> Vec<AgentOutput> {
         self.cost = self.cost.saturating_add(LINE_COST);
+        if let Line::Bytes(bytes) = line {
+            self.cost = self.cost.saturating_add(bytes.len() as u64);
+        }
+        self.parser.line(line)
+    }
+
+    /// Takes the end of the run, and returns the outputs that follow from it.
+    pub fn end(&mut self, ending: &agent::Ending) -> Vec<AgentOutput> {
+        self.parser.agent.end(ending)
+    }
+}
+
+/// Parses the lines of an output, of which some may not be readable.
+pub(crate) struct LineParser {
+    agent: Box<dyn AgentParser>,
+    /// The number of lines that could not be read.
+    unreadable: u64,
+}
+
+impl LineParser {
+    pub(crate) fn new(agent: Box<dyn AgentParser>) -> Self {
+        Self { agent, unreadable: 0 }
+    }
+
+    pub(crate) fn line(&mut self, line: &Line) -> Vec<AgentOutput> {
         let mut outputs = match line {
-            Line::Bytes(bytes) => {
-                self.cost = self.cost.saturating_add(bytes.len() as u64);
-                self.parser.line(bytes)
-            }
+            Line::Bytes(bytes) => self.agent.line(bytes),
             Line::Oversized { bytes } => vec![AgentOutput::Event(oversized(*bytes))],
         };
         outputs.retain(|output| {
@@ -241,11 +260,6 @@ impl Watcher {
             !is_unreadable || self.unreadable <= MANY_UNREADABLE
         });
         outputs
-    }
-
-    /// Takes the end of the run, and returns the outputs that follow from it.
-    pub fn end(&mut self, ending: &agent::Ending) -> Vec<AgentOutput> {
-        self.parser.end(ending)
     }
 }
 
@@ -258,5 +272,5 @@ const UNREADABLE: &str = "unreadable_line";
 pub(crate) const OVERSIZED: &str = "oversized_line";
 
 fn oversized(bytes: u64) -> Event {
-    Event::error(OVERSIZED, format!("a line of {bytes} bytes was not read; it is kept in the spool"))
+    Event::error(OVERSIZED, format!("a line of {bytes} bytes was not read; the output of the turn is kept"))
 }

@@ -15,6 +15,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -27,6 +29,8 @@ const OTHERS: u32 = 0o077;
 pub const OURS: &str = ".azureal";
 /// The folder that belongs to azureal in the git directory of a project, under the same rule.
 pub const OURS_IN_GIT: &str = "azureal";
+
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
@@ -97,6 +101,12 @@ impl Folder {
         rustix::fs::statat(&*self.handle, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |found| found.st_mtime)
     }
 
+    /// Returns the size of a file; 0 if there is none.
+    pub fn size(&self, name: &OsStr) -> u64 {
+        let found = rustix::fs::statat(&*self.handle, name, AtFlags::SYMLINK_NOFOLLOW);
+        found.ok().and_then(|found| u64::try_from(found.st_size).ok()).unwrap_or(0)
+    }
+
     /// Opens a file of ours that is there, to be read and, with these flags, written.
     pub fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
         let name = plain(name)?;
@@ -151,6 +161,19 @@ impl Folder {
     pub fn try_lock(&self) -> io::Result<FolderLock<'_>> {
         rustix::fs::flock(&*self.handle, FlockOperation::NonBlockingLockExclusive)?;
         Ok(FolderLock(self))
+    }
+
+    /// Locks the folder as a whole, until the lock is dropped. Waits for another holder, at most so long.
+    pub fn lock(&self, at_most: Duration) -> io::Result<FolderLock<'_>> {
+        let deadline = Instant::now() + at_most;
+        loop {
+            match self.try_lock() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                    thread::sleep(LOCK_POLL_INTERVAL);
+                }
+                locked => return locked,
+            }
+        }
     }
 
     /// Makes new and removed names in it survive a loss of power.

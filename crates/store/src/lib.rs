@@ -7,6 +7,8 @@ pub use azureal_core as core;
 
 mod hints;
 mod memory;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod originals;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

@@ -174,7 +174,7 @@ fn a_gigabyte_in_one_line_is_kept_and_costs_no_memory() {
     let (ran, peak) = run_flooded(&world, &format!("head -c {GIGABYTE} /dev/zero | tr '\\0' x; echo"));
     assert_eq!(
         assert_kept(&world, &ran, GIGABYTE),
-        format!("a line of {GIGABYTE} bytes was not read; it is kept in the spool")
+        format!("a line of {GIGABYTE} bytes was not read; the output of the turn is kept")
     );
     assert!(peak < MEMORY, "{} MiB", peak >> 20);
 }
@@ -236,7 +236,7 @@ fn garbage_is_told_of_and_does_not_flood_the_terminal() {
     let world = World::new();
     let (ran, _) = run_flooded(&world, "yes 'this is no event at all' | head -n 100020");
     assert_eq!(ran.stderr.matches("is not a JSON object").count(), 20, "{ran}");
-    let why = "100000 further lines could not be read; all of them are kept in the spool";
+    let why = "100000 further lines could not be read; the output of the turn is kept";
     assert!(ran.stderr.contains(why), "{ran}");
     assert_eq!(assert_kept(&world, &ran, 2 << 20), why);
 }

@@ -21,6 +21,7 @@ mod counting_store;
 mod harness;
 mod leases;
 mod machine;
+mod originals;
 mod own_record;
 mod real_agents;
 mod real_summaries;

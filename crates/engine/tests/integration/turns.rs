@@ -256,7 +256,7 @@ fn an_agent_that_prints_without_end_is_bounded_and_nothing_is_lost() {
         let kept = finished.kept.expect("the spool is kept");
         assert!(std::fs::metadata(&kept).unwrap().len() >= bytes);
         assert!(project.events().iter().any(
-            |event| matches!(event, Event::Error(error) if error.message.contains("kept in the spool"))
+            |event| matches!(event, Event::Error(error) if error.message.contains("output of the turn is kept"))
         ));
         assert_eq!(project.outcomes().len(), 1, "{script}");
         assert!(project.recover().is_empty());

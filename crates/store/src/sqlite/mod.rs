@@ -14,6 +14,7 @@ mod events;
 mod file;
 mod folders;
 mod marks;
+mod originals;
 mod schema;
 mod sessions;
 mod tokens;
@@ -27,12 +28,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, ListQuery, Mark, NewSession, NewTurn, Page, Seq, SessionId,
+    Appended, Compaction, CrashNotes, ListQuery, Mark, NewSession, NewTurn, Originals, Page, Seq, SessionId,
     SessionRecord, SessionStore, StoreError, StoredEvent, Tokens, Uuid, Watch, async_trait,
 };
 pub use rusqlite;
 use rusqlite::Connection;
 
+use crate::originals::FileOriginals;
 use codec::Codec;
 pub use connection::{check_foreign, open_foreign};
 use error::Fault;
@@ -52,6 +54,8 @@ pub struct SqliteOptions {
     pub work: Work,
     /// Azureal's folder in the git directory of the project, if the store is the project's own: see [`StoreFolders`].
     pub in_git: Option<PathBuf>,
+    /// The folder of the [originals](SessionStore::originals): [`StoreFolders::originals`]. `None` keeps none.
+    pub originals: Option<PathBuf>,
 }
 
 /// The thread that does the work of a store.
@@ -99,6 +103,7 @@ pub enum Journal {
 /// ```
 pub struct SqliteStore {
     worker: Worker<Database>,
+    originals: Option<FileOriginals>,
     is_closed: Arc<AtomicBool>,
 }
 
@@ -109,11 +114,11 @@ impl SqliteStore {
     /// upgrades an older file, in one transaction.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path = path.into();
-        let work = options.work;
+        let (work, originals) = (options.work, options.originals.clone().map(FileOriginals::new));
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
         let worker = Worker::start(database, work).map_err(|error| error::from_io(&path, error))?;
-        Ok(Self { worker, is_closed: Arc::default() })
+        Ok(Self { worker, originals, is_closed: Arc::default() })
     }
 
     /// Runs a job on the open file, or `absent` where there is none.
@@ -227,7 +232,7 @@ impl SessionStore for SqliteStore {
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        self.change(id, move |open, _| sessions::delete(&mut open.connection, id)).await
+        self.delete_with_originals(id).await
     }
 
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
@@ -253,7 +258,11 @@ impl SessionStore for SqliteStore {
     }
 
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
-        self.change(id, move |open, codec| events::fork(&mut open.connection, codec, id, at, &new)).await
+        let fork = self
+            .change(id, move |open, codec| events::fork(&mut open.connection, codec, id, at, &new))
+            .await?;
+        self.fork_originals(id, at, fork).await;
+        Ok(fork)
     }
 
     async fn set_tokens(&self, id: SessionId, tokens: Tokens) -> Result<(), StoreError> {
@@ -287,6 +296,10 @@ impl SessionStore for SqliteStore {
 
     fn crash_notes(&self) -> Option<&dyn CrashNotes> {
         Some(self)
+    }
+
+    fn originals(&self) -> Option<&dyn Originals> {
+        self.originals.is_some().then_some(self as &dyn Originals)
     }
 
     /// Also reports running turns, in the [spool folder](StoreFolders::spools): one begins, gets another driver or ends.

@@ -1,0 +1,240 @@
+//! The full form of stored events, from the originals of their turns.
+//!
+//! Stored events are short. The output of a turn is parsed again for their full form. Parsers change, so a full event is used
+//! only if its short form is the stored event. Otherwise the tool call with the same id counts. If there is none, the
+//! lines of the turn can still be shown as the agent printed them.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use azureal_core::agent::{Agent, AgentOutput};
+use azureal_core::{
+    Event, OpenOriginal, Original, Seq, SessionId, SessionStore, StoreError, StoredEvent, compact_event,
+};
+use azureal_process::{LINE_LIMIT, Line};
+
+use crate::header::Header;
+use crate::ingest::cost;
+use crate::turn_parser::TurnParser;
+use crate::watch::LineParser;
+
+/// The most that the full events of one turn take in memory, in bytes.
+const LARGEST_FULL_TURN: usize = 256 << 20;
+
+/// Finds the full form of a session's events.
+pub struct FullEvents {
+    store: Arc<dyn SessionStore>,
+    agents: &'static [&'static dyn Agent],
+    session: SessionId,
+    originals: Vec<Original>,
+    /// The turn that was read last.
+    turn: Option<(String, Result<FullTurn, String>)>,
+}
+
+/// The full form of a stored event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FullEvent {
+    /// The stored event is complete.
+    Stored,
+    /// The full event.
+    Found(Box<Event>),
+    /// Its turn has an original, in which this parser finds no such event. The lines of the turn are all that can be shown.
+    Unmatched(Original),
+    /// The stored event is short, and there is no original.
+    Missing,
+    /// The original cannot be read, for this reason.
+    Unreadable(String),
+}
+
+/// The lines of an original that belong to an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OriginalLines {
+    /// One line: its number, from 0.
+    Line(Original, u64),
+    /// All lines of the turn, because the event is not from a single one.
+    Turn(Original),
+    /// All lines of the turn, because this parser finds no such event in them.
+    Unmatched(Original),
+}
+
+/// A turn as it was printed, parsed.
+struct FullTurn {
+    /// The events of the output, each with the number of its line.
+    events: Vec<(Event, u64)>,
+}
+
+impl FullEvents {
+    /// Looks for the originals of a session. `agents` parse them.
+    pub async fn open(
+        store: Arc<dyn SessionStore>,
+        agents: &'static [&'static dyn Agent],
+        session: SessionId,
+    ) -> Result<Self, StoreError> {
+        let originals = match store.originals() {
+            Some(originals) => originals.list(session).await?,
+            None => Vec::new(),
+        };
+        Ok(Self { store, agents, session, originals, turn: None })
+    }
+
+    /// Returns the originals of the session, in the order of their events.
+    pub fn originals(&self) -> &[Original] {
+        &self.originals
+    }
+
+    /// Returns the full form of a stored event. Reads an original once, if this is called in the order of the events.
+    pub async fn full(&mut self, stored: &StoredEvent) -> Result<FullEvent, StoreError> {
+        let Ok(event) = stored.event() else { return Ok(FullEvent::Stored) };
+        let is_short = match &event {
+            Event::ToolCall(call) => call.omitted.is_some(),
+            Event::ToolResult(result) => result.omitted.is_some(),
+            _ => return Ok(FullEvent::Stored),
+        };
+        let Some(original) = self.covering(stored.seq) else {
+            return Ok(if is_short { FullEvent::Missing } else { FullEvent::Stored });
+        };
+        let turn = match self.turn(&original).await? {
+            Ok(turn) => turn,
+            Err(why) => return Ok(FullEvent::Unreadable(why.clone())),
+        };
+        Ok(match turn.find(&event, index(&original, stored.seq)) {
+            Some((found, _)) if *found == event => FullEvent::Stored,
+            Some((found, _)) => FullEvent::Found(Box::new(found.clone())),
+            None if is_short => FullEvent::Unmatched(original),
+            None => FullEvent::Stored,
+        })
+    }
+
+    /// Returns the lines that an event was read from; `None` if there is no original.
+    pub async fn lines_of(&mut self, stored: &StoredEvent) -> Result<Option<OriginalLines>, StoreError> {
+        let Some(original) = self.covering(stored.seq) else { return Ok(None) };
+        let Ok(event) = stored.event() else { return Ok(Some(OriginalLines::Unmatched(original))) };
+        let turn = match self.turn(&original).await? {
+            Ok(turn) => turn,
+            Err(_) => return Ok(Some(OriginalLines::Unmatched(original))),
+        };
+        let found = turn.find(&event, index(&original, stored.seq)).map(|(_, line)| *line);
+        Ok(Some(match (found, &event) {
+            (Some(line), _) => OriginalLines::Line(original, line),
+            // The prompt and the end of a turn are not in its output.
+            (None, Event::ToolCall(_) | Event::ToolResult(_) | Event::AssistantText(_)) => {
+                OriginalLines::Unmatched(original)
+            }
+            (None, _) => OriginalLines::Turn(original),
+        }))
+    }
+
+    fn covering(&self, seq: Seq) -> Option<Original> {
+        self.originals.iter().find(|original| original.covers(seq)).cloned()
+    }
+
+    /// Reads the turn of an original, unless it was the last one read.
+    async fn turn(&mut self, original: &Original) -> Result<&Result<FullTurn, String>, StoreError> {
+        let read = match self.turn.take() {
+            Some((run, turn)) if run == original.run => turn,
+            _ => self.read(original).await?,
+        };
+        Ok(&self.turn.insert((original.run.clone(), read)).1)
+    }
+
+    async fn read(&self, original: &Original) -> Result<Result<FullTurn, String>, StoreError> {
+        let Some(originals) = self.store.originals() else { return Ok(Err(GONE.to_owned())) };
+        let content = match originals.open(self.session, &original.run).await {
+            Ok(Some(content)) => content,
+            Ok(None) => return Ok(Err(GONE.to_owned())),
+            Err(StoreError::Closed) => return Err(StoreError::Closed),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        Ok(FullTurn::read(content, self.agents).await)
+    }
+}
+
+const GONE: &str = "the original of the turn is not there any more";
+
+/// Returns which event of the output a stored event is: the first one of a turn is its prompt.
+fn index(original: &Original, seq: Seq) -> Option<usize> {
+    let from_prompt = seq.0.checked_sub(original.first.0)?.checked_sub(1)?;
+    usize::try_from(from_prompt).ok()
+}
+
+impl FullTurn {
+    async fn read(content: OpenOriginal, agents: &[&dyn Agent]) -> Result<Self, String> {
+        let header = Header::read(content.header.as_bytes()).map_err(|error| error.to_string())?;
+        let Some(spooled) = header.turn else {
+            return Err("the header of the original is damaged".to_owned());
+        };
+        let Some(agent) = agents.iter().find(|agent| agent.name() == spooled.agent) else {
+            return Err(format!("its agent `{}` is unknown to this version of azureal", spooled.agent));
+        };
+        let mut parser = LineParser::new(Box::new(TurnParser::new(*agent, &spooled)));
+        let mut turn = Self { events: Vec::new() };
+        let (mut size, mut number) = (0, 0);
+        let read = each_line(content, |line| {
+            for output in parser.line(&line) {
+                if let AgentOutput::Event(event) = output {
+                    size += cost(&event);
+                    turn.events.push((event, number));
+                }
+            }
+            number += 1;
+            if size > LARGEST_FULL_TURN { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        read.await.map_err(|error| error.to_string())?;
+        Ok(turn)
+    }
+
+    /// Finds the full form of a stored event, and the number of its line.
+    fn find(&self, stored: &Event, index: Option<usize>) -> Option<&(Event, u64)> {
+        let is_same = |(event, _): &&(Event, u64)| compact_event(event.clone()) == *stored;
+        if let Some(found) = index.and_then(|index| self.events.get(index)).filter(is_same) {
+            return Some(found);
+        }
+        let id = tool_use_id(stored).filter(|id| !id.is_empty())?;
+        let is_same_kind = |event: &Event| std::mem::discriminant(event) == std::mem::discriminant(stored);
+        self.events.iter().find(|(event, _)| is_same_kind(event) && tool_use_id(event) == Some(id))
+    }
+}
+
+fn tool_use_id(event: &Event) -> Option<&str> {
+    match event {
+        Event::ToolCall(call) => Some(&call.tool_use_id),
+        Event::ToolResult(result) => Some(&result.tool_use_id),
+        _ => None,
+    }
+}
+
+/// Reads the lines of an original, one at a time, until `take` breaks. A last line without a line break is one too.
+pub async fn each_line(
+    mut original: OpenOriginal,
+    mut take: impl FnMut(Line) -> ControlFlow<()> + Send,
+) -> Result<(), StoreError> {
+    // The line so far, and its length, which may be over the limit.
+    let (mut line, mut length) = (Vec::new(), 0_u64);
+    let mut end = |line: &mut Vec<u8>, length: &mut u64| {
+        let bytes = std::mem::take(length);
+        let text = std::mem::take(line);
+        take(if bytes > LINE_LIMIT { Line::Oversized { bytes } } else { Line::Bytes(text) })
+    };
+    while let Some(piece) = original.output.next().await? {
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            let (text, is_end) = match part.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (part, false),
+            };
+            length = length.saturating_add(text.len() as u64);
+            if length <= LINE_LIMIT {
+                line.extend_from_slice(text);
+            } else {
+                line = Vec::new();
+            }
+            if is_end && end(&mut line, &mut length).is_break() {
+                return Ok(());
+            }
+        }
+    }
+    if length > 0 {
+        // The rest of the turn, after which there is nothing to stop.
+        let _ = end(&mut line, &mut length);
+    }
+    Ok(())
+}

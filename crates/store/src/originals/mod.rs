@@ -1,0 +1,535 @@
+//! Originals in files.
+//!
+//! ```text
+//! originals/new/<session>.<first>-<last>-<run>.jsonl   the output of a turn, moved here from its spool
+//! originals/new/<session>.<first>-<last>-<run>.turn    the header of that spool
+//! originals/<session>/<first>-<last>-<run>.zst         both, compressed: header, an empty line, output
+//! originals/deleted/<session>/                         the originals of a session that is being deleted
+//! ```
+//!
+//! A session is named by its UUID. The names hold the range of events, so that finding the original of an event opens no
+//! file. A new original costs two renames; it is compressed later. Each step can be interrupted: an original has its first
+//! form until the second one is complete and synced, and the next [`finish`](FileOriginals::finish) does what is left.
+//! New ones are in one folder, so looking for them costs the same however many sessions there are.
+
+mod name;
+mod pack;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use azureal_core::{
+    NewOriginal, ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, StoreError, Uuid, async_trait,
+    io_error_text,
+};
+use azureal_files::Folder;
+use futures_channel::oneshot;
+use futures_executor::block_on;
+use rustix::fs::OFlags;
+
+use self::name::{NewName, PackedName};
+use self::pack::{Unpacker, pack, pack_reader};
+
+/// The folder of originals that are not compressed yet.
+const NEW: &str = "new";
+/// The folder of originals whose session is being deleted.
+const DELETED: &str = "deleted";
+/// The file whose time is that of the last [`FileOriginals::expire`].
+const EXPIRED: &str = "expired";
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The originals of a store, in files below one folder.
+#[derive(Debug, Clone)]
+pub(crate) struct FileOriginals {
+    folder: PathBuf,
+}
+
+impl FileOriginals {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Puts the files of a new original into the folder, where they survive a loss of power.
+    pub(crate) fn put(&self, session: Uuid, new: &NewOriginal) -> Result<(), StoreError> {
+        self.at(self.put_files(session, new))
+    }
+
+    fn put_files(&self, session: Uuid, new: &NewOriginal) -> io::Result<()> {
+        let name = NewName {
+            session,
+            packed: PackedName { first: new.first, last: new.last, run: new.run.clone() },
+        };
+        name.packed.check()?;
+        let folder = self.create()?;
+        let into = create_in(&folder, NEW)?;
+        // The output first. A header without its output is found by the next start, an output without its header is not.
+        move_file(&new.output, &into, name.output().as_ref())?;
+        move_file(&new.header, &into, name.header().as_ref())?;
+        into.sync()
+    }
+
+    /// Puts an original of another store.
+    pub(crate) fn put_copy(
+        &self,
+        session: Uuid,
+        original: &Original,
+        content: &mut dyn Read,
+    ) -> Result<(), StoreError> {
+        self.at(self.put_packed(session, original, |file| pack_reader(content, file)))
+    }
+
+    fn put_packed(
+        &self,
+        session: Uuid,
+        original: &Original,
+        write: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let name = PackedName::of(original);
+        name.check()?;
+        let folder = self.create()?;
+        write_packed(&folder, session, &name, write)
+    }
+
+    /// Copies the originals of a session's first events to its fork.
+    pub(crate) fn fork(&self, session: Uuid, at: Seq, fork: Uuid) -> Result<(), StoreError> {
+        for original in self.list(session)? {
+            if original.first == Seq::START || original.first > at {
+                continue;
+            }
+            self.at(self.fork_one(session, &original, fork))?;
+        }
+        Ok(())
+    }
+
+    fn fork_one(&self, session: Uuid, original: &Original, fork: Uuid) -> io::Result<()> {
+        let name = PackedName::of(original);
+        let packed = self.session_folder(session)?;
+        let packed = packed.map(|folder| folder.open_file(name.file().as_ref(), OFlags::RDONLY));
+        match packed {
+            Some(Ok(mut packed)) => {
+                self.put_packed(fork, original, |mut file| io::copy(&mut packed, &mut file).map(drop))
+            }
+            Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => {
+                let Some((header, output)) = self.open_new(session, &original.run)? else { return Ok(()) };
+                self.put_packed(fork, original, |file| pack(header, output, file))
+            }
+        }
+    }
+
+    /// Returns the sessions that [`finish`](Self::finish) has work for.
+    pub(crate) fn pending(&self) -> Result<Vec<Uuid>, StoreError> {
+        self.at((|| {
+            let Some(folder) = self.open()? else { return Ok(Vec::new()) };
+            let mut sessions = Vec::new();
+            if let Some(new) = open_in(&folder, NEW)? {
+                let names = new.names()?;
+                sessions
+                    .extend(names.iter().filter_map(|name| NewName::parse(name)).map(|name| name.session));
+            }
+            if let Some(deleted) = open_in(&folder, DELETED)? {
+                let names = deleted.names()?;
+                sessions.extend(names.iter().filter_map(|name| name.to_str()?.parse::<Uuid>().ok()));
+            }
+            sessions.sort();
+            sessions.dedup();
+            Ok(sessions)
+        })())
+    }
+
+    /// Compresses the new originals of these sessions, and removes those of sessions that do not exist. Puts back or removes what
+    /// was set aside. Returns at once if another process does it.
+    pub(crate) fn finish(&self, exists: impl Fn(Uuid) -> bool) -> Result<(), StoreError> {
+        let Some(folder) = self.at(self.open())? else { return Ok(()) };
+        self.finish_deleted(&folder, &exists)?;
+        let Some(new) = self.at(open_in(&folder, NEW))? else { return Ok(()) };
+        let Ok(_lock) = new.try_lock() else { return Ok(()) };
+        for name in self.at(new.names())?.iter().filter_map(|name| NewName::parse(name)) {
+            if exists(name.session) {
+                self.at(pack_new(&folder, &new, &name))?;
+            } else {
+                self.at(remove_new(&new, &name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the originals of a session, in the order of their events.
+    pub(crate) fn list(&self, session: Uuid) -> Result<Vec<Original>, StoreError> {
+        self.at(self.find(session))
+    }
+
+    fn find(&self, session: Uuid) -> io::Result<Vec<Original>> {
+        let Some(folder) = self.open()? else { return Ok(Vec::new()) };
+        let mut found: Vec<Original> = Vec::new();
+        if let Some(packed) = open_in(&folder, session.to_string())? {
+            for file in packed.names()? {
+                let Some(name) = PackedName::parse(&file) else { continue };
+                found.push(name.original(packed.size(&file)));
+            }
+        }
+        if let Some(new) = open_in(&folder, NEW)? {
+            for name in new.names()?.iter().filter_map(|name| NewName::parse(name)) {
+                let is_known = found.iter().any(|original| original.run == name.packed.run);
+                if name.session == session && !is_known {
+                    let bytes = new.size(name.output().as_ref()) + new.size(name.header().as_ref());
+                    found.push(name.packed.original(bytes));
+                }
+            }
+        }
+        found.sort_by(|one, other| (one.first, &one.run).cmp(&(other.first, &other.run)));
+        Ok(found)
+    }
+
+    /// Opens the original of a run.
+    pub(crate) fn open_run(&self, session: Uuid, run: &str) -> Result<Option<OpenOriginal>, StoreError> {
+        self.at(self.open_content(session, run))
+    }
+
+    fn open_content(&self, session: Uuid, run: &str) -> io::Result<Option<OpenOriginal>> {
+        let found = self.find(session)?.into_iter().find(|original| original.run == run);
+        let Some(found) = found else { return Ok(None) };
+        let packed = match self.session_folder(session)? {
+            Some(folder) => folder.open_file(PackedName::of(&found).file().as_ref(), OFlags::RDONLY),
+            None => Err(ErrorKind::NotFound.into()),
+        };
+        match packed {
+            Ok(packed) => {
+                let mut unpacker = Unpacker::new(packed)?;
+                let header = unpacker.header()?;
+                Ok(Some(OpenOriginal { header, output: Box::new(FileReader::new(self, unpacker)) }))
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Err(_) => {
+                let Some((header, output)) = self.open_new(session, run)? else { return Ok(None) };
+                let header = pack::read_header(header)?;
+                Ok(Some(OpenOriginal { header, output: Box::new(FileReader::new(self, output)) }))
+            }
+        }
+    }
+
+    /// Opens header and output of an original that is not compressed yet. A part that is missing is empty.
+    fn open_new(&self, session: Uuid, run: &str) -> io::Result<Option<(Part, Part)>> {
+        let Some(folder) = self.open()? else { return Ok(None) };
+        let Some(new) = open_in(&folder, NEW)? else { return Ok(None) };
+        let names = new.names()?;
+        let name = names
+            .iter()
+            .filter_map(|name| NewName::parse(name))
+            .find(|name| name.session == session && name.packed.run == run);
+        name.map(|name| open_parts(&new, &name)).transpose()
+    }
+
+    /// Deletes the originals of a session, and returns their size.
+    pub(crate) fn delete(&self, session: Uuid) -> Result<u64, StoreError> {
+        let bytes = self.list(session)?.iter().map(|original| original.bytes).sum();
+        self.set_aside(session)?;
+        self.remove_deleted(session)?;
+        Ok(bytes)
+    }
+
+    /// Moves the originals of a session out of the way, before the session is deleted.
+    pub(crate) fn set_aside(&self, session: Uuid) -> Result<(), StoreError> {
+        self.at((|| {
+            let Some(folder) = self.open()? else { return Ok(()) };
+            let name = session.to_string();
+            if open_in(&folder, &name)?.is_none() {
+                return Ok(());
+            }
+            let deleted = create_in(&folder, DELETED)?;
+            // One that was set aside earlier is gone for good: the session was not put back.
+            remove_all(&deleted, &name)?;
+            folder.move_to(name.as_ref(), &deleted, name.as_ref())?;
+            folder.sync()
+        })())
+    }
+
+    /// Puts back what was set aside: the session was not deleted.
+    pub(crate) fn put_back(&self, session: Uuid) -> Result<(), StoreError> {
+        self.at((|| {
+            let Some(folder) = self.open()? else { return Ok(()) };
+            let Some(deleted) = open_in(&folder, DELETED)? else { return Ok(()) };
+            let name = session.to_string();
+            match deleted.move_to(name.as_ref(), &folder, name.as_ref()) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                moved => moved,
+            }
+        })())
+    }
+
+    /// Removes what was set aside, and what is new: the session is deleted.
+    pub(crate) fn remove_deleted(&self, session: Uuid) -> Result<(), StoreError> {
+        self.at((|| {
+            let Some(folder) = self.open()? else { return Ok(()) };
+            if let Some(new) = open_in(&folder, NEW)? {
+                // A process that compresses one of these would make it again.
+                let _lock = new.lock(LOCK_TIMEOUT)?;
+                for name in new.names()?.iter().filter_map(|name| NewName::parse(name)) {
+                    if name.session == session {
+                        remove_new(&new, &name)?;
+                    }
+                }
+                new.sync()?;
+                remove_all(&folder, &session.to_string())?;
+            }
+            if let Some(deleted) = open_in(&folder, DELETED)? {
+                remove_all(&deleted, &session.to_string())?;
+                deleted.sync()?;
+            }
+            folder.remove_folder(DELETED.as_ref()).ok();
+            Ok(())
+        })())
+    }
+
+    /// Completes deletions that were interrupted.
+    fn finish_deleted(&self, folder: &Folder, exists: impl Fn(Uuid) -> bool) -> Result<(), StoreError> {
+        let Some(deleted) = self.at(open_in(folder, DELETED))? else { return Ok(()) };
+        for name in self.at(deleted.names())? {
+            let Some(session) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            if exists(session) { self.put_back(session)? } else { self.remove_deleted(session)? }
+        }
+        Ok(())
+    }
+
+    /// Deletes the originals that are older than so many days, at most once a day: all folders are read for it.
+    pub(crate) fn expire(&self, days: u32, now: SystemTime) -> Result<(), StoreError> {
+        self.at((|| {
+            let Some(folder) = self.open()? else { return Ok(()) };
+            let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let seconds =
+                |age: Duration| i64::try_from(now.saturating_sub(age).as_secs()).unwrap_or(i64::MAX);
+            if folder.modified(EXPIRED.as_ref()) > seconds(DAY) {
+                return Ok(());
+            }
+            let oldest = seconds(DAY.saturating_mul(days));
+            for name in folder.names()? {
+                let is_session = name.to_str().is_some_and(|name| name.parse::<Uuid>().is_ok());
+                let Some(packed) = is_session.then(|| open_in(&folder, &name)).transpose()?.flatten() else {
+                    continue;
+                };
+                for file in packed.names()? {
+                    if packed.modified(&file) < oldest {
+                        packed.remove(&file)?;
+                    }
+                }
+                // Not if there are newer ones.
+                folder.remove_folder(&name).ok();
+            }
+            folder.remove(EXPIRED.as_ref())?;
+            folder.create_file(EXPIRED.as_ref(), OFlags::WRONLY).map(drop)
+        })())
+    }
+
+    fn open(&self) -> io::Result<Option<Folder>> {
+        found(Folder::open(&self.folder))
+    }
+
+    /// Opens the folder, and creates it if there is none. A new one survives a loss of power.
+    fn create(&self) -> io::Result<Folder> {
+        if let Some(folder) = self.open()? {
+            return Ok(folder);
+        }
+        let folder = Folder::open_or_create(&self.folder)?;
+        if let Some(parent) = self.folder.parent() {
+            File::open(parent)?.sync_all()?;
+        }
+        Ok(folder)
+    }
+
+    fn session_folder(&self, session: Uuid) -> io::Result<Option<Folder>> {
+        match self.open()? {
+            Some(folder) => open_in(&folder, session.to_string()),
+            None => Ok(None),
+        }
+    }
+
+    fn at<T>(&self, result: io::Result<T>) -> Result<T, StoreError> {
+        result.map_err(|error| error_at(&self.folder, &error))
+    }
+}
+
+/// The time to wait for another process that compresses originals.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
+fn error_at(folder: &Path, error: &io::Error) -> StoreError {
+    StoreError::other(format!("{}: {}", folder.display(), io_error_text(error)))
+}
+
+/// Turns a missing file or folder into `None`.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn open_in(folder: &Folder, name: impl AsRef<OsStr>) -> io::Result<Option<Folder>> {
+    found(folder.open_folder(name.as_ref()))
+}
+
+/// Opens a folder in another one, and creates it if there is none. A new one survives a loss of power.
+fn create_in(folder: &Folder, name: impl AsRef<OsStr>) -> io::Result<Folder> {
+    if let Some(found) = open_in(folder, name.as_ref())? {
+        return Ok(found);
+    }
+    let created = folder.open_or_create_folder(name.as_ref())?;
+    folder.sync()?;
+    Ok(created)
+}
+
+/// Removes a folder with its files.
+fn remove_all(folder: &Folder, name: &str) -> io::Result<()> {
+    let Some(inner) = open_in(folder, name)? else { return Ok(()) };
+    for file in inner.names()? {
+        inner.remove(&file)?;
+    }
+    folder.remove_folder(name.as_ref())
+}
+
+/// Moves a file, if it is still there. On another file system it is copied.
+fn move_file(from: &Path, into: &Folder, to: &OsStr) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (from.parent(), from.file_name()) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    let Some(folder) = found(Folder::open(folder))? else { return Ok(()) };
+    match folder.move_to(name, into, to) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => {
+            let mut source = folder.open_file(name, OFlags::RDONLY)?;
+            into.remove(to)?;
+            let mut copy = into.create_file(to, OFlags::WRONLY)?;
+            io::copy(&mut source, &mut copy)?;
+            copy.sync_all()?;
+            folder.remove(name)
+        }
+        moved => moved,
+    }
+}
+
+type Part = Box<dyn Read + Send>;
+
+fn open_parts(new: &Folder, name: &NewName) -> io::Result<(Part, Part)> {
+    let open = |file: String| -> io::Result<Part> {
+        match found(new.open_file(file.as_ref(), OFlags::RDONLY))? {
+            Some(file) => Ok(Box::new(file)),
+            None => Ok(Box::new(io::empty())),
+        }
+    };
+    Ok((open(name.header())?, open(name.output())?))
+}
+
+/// Compresses a new original, then removes its first form.
+fn pack_new(folder: &Folder, new: &Folder, name: &NewName) -> io::Result<()> {
+    let packed = open_in(folder, name.session.to_string())?;
+    // Otherwise an earlier call was interrupted when the second form was complete.
+    if packed.is_none_or(|packed| packed.size(name.packed.file().as_ref()) == 0) {
+        let (header, output) = open_parts(new, name)?;
+        write_packed(folder, name.session, &name.packed, |file| pack(header, output, file))?;
+    }
+    remove_new(new, name)
+}
+
+fn remove_new(new: &Folder, name: &NewName) -> io::Result<()> {
+    new.remove(name.output().as_ref())?;
+    new.remove(name.header().as_ref())
+}
+
+/// Writes a compressed original. It has its name only when it is complete and synced.
+fn write_packed(
+    folder: &Folder,
+    session: Uuid,
+    name: &PackedName,
+    write: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let into = create_in(folder, session.to_string())?;
+    let unfinished = format!("{}.tmp", name.run);
+    into.remove(unfinished.as_ref())?;
+    let file = into.create_file(unfinished.as_ref(), OFlags::WRONLY)?;
+    let written = write(&file).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| into.rename(unfinished.as_ref(), name.file().as_ref()));
+    if written.is_err() {
+        into.remove(unfinished.as_ref()).ok();
+    }
+    written?;
+    into.sync()
+}
+
+/// Reads the output of an original on threads of its own: no call blocks an executor.
+struct FileReader {
+    folder: PathBuf,
+    reader: Option<Part>,
+}
+
+impl FileReader {
+    fn new(originals: &FileOriginals, reader: impl Read + Send + 'static) -> Self {
+        Self { folder: originals.folder.clone(), reader: Some(Box::new(reader)) }
+    }
+}
+
+#[async_trait]
+impl OriginalReader for FileReader {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(mut reader) = self.reader.take() else { return Ok(None) };
+        let read = on_thread(move || {
+            let mut piece = Vec::new();
+            let read = reader.by_ref().take(ORIGINAL_PIECE as u64).read_to_end(&mut piece);
+            (read.map(|_| piece), reader)
+        });
+        let (piece, reader) = read.await?;
+        let piece = piece.map_err(|error| error_at(&self.folder, &error))?;
+        if piece.is_empty() {
+            return Ok(None);
+        }
+        self.reader = Some(reader);
+        Ok(Some(piece))
+    }
+}
+
+/// The content of another store's original, as it is compressed: header, empty line, output.
+pub(crate) struct Unpacked {
+    piece: io::Cursor<Vec<u8>>,
+    output: Box<dyn OriginalReader>,
+}
+
+impl Unpacked {
+    pub(crate) fn new(original: OpenOriginal) -> Self {
+        Self { piece: io::Cursor::new(pack::framed(original.header).into_bytes()), output: original.output }
+    }
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.piece.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            match block_on(self.output.next()).map_err(io::Error::other)? {
+                Some(piece) => self.piece = io::Cursor::new(piece),
+                None => return Ok(0),
+            }
+        }
+    }
+}
+
+/// Runs a job that reads or writes files on a thread of its own.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    let (sender, answer) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("azureal-originals".to_owned())
+        .spawn(move || {
+            // The caller may have stopped waiting. The work is done either way.
+            drop(sender.send(job()));
+        })
+        .map_err(StoreError::other)?;
+    answer.await.map_err(|_| StoreError::other("the thread that reads originals panicked"))
+}
+
+#[cfg(test)]
+mod tests;
