@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use azureal_core::{Holder, SessionStore, StoreError};
-use azureal_engine::{Engine, Recovered, Spools, this_process};
+use azureal_agents::registry;
+use azureal_core::{Holder, SessionId, SessionStore, StoreError};
+use azureal_engine::{Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{SqliteOptions, StoreFolders, Work};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
-use crate::config::Config;
+use crate::config::{Config, KeepOriginals, OriginalsChoice};
 use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
 use crate::project::Project;
@@ -29,6 +30,7 @@ pub struct Workspace {
     pub project: Project,
     environment: Environment,
     location: Location,
+    originals: OriginalsChoice,
     notices: Vec<Notice>,
     /// Created with the first turn.
     pub(crate) engine: OnceLock<Engine>,
@@ -103,12 +105,14 @@ impl Workspace {
     pub fn open(directory: &Path, environment: &Environment, options: &Options) -> Result<Self, Error> {
         let project = Project::around(directory, environment)?;
         let mut notices = Vec::new();
-        match open_store(&project, environment, options, &mut notices) {
+        let originals = OriginalsChoice::of_user(environment);
+        match open_store(&project, environment, options, originals, &mut notices) {
             Ok((store, location)) => Ok(Self {
                 store,
                 project,
                 environment: environment.clone(),
                 location,
+                originals,
                 notices,
                 engine: OnceLock::new(),
             }),
@@ -163,6 +167,7 @@ impl Workspace {
             project: self.project.clone(),
             environment: self.environment.clone(),
             location: Location::Memory,
+            originals: self.originals,
             notices: Vec::new(),
             engine: OnceLock::new(),
         }
@@ -180,7 +185,29 @@ impl Workspace {
             Location::Server(folder) => folder.join("spool"),
             Location::File(file) => StoreFolders::of(file, None).spools,
         };
-        Some(Spools::new(folder).with_bridges(self.environment.bridges()))
+        let spools = Spools::new(folder).with_bridges(self.environment.bridges());
+        Some(if self.originals.keep == KeepOriginals::Off { spools.without_originals() } else { spools })
+    }
+
+    /// Finds the full form of the events of a session, in the output of its turns.
+    pub async fn full_events(&self, session: SessionId) -> Result<FullEvents, Error> {
+        Ok(FullEvents::open(Arc::clone(&self.store), registry::all(), session).await?)
+    }
+
+    /// Returns the events of a session in their full form, from the output of its turns.
+    pub async fn full_history(&self, session: SessionId) -> Result<FullHistory, Error> {
+        Ok(FullHistory::open(Arc::clone(&self.store), registry::all(), session).await?)
+    }
+
+    /// Compresses the output of turns that were stored since, and deletes what is older than the user keeps it. Call it when the
+    /// user waits for nothing: large outputs take a while. What is interrupted is done by the next call.
+    pub async fn finish_originals(&self) -> Result<(), Error> {
+        let Some(originals) = self.store.originals() else { return Ok(()) };
+        originals.finish().await?;
+        if let KeepOriginals::Days(days) = self.originals.keep {
+            originals.expire(days).await?;
+        }
+        Ok(())
     }
 
     /// Returns the key under which the store remembers the last session: the worktree, on a server of this user.
@@ -211,6 +238,7 @@ fn open_store(
     project: &Project,
     environment: &Environment,
     options: &Options,
+    originals: OriginalsChoice,
     notices: &mut Vec<Notice>,
 ) -> Result<(Arc<dyn SessionStore>, Location), Error> {
     let is_ours = options.former_project_is_ours;

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
+use azureal::Workspace;
+use tracing::warn;
+
 use crate::commands::{
-    agents, cancel, compact, completions, config, context, copy, demo, export, fork, help, import, list, ps,
-    rename, rm, run, show, tokens, trust,
+    agents, cancel, compact, completions, config, context, copy, demo, export, fork, help, import, list,
+    original, ps, rename, rm, run, show, tokens, trust,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -92,6 +95,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Show(show::Args),
+    Original(original::Args),
     Context(context::Args),
     Compact(compact::Args),
     Tokens(tokens::Args),
@@ -176,7 +180,9 @@ impl Cli {
         let found = futures_executor::block_on(recover(&place));
         // Turns are driven by threads, and wait for the store on their own.
         if let Command::Run(args) = &command {
-            return run::run(args, &place, &found, &mut out);
+            let done = run::run(args, &place, &found, &mut out);
+            futures_executor::block_on(finish_originals(&place));
+            return done;
         }
         if let Command::Compact(args) = &command {
             return compact::run(args, &place, &mut out).and_then(|()| out.flush());
@@ -187,6 +193,7 @@ impl Cli {
                     list::run(args, &place, &running(&place, &found).await?, &mut out).await
                 }
                 Command::Show(args) => show::run(args, &place, &mut out).await,
+                Command::Original(args) => original::run(args, &place, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &mut out).await,
                 Command::Tokens(args) => tokens::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
@@ -207,8 +214,18 @@ impl Cli {
                 | Command::Completions(_)
                 | Command::Help(_) => Ok(()),
             }?;
-            out.flush()
+            out.flush()?;
+            // The user has the answer. The output of recovered turns is compressed now.
+            finish_originals(&place).await;
+            Ok(())
         })
+    }
+}
+
+/// Compresses the output of stored turns. What fails is done by the next command.
+async fn finish_originals(place: &Workspace) {
+    if let Err(error) = place.finish_originals().await {
+        warn!(kind = error.kind(), "the output of turns is not compressed yet");
     }
 }
 

@@ -109,6 +109,24 @@ fn is_closed() -> bool {
     flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY)
 }
 
+/// Returns a size for people: `640 B`, `1.2 kB`, `34 MB`.
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    if bytes < 1_000 {
+        return format!("{bytes} B");
+    }
+    let mut size = bytes as f64 / 1_000.0;
+    let mut units = UNITS.iter();
+    let mut unit = units.next().unwrap_or(&"kB");
+    while size >= 999.5
+        && let Some(next) = units.next()
+    {
+        size /= 1_000.0;
+        unit = next;
+    }
+    if size < 9.95 { format!("{size:.1} {unit}") } else { format!("{size:.0} {unit}") }
+}
+
 /// Serializes a value as one line of JSON that is safe to show.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String, Failure> {
     to_visible_json(value)
@@ -243,6 +261,13 @@ pub(crate) fn warning(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_short() {
+        let sizes = [0, 999, 1_000, 9_949, 9_960, 999_400, 999_600, 34_000_000, 5_000_000_000_000];
+        let texts = ["0 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "34 MB", "5.0 TB"];
+        assert_eq!(sizes.map(bytes_text), texts);
+    }
 
     #[test]
     fn a_text_is_truncated_by_columns() {

@@ -14,6 +14,7 @@ pub(crate) use azureal_core::duration_text as duration;
 pub(crate) struct Transcript {
     paint: Paint,
     text: Text,
+    detail: Detail,
     /// Whose words stand above, so that a heading is not repeated.
     speaker: Option<Speaker>,
     begun: bool,
@@ -26,6 +27,15 @@ pub(crate) enum Text {
     Visible,
     /// It is printed as it is.
     Raw,
+}
+
+/// What is shown of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// A call in one line, of reasoning its length.
+    Short,
+    /// All of it.
+    Full,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +59,12 @@ impl From<Role> for Speaker {
 
 impl Transcript {
     pub(crate) fn new(paint: Paint, text: Text) -> Self {
-        Self { paint, text, speaker: None, begun: false }
+        Self { paint, text, detail: Detail::Short, speaker: None, begun: false }
+    }
+
+    /// Shows events in this detail.
+    pub(crate) fn with(self, detail: Detail) -> Self {
+        Self { detail, ..self }
     }
 
     /// Renders what an event adds to the transcript.
@@ -83,6 +98,10 @@ impl Transcript {
             Event::AssistantText(said) => self.note(&mut out, &format!("subagent: {}", said.text)),
             Event::Error(error) => self.alarm(&mut out, &format!("error: {}", error.message)),
             Event::Complete(complete) => self.completed(&mut out, complete),
+            Event::Reasoning(reasoning) if self.detail == Detail::Full => {
+                self.note(&mut out, "reasoning");
+                self.answered(&mut out, &reasoning.text, false);
+            }
             Event::Reasoning(reasoning) => {
                 let lines = counted(reasoning.text.lines().count() as u64, "line");
                 self.note(&mut out, &format!("reasoning, {lines}"));
@@ -137,17 +156,36 @@ impl Transcript {
         line(out, self.shown(text.trim_end_matches('\n')).as_ref());
     }
 
-    fn called(&mut self, out: &mut String, tool: &str, input: &Json, by_subagent: bool) {
+    fn called(&mut self, out: &mut String, tool_name: &str, input: &Json, by_subagent: bool) {
         if self.speaker != Some(Speaker::Assistant) {
             self.gap(out);
             line(out, &self.paint.heading(Role::Assistant.heading()));
             self.speaker = Some(Speaker::Assistant);
         }
-        let about = Tool::named(tool).key_text(input);
+        let about = Tool::named(tool_name).key_text(input);
         let indent = if by_subagent { "    " } else { "" };
-        let tool = self.paint.heading(self.shown_line(tool).as_ref());
+        let tool = self.paint.heading(self.shown_line(tool_name).as_ref());
         let about = self.shown_line(&about);
         line(out, format!("{indent}> {tool} {about}").trim_end());
+        if self.detail == Detail::Full {
+            self.arguments(out, tool_name, input);
+        }
+    }
+
+    /// Shows the arguments of a call that its line does not have.
+    fn arguments(&self, out: &mut String, tool: &str, input: &Json) {
+        let key = Tool::named(tool).key_text(input);
+        for (name, value) in input.fields() {
+            let value = match serde_json::from_str::<String>(value.get()) {
+                Ok(text) if text == key && !text.contains('\n') => continue,
+                Ok(text) => text,
+                Err(_) => value.get().to_owned(),
+            };
+            let value = self.shown(value.trim_end_matches('\n')).replace('\n', "\n        ");
+            let separator = if value.contains('\n') { "\n        " } else { " " };
+            let argument = format!("    {}:{separator}{value}", self.shown_line(&name));
+            line(out, &self.paint.quiet(argument.trim_end()));
+        }
     }
 
     fn answered(&mut self, out: &mut String, content: &str, is_error: bool) {

@@ -73,7 +73,7 @@ pub use message::{Message, Role, UnknownRole};
 pub use originals::{
     LARGEST_ORIGINAL_HEADER, NewOriginal, ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Originals,
 };
-pub use pages::{EventRange, PAGE_EVENTS, each_page};
+pub use pages::{EventRange, EventSource, PAGE_EVENTS, each_page};
 pub use phrase::{counted, duration_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use session::{

@@ -3,7 +3,23 @@
 //! A reader that pauses within a read may block every writer, so no read is open while a page is used: a page is read, then used,
 //! then the next one is read.
 
+use async_trait::async_trait;
+
 use crate::{Page, Seq, SessionId, SessionStore, StoreError, StoredEvent};
+
+/// A source of a session's events: a store, or one that returns them in another form.
+#[async_trait]
+pub trait EventSource: Send + Sync {
+    /// Reads a page of events, as [`SessionStore::read`] does.
+    async fn read_events(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError>;
+}
+
+#[async_trait]
+impl<S: SessionStore + ?Sized> EventSource for S {
+    async fn read_events(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        self.read(id, page).await
+    }
+}
 
 /// The number of events that are read at a time.
 pub const PAGE_EVENTS: usize = 512;
@@ -20,8 +36,8 @@ pub enum EventRange {
 }
 
 /// Reads events page by page and hands each page on, in order.
-pub async fn each_page<E: From<StoreError>>(
-    store: &dyn SessionStore,
+pub async fn each_page<S: EventSource + ?Sized, E: From<StoreError>>(
+    source: &S,
     id: SessionId,
     range: EventRange,
     mut take: impl FnMut(Vec<StoredEvent>) -> Result<(), E>,
@@ -30,7 +46,7 @@ pub async fn each_page<E: From<StoreError>>(
         EventRange::All => usize::MAX,
         EventRange::First(count) => count,
         EventRange::Last(count) => {
-            for page in last_pages(store, id, count).await? {
+            for page in last_pages(source, id, count).await? {
                 take(page)?;
             }
             return Ok(());
@@ -38,7 +54,7 @@ pub async fn each_page<E: From<StoreError>>(
     };
     let mut after = Seq::START;
     while left > 0 {
-        let page = store.read(id, Page::After(after, left.min(PAGE_EVENTS))).await?;
+        let page = source.read_events(id, Page::After(after, left.min(PAGE_EVENTS))).await?;
         let Some(last) = page.last() else { break };
         after = last.seq;
         left = left.saturating_sub(page.len());
@@ -48,14 +64,14 @@ pub async fn each_page<E: From<StoreError>>(
 }
 
 /// Reads only the last events, as pages in their order.
-async fn last_pages(
-    store: &dyn SessionStore,
+async fn last_pages<S: EventSource + ?Sized>(
+    source: &S,
     id: SessionId,
     count: usize,
 ) -> Result<Vec<Vec<StoredEvent>>, StoreError> {
     let (mut pages, mut before, mut left) = (Vec::new(), Seq::END, count);
     while left > 0 {
-        let page = store.read(id, Page::Before(before, left.min(PAGE_EVENTS))).await?;
+        let page = source.read_events(id, Page::Before(before, left.min(PAGE_EVENTS))).await?;
         let Some(first) = page.first() else { break };
         before = first.seq;
         left = left.saturating_sub(page.len());

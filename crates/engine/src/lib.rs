@@ -17,6 +17,7 @@ mod context_commands;
 mod drive;
 mod engine;
 mod full_events;
+mod full_history;
 mod gather;
 mod git_status;
 mod growth;
@@ -52,6 +53,7 @@ pub use context_commands::{
 };
 pub use engine::{Engine, EngineOptions, RunningTurn};
 pub use full_events::{FullEvent, FullEvents, OriginalLines, each_line};
+pub use full_history::{FullHistory, FullHistoryGaps};
 pub use gather::{GatherError, end_commands};
 pub use growth::added_chars;
 pub use handle::{TurnControls, TurnHandle};

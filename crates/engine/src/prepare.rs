@@ -48,18 +48,12 @@ impl Preparation {
     /// Runs the turn, and leaves its result. It is one of the submitted turns until then.
     pub(crate) fn run(self, request: TurnRequest, result: &TurnResult, submitted: SubmittedTurn) {
         // The events end when the last poster is dropped: then the result is there.
-        let (poster, engine) = (self.poster.clone(), Arc::clone(&self.engine));
+        let poster = self.poster.clone();
         // A store or a plan of the caller's may panic. The caller gets a result in any case.
         let finished = catch_unwind(AssertUnwindSafe(|| self.turn(request))).unwrap_or(Err(TurnError::Lost));
         drop(submitted);
         result.set(finished);
         drop(poster);
-        // The caller has the answer. What fails here is done by the next turn.
-        if let Some(originals) = engine.store.originals()
-            && let Err(error) = block_on(originals.finish())
-        {
-            warn!(kind = error.kind(), "the original of the turn is not compressed yet");
-        }
     }
 
     fn turn(self, request: TurnRequest) -> Result<FinishedTurn, TurnError> {

@@ -26,7 +26,7 @@ use tracing::{debug, info};
 
 pub use self::describe::{describe, terms};
 pub use self::file::ConfigFile;
-pub use self::settings::{Caching, Variable, permission_name, seconds};
+pub use self::settings::{Caching, KeepOriginals, Variable, permission_name, seconds};
 
 use self::file::{Detail, Format};
 use self::overrides::{Override, Overrides};
@@ -53,6 +53,31 @@ pub struct Config {
     /// The nearest to the project first.
     files: Vec<ConfigFile>,
     standing: Standing,
+}
+
+/// The user's own choice about the output of turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OriginalsChoice {
+    /// The time for which it is kept.
+    pub keep: KeepOriginals,
+    /// Whether a store on a server gets it.
+    pub share: bool,
+}
+
+impl OriginalsChoice {
+    /// Reads the user's own file, in which alone the choice can be. A file that cannot be read is reported by the commands that
+    /// need the rest of it.
+    pub fn of_user(environment: &Environment) -> Self {
+        let path = environment.configuration().map(|folder| folder.join("azufig.toml"));
+        let file = path.and_then(|path| ConfigFile::of_user(path, Format::Azufig).ok().flatten());
+        let Some(Settings { keep_originals, share_originals, .. }) = file.map(|file| file.settings) else {
+            return Self::default();
+        };
+        Self {
+            keep: keep_originals.map_or_else(KeepOriginals::default, |keep| keep.value),
+            share: share_originals.is_some_and(|share| share.value),
+        }
+    }
 }
 
 /// A value that is in effect, and the file and line that it comes from.
@@ -195,6 +220,21 @@ impl Config {
     /// Returns the size since the last compaction at which the session is compacted again.
     pub fn compaction_threshold(&self) -> Threshold {
         self.find_threshold().map_or_else(Threshold::default, |found| *found.value)
+    }
+
+    /// Returns how long the output of turns is kept.
+    pub fn keep_originals(&self) -> KeepOriginals {
+        self.find_keep_originals().map_or_else(KeepOriginals::default, |found| *found.value)
+    }
+
+    /// Finds how long the output of turns is kept.
+    pub fn find_keep_originals(&self) -> Option<ConfiguredValue<'_, KeepOriginals>> {
+        self.first(|settings| settings.keep_originals.as_ref())
+    }
+
+    /// Finds whether the output of turns may go to servers.
+    pub fn find_share_originals(&self) -> Option<ConfiguredValue<'_, bool>> {
+        self.first(|settings| settings.share_originals.as_ref())
     }
 
     /// Returns whether histories are sent to Claude Code for the provider's prompt cache.

@@ -33,6 +33,8 @@ pub(super) struct Settings {
     pub(super) permission: Option<Located<Permission>>,
     pub(super) timeout: Option<Located<Duration>>,
     pub(super) claude_cache: Option<Located<Caching>>,
+    pub(super) keep_originals: Option<Located<KeepOriginals>>,
+    pub(super) share_originals: Option<Located<bool>>,
     pub(super) variables: Vec<(String, Located<Variable>)>,
     pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
 }
@@ -53,6 +55,29 @@ impl Caching {
         match self {
             Self::Auto => "auto",
             Self::Off => "off",
+        }
+    }
+}
+
+/// The time for which the output of turns is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeepOriginals {
+    /// For ever.
+    #[default]
+    Forever,
+    /// So many days.
+    Days(u32),
+    /// Not at all.
+    Off,
+}
+
+impl fmt::Display for KeepOriginals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forever => f.write_str("forever"),
+            Self::Days(1) => f.write_str("1 day"),
+            Self::Days(days) => write!(f, "{days} days"),
+            Self::Off => f.write_str("off"),
         }
     }
 }
@@ -99,13 +124,14 @@ impl Settings {
 
     /// Reads our own format, in which every key must be known: a misspelt one would have no effect, silently.
     pub(super) fn of_azufig(root: &Node, owner: Owner) -> Result<Self, Problem> {
-        const KEYS: [&str; 8] = [
+        const KEYS: [&str; 9] = [
             "agent",
             "model",
             "default_system_message",
             "turn",
             "claude",
             "compaction",
+            "originals",
             "variables",
             "context_commands",
         ];
@@ -118,6 +144,7 @@ impl Settings {
                 "turn" => settings.take_turn(node, owner)?,
                 "claude" => settings.claude_cache = claude_cache(node)?,
                 "compaction" => settings.threshold = threshold(node)?,
+                "originals" => settings.take_originals(*place, node, owner)?,
                 _ if settings.take_shared(entry, Strictness::EveryKey)? => {}
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
             }
@@ -142,6 +169,27 @@ impl Settings {
                 "permission" => self.permission = Some(located(*place, permission(node, owner)?)),
                 "timeout" => self.timeout = Some(located(*place, turn_timeout(node)?)),
                 "output_limit_mib" => self.output_limit = Some(located(*place, output_limit(node)?)),
+                _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what holds for the originals of turns. They hold every file that an agent has read, so a project cannot decide where
+    /// they go, nor that they are gone.
+    fn take_originals(&mut self, place: ConfigPosition, node: &Node, owner: Owner) -> Result<(), Problem> {
+        const KEYS: [&str; 2] = ["keep", "share"];
+        if owner == Owner::Project {
+            let message = "a project's file cannot have `[originals]`; set it in your own azufig.toml";
+            return Err(Problem::new(place, message));
+        }
+        for Entry { key, place, node } in node.table("originals")? {
+            match key.as_str() {
+                "keep" => self.keep_originals = Some(located(*place, keep_originals(node)?)),
+                "share" => match node.value {
+                    Value::Switch(is_on) => self.share_originals = Some(located(*place, is_on)),
+                    _ => return Err(node.is_not(key, "true or false")),
+                },
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
             }
         }
@@ -205,6 +253,17 @@ fn of_file(root: &Node) -> Result<&[Entry], Problem> {
         let message = format!("the file is {}; allowed is a table of keys and values", root.value);
         Problem { message, ..problem }
     })
+}
+
+fn keep_originals(node: &Node) -> Result<KeepOriginals, Problem> {
+    let days = |days: i64| u32::try_from(days).ok().filter(|days| *days > 0).map(KeepOriginals::Days);
+    let found = match &node.value {
+        Value::Text(word) if word == "forever" => Some(KeepOriginals::Forever),
+        Value::Text(word) if word == "off" => Some(KeepOriginals::Off),
+        Value::Integer(number) => days(*number),
+        _ => None,
+    };
+    found.ok_or_else(|| node.is_not("keep", "\"forever\", \"off\" or a number of days"))
 }
 
 fn agent(node: &Node) -> Result<String, Problem> {

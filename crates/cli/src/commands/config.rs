@@ -15,7 +15,8 @@ use crate::output::{Output, warn};
 use crate::trust_question::note_ignored;
 use azureal::Project;
 use azureal::config::{
-    AZUFIG, Chosen, Config, ConfigFile, ConfiguredValue, STARTER, Variable, describe, permission_name, terms,
+    AZUFIG, Chosen, Config, ConfigFile, ConfiguredValue, KeepOriginals, STARTER, Variable, describe,
+    permission_name, terms,
 };
 use azureal::error::shown;
 
@@ -98,6 +99,9 @@ struct Report {
     compaction_threshold: Setting,
     output_limit_mib: Setting,
     claude_cache: Setting,
+    /// `forever`, `off`, or the number of days.
+    keep_originals: Setting,
+    share_originals: Setting,
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
@@ -223,6 +227,14 @@ impl Report {
                 value: json!(config.claude_cache().name()),
                 ..Setting::of(config.find_claude_cache(), |caching| json!(caching.name()))
             },
+            keep_originals: Setting {
+                value: keep_value(&config.keep_originals()),
+                ..Setting::of(config.find_keep_originals(), keep_value)
+            },
+            share_originals: Setting {
+                value: json!(config.find_share_originals().is_some_and(|found| *found.value)),
+                ..Setting::of(config.find_share_originals(), |share| json!(share))
+            },
             variables: config
                 .find_variables()
                 .into_iter()
@@ -244,6 +256,13 @@ impl Report {
             context_commands: config.find_context_commands().iter().map(command_line).collect(),
             files: config.files().iter().map(|file| file_line(config, file)).collect(),
         }
+    }
+}
+
+fn keep_value(keep: &KeepOriginals) -> Value {
+    match keep {
+        KeepOriginals::Days(days) => json!(days),
+        KeepOriginals::Forever | KeepOriginals::Off => json!(keep.to_string()),
     }
 }
 
@@ -293,6 +312,13 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
     if let Some(found) = config.find_output_limit() {
         let value = format!("{} MiB", found.value.mib());
         rows.push(Row::new("output limit", &value, &report.output_limit_mib.source));
+    }
+    if let Some(found) = config.find_keep_originals() {
+        rows.push(Row::new("keep originals", &found.value.to_string(), &report.keep_originals.source));
+    }
+    if let Some(found) = config.find_share_originals() {
+        let value = if *found.value { "yes" } else { "no" };
+        rows.push(Row::new("share originals", value, &report.share_originals.source));
     }
     if let Some(found) = config.find_claude_cache() {
         rows.push(Row::new("claude cache", found.value.name(), &report.claude_cache.source));

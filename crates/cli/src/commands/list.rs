@@ -60,7 +60,7 @@ pub(crate) async fn run(
     warn_of_damage(&records);
     let threshold = threshold(&place.project);
     if out.is_json() {
-        return write_json(&records, running, threshold, out);
+        return write_json(place, &records, running, threshold, out).await;
     }
     if records.is_empty() && limit != Some(0) {
         return tell_why_empty(place).await;
@@ -86,7 +86,8 @@ async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
 }
 
 /// Writes an array, one session to a line.
-fn write_json(
+async fn write_json(
+    place: &Workspace,
     records: &[SessionRecord],
     running: &[SessionId],
     threshold: Threshold,
@@ -96,7 +97,13 @@ fn write_json(
     for (index, record) in records.iter().enumerate() {
         out.text(if index == 0 { "\n" } else { ",\n" })?;
         let meter = Meter::of(record, threshold);
-        out.text(&to_json(&SessionLine::live(record, running.contains(&record.id), meter))?)?;
+        let originals = match place.store.originals() {
+            // Sizes are not worth the whole list.
+            Some(originals) => originals.size(record.id).await.ok(),
+            None => None,
+        };
+        let line = SessionLine::live(record, running.contains(&record.id), meter);
+        out.text(&to_json(&line.with_originals(originals))?)?;
     }
     out.line(if records.is_empty() { "]" } else { "\n]" })
 }

@@ -13,6 +13,7 @@ pub(crate) mod fork;
 pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod original;
 pub(crate) mod ps;
 pub(crate) mod rename;
 pub(crate) mod rm;

@@ -6,17 +6,18 @@ use crate::damage::{warn_of_damage, warn_of_damaged_events};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, is_unheard, warn};
-use crate::transcript::{Text, Transcript, duration};
+use crate::transcript::{Detail, Text, Transcript, duration};
 use azureal::Workspace;
 use azureal::exchange::DamagedEvents;
 use azureal::follow::{Follower, News};
 use azureal::json::EventLine;
 use azureal::sessions::resolve_to_read;
 use azureal_core::{EventRange, each_page};
+use azureal_engine::FullHistoryGaps;
 
 /// Show the messages and tool calls of a session
 ///
-/// Tool calls are one line each, results are as they were stored, reasoning is folded away. With `--json`, one line per
+/// Tool calls are one line each, results are as they were stored, reasoning is folded away. `--full` shows all of it. With `--json`, one line per
 /// stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored. An event that cannot be
 /// read has `error` instead of `data`.
 ///
@@ -27,6 +28,7 @@ Examples:
   azureal show S3
   azureal show fix-login --last 20
   azureal show S3 --digest
+  azureal show S3 --full | less -R
   azureal show S3 --last 0 --follow
   azureal show S3 --json | jq -r 'select(.kind == \"UserMessage\") | .data.content'")]
 pub(crate) struct Args {
@@ -41,10 +43,15 @@ pub(crate) struct Args {
     /// Print text as it is, escape sequences included
     #[arg(long, conflicts_with = "json")]
     raw: bool,
+    /// Show results and inputs of tool calls whole, and reasoning too
+    ///
+    /// What is stored of them is short. The rest comes from the output of the turns, which azureal keeps: see `azureal original`.
+    #[arg(long)]
+    full: bool,
     /// Show a digest instead: goals, decisions, files, commands, open errors, current state
     ///
     /// Gathered from the events without any model, in at most 4 000 characters.
-    #[arg(long, conflicts_with_all = ["last", "raw", "follow"])]
+    #[arg(long, conflicts_with_all = ["last", "raw", "follow", "full"])]
     digest: bool,
 }
 
@@ -55,8 +62,9 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         return show_digest(&record, place, out).await;
     }
     let text = if args.raw { Text::Raw } else { Text::Visible };
-    let mut printer =
-        Printer { transcript: Transcript::new(out.paint(), text), damaged: DamagedEvents::default(), out };
+    let detail = if args.full { Detail::Full } else { Detail::Short };
+    let transcript = Transcript::new(out.paint(), text).with(detail);
+    let mut printer = Printer { transcript, damaged: DamagedEvents::default(), out };
     if !printer.out.is_json() {
         let header = header(&record, printer.out);
         printer.out.text(&header)?;
@@ -67,12 +75,18 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         _ => None,
     };
     let range = args.last.map_or(EventRange::All, EventRange::Last);
-    each_page(&*place.store, record.id, range, |mut page| {
+    let take = |mut page: Vec<StoredEvent>| {
         printer.page(&page)?;
         seen = page.pop().or(seen.take());
         Ok::<(), Failure>(())
-    })
-    .await?;
+    };
+    if args.full {
+        let history = place.full_history(record.id).await?;
+        each_page(&history, record.id, range, take).await?;
+        warn_of_gaps(&history.gaps().await);
+    } else {
+        each_page(&*place.store, record.id, range, take).await?;
+    }
     if args.follow {
         printer.out.flush()?;
         // Heard also where a shell has its background ignore it: nothing else ends this.
@@ -88,6 +102,21 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
     }
     warn_of_damaged_events(&printer.damaged, record.id);
     Ok(())
+}
+
+/// Says which events are still short.
+pub(super) fn warn_of_gaps(gaps: &FullHistoryGaps) {
+    if gaps.missing > 0 {
+        let events = counted(gaps.missing, "event");
+        warn(&format!("the output of the turn is not kept for {events}: shown as stored"));
+    }
+    if gaps.unmatched > 0 {
+        let events = counted(gaps.unmatched, "event");
+        warn(&format!("{events} not found in the output of the turn: the output itself is shown once"));
+    }
+    for why in &gaps.unreadable {
+        warn(&format!("an output cannot be read, and its events are shown as stored: {why}"));
+    }
 }
 
 /// Shows events, one page after the other.

@@ -35,6 +35,9 @@ pub struct SessionLine<'a, Usage = ()> {
     cache_write_tokens: u64,
     agent: Option<&'a str>,
     model: Option<&'a str>,
+    /// The size of the output of its turns, where it is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_bytes: Option<u64>,
     /// Stored values that cannot be read.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     damaged: &'a [String],
@@ -50,6 +53,12 @@ impl<'a, Usage> SessionLine<'a, Usage> {
         // The turn that runs has not ended yet, however the one before it ended.
         let completed = exported.completed.filter(|_| !running);
         Self { running: Some(running), context: Some(context), completed, ..exported }
+    }
+
+    /// Adds the size of the output of its turns.
+    #[must_use]
+    pub fn with_originals(self, bytes: Option<u64>) -> Self {
+        Self { original_bytes: bytes, ..self }
     }
 
     /// Describes a session for an export.
@@ -76,6 +85,7 @@ impl<'a, Usage> SessionLine<'a, Usage> {
             cache_write_tokens: record.tokens.cache_write,
             agent: record.counts.agent.as_deref(),
             model: record.counts.model.as_deref(),
+            original_bytes: None,
             damaged: &record.damaged,
             context: None,
         }

@@ -1,0 +1,172 @@
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use azureal::Workspace;
+use azureal::sessions::{called, resolve, resolve_to_read};
+use azureal_core::{Original, Page, Seq, SessionId, SessionRecord};
+use azureal_engine::{OriginalLines, each_line};
+use azureal_process::Line;
+use serde_json::json;
+
+use super::SessionToRead;
+use crate::confirm::{Answer, ask};
+use crate::failure::Failure;
+use crate::output::{Output, bytes_text, counted, tell};
+
+/// Print the output of a session's turns as the agents printed it
+///
+/// azureal stores short events and keeps the whole output of every turn beside them. With `--seq`, the line that an event was
+/// read from; without, everything, turn after turn. Nothing is masked or escaped. With `--json` and without `--seq`, a list of what
+/// is kept.
+///
+/// `azureal show --full` shows the same as a transcript.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  azureal original S3 --seq 42
+  azureal original S3 | jq -c 'select(.type == \"assistant\")'
+  azureal original S3 --json
+  azureal original S3 --forget")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionToRead,
+    /// Only the lines behind this event; `azureal show S3 --json` shows the numbers
+    #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(u64).range(1..))]
+    seq: Option<u64>,
+    /// Delete the outputs of the session; its events stay
+    #[arg(long, requires = "session", conflicts_with = "seq")]
+    forget: bool,
+    /// Do not ask
+    #[arg(short, long, requires = "forget")]
+    yes: bool,
+}
+
+pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
+    if let Some(session) = args.session.session.as_deref().filter(|_| args.forget) {
+        return forget(&resolve(&*place.store, session).await?, args.yes, place, out).await;
+    }
+    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+    let mut events = place.full_events(record.id).await?;
+    let Some(seq) = args.seq.map(Seq) else {
+        if out.is_json() {
+            return write_list(events.originals(), out);
+        }
+        if events.originals().is_empty() {
+            return Err(none(&record));
+        }
+        for original in events.originals() {
+            print(place, record.id, original, None, out).await?;
+        }
+        return Ok(());
+    };
+    let page = Page::After(Seq(seq.0.saturating_sub(1)), 1);
+    let stored = place.store.read(record.id, page).await?.into_iter().find(|stored| stored.seq == seq);
+    let Some(stored) = stored else {
+        let (session, last) = (record.id, Seq(record.counts.events));
+        return Err(azureal_core::StoreError::NoSuchEvent { session, seq, last }.into());
+    };
+    match events.lines_of(&stored).await? {
+        None => Err(none(&record)),
+        Some(OriginalLines::Line(original, line)) => {
+            print(place, record.id, &original, Some(line), out).await
+        }
+        Some(OriginalLines::Turn(original)) => {
+            tell(&format!("event {seq} is not from one line: this is the output of its whole turn"));
+            print(place, record.id, &original, None, out).await
+        }
+        Some(OriginalLines::Unmatched(original)) => {
+            tell(&format!(
+                "event {seq} is not found in the output, which another version of azureal has read: this is the output of its \
+                 whole turn"
+            ));
+            print(place, record.id, &original, None, out).await
+        }
+    }
+}
+
+/// Prints one line of an original, or all of them, byte for byte.
+async fn print(
+    place: &Workspace,
+    session: SessionId,
+    original: &Original,
+    only: Option<u64>,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let Some(originals) = place.store.originals() else { return Ok(()) };
+    let Some(mut content) = originals.open(session, &original.run).await? else { return Ok(()) };
+    let Some(only) = only else {
+        while let Some(piece) = content.output.next().await? {
+            out.write_all(&piece)?;
+        }
+        return out.flush();
+    };
+    let (mut number, mut found) = (0, None);
+    each_line(content, |line| {
+        let is_it = number == only;
+        number += 1;
+        if is_it {
+            found = Some(line);
+        }
+        if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+    .await?;
+    if let Some(Line::Bytes(bytes)) = found {
+        out.write_all(&bytes)?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+fn write_list(originals: &[Original], out: &mut Output) -> Result<(), Failure> {
+    let line = |original: &Original| {
+        json!({
+            "run": original.run,
+            "first_seq": original.first.0,
+            "last_seq": original.last.0,
+            "bytes": original.bytes,
+        })
+    };
+    out.json(&originals.iter().map(line).collect::<Vec<_>>())
+}
+
+fn none(record: &SessionRecord) -> Failure {
+    Failure::new("no_original", format!("no output of {} is kept", called(record))).with_hint(
+        "azureal keeps it for turns that it ran itself, unless `[originals]` in your configuration says otherwise",
+    )
+}
+
+/// Deletes the originals of a session.
+async fn forget(
+    record: &SessionRecord,
+    is_confirmed: bool,
+    place: &Workspace,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let Some(originals) = place.store.originals() else { return Err(none(record)) };
+    let found = originals.list(record.id).await?;
+    if found.is_empty() {
+        return Err(none(record));
+    }
+    let size = bytes_text(found.iter().map(|original| original.bytes).sum());
+    if !is_confirmed {
+        let turns = counted(found.len() as u64, "turn");
+        let question =
+            format!("Delete the output of {turns} of {} ({size})? Its events stay. [y/N] ", called(record));
+        match ask(&question) {
+            Answer::Yes => {}
+            Answer::No => return Err(Failure::cancelled("nothing was deleted")),
+            Answer::Nobody => {
+                let message = "deleting cannot be undone, and there is no terminal to ask on";
+                return Err(
+                    Failure::refused("not_confirmed", message).with_hint("`--yes` deletes without asking")
+                );
+            }
+        }
+    }
+    let bytes = originals.delete(record.id).await?;
+    if out.is_json() {
+        out.json(&json!({"id": record.id.to_string(), "turns": found.len(), "bytes": bytes}))
+    } else {
+        out.line(&format!("deleted the output of {} ({size})", called(record)))
+    }
+}
