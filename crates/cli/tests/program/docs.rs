@@ -9,6 +9,7 @@ const COMMANDS: [&str; 20] = [
     "run",
     "list",
     "show",
+    "original",
     "context",
     "compact",
     "tokens",
