@@ -232,6 +232,7 @@ pub mod error;
 pub mod exchange;
 pub mod follow;
 mod git_config;
+mod git_folder;
 pub mod json;
 pub mod meter;
 mod project;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "run",
     "list",
     "show",

@@ -81,7 +81,7 @@ fn a_timeout_while_a_turn_is_compacted_keeps_what_is_stored_of_it() {
 fn a_turn_that_cannot_be_continued_after_a_compaction_keeps_its_session() {
     let world = World::new();
     let line = results(&world, 8 * 1024);
-    let spool = world.path("p/.azureal/spool");
+    let spool = world.path("p/.git/azureal/spool");
     // Others may write to the folder then, so that the next spool is refused.
     let script = format!(
         "chmod 777 '{}'\nmkdir first && for i in 1 2 3 4; do cat '{}'; done\nsleep 600",
@@ -135,7 +135,7 @@ fn an_agent_whose_azureal_died_is_stopped_at_the_limit_by_the_next_that_waits_fo
 
 /// Says whether an agent has printed a megabyte.
 fn is_printing(world: &World) -> bool {
-    let spools = fs::read_dir(world.path("p/.azureal/spool")).into_iter().flatten().flatten();
+    let spools = fs::read_dir(world.path("p/.git/azureal/spool")).into_iter().flatten().flatten();
     spools.filter_map(|spool| spool.metadata().ok()).any(|spool| spool.len() > 1 << 20)
 }
 

@@ -6,8 +6,10 @@
 mod disk;
 mod trace;
 
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
@@ -63,10 +65,16 @@ fn check(image: &Image) -> Result<(), (Fault, String)> {
     for folder in &image.folders {
         DirBuilder::new().mode(0o700).create(world.path("p").join(folder)).unwrap();
     }
-    for (path, content) in &image.files {
+    let mut names: HashMap<usize, PathBuf> = HashMap::new();
+    for (path, inode, content) in &image.files {
         let path = world.path("p").join(path);
+        if let Some(first) = names.get(inode) {
+            fs::hard_link(first, path).unwrap();
+            continue;
+        }
         fs::write(&path, content.as_slice()).unwrap();
-        fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        names.insert(*inode, path);
     }
     let listed = world.run(&["list", "--json", "--all"]);
     if listed.code != 0 {

@@ -95,7 +95,9 @@ impl Real {
     #[track_caller]
     fn wait_for_output(&self, text: &str) {
         wait_until(text, || {
-            let Ok(entries) = fs::read_dir(self.home.project().join(".azureal/spool")) else { return false };
+            let Ok(entries) = fs::read_dir(self.home.project().join(".git/azureal/spool")) else {
+                return false;
+            };
             let paths = entries.map(|entry| entry.unwrap().path());
             let mut spools = paths.filter(|path| path.extension().is_some_and(|found| found == "jsonl"));
             spools.any(|path| fs::read_to_string(path).is_ok_and(|printed| printed.contains(text)))

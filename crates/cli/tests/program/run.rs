@@ -47,7 +47,7 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn spooled(world: &World, extension: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(world.path("p/.azureal/spool")) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(world.path("p/.git/azureal/spool")) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }

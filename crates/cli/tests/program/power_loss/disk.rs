@@ -69,14 +69,15 @@ enum Kept {
 
 /// Files and folders after a loss of power, and how many turns had been acknowledged before it.
 pub(super) struct Image {
-    pub(super) files: Vec<(PathBuf, Arc<Vec<u8>>)>,
+    /// Paths with the same number are names of one file.
+    pub(super) files: Vec<(PathBuf, usize, Arc<Vec<u8>>)>,
     pub(super) folders: Vec<PathBuf>,
     pub(super) acknowledged: usize,
     /// Where the power was cut, for the message of a failed test.
     pub(super) cut: String,
 }
 
-/// The disk below one folder, which is there from the beginning.
+/// The disk below one folder, which is there from the beginning, as its `.git` is.
 pub(super) struct Disk {
     root: PathBuf,
     files: HashMap<Inode, File>,
@@ -86,11 +87,13 @@ pub(super) struct Disk {
 }
 
 const ROOT: Inode = 0;
+const GIT: Inode = 1;
 
 impl Disk {
     fn new(root: &Path) -> Self {
-        let folders = HashMap::from([(ROOT, Folder::default())]);
-        Self { root: root.to_owned(), files: HashMap::new(), folders, inodes: 1, acknowledged: 0 }
+        let root_folder = Folder { synced: Entries::from([(".git".into(), GIT)]), pending: Vec::new() };
+        let folders = HashMap::from([(ROOT, root_folder), (GIT, Folder::default())]);
+        Self { root: root.to_owned(), files: HashMap::new(), folders, inodes: GIT + 1, acknowledged: 0 }
     }
 
     /// Returns every distinct image that a loss of power during these calls may leave. Syncs of a folder called `unsynced`
@@ -187,6 +190,10 @@ impl Disk {
                 let to = to.file_name().unwrap().to_owned();
                 self.change(from, |from| Change::Rename(from, to));
             }
+            Op::Link(from, to) => {
+                let inode = self.inode(from).unwrap();
+                self.change(to, |name| Change::Add(name, inode));
+            }
             Op::Remove(path) => self.change(path, Change::Remove),
             Op::Acknowledged => self.acknowledged += 1,
         }
@@ -224,7 +231,7 @@ impl Disk {
                     continue;
                 }
                 let content = |(path, inode, version): (PathBuf, Inode, usize)| {
-                    (path, Arc::clone(&self.files[&inode].versions[version]))
+                    (path, inode, Arc::clone(&self.files[&inode].versions[version]))
                 };
                 let cut = format!(
                     "{cut}; of the store's writes {store:?}, of others {other:?}, of folders {choice:?}"
@@ -247,7 +254,9 @@ impl Disk {
         for (name, inode) in self.folders[&folder].entries(choice[&folder]) {
             let path = path.join(name);
             let Some(file) = self.files.get(&inode) else {
-                folders.push(path.clone());
+                if inode != GIT {
+                    folders.push(path.clone());
+                }
                 self.walk(inode, &path, choice, kept, files, folders);
                 continue;
             };
