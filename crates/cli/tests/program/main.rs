@@ -23,6 +23,7 @@ mod copy;
 mod damaged;
 mod docs;
 mod earlier_files;
+mod ephemeral;
 mod export;
 mod flood;
 mod follow;
