@@ -113,7 +113,7 @@ pub(crate) enum HeaderLine {
     Turn(SpooledTurn),
     Process(SpooledProcess),
     Ended(SpooledEnding),
-    /// Another process ends the turn.
+    /// The turn is ended on purpose, perhaps by another process.
     Cancel,
 }
 

@@ -30,6 +30,7 @@ mod follow;
 mod hostile;
 mod identity;
 mod import;
+mod interruptions;
 mod log;
 mod lost_spool;
 mod original_program;

@@ -58,7 +58,7 @@ fn spooled(world: &World, extension: &str) -> Vec<PathBuf> {
 
 /// Waits until the fake agent has said all that it says before it goes on.
 #[track_caller]
-fn wait_for_beginning(world: &World) {
+pub(crate) fn wait_for_beginning(world: &World) {
     wait_until("the beginning of the answer", || {
         spooled(world, "jsonl")
             .iter()
