@@ -218,7 +218,7 @@ impl Spools {
         Ok(spool)
     }
 
-    /// Notes that a turn of another process is about to be ended on purpose, so that it is stored as cancelled. A
+    /// Notes that a turn is about to be ended on purpose, so that it is stored as cancelled, whichever process stores it. A
     /// stored turn is left as it is.
     pub fn note_cancel(&self, turn: &SpooledTurn) -> Result<(), SpoolError> {
         let name = format!("{}.{HEADER}", turn.run);
@@ -465,7 +465,7 @@ impl Spool {
         self.ended.clone().map(Ending::from)
     }
 
-    /// Returns whether another process has ended the turn on purpose: see [`Spools::note_cancel`].
+    /// Returns whether the turn was ended on purpose, perhaps by another process: see [`Spools::note_cancel`].
     pub fn is_cancelled(&self) -> bool {
         self.cancel_note().is_there()
     }

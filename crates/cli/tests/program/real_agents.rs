@@ -68,7 +68,7 @@ impl Real {
     }
 
     /// Returns the processes that were started from this home, and what they have started.
-    fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         let home = self.home.home().into_os_string().into_string().unwrap();
         find_marked(&Marker::new("HOME", home).unwrap()).iter().map(|process| process.pid).collect()
     }

@@ -23,6 +23,10 @@ pub(crate) const RECORDED: &str =
 /// How many of its lines come before the first finished text.
 const BEGINNING: usize = 19;
 
+/// The answer of a scripted `claude` to `--version`.
+pub(crate) const SAYS_VERSION: &str =
+    "if [ \"$1\" = --version ]; then echo '2.1.197 (Claude Code)'; exit; fi";
+
 /// Puts a program `claude` on the path that prints the beginning of the recording, does something, and prints the rest.
 pub(crate) fn fake_claude(world: &World, in_between: &str) {
     let lines: Vec<&str> = RECORDED.lines().collect();
@@ -30,7 +34,7 @@ pub(crate) fn fake_claude(world: &World, in_between: &str) {
     let rest = world.file("bin/rest.jsonl", &format!("{}\n", lines[BEGINNING..].join("\n")));
     let script =
         format!("cat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'", start.display(), rest.display());
-    world.program("claude", &script);
+    world.program("claude", &format!("{SAYS_VERSION}\n{script}"));
 }
 
 fn start(world: &World, arguments: &[&str]) -> Child {
@@ -54,7 +58,7 @@ fn spooled(world: &World, extension: &str) -> Vec<PathBuf> {
 
 /// Waits until the fake agent has said all that it says before it goes on.
 #[track_caller]
-fn wait_for_beginning(world: &World) {
+pub(crate) fn wait_for_beginning(world: &World) {
     wait_until("the beginning of the answer", || {
         spooled(world, "jsonl")
             .iter()
