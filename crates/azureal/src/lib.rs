@@ -265,4 +265,4 @@ pub use error::{Category, Error};
 pub use project::{Project, SharedName};
 pub use server_store::ProjectNameRequired;
 pub use turns::{ContextSettings, Prompt, TurnSettings};
-pub use workspace::{Notice, Options, StoreChoice, Workspace};
+pub use workspace::{Notice, Options, StoreChoice, Workspace, store_folders};

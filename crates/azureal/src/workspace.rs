@@ -287,10 +287,16 @@ fn memory() -> Arc<dyn SessionStore> {
     Arc::new(MemoryStore::default())
 }
 
+/// Returns the folders that belong to a store in a file.
+pub fn store_folders(file: &Path) -> StoreFolders {
+    let in_git = git_folder::of_store(file);
+    StoreFolders::of(file, in_git.as_deref().filter(|folder| git_folder::is_ours(folder)))
+}
+
 fn in_file(path: PathBuf, may_block: bool) -> Result<(Arc<dyn SessionStore>, Location), Error> {
-    let in_git = git_folder::of_store(&path);
     // A project of another user has its second name there all the same, which must not be taken for a foreign link.
-    let folders = StoreFolders::of(&path, in_git.as_deref().filter(|folder| git_folder::is_ours(folder)));
+    let in_git = git_folder::of_store(&path);
+    let folders = store_folders(&path);
     let originals = Some(folders.originals.clone());
     let mut options = SqliteOptions { in_git, originals, ..SqliteOptions::default() };
     if may_block {

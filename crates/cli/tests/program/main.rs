@@ -34,6 +34,7 @@ mod interruptions;
 mod log;
 mod lost_spool;
 mod original_program;
+mod originals;
 mod owners;
 mod permissions;
 mod postgres;
