@@ -236,6 +236,7 @@ mod git_folder;
 pub mod json;
 pub mod meter;
 mod project;
+pub mod purge;
 mod server_store;
 pub mod sessions;
 pub mod turns;

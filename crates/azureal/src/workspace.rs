@@ -222,6 +222,14 @@ impl Workspace {
         }
     }
 
+    /// Returns the file of the store and its folders; `None` if it is in memory or on a server.
+    pub(crate) fn file(&self) -> Option<(&Path, &StoreFolders)> {
+        match &self.location {
+            Location::File(file, folders) => Some((file, folders)),
+            Location::Memory | Location::Server(_) => None,
+        }
+    }
+
     /// Says whether other machines may have the same store.
     pub fn is_on_server(&self) -> bool {
         matches!(self.location, Location::Server(_))
@@ -306,7 +314,7 @@ fn in_file(path: PathBuf, may_block: bool) -> Result<(Arc<dyn SessionStore>, Loc
 }
 
 /// What SQLite puts beside a file.
-const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+pub(crate) const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 impl Workspace {
     /// Says whether a path leads to the store or to a file that belongs to it, however it is spelt.

@@ -99,8 +99,8 @@ async fn write_json(
         let meter = Meter::of(record, threshold);
         let originals = match place.store.originals() {
             // Sizes are not worth the whole list.
-            Some(originals) => originals.size(record.id).await.ok(),
-            None => None,
+            Some(originals) => originals.size(record.id).await.unwrap_or(0),
+            None => 0,
         };
         let line = SessionLine::live(record, running.contains(&record.id), meter);
         out.text(&to_json(&line.with_originals(originals))?)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "run",
     "list",
     "show",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 21] = [
     "tokens",
     "rename",
     "rm",
+    "purge",
     "fork",
     "import",
     "export",

@@ -147,17 +147,15 @@ fn peak_memory(pid: u32) -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Asserts that a turn went well though not all of it is stored, that all of it is kept in the file that is named, and
-/// that the log says why; returns that reason.
+/// Asserts that a turn went well though not all of it is stored, that its output is kept, and that the session says why;
+/// returns that reason.
 #[track_caller]
 fn assert_kept(world: &World, ran: &Ran, bytes: u64) -> String {
     assert_eq!(ran.code, 0, "{ran}");
     assert!(ran.stderr.len() < 10_000, "{} bytes on standard error", ran.stderr.len());
-    let warning = ran.stderr.lines().last().unwrap();
-    let kept = warning
-        .strip_prefix("warning: not all that was printed could be stored; it is kept as [folder]/")
-        .unwrap_or_else(|| panic!("{ran}"));
-    assert!(fs::metadata(world.path(kept)).unwrap().len() >= bytes, "{ran}");
+    let mut original = world.command(&["original", "S1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let kept = std::io::copy(&mut original.stdout.take().unwrap(), &mut std::io::sink()).unwrap();
+    assert!(original.wait().unwrap().success() && kept >= bytes, "{kept} bytes are kept: {ran}");
     assert_eq!(world.run(&["list"]).stderr, "", "nothing is left to recover");
 
     let events = world.run(&["show", "S1", "--json"]).json_lines();

@@ -25,6 +25,7 @@ mod docs;
 mod earlier_files;
 mod ephemeral;
 mod export;
+mod faults;
 mod flood;
 mod follow;
 mod hostile;
