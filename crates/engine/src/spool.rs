@@ -6,7 +6,7 @@
 //! output are removed only when the turn is in the store. [`crate::header`] describes the header.
 
 use std::any::Any;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -190,11 +190,17 @@ impl Spools {
         [unfinished, output_path, errors_path]: &[PathBuf; 3],
     ) -> Result<Spool, SpoolError> {
         let create = |path: &PathBuf| folder.create_file(name_of(path), READ_AND_APPEND).map_err(at(path));
+        let header = loop {
+            let header = create(unfinished)?;
+            // Locked before it has its name, so that no process can find it without an owner.
+            header.lock().map_err(at(unfinished))?;
+            // Another process may have taken it for a leftover before it was locked.
+            if folder.has(name_of(unfinished), &header) {
+                break header;
+            }
+        };
         create(output_path)?;
         create(errors_path)?;
-        let header = create(unfinished)?;
-        // Locked before it has its name, so that no process can find it without an owner.
-        header.lock().map_err(at(unfinished))?;
         let (folder, output_path) = (folder.clone(), output_path.clone());
         let mut spool = Spool {
             header,
@@ -396,6 +402,7 @@ fn headers_in(path: &Path) -> Result<Vec<FoundHeader>, SpoolError> {
     };
     let names = folder.names().map_err(at(path))?;
     remove_leftovers(&folder, &names);
+    remove_unfinished(&folder, &names);
     let is_header = |name: &OsStr| Path::new(name).extension().is_some_and(|found| found == HEADER);
     let headers = names.into_iter().filter(|name| is_header(name)).map(|name| FoundHeader {
         folder: folder.clone(),
@@ -403,6 +410,23 @@ fn headers_in(path: &Path) -> Result<Vec<FoundHeader>, SpoolError> {
         modified: folder.modified(&name),
     });
     Ok(headers.collect())
+}
+
+/// Removes what processes have left that died while they created a spool: no agent was started. A file that cannot be removed is
+/// left for the next time.
+fn remove_unfinished(folder: &Folder, names: &[OsString]) {
+    for name in
+        names.iter().filter(|name| Path::new(name).extension().is_some_and(|found| found == UNFINISHED))
+    {
+        let Ok(header) = folder.open_file(name, READ_AND_APPEND) else { continue };
+        if header.try_lock().is_err() || !folder.has(name, &header) {
+            continue;
+        }
+        // The header last: it leads to the others.
+        for kind in [OUTPUT, ERRORS, UNFINISHED] {
+            drop(folder.remove(Path::new(name).with_extension(kind).as_os_str()));
+        }
+    }
 }
 
 /// Returns the marker of a session whose spools are in this folder.
