@@ -6,7 +6,7 @@
 //! output are removed only when the turn is in the store. [`crate::header`] describes the header.
 
 use std::any::Any;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -252,6 +252,27 @@ impl Spools {
     /// Opens the folder, and creates it if there is none.
     pub(crate) fn open_folder(&self) -> Result<Folder, SpoolError> {
         Folder::open_or_create(&self.folder).map_err(at(&self.folder))
+    }
+
+    /// Returns the names of the runs that have a spool, without taking one.
+    pub fn runs(&self) -> Result<Vec<String>, SpoolError> {
+        let folder = match Folder::open(&self.folder) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(at(&self.folder)(error)),
+        };
+        let names = folder.names().map_err(at(&self.folder))?;
+        let run = |name: &OsString| Some(name.to_str()?.strip_suffix(HEADER)?.strip_suffix('.')?.to_owned());
+        Ok(names.iter().filter_map(run).collect())
+    }
+
+    /// Returns the turn of a run, and its process if one was started. `None` if there is no such spool any more, or if its
+    /// header cannot be read.
+    pub fn turn_of(&self, run: &str) -> Option<(SpooledTurn, Option<SpooledProcess>)> {
+        let name = format!("{run}.{HEADER}");
+        let header = Folder::open(&self.folder).ok()?.open_file(name.as_ref(), OFlags::RDONLY).ok()?;
+        let Header { turn, process, .. } = Header::read(&header).ok()?;
+        Some((turn.filter(|turn| turn.run == run)?, process))
     }
 
     /// Finds every spool, the oldest first, and takes those without an owner. Removes leftover lease files.
