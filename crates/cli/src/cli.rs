@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::log;
 use crate::open::open_workspace;
 use crate::output::{Format, Output};
-use crate::recovery::{recover, running};
+use crate::recovery::recover;
 use crate::usage_error::usage_error;
 use azureal::Project;
 
@@ -191,14 +191,16 @@ impl Cli {
         futures_executor::block_on(async {
             match &command {
                 Command::List(args) => {
-                    list::run(args, &place, &running(&place, &found).await?, &mut out).await
+                    list::run(args, &place, &place.active_turns(&found).await?, &mut out).await
                 }
-                Command::Show(args) => show::run(args, &place, &mut out).await,
+                Command::Show(args) => show::run(args, &place, &found, &mut out).await,
                 Command::Original(args) => original::run(args, &place, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &mut out).await,
                 Command::Tokens(args) => tokens::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
-                Command::Rm(args) => rm::run(args, &place, &running(&place, &found).await?, &mut out).await,
+                Command::Rm(args) => {
+                    rm::run(args, &place, &place.active_turns(&found).await?, &mut out).await
+                }
                 Command::Purge(args) => {
                     return purge::run(args, &place, &mut out).await.and_then(|()| out.flush());
                 }

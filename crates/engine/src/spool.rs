@@ -312,6 +312,33 @@ impl Spools {
         Folder::open_or_create(&self.folder).map_err(at(&self.folder))
     }
 
+    /// Returns the names of the runs that have a spool, without taking one.
+    pub fn runs(&self) -> Result<Vec<String>, SpoolError> {
+        let mut runs = Vec::new();
+        for path in self.folders() {
+            let folder = match Folder::open(path) {
+                Ok(folder) => folder,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(at(path)(error)),
+            };
+            let names = folder.names().map_err(at(path))?;
+            let run =
+                |name: &OsString| Some(name.to_str()?.strip_suffix(HEADER)?.strip_suffix('.')?.to_owned());
+            runs.extend(names.iter().filter_map(run));
+        }
+        Ok(runs)
+    }
+
+    /// Returns the turn of a run, and its process if one was started. `None` if there is no such spool any more, or if its
+    /// header cannot be read.
+    pub fn turn_of(&self, run: &str) -> Option<(SpooledTurn, Option<SpooledProcess>)> {
+        let name = format!("{run}.{HEADER}");
+        let open = |path: &Path| Folder::open(path).ok()?.open_file(name.as_ref(), OFlags::RDONLY).ok();
+        let header = self.folders().find_map(open)?;
+        let Header { turn, process, .. } = Header::read(&header).ok()?;
+        Some((turn.filter(|turn| turn.run == run)?, process))
+    }
+
     /// Finds every spool, the oldest first, and takes those without an owner. Removes leftover lease files, and the folder
     /// of earlier versions once it is empty.
     pub fn find(&self) -> Result<Vec<FoundSpool>, SpoolError> {
