@@ -42,6 +42,7 @@ mod postgres;
 mod power_loss;
 mod project_names;
 mod prompt_cache;
+mod purge;
 mod real_agents;
 mod redis;
 mod run;
