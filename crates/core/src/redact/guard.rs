@@ -77,7 +77,8 @@ pub(super) fn is_placeholder(value: &str) -> bool {
         return true;
     }
     let lower = value.to_ascii_lowercase();
-    PLACEHOLDERS.binary_search(&lower.as_str()).is_ok()
+    let word = lower.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    PLACEHOLDERS.binary_search(&word).is_ok()
         || ["your", "example", "placeholder", "changeme", "replace", "insert", "xxxx", "dummy", "fake-"]
             .iter()
             .any(|word| lower.starts_with(word) || (word.len() > 7 && lower.contains(word)))
@@ -110,11 +111,23 @@ pub(super) fn is_mixed(value: &str) -> bool {
 
 /// Says whether a value is an expression of a programming language: a call, a path, a type, a reference.
 pub(super) fn is_expression(value: &str) -> bool {
-    let value = beginning(value);
+    let value = beginning(value).trim_end_matches('=');
     value.contains(['(', ')', '<', '>', '{', '}', '[', ']', '|', '?'])
         || ["::", "->", "=>", "==", "&&", "||"].iter().any(|sign| value.contains(sign))
-        || value.starts_with(['&', '*', '!', '/', '~', '.', '$', '@', '-', '+', '='])
+        || value.starts_with(['&', '*', '!', '~', '.', '$', '@', '='])
         || is_made_of_words(value) && value.contains('.')
+}
+
+/// Says whether a value is a number as programs write it: `42`, `0x1f`, `3i32`, `1_000`.
+pub(super) fn is_number(value: &str) -> bool {
+    let digits = value.trim_start_matches('-');
+    let hex = digits
+        .strip_prefix("0x")
+        .map(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_'));
+    let number = digits.trim_end_matches(|c: char| {
+        c.is_ascii_digit() || matches!(c, 'i' | 'u' | 'f' | 'L' | 'U' | '.' | '_')
+    });
+    hex.unwrap_or(number.is_empty()) && digits.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Says whether a value is words and numbers, such as `next_token`, `users.password` or `claude-sonnet-4-5`.

@@ -76,7 +76,7 @@ const SECRET_KEYS: [&str; 26] = [
     "webhook",
 ];
 /// Words before `key` or `token` that make it none.
-const PUBLIC: [&str; 31] = [
+const PUBLIC: [&str; 30] = [
     "cache",
     "composite",
     "continuation",
@@ -97,7 +97,6 @@ const PUBLIC: [&str; 31] = [
     "primary",
     "pub",
     "public",
-    "registry",
     "row",
     "s3",
     "session_name",
@@ -118,7 +117,7 @@ pub(super) struct NamedValues {
 impl NamedValues {
     pub(super) fn new() -> Result<Self, regex::Error> {
         // The end of a name, what closes its quotation or index, and the sign after it.
-        let pattern = r#"(?i:pass(?:word|wd|phrase|wort)?|pwd|pw|secret|token|key|credentials?|cookie|auth|dsn)(?P<rest>[A-Za-z0-9_-]{0,24})(?:\\*["'`]\]?|\])?[ \t]{0,4}(?P<sign>=>|:=|:[ \t]{0,2}[A-Za-z&'_<>.]{2,20}[ \t]{0,2}=|[=:])[ \t]{0,4}(?:[|>][+-]?[ \t]*\n[ \t]+)?"#;
+        let pattern = r#"(?i:pass(?:word|wd|phrase|wort)?|pwd|pw|secret|token|key|credentials?|cookie|auth|dsn)(?P<rest>[A-Za-z0-9_-]{0,24})(?:\\*["'`]\]?|\])?[ \t]{0,4}(?P<sign>=>|:=|:[ \t]{0,2}[A-Za-z0-9&'_<>.]{2,48}[ \t]{1,2}=|[=:])[ \t]{0,4}(?:[|>][+-]?[ \t]*(?:\n|\\+n)[ \t]+)?"#;
         Ok(Self { regex: Regex::new(&of_ascii(pattern))? })
     }
 
@@ -146,7 +145,8 @@ pub(super) fn label_of_field(name: &str, value: &str) -> Option<&'static str> {
 
 /// Says whether the value of an environment variable is secret.
 pub(super) fn is_secret_variable(name: &str) -> bool {
-    class_of(name).is_some() || words_of(name).last().is_some_and(|word| word == "auth")
+    let is_last = |word: &String| matches!(word.as_str(), "auth" | "pat" | "webhook");
+    class_of(name).is_some() || words_of(name).last().is_some_and(is_last)
 }
 
 struct Name<'t> {
@@ -202,7 +202,9 @@ fn value_after(
         }
         // Cut off: as far as the word goes.
         let rest = text.get(from..)?;
-        let length = rest.find(|c: char| c.is_whitespace() || c == '\\').unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| c.is_whitespace() || matches!(c, '\\' | '"' | '\'' | '`'))
+            .unwrap_or(rest.len());
         return Some((from..from + length, Style::Quoted));
     }
     let has_capitals =
@@ -220,9 +222,10 @@ fn value_after(
         }
     };
     let length = rest.find(ends).unwrap_or(rest.len());
-    // What comes after a call or an index is code.
-    let is_code =
-        style == Style::Bare && rest.get(..length).is_some_and(|value| value.contains(['(', '[', '{']));
+    // What stands before an argument or an index is code.
+    let is_code = style == Style::Bare
+        && (rest.get(..length).is_some_and(|value| value.contains(['(', '[', '{']))
+            || rest.get(length..).is_some_and(|rest| rest.starts_with(['<', '('])));
     (length > 0 && !is_code).then_some((start..start + length, style))
 }
 
@@ -232,6 +235,8 @@ fn length_of_quoted(text: &str, quote: char, backslashes: usize) -> Option<usize
     for (at, c) in text.char_indices() {
         match c {
             '\\' => run += 1,
+            // In JSON, the string that all of this is in ends here.
+            '"' if quote != '"' => return None,
             '\n' => return None,
             _ if c == quote => {
                 let closes = run <= backslashes || (backslashes == 0 && run % 2 == 0);
@@ -270,6 +275,13 @@ fn class_of(name: &str) -> Option<Class> {
         "auth" if words.len() > 1 => Class::Secret,
         _ if words.iter().any(|word| word == "secret") && last != "name" && last != "id" && last != "ref" => {
             Class::Secret
+        }
+        _ if joined.contains("bearer_token")
+            || joined.contains("access_token")
+            || joined.contains("access_key")
+            || joined.contains("api_key") =>
+        {
+            Class::Key
         }
         _ if joined.ends_with("token_value")
             || joined.ends_with("key_value")
@@ -311,9 +323,12 @@ fn is_secret(class: Class, style: Style, value: &str) -> bool {
     let has_space = value.contains(char::is_whitespace);
     let has_digit = value.bytes().any(|byte| byte.is_ascii_digit());
     match (class, style) {
+        (_, Style::Bare) if guard::is_number(value) => false,
+        (Class::Cookie, Style::Bare) if !value.contains('=') => false,
         (Class::Cookie, _) => value.split([';', '=', ' ']).any(|part| guard::is_random(part.trim(), 12)),
         (Class::Password, Style::Environment) => {
-            value.len() >= 3 && !names_a_secret(value) && !is_call(value) && !is_path(value)
+            let is_name = value.contains('_') && guard::is_made_of_words(value);
+            value.len() >= 3 && !is_name && !names_a_secret(value) && !is_call(value) && !is_path(value)
         }
         (Class::Password, Style::Quoted) => {
             value.len() >= 4

@@ -56,11 +56,11 @@ struct Marker {
 impl Marker {
     /// Reads the marker around the words that both have.
     fn around(text: &str, position: usize) -> Option<Self> {
-        let before = text.get(..position)?;
-        // Between them is the kind of the key, in capital letters.
-        let kind = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == ' ';
-        let words = before.len() - before.trim_end_matches(kind).len();
-        let words = before.get(before.len() - words.min(40)..)?;
+        // Before them is the kind of the key, in a few capital letters.
+        let is_kind = |byte: &&u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || **byte == b' ';
+        let before = text.as_bytes().get(..position)?.iter().rev();
+        let words = before.take(LONGEST_BETWEEN).take_while(is_kind).count();
+        let words = text.get(position - words..position)?;
         let (is_begin, word) = if words.trim_start().starts_with("BEGIN ") {
             (true, "BEGIN ")
         } else if words.trim_start().starts_with("END ") {
@@ -68,7 +68,7 @@ impl Marker {
         } else {
             return None;
         };
-        let start = before.len() - words.len() + words.find(word)?;
+        let start = position - words.len() + words.find(word)?;
         let start = text.get(..start)?.trim_end_matches(['-', ' ']).len();
         let after = text.get(position + MARKER.len()..)?;
         let rest = after.strip_prefix(" BLOCK").unwrap_or(after);
@@ -128,8 +128,7 @@ fn body_before(text: &str, end: usize, least: usize) -> Option<usize> {
     let mut is_last = true;
     let mut rest = text.get(least..end)?;
     loop {
-        rest = rest.trim_end_matches(is_separator);
-        // The letter of `\n`, whose backslash the next word ends with.
+        rest = without_separators(rest);
         let word_start = rest.rfind(is_separator).map_or(0, |found| found + separator_len(rest, found));
         let word = without_number(rest.get(word_start..)?);
         let is_body = !word.is_empty() && word.bytes().all(is_base64);
@@ -142,6 +141,15 @@ fn body_before(text: &str, end: usize, least: usize) -> Option<usize> {
         is_last = false;
         rest = rest.get(..rest.len() - word.len())?;
     }
+}
+
+/// Removes separators and escape sequences from the end of a text.
+fn without_separators(text: &str) -> &str {
+    let mut rest = text.trim_end_matches(is_separator);
+    while let Some(shorter) = rest.strip_suffix(['n', 'r', 't']).filter(|shorter| shorter.ends_with('\\')) {
+        rest = shorter.trim_end_matches(is_separator);
+    }
+    rest
 }
 
 fn separator_len(text: &str, at: usize) -> usize {

@@ -7,6 +7,10 @@ use regex::Regex;
 
 use super::guard;
 
+/// A value in a frame that is no secret is looked at again for the shapes in it, if it is no longer than this. A longer
+/// one would take time that is not linear.
+const LOOKED_AT_AGAIN: usize = 512;
+
 /// A kind of secret.
 struct Shape {
     label: &'static str,
@@ -24,7 +28,7 @@ enum Guard {
     Random,
     /// It must not stand for another value.
     NoPlaceholder,
-    /// It must have more than lower-case letters, and not stand for another value.
+    /// It must have letters and digits, or look random.
     Mixed,
 }
 
@@ -127,7 +131,7 @@ const SHAPES: &[Shape] = &[
     sure("json web token", r"eyJ[A-Za-z0-9_-]{10,}\.(?:eyJ)?[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),
     Shape {
         label: "authorization",
-        pattern: r#"(?i:authorization)(?:\\*["'`])?[ \t]{0,4}[:=][ \t]{0,4}(?:\\*["'`])?(?:[A-Za-z][A-Za-z0-9-]*[ \t]+)?([^\s"'`\\]{8,})"#,
+        pattern: r#"(?i:authorization)(?:\\*["'`])?[ \t]{0,4}[:=][ \t]{0,4}(?:\\*["'`])?(?:[A-Za-z][A-Za-z0-9-]*[ \t]+)?([^\s"'`\\:=][^\s"'`\\]{7,})"#,
         guard: Guard::Mixed,
     },
     random("bearer token", r"(?i:bearer)(?:[ \t]+|%20|\+)([A-Za-z0-9._~+/=-]{16,})"),
@@ -138,7 +142,7 @@ const SHAPES: &[Shape] = &[
     },
     Shape {
         label: "password",
-        pattern: r#"(?i:<(?:[a-z]+:)?[a-z_-]*(?:password|passwd|secret|token|api-?key)>)([^<\s]{4,})</"#,
+        pattern: r#"<(?i:(?:[a-z]+:)?[a-z_-]*(?:password|passwd|secret|token|api-?key)>)([^<\s]{4,})</"#,
         guard: Guard::NoPlaceholder,
     },
     Shape {
@@ -148,7 +152,7 @@ const SHAPES: &[Shape] = &[
     },
     Shape {
         label: "password",
-        pattern: r#"(?i:--(?:[a-z0-9]+-)*(?:password|passwd|passphrase|secret|token|api-?key|access-key))[ \t]+["']?([^\s"'`\\]{6,})"#,
+        pattern: r#"--(?i:(?:[a-z0-9]+-)*(?:password|passwd|passphrase|secret|token|api-?key|access-key))[ \t]+["']?([^\s"'`\\]{6,})"#,
         guard: Guard::Mixed,
     },
     Shape {
@@ -172,8 +176,7 @@ pub(super) struct Shapes {
 
 impl Shapes {
     pub(super) fn new() -> Result<Self, regex::Error> {
-        // A shape begins where a word begins; in JSON also after the letter of an escape sequence.
-        let mut pattern = String::from(r"(?:\b|\\[nrtbf]|\\u[0-9a-fA-F]{4})(?:");
+        let mut pattern = String::new();
         let mut groups = Vec::with_capacity(SHAPES.len());
         let mut next = 1;
         for (index, shape) in SHAPES.iter().enumerate() {
@@ -181,11 +184,13 @@ impl Shapes {
             if index > 0 {
                 pattern.push('|');
             }
-            pattern.extend(["(", shape.pattern, ")"]);
+            // A word begins here; in JSON also after the letter of an escape sequence.
+            let is_word = !shape.pattern.starts_with(['-', '<', ':']);
+            let start = if is_word { r"(?:\b|\\[nrtbf]|\\u[0-9a-fA-F]{4})(" } else { "(" };
+            pattern.extend([start, shape.pattern, ")"]);
             groups.push((next, has_inner));
             next += 1 + usize::from(has_inner);
         }
-        pattern.push(')');
         Ok(Self { regex: Regex::new(&of_ascii(&pattern))?, groups })
     }
 
@@ -197,23 +202,30 @@ impl Shapes {
             let Some(captures) = self.regex.captures_at(text, whole.start()) else { continue };
             let matched = self.groups.iter().zip(SHAPES).find_map(|((group, has_inner), shape)| {
                 let outer = captures.get(*group)?;
-                Some((shape, if *has_inner { captures.get(group + 1)? } else { outer }))
+                Some((shape, has_inner, if *has_inner { captures.get(group + 1)? } else { outer }))
             });
-            let Some((shape, secret)) = matched else { continue };
+            let Some((shape, has_inner, secret)) = matched else { continue };
             let is_secret = match shape.guard {
                 Guard::None => true,
                 Guard::Random => guard::is_random(secret.as_str(), 16),
                 Guard::NoPlaceholder => !guard::is_placeholder(secret.as_str()),
-                Guard::Mixed => {
-                    let value = secret.as_str();
-                    !guard::is_placeholder(value) && !guard::is_made_of_words(value) && guard::is_mixed(value)
-                }
+                Guard::Mixed => is_mixed_secret(secret.as_str()),
             };
             if is_secret {
                 take(secret.range(), shape.label);
+            } else if *has_inner && secret.len() <= LOOKED_AT_AGAIN {
+                at = secret.start();
             }
         }
     }
+}
+
+/// Says whether a value has letters and digits, or looks random otherwise, and is no code.
+fn is_mixed_secret(value: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| value.bytes().any(|byte| is(&byte));
+    let is_code = value.contains(['(', ')', '[', ']', '{', '<', '>']);
+    let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+    !is_code && !guard::is_placeholder(value) && (is_mixed || guard::is_random(value, 8))
 }
 
 /// Makes word boundaries and case of ASCII letters alone, which is faster.
