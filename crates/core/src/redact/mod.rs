@@ -28,8 +28,6 @@ use crate::Event;
 const OPEN: &str = "[redacted: ";
 /// The longest label of a mask, in bytes.
 const LONGEST_LABEL: usize = 80;
-/// The largest number of patterns of the user.
-const MOST_PATTERNS: usize = 64;
 /// The longest pattern of the user, in bytes.
 const LONGEST_PATTERN: usize = 4096;
 /// The limit of a compiled pattern of the user, in bytes.
@@ -79,7 +77,7 @@ pub enum RedactError {
         reason: String,
     },
     /// There are too many patterns.
-    #[error("there are {0} patterns; allowed are {MOST_PATTERNS}")]
+    #[error("there are {0} patterns; allowed are {most}", most = Redactor::MOST_PATTERNS)]
     TooMany(usize),
 }
 
@@ -100,6 +98,9 @@ enum Rank {
 }
 
 impl Redactor {
+    /// The largest number of patterns of the user.
+    pub const MOST_PATTERNS: usize = 64;
+
     /// Creates a redactor from the user's environment and own patterns.
     ///
     /// Of the environment, only variables with secret names count, such as `API_TOKEN`, and passwords in URLs. A short value or
@@ -110,7 +111,7 @@ impl Redactor {
         environment: impl IntoIterator<Item = (&'a str, &'a str)>,
         patterns: &[P],
     ) -> Result<Self, RedactError> {
-        if patterns.len() > MOST_PATTERNS {
+        if patterns.len() > Self::MOST_PATTERNS {
             return Err(RedactError::TooMany(patterns.len()));
         }
         let own = patterns.iter().map(|pattern| own_pattern(pattern.as_ref())).collect::<Result<_, _>>()?;

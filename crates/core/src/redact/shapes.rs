@@ -137,23 +137,8 @@ const SHAPES: &[Shape] = &[
     random("bearer token", r"(?i:bearer)(?:[ \t]+|%20|\+)([A-Za-z0-9._~+/=-]{16,})"),
     Shape {
         label: "password",
-        pattern: r#"://[^\s:@/?#"'`\\<>]*:([^\s@/"'`\\<>]+)@"#,
-        guard: Guard::NoPlaceholder,
-    },
-    Shape {
-        label: "password",
-        pattern: r#"<(?i:(?:[a-z]+:)?[a-z_-]*(?:password|passwd|secret|token|api-?key)>)([^<\s]{4,})</"#,
-        guard: Guard::NoPlaceholder,
-    },
-    Shape {
-        label: "password",
         pattern: r#"(?i:identified by|with password|encrypted password)[ \t]+'([^'\s]{4,})'"#,
         guard: Guard::NoPlaceholder,
-    },
-    Shape {
-        label: "password",
-        pattern: r#"--(?i:(?:[a-z0-9]+-)*(?:password|passwd|passphrase|secret|token|api-?key|access-key))[ \t]+["']?([^\s"'`\\]{6,})"#,
-        guard: Guard::Mixed,
     },
     Shape {
         label: "password",
@@ -164,6 +149,22 @@ const SHAPES: &[Shape] = &[
         label: "password",
         pattern: r#"(?:curl|wget)[^\n"'`\\]*[ \t](?:-u|--user)[ \t]+["']?[^\s:"']+:([^\s"'`\\]{4,})"#,
         guard: Guard::NoPlaceholder,
+    },
+    // What need not begin like a word. These are last: `Shapes::new` counts on that.
+    Shape {
+        label: "password",
+        pattern: r#"://[^\s:@/?#"'`\\<>]*:([^\s@/"'`\\<>]+)@"#,
+        guard: Guard::NoPlaceholder,
+    },
+    Shape {
+        label: "password",
+        pattern: r#"<(?i:(?:[a-z]+:)?[a-z_-]*(?:password|passwd|secret|token|api-?key)>)([^<\s]{4,})</"#,
+        guard: Guard::NoPlaceholder,
+    },
+    Shape {
+        label: "password",
+        pattern: r#"--(?i:(?:[a-z0-9]+-)*(?:password|passwd|passphrase|secret|token|api-?key|access-key))[ \t]+["']?([^\s"'`\\]{6,})"#,
+        guard: Guard::Mixed,
     },
 ];
 
@@ -176,18 +177,22 @@ pub(super) struct Shapes {
 
 impl Shapes {
     pub(super) fn new() -> Result<Self, regex::Error> {
-        let mut pattern = String::new();
+        // A word begins here; in JSON also after the letter of an escape sequence.
+        let mut pattern = String::from(r"(?:\b|\\[nrtbf]|\\u[0-9a-fA-F]{4})(?:");
         let mut groups = Vec::with_capacity(SHAPES.len());
         let mut next = 1;
+        let mut are_words = true;
         for (index, shape) in SHAPES.iter().enumerate() {
             let has_inner = has_group(shape.pattern);
+            let is_word = !shape.pattern.starts_with(['-', '<', ':']);
+            if are_words && !is_word {
+                pattern.push(')');
+            }
+            are_words &= is_word;
             if index > 0 {
                 pattern.push('|');
             }
-            // A word begins here; in JSON also after the letter of an escape sequence.
-            let is_word = !shape.pattern.starts_with(['-', '<', ':']);
-            let start = if is_word { r"(?:\b|\\[nrtbf]|\\u[0-9a-fA-F]{4})(" } else { "(" };
-            pattern.extend([start, shape.pattern, ")"]);
+            pattern.extend(["(", shape.pattern, ")"]);
             groups.push((next, has_inner));
             next += 1 + usize::from(has_inner);
         }
@@ -253,6 +258,11 @@ pub(super) fn passwords_in_urls(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shapes_that_are_no_words_are_last() {
+        assert!(SHAPES.is_sorted_by_key(|shape| shape.pattern.starts_with(['-', '<', ':'])));
+    }
 
     #[test]
     fn a_shape_has_at_most_one_group() {

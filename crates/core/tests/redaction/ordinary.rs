@@ -146,7 +146,6 @@ fn time_is_linear() {
                 .fold(f64::MAX, f64::min)
         };
         let (short, long) = (time(100_000), time(400_000));
-        println!("{unit:?}: {short:.4} s, {long:.4} s");
         // Quadratic would be 16.
         assert!(long < 9.0 * short.max(0.001), "{unit:?}: {short:.4} s, {long:.4} s");
     }
