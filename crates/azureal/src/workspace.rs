@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use azureal_core::{Holder, SessionStore, StoreError};
+use azureal_core::{Holder, Redactor, SessionStore, StoreError};
 use azureal_engine::{Engine, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
@@ -15,7 +15,7 @@ use azureal_store::sqlite::{SqliteOptions, Work, spool_folder};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
 use crate::project::Project;
@@ -32,6 +32,8 @@ pub struct Workspace {
     notices: Vec<Notice>,
     /// Created with the first turn.
     pub(crate) engine: OnceLock<Engine>,
+    /// Created with the first text to mask.
+    redactor: OnceLock<Redactor>,
 }
 
 /// How a workspace is opened.
@@ -111,6 +113,7 @@ impl Workspace {
                 location,
                 notices,
                 engine: OnceLock::new(),
+                redactor: OnceLock::new(),
             }),
             Err(error) => Err(error.with_notices(notices)),
         }
@@ -130,6 +133,16 @@ impl Workspace {
     /// [trusts](crate::config::trust) them.
     pub fn load_config(&self) -> Result<Config, Error> {
         Config::load(&self.project, &self.environment)
+    }
+
+    /// Returns the redactor for text that leaves azureal: with the secrets of the environment and the patterns of the user's own
+    /// configuration. Every text for other people should go through it, unless the user asks for the raw text.
+    pub fn redactor(&self) -> Result<&Redactor, Error> {
+        if let Some(redactor) = self.redactor.get() {
+            return Ok(redactor);
+        }
+        let redactor = config::redactor(&self.environment)?;
+        Ok(self.redactor.get_or_init(|| redactor))
     }
 
     /// Stores interrupted turns, as far as that can be done, and returns what was found. Call it before running a turn.
@@ -165,6 +178,7 @@ impl Workspace {
             location: Location::Memory,
             notices: Vec::new(),
             engine: OnceLock::new(),
+            redactor: OnceLock::new(),
         }
     }
 

@@ -39,6 +39,7 @@ mod power_loss;
 mod project_names;
 mod prompt_cache;
 mod real_agents;
+mod redact;
 mod redis;
 mod run;
 mod servers;
