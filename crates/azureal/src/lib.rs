@@ -211,8 +211,9 @@
 //!
 //! let record = workspace.find_session("greeting").await?;
 //! let mut document = Vec::new();
-//! let damaged = export(&*workspace.store, &record, ExportFormat::Markdown, &mut document).await?;
-//! assert_eq!(damaged.count(), 0);
+//! let redactor = workspace.redactor()?;
+//! let exported = export(&*workspace.store, &record, ExportFormat::Markdown, Some(redactor), &mut document).await?;
+//! assert_eq!((exported.damaged.count(), exported.masked), (0, 0));
 //! assert!(String::from_utf8_lossy(&document).contains("Hello"));
 //! # Ok::<(), azureal::Error>(())
 //! # }).unwrap();

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use azureal_agents::registry;
-use azureal_core::{Holder, SessionId, SessionStore, StoreError};
+use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
 use azureal_engine::{Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
@@ -16,7 +16,7 @@ use azureal_store::sqlite::{SqliteOptions, StoreFolders, Work};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
-use crate::config::{Config, KeepOriginals, OriginalsChoice};
+use crate::config::{self, Config, KeepOriginals, OriginalsChoice};
 use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
 use crate::git_folder;
@@ -35,6 +35,8 @@ pub struct Workspace {
     notices: Vec<Notice>,
     /// Created with the first turn.
     pub(crate) engine: OnceLock<Engine>,
+    /// Created with the first text to mask.
+    redactor: OnceLock<Redactor>,
 }
 
 /// How a workspace is opened.
@@ -116,6 +118,7 @@ impl Workspace {
                 originals,
                 notices,
                 engine: OnceLock::new(),
+                redactor: OnceLock::new(),
             }),
             Err(error) => Err(error.with_notices(notices)),
         }
@@ -135,6 +138,16 @@ impl Workspace {
     /// [trusts](crate::config::trust) them.
     pub fn load_config(&self) -> Result<Config, Error> {
         Config::load(&self.project, &self.environment)
+    }
+
+    /// Returns the redactor for text that leaves azureal: with the secrets of the environment and the patterns of the user's own
+    /// configuration. Every text for other people should go through it, unless the user asks for the raw text.
+    pub fn redactor(&self) -> Result<&Redactor, Error> {
+        if let Some(redactor) = self.redactor.get() {
+            return Ok(redactor);
+        }
+        let redactor = config::redactor(&self.environment)?;
+        Ok(self.redactor.get_or_init(|| redactor))
     }
 
     /// Stores interrupted turns, as far as that can be done, and returns what was found. Call it before running a turn.
@@ -171,6 +184,7 @@ impl Workspace {
             originals: self.originals,
             notices: Vec::new(),
             engine: OnceLock::new(),
+            redactor: OnceLock::new(),
         }
     }
 

@@ -34,7 +34,7 @@ const SHOWN: usize = 60;
 /// `AZUREAL_TIMEOUT`, and those over the files.
 ///
 /// Keys of `azufig.toml`: `agent`, `model`, `default_system_message`, `[turn]` with `permission`, `timeout` and `output_limit_mib`,
-/// `[claude]` with `cache`, `[compaction]` with `threshold_characters` or `threshold_tokens`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
+/// `[claude]` with `cache`, `[compaction]` with `threshold_characters` or `threshold_tokens`, `[redact]` with `patterns` (only in your own file), `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
 /// `timeout` and `dynamic`. Of a `Cllmfile.yml`, `default_system_message`, `variables` and `context_commands` are taken.
 ///
 /// Files of the project take effect once they are trusted: see `azureal trust`. The only `permission` that they can set is
@@ -102,6 +102,8 @@ struct Report {
     /// `forever`, `off`, or the number of days.
     keep_originals: Setting,
     share_originals: Setting,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redact_patterns: Option<Setting>,
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
@@ -235,6 +237,9 @@ impl Report {
                 value: json!(config.find_share_originals().is_some_and(|found| *found.value)),
                 ..Setting::of(config.find_share_originals(), |share| json!(share))
             },
+            redact_patterns: config
+                .find_redact_patterns()
+                .map(|found| Setting::of(Some(found), |patterns| json!(patterns))),
             variables: config
                 .find_variables()
                 .into_iter()
@@ -322,6 +327,9 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
     }
     if let Some(found) = config.find_claude_cache() {
         rows.push(Row::new("claude cache", found.value.name(), &report.claude_cache.source));
+    }
+    if let (Some(found), Some(setting)) = (config.find_redact_patterns(), &report.redact_patterns) {
+        rows.push(Row::new("redact patterns", &found.value.join(", "), &setting.source));
     }
     for (line, (name, found)) in report.variables.iter().zip(config.find_variables()) {
         let value = match line.source {

@@ -44,6 +44,7 @@ mod project_names;
 mod prompt_cache;
 mod purge;
 mod real_agents;
+mod redact;
 mod redis;
 mod run;
 mod servers;

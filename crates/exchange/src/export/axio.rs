@@ -4,16 +4,18 @@ use std::io::Write;
 
 use azureal_core::{Fold, SessionRecord, SessionStore, to_visible_json};
 
+use super::masking::Masking;
 use super::{ExportError, each_event};
 use crate::DamagedEvents;
 
 pub(super) async fn write(
     store: &dyn SessionStore,
     record: &SessionRecord,
+    masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let mut fold = Fold::default();
-    let damaged = each_event(store, record.id, |event| {
+    let damaged = each_event(store, record.id, masking, |event| {
         fold.push(event);
         Ok(())
     })

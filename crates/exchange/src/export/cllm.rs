@@ -11,18 +11,20 @@ use azureal_core::{Block, Event, Fold, Message, SessionRecord, SessionStore, asc
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::masking::Masking;
 use super::{ExportError, each_event};
 use crate::DamagedEvents;
 
 pub(super) async fn write(
     store: &dyn SessionStore,
     record: &SessionRecord,
+    masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let mut fold = Fold::default();
     let mut metadata = Map::new();
     let mut is_first = true;
-    let damaged = each_event(store, record.id, |event| {
+    let damaged = each_event(store, record.id, masking, |event| {
         if let (true, Event::SystemMessage(system)) = (is_first, &event) {
             keep_record(system, &mut metadata);
         }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::ExportError;
+use super::masking::Masking;
 use crate::DamagedEvents;
 use crate::identity::SessionIdentity;
 use crate::json::{Content, EventLine, SESSION_FORMAT, SESSION_VERSION, SessionLine, event_text};
@@ -23,6 +24,7 @@ struct ExportedEvent<'a> {
 pub(super) async fn write(
     store: &dyn SessionStore,
     record: &SessionRecord,
+    masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let SessionIdentity { uuid, .. } = SessionIdentity::of(store, record).await?;
@@ -35,6 +37,7 @@ pub(super) async fn write(
     let mut separator = "\n";
     each_page(store, record.id, EventRange::All, |page| {
         for stored in &page {
+            let stored = &*masking.event(stored);
             let line = EventLine::of(stored);
             if let Some(why) = line.damage() {
                 damaged.add(stored, why);
@@ -54,7 +57,7 @@ pub(super) async fn write(
         .map(|compaction| {
             json!({
                 "after_seq": compaction.after_seq.0,
-                "summary": compaction.summary,
+                "summary": masking.text(&compaction.summary),
                 "created": compaction.created_at,
                 "writer": compaction.writer,
                 "opening_chars": compaction.opening_chars,
