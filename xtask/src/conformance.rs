@@ -33,8 +33,12 @@ const AGREES: &str = "it_agrees_with_the_memory_store";
 const REFERENCE: &str = "memory";
 /// The groups of cases about what a store may offer, and the stores that do not: of these the cases only ask that they do
 /// not claim to.
-const OFFERS: [(&str, &[&str]); 3] =
-    [("leases", &[REFERENCE, "SQLite"]), ("watch", &[REFERENCE, "SQLite"]), ("watch_all", &[REFERENCE])];
+const OFFERS: [(&str, &[&str]); 4] = [
+    ("leases", &[REFERENCE, "SQLite"]),
+    ("originals", &[REFERENCE]),
+    ("watch", &[REFERENCE, "SQLite"]),
+    ("watch_all", &[REFERENCE]),
+];
 const MAKE_IT: &str = "`cargo xtask conformance` makes it anew";
 
 /// Runs the suites on every store, prints the table, and keeps it as a page if it is all green.

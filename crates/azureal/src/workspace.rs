@@ -203,7 +203,12 @@ impl Workspace {
             }
         };
         let spools = spools.with_bridges(self.environment.bridges());
-        Some(if self.originals.keep == KeepOriginals::Off { spools.without_originals() } else { spools })
+        Some(if self.keeps_originals() { spools } else { spools.without_originals() })
+    }
+
+    /// Returns whether the output of turns is kept. A store on a server gets it only if the user says so.
+    fn keeps_originals(&self) -> bool {
+        self.originals.keep != KeepOriginals::Off && (self.originals.share || !self.is_on_server())
     }
 
     /// Finds the full form of the events of a session, in the output of its turns.
@@ -258,6 +263,9 @@ impl Workspace {
     }
 }
 
+/// The folder of the output of turns, in what this machine keeps for a store on a server.
+const ORIGINALS: &str = "originals";
+
 /// Opens the store that the options name, or else the project's.
 fn open_store(
     project: &Project,
@@ -276,6 +284,7 @@ fn open_store(
             let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
+            let store = store.with_originals(folder.join(ORIGINALS), originals.share, None);
             (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
         }
         Some(StoreChoice::Redis(mut address)) => {
@@ -287,6 +296,7 @@ fn open_store(
                 let (address, warning) = (address.to_string(), warning.to_string());
                 notices.push(Notice::Durability { address, warning });
             }
+            let store = store.with_originals(folder.join(ORIGINALS), originals.share);
             (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
         }
         None => {

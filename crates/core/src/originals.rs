@@ -13,15 +13,17 @@ use crate::{Seq, SessionId, StoreError};
 /// originals, each with its own range of events.
 ///
 /// An original has two parts. The header says how the output came to be: JSON lines of the engine, which a store does not
-/// read. The output is what the agent printed, byte for byte.
+/// read; it may drop empty ones. The output is what the agent printed, byte for byte.
 #[async_trait]
 pub trait Originals: Send + Sync {
     /// Puts the original of a turn whose events are in the store. Moves the files, if they are on the same file system.
     ///
-    /// Idempotent: if the files were moved by an earlier call that was interrupted, this completes it.
+    /// Idempotent: if the files were moved by an earlier call that was interrupted, this completes it. A store that takes no
+    /// new originals leaves the files alone.
     async fn put(&self, session: SessionId, new: NewOriginal) -> Result<(), StoreError>;
 
     /// Puts a copy of another store's original, whose session has the same events here. A run that is there is not changed.
+    /// A store that takes no new originals ignores it.
     async fn copy(
         &self,
         session: SessionId,
@@ -43,12 +45,25 @@ pub trait Originals: Send + Sync {
     /// Deletes the originals of a session, and returns their size in bytes. The session stays.
     async fn delete(&self, session: SessionId) -> Result<u64, StoreError>;
 
-    /// Deletes the originals of all sessions that are older than so many days.
+    /// Deletes the originals of all sessions that are older than so many days, at most once a day. A store on a server deletes
+    /// those that this user has uploaded.
     async fn expire(&self, days: u32) -> Result<(), StoreError>;
 
     /// Returns the size of the originals of a session, in bytes, as they are stored.
     async fn size(&self, session: SessionId) -> Result<u64, StoreError> {
         Ok(self.list(session).await?.iter().map(|original| original.bytes).sum())
+    }
+
+    /// Returns the sizes of the originals of several sessions; 0 for a session that does not exist.
+    async fn sizes(&self, sessions: &[SessionId]) -> Result<Vec<u64>, StoreError> {
+        let mut sizes = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            match self.size(*session).await {
+                Err(StoreError::NoSuchSession(_)) => sizes.push(0),
+                size => sizes.push(size?),
+            }
+        }
+        Ok(sizes)
     }
 
     /// Returns the original of the turn that an event belongs to.

@@ -95,17 +95,21 @@ async fn write_json(
     threshold: Threshold,
     out: &mut Output,
 ) -> Result<(), Failure> {
+    let sizes = match place.store.originals() {
+        Some(originals) => {
+            let ids: Vec<SessionId> = records.iter().map(|record| record.id).collect();
+            // Sizes are not worth the whole list.
+            originals.sizes(&ids).await.unwrap_or_default()
+        }
+        None => Vec::new(),
+    };
     out.text("[")?;
     for (index, record) in records.iter().enumerate() {
         out.text(if index == 0 { "\n" } else { ",\n" })?;
         let meter = Meter::of(record, threshold);
-        let originals = match place.store.originals() {
-            // Sizes are not worth the whole list.
-            Some(originals) => originals.size(record.id).await.unwrap_or(0),
-            None => 0,
-        };
         let line = SessionLine::live(record, turn_of(record, active), meter);
-        out.text(&to_json(&line.with_originals(originals))?)?;
+        let bytes = sizes.get(index).copied().unwrap_or(0);
+        out.text(&to_json(&line.with_originals(bytes))?)?;
     }
     out.line(if records.is_empty() { "]" } else { "\n]" })
 }

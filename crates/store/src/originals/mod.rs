@@ -12,8 +12,14 @@
 //! form until the second one is complete and synced, and the next [`finish`](FileOriginals::finish) does what is left.
 //! New ones are in one folder, so looking for them costs the same however many sessions there are.
 
+mod file_store;
+#[cfg(feature = "postgres")]
+mod mask;
 mod name;
 mod pack;
+mod reader;
+#[cfg(feature = "postgres")]
+mod upload;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,17 +27,20 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use azureal_core::{
-    NewOriginal, ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Seq, StoreError, Uuid, async_trait,
-    io_error_text,
-};
+use azureal_core::{NewOriginal, OpenOriginal, Original, Seq, StoreError, Uuid, io_error_text};
 use azureal_files::Folder;
-use futures_channel::oneshot;
-use futures_executor::block_on;
 use rustix::fs::OFlags;
 
 use self::name::{NewName, PackedName};
-use self::pack::{Unpacker, pack, pack_reader};
+use self::pack::{Unpacker, pack};
+use self::reader::{Part, PartReader};
+
+pub(crate) use self::file_store::FileStore;
+#[cfg(feature = "postgres")]
+pub use self::mask::Mask;
+pub(crate) use self::reader::on_thread;
+#[cfg(feature = "postgres")]
+pub(crate) use self::upload::LARGEST_UPLOAD;
 
 /// The folder of originals that are not compressed yet.
 const NEW: &str = "new";
@@ -45,16 +54,18 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone)]
 pub(crate) struct FileOriginals {
     folder: PathBuf,
+    takes_new: bool,
 }
 
 impl FileOriginals {
-    pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    /// If `takes_new` is false, those that are there can be read and deleted, and no other is added.
+    pub(crate) fn new(folder: PathBuf, takes_new: bool) -> Self {
+        Self { folder, takes_new }
     }
 
     /// Puts the files of a new original into the folder, where they survive a loss of power.
     pub(crate) fn put(&self, session: Uuid, new: &NewOriginal) -> Result<(), StoreError> {
-        self.at(self.put_files(session, new))
+        if self.takes_new { self.at(self.put_files(session, new)) } else { Ok(()) }
     }
 
     fn put_files(&self, session: Uuid, new: &NewOriginal) -> io::Result<()> {
@@ -72,13 +83,17 @@ impl FileOriginals {
     }
 
     /// Puts an original of another store.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn put_copy(
         &self,
         session: Uuid,
         original: &Original,
         content: &mut dyn Read,
     ) -> Result<(), StoreError> {
-        self.at(self.put_packed(session, original, |file| pack_reader(content, file)))
+        if !self.takes_new {
+            return Ok(());
+        }
+        self.at(self.put_packed(session, original, |file| pack::pack_reader(content, file)))
     }
 
     fn put_packed(
@@ -99,23 +114,25 @@ impl FileOriginals {
             if original.first == Seq::START || original.first > at {
                 continue;
             }
-            self.at(self.fork_one(session, &original, fork))?;
+            // The next events of the fork are of other turns.
+            let copy = Original { last: original.last.min(at), ..original.clone() };
+            self.at(self.fork_one(session, &original, fork, &copy))?;
         }
         Ok(())
     }
 
-    fn fork_one(&self, session: Uuid, original: &Original, fork: Uuid) -> io::Result<()> {
+    fn fork_one(&self, session: Uuid, original: &Original, fork: Uuid, copy: &Original) -> io::Result<()> {
         let name = PackedName::of(original);
         let packed = self.session_folder(session)?;
         let packed = packed.map(|folder| folder.open_file(name.file().as_ref(), OFlags::RDONLY));
         match packed {
             Some(Ok(mut packed)) => {
-                self.put_packed(fork, original, |mut file| io::copy(&mut packed, &mut file).map(drop))
+                self.put_packed(fork, copy, |mut file| io::copy(&mut packed, &mut file).map(drop))
             }
             Some(Err(error)) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => {
                 let Some((header, output)) = self.open_new(session, &original.run)? else { return Ok(()) };
-                self.put_packed(fork, original, |file| pack(header, output, file))
+                self.put_packed(fork, copy, |file| pack(header, output, file))
             }
         }
     }
@@ -142,17 +159,34 @@ impl FileOriginals {
 
     /// Compresses the new originals of these sessions, and removes those of sessions that do not exist. Puts back or removes what
     /// was set aside. Returns at once if another process does it.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn finish(&self, exists: impl Fn(Uuid) -> bool) -> Result<(), StoreError> {
+        self.finish_each(exists, |folder, new, name| self.at(pack_new(folder, new, name)))
+    }
+
+    /// Settles each new original of these sessions, under a lock.
+    fn finish_each(
+        &self,
+        exists: impl Fn(Uuid) -> bool,
+        mut settle: impl FnMut(&Folder, &Folder, &NewName) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let Some(folder) = self.at(self.open())? else { return Ok(()) };
         self.finish_deleted(&folder, &exists)?;
         let Some(new) = self.at(open_in(&folder, NEW))? else { return Ok(()) };
-        let Ok(_lock) = new.try_lock() else { return Ok(()) };
-        for name in self.at(new.names())?.iter().filter_map(|name| NewName::parse(name)) {
-            if exists(name.session) {
-                self.at(pack_new(&folder, &new, &name))?;
-            } else {
+        // Header and output have one name.
+        let mut names: Vec<NewName> =
+            self.at(new.names())?.iter().filter_map(|name| NewName::parse(name)).collect();
+        names.sort_by_key(NewName::output);
+        names.dedup();
+        for name in names {
+            // For each: a session is deleted under the same lock, and must not wait for all of them.
+            let Ok(_lock) = new.try_lock() else { return Ok(()) };
+            if !exists(name.session) {
                 self.at(remove_new(&new, &name))?;
+            } else if new.size(name.header().as_ref()) > 0 {
+                settle(&folder, &new, &name)?;
             }
+            // Without its header it is being put, or was until azureal died; the header follows.
         }
         Ok(())
     }
@@ -200,15 +234,26 @@ impl FileOriginals {
             Ok(packed) => {
                 let mut unpacker = Unpacker::new(packed)?;
                 let header = unpacker.header()?;
-                Ok(Some(OpenOriginal { header, output: Box::new(FileReader::new(self, unpacker)) }))
+                Ok(Some(OpenOriginal { header, output: Box::new(PartReader::new(self.place(), unpacker)) }))
             }
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             Err(_) => {
                 let Some((header, output)) = self.open_new(session, run)? else { return Ok(None) };
                 let header = pack::read_header(header)?;
-                Ok(Some(OpenOriginal { header, output: Box::new(FileReader::new(self, output)) }))
+                Ok(Some(OpenOriginal { header, output: Box::new(PartReader::new(self.place(), output)) }))
             }
         }
+    }
+
+    /// Opens a compressed original that is elsewhere. Blocks.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn open_packed(
+        place: String,
+        packed: impl Read + Send + 'static,
+    ) -> Result<OpenOriginal, StoreError> {
+        let opened = Unpacker::new(packed).and_then(|mut unpacker| Ok((unpacker.header()?, unpacker)));
+        let (header, unpacker) = opened.map_err(|error| error_at(&place, &error))?;
+        Ok(OpenOriginal { header, output: Box::new(PartReader::new(place, unpacker)) })
     }
 
     /// Opens header and output of an original that is not compressed yet. A part that is missing is empty.
@@ -223,9 +268,14 @@ impl FileOriginals {
         name.map(|name| open_parts(&new, &name)).transpose()
     }
 
+    /// Returns the size of the originals of a session.
+    pub(crate) fn size(&self, session: Uuid) -> Result<u64, StoreError> {
+        Ok(self.list(session)?.iter().map(|original| original.bytes).sum())
+    }
+
     /// Deletes the originals of a session, and returns their size.
     pub(crate) fn delete(&self, session: Uuid) -> Result<u64, StoreError> {
-        let bytes = self.list(session)?.iter().map(|original| original.bytes).sum();
+        let bytes = self.size(session)?;
         self.set_aside(session)?;
         self.remove_deleted(session)?;
         Ok(bytes)
@@ -294,15 +344,16 @@ impl FileOriginals {
         Ok(())
     }
 
-    /// Deletes the originals that are older than so many days, at most once a day: all folders are read for it.
-    pub(crate) fn expire(&self, days: u32, now: SystemTime) -> Result<(), StoreError> {
+    /// Deletes the originals that are older than so many days, at most once a day: all folders are read for it. Returns whether
+    /// it was due.
+    pub(crate) fn expire(&self, days: u32, now: SystemTime) -> Result<bool, StoreError> {
         self.at((|| {
-            let Some(folder) = self.open()? else { return Ok(()) };
+            let Some(folder) = self.open()? else { return Ok(true) };
             let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let seconds =
                 |age: Duration| i64::try_from(now.saturating_sub(age).as_secs()).unwrap_or(i64::MAX);
             if folder.modified(EXPIRED.as_ref()) > seconds(DAY) {
-                return Ok(());
+                return Ok(false);
             }
             let oldest = seconds(DAY.saturating_mul(days));
             for name in folder.names()? {
@@ -319,8 +370,12 @@ impl FileOriginals {
                 folder.remove_folder(&name).ok();
             }
             folder.remove(EXPIRED.as_ref())?;
-            folder.create_file(EXPIRED.as_ref(), OFlags::WRONLY).map(drop)
+            folder.create_file(EXPIRED.as_ref(), OFlags::WRONLY).map(|_| true)
         })())
+    }
+
+    fn place(&self) -> String {
+        self.folder.display().to_string()
     }
 
     fn open(&self) -> io::Result<Option<Folder>> {
@@ -346,15 +401,15 @@ impl FileOriginals {
     }
 
     fn at<T>(&self, result: io::Result<T>) -> Result<T, StoreError> {
-        result.map_err(|error| error_at(&self.folder, &error))
+        result.map_err(|error| error_at(&self.place(), &error))
     }
 }
 
 /// The time to wait for another process that compresses originals.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-fn error_at(folder: &Path, error: &io::Error) -> StoreError {
-    StoreError::other(format!("{}: {}", folder.display(), io_error_text(error)))
+fn error_at(place: &str, error: &io::Error) -> StoreError {
+    StoreError::other(format!("{place}: {}", io_error_text(error)))
 }
 
 /// Turns a missing file or folder into `None`.
@@ -409,8 +464,6 @@ fn move_file(from: &Path, into: &Folder, to: &OsStr) -> io::Result<()> {
     }
 }
 
-type Part = Box<dyn Read + Send>;
-
 fn open_parts(new: &Folder, name: &NewName) -> io::Result<(Part, Part)> {
     let open = |file: String| -> io::Result<Part> {
         match found(new.open_file(file.as_ref(), OFlags::RDONLY))? {
@@ -455,79 +508,6 @@ fn write_packed(
     }
     written?;
     into.sync()
-}
-
-/// Reads the output of an original on threads of its own: no call blocks an executor.
-struct FileReader {
-    folder: PathBuf,
-    reader: Option<Part>,
-}
-
-impl FileReader {
-    fn new(originals: &FileOriginals, reader: impl Read + Send + 'static) -> Self {
-        Self { folder: originals.folder.clone(), reader: Some(Box::new(reader)) }
-    }
-}
-
-#[async_trait]
-impl OriginalReader for FileReader {
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(mut reader) = self.reader.take() else { return Ok(None) };
-        let read = on_thread(move || {
-            let mut piece = Vec::new();
-            let read = reader.by_ref().take(ORIGINAL_PIECE as u64).read_to_end(&mut piece);
-            (read.map(|_| piece), reader)
-        });
-        let (piece, reader) = read.await?;
-        let piece = piece.map_err(|error| error_at(&self.folder, &error))?;
-        if piece.is_empty() {
-            return Ok(None);
-        }
-        self.reader = Some(reader);
-        Ok(Some(piece))
-    }
-}
-
-/// The content of another store's original, as it is compressed: header, empty line, output.
-pub(crate) struct Unpacked {
-    piece: io::Cursor<Vec<u8>>,
-    output: Box<dyn OriginalReader>,
-}
-
-impl Unpacked {
-    pub(crate) fn new(original: OpenOriginal) -> Self {
-        Self { piece: io::Cursor::new(pack::framed(original.header).into_bytes()), output: original.output }
-    }
-}
-
-impl Read for Unpacked {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let read = self.piece.read(buffer)?;
-            if read > 0 || buffer.is_empty() {
-                return Ok(read);
-            }
-            match block_on(self.output.next()).map_err(io::Error::other)? {
-                Some(piece) => self.piece = io::Cursor::new(piece),
-                None => return Ok(0),
-            }
-        }
-    }
-}
-
-/// Runs a job that reads or writes files on a thread of its own.
-pub(crate) async fn on_thread<T: Send + 'static>(
-    job: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, StoreError> {
-    let (sender, answer) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("azureal-originals".to_owned())
-        .spawn(move || {
-            // The caller may have stopped waiting. The work is done either way.
-            drop(sender.send(job()));
-        })
-        .map_err(StoreError::other)?;
-    answer.await.map_err(|_| StoreError::other("the thread that reads originals panicked"))
 }
 
 #[cfg(test)]

@@ -17,12 +17,25 @@ pub(super) fn pack(header: impl Read, mut output: impl Read, file: &File) -> io:
 }
 
 /// Returns a header with the empty line after it.
-pub(super) fn framed(mut header: String) -> String {
-    if !header.is_empty() && !header.ends_with('\n') {
-        header.push('\n');
-    }
+pub(super) fn framed(header: String) -> String {
+    let mut header = without_empty_lines(header);
     header.push('\n');
     header
+}
+
+/// Removes empty lines, which say nothing, and ends the last line: an empty line is the end of a header.
+fn without_empty_lines(header: String) -> String {
+    let is_clean =
+        header.is_empty() || header.ends_with('\n') && !header.starts_with('\n') && !header.contains("\n\n");
+    if is_clean {
+        return header;
+    }
+    let mut clean = String::with_capacity(header.len() + 1);
+    for line in header.split('\n').filter(|line| !line.is_empty()) {
+        clean.push_str(line);
+        clean.push('\n');
+    }
+    clean
 }
 
 /// Writes the content of another original.
@@ -38,17 +51,17 @@ pub(super) fn pack_reader(content: &mut dyn Read, file: &File) -> io::Result<()>
 pub(super) fn read_header(header: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     header.take(LARGEST_ORIGINAL_HEADER as u64).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(without_empty_lines(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Reads a compressed original.
-pub(super) struct Unpacker {
-    content: BufReader<read::Decoder<'static, BufReader<File>>>,
+pub(super) struct Unpacker<R> {
+    content: BufReader<read::Decoder<'static, BufReader<R>>>,
 }
 
-impl Unpacker {
-    pub(super) fn new(file: File) -> io::Result<Self> {
-        let mut decoder = read::Decoder::new(file)?;
+impl<R: Read> Unpacker<R> {
+    pub(super) fn new(packed: R) -> io::Result<Self> {
+        let mut decoder = read::Decoder::new(packed)?;
         decoder.window_log_max(WINDOW_LOG)?;
         Ok(Self { content: BufReader::new(decoder) })
     }
@@ -70,7 +83,7 @@ impl Unpacker {
     }
 }
 
-impl Read for Unpacker {
+impl<R: Read> Read for Unpacker<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.content.read(buffer)
     }

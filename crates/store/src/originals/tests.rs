@@ -17,7 +17,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let originals = FileOriginals::new(folder.path().join("originals"));
+        let originals = FileOriginals::new(folder.path().join("originals"), true);
         Self { folder, originals }
     }
 
@@ -115,6 +115,32 @@ fn a_put_that_was_interrupted_is_completed() {
 }
 
 #[test]
+fn an_original_whose_header_is_on_its_way_is_left_alone() {
+    let world = World::new();
+    let new = world.spool("a", 1, "x\n");
+    world.originals.put(SESSION, &world.spool("b", 5, "y\n")).unwrap();
+    let into = world.folder.path().join("originals/new").join(format!("{SESSION}.1-4-a.jsonl"));
+    fs::rename(&new.output, into).unwrap();
+    world.finish();
+    assert_eq!(world.files(&SESSION.to_string()), ["5-8-b.zst"]);
+    world.originals.put(SESSION, &new).unwrap();
+    world.finish();
+    assert_eq!(world.text(SESSION, "a").unwrap(), ("{\"run\":\"a\"}\n".to_owned(), "x\n".to_owned()));
+}
+
+#[test]
+fn a_folder_that_takes_no_new_ones_keeps_those_that_are_there() {
+    let mut world = World::new();
+    world.originals.put(SESSION, &world.spool("a", 1, "x\n")).unwrap();
+    world.originals.takes_new = false;
+    let new = world.spool("b", 5, "y\n");
+    world.originals.put(SESSION, &new).unwrap();
+    assert!(new.output.exists());
+    assert_eq!(world.originals.list(SESSION).unwrap().len(), 1);
+    assert!(world.originals.delete(SESSION).unwrap() > 0);
+}
+
+#[test]
 fn compression_that_was_interrupted_is_repeated() {
     let world = World::new();
     world.originals.put(SESSION, &world.spool("a", 1, "x\n")).unwrap();
@@ -138,7 +164,7 @@ fn a_fork_gets_the_originals_of_its_events() {
     world.originals.put(SESSION, &world.spool("b", 5, "y\n")).unwrap();
     world.originals.put(SESSION, &world.spool("c", 9, "z\n")).unwrap();
     world.originals.fork(SESSION, Seq(6), OTHER).unwrap();
-    assert_eq!(world.files(&OTHER.to_string()), ["1-4-a.zst", "5-8-b.zst"]);
+    assert_eq!(world.files(&OTHER.to_string()), ["1-4-a.zst", "5-6-b.zst"], "of its events");
     assert_eq!(world.text(OTHER, "b"), world.text(SESSION, "b"));
     assert_eq!(world.text(OTHER, "a"), world.text(SESSION, "a"));
 }

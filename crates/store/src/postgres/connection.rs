@@ -296,7 +296,7 @@ impl Drop for Connections {
 }
 
 /// Waits so long for the server.
-async fn within<R, E: Into<Fault>>(
+pub(super) async fn within<R, E: Into<Fault>>(
     limit: Duration,
     work: impl Future<Output = Result<R, E>>,
 ) -> Result<R, Fault> {

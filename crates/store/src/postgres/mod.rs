@@ -9,7 +9,9 @@ mod connection;
 mod error;
 mod frames;
 mod leases;
+mod originals;
 mod passfile;
+mod pieces;
 mod recount;
 mod rows;
 mod schema;
@@ -18,12 +20,13 @@ mod tls;
 mod values;
 mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, NewTurn, Page, Seq,
-    SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Watch, async_trait,
-    check_name, read_rendered_through,
+    Appended, Compaction, CrashNotes, LARGEST_EVENT, Leases, ListQuery, Mark, NewSession, NewTurn, Originals,
+    Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally, Tokens, Watch,
+    async_trait, check_name, read_rendered_through,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -33,12 +36,15 @@ pub use address::PostgresAddress;
 use connection::{ARGUMENTS, Call, Connections};
 use error::Fault;
 pub(crate) use error::hint;
+use originals::LocalOriginals;
 use text::escaped;
 use values::{
     LAST_ACTIVE, PROMPTS, list_sql, page_sql, texts_of, with_compaction, with_compactions, with_filters,
     with_fork, with_session, with_tokens, with_turn,
 };
 
+use crate::originals::FileStore;
+pub use crate::originals::Mask;
 use crate::server::{OPEN_TIMEOUT, ServerStore, check_compactions, check_new, number_of, tally_through};
 
 /// The largest page, so that a page of large events does not fill the memory.
@@ -78,17 +84,19 @@ impl Default for PostgresOptions {
 /// # }).unwrap();
 /// ```
 pub struct PostgresStore {
-    connections: Connections,
+    /// An open original has a part in them.
+    connections: Arc<Connections>,
     schema: String,
     project: String,
     /// The former name of the project, while it is not settled whose the sessions under it are.
     former: Option<String>,
+    originals: Option<LocalOriginals>,
 }
 
 impl PostgresStore {
     /// Opens the store, and creates its tables if there are none.
     pub async fn open(address: &PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
-        let connections = Connections::start(address, options)?;
+        let connections = Arc::new(Connections::start(address, options)?);
         let retry_budget = options.retry_budget.min(OPEN_TIMEOUT);
         let name = address.project.name_or_default();
         let former = address.project.former.as_deref();
@@ -96,7 +104,7 @@ impl PostgresStore {
         // A name that has been settled, either way, is not asked about again.
         let former = former.filter(|_| found.has_former && found.kept_as.is_none()).map(str::to_owned);
         let project = found.kept_as.unwrap_or_else(|| name.to_owned());
-        Ok(Self { connections, schema: address.schema().to_owned(), project, former })
+        Ok(Self { connections, schema: address.schema().to_owned(), project, former, originals: None })
     }
 
     /// Begins a call. Its first value, `$1`, is the project.
@@ -300,8 +308,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        let call = self.operation("delete_session").long().named("in_session", Type::INT4, rows::number(id));
-        if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
+        self.delete_with_files(id).await
     }
 
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
@@ -344,7 +351,10 @@ impl SessionStore for PostgresStore {
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
         let call = self.operation("clear_session").long().named("in_session", Type::INT4, rows::number(id));
-        if self.is_there(call).await? { Ok(()) } else { Err(StoreError::NoSuchSession(id)) }
+        if !self.is_there(call).await? {
+            return Err(StoreError::NoSuchSession(id));
+        }
+        self.clear_files(id).await
     }
 
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
@@ -379,7 +389,11 @@ impl SessionStore for PostgresStore {
                 })
                 .await?;
             match (outcome.as_str(), made) {
-                ("done", Some(made)) => return self.placed(rows::session_id(made)),
+                ("done", Some(made)) => {
+                    let fork = self.placed(rows::session_id(made))?;
+                    self.fork_all_originals(id, at, fork).await;
+                    return Ok(fork);
+                }
                 ("absent", _) => return Err(StoreError::NoSuchSession(id)),
                 ("no_event", _) => return Err(StoreError::NoSuchEvent { session: id, seq: at, last }),
                 ("changed", _) => {}
@@ -485,6 +499,10 @@ impl SessionStore for PostgresStore {
 
     fn leases(&self) -> Option<&dyn Leases> {
         Some(self)
+    }
+
+    fn originals(&self) -> Option<&dyn Originals> {
+        self.originals.is_some().then_some(self as &dyn Originals)
     }
 
     async fn close(&self) -> Result<(), StoreError> {

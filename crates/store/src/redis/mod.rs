@@ -11,6 +11,7 @@ mod error;
 mod frames;
 mod keys;
 mod leases;
+mod originals;
 mod project;
 mod replies;
 mod scripts;
@@ -24,8 +25,8 @@ use std::time::Duration;
 
 use azureal_core::{
     Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListQuery, Mark, NameFilter,
-    NewSession, NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Tally,
-    Tokens, Watch, async_trait, check_name, read_rendered_through,
+    NewSession, NewTurn, Originals, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError,
+    StoredEvent, Tally, Tokens, Watch, async_trait, check_name, read_rendered_through,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -40,6 +41,7 @@ use replies::Answer;
 use scripts::Call;
 use turns::{with_events, with_tokens, with_turn};
 
+use crate::originals::{FileOriginals, FileStore};
 use crate::server::{OPEN_TIMEOUT, check_compactions, check_new, check_turn_size, number_of, tally_through};
 use crate::timestamp::{given_or_now, now};
 
@@ -102,6 +104,7 @@ pub struct RedisStore {
     last_number: AtomicU32,
     /// Whether the project must be upgraded before the first write.
     is_older: AtomicBool,
+    originals: Option<FileOriginals>,
 }
 
 impl RedisStore {
@@ -121,6 +124,7 @@ impl RedisStore {
             durability: Durability::Unknown,
             last_number: AtomicU32::new(0),
             is_older: AtomicBool::new(false),
+            originals: None,
         };
         store.look_at_rights().await?;
         store.look_for_project(address.project.former.as_deref()).await?;
@@ -531,7 +535,7 @@ impl SessionStore for RedisStore {
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        self.change(id, self.operation(&scripts::DELETE, Some(id)).with(id.number())).await
+        self.delete_with_files(id).await
     }
 
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
@@ -581,7 +585,8 @@ impl SessionStore for RedisStore {
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
-        self.change(id, self.operation(&scripts::CLEAR, Some(id))).await
+        self.change(id, self.operation(&scripts::CLEAR, Some(id))).await?;
+        self.clear_files(id).await
     }
 
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
@@ -612,7 +617,11 @@ impl SessionStore for RedisStore {
             };
             let mut answer = self.make(call).await?;
             match answer.outcome.as_str() {
-                "done" => return self.session_number(&mut answer),
+                "done" => {
+                    let fork = self.session_number(&mut answer)?;
+                    self.fork_files(id, at, fork).await;
+                    return Ok(fork);
+                }
                 "absent" => return Err(StoreError::NoSuchSession(id)),
                 "no_event" => {
                     let last = self.read(answer.next_seq())?;
@@ -693,6 +702,10 @@ impl SessionStore for RedisStore {
 
     fn leases(&self) -> Option<&dyn Leases> {
         Some(self)
+    }
+
+    fn originals(&self) -> Option<&dyn Originals> {
+        self.originals.is_some().then_some(self as &dyn Originals)
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -34,7 +34,7 @@ use azureal_core::{
 pub use rusqlite;
 use rusqlite::Connection;
 
-use crate::originals::FileOriginals;
+use crate::originals::{FileOriginals, FileStore};
 use codec::Codec;
 pub use connection::{check_foreign, open_foreign};
 use error::Fault;
@@ -114,7 +114,8 @@ impl SqliteStore {
     /// upgrades an older file, in one transaction.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path = path.into();
-        let (work, originals) = (options.work, options.originals.clone().map(FileOriginals::new));
+        let (work, originals) =
+            (options.work, options.originals.clone().map(|folder| FileOriginals::new(folder, true)));
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
         let worker = Worker::start(database, work).map_err(|error| error::from_io(&path, error))?;
@@ -232,7 +233,7 @@ impl SessionStore for SqliteStore {
     }
 
     async fn delete(&self, id: SessionId) -> Result<(), StoreError> {
-        self.delete_with_originals(id).await
+        self.delete_with_files(id).await
     }
 
     async fn append(&self, id: SessionId, turn: NewTurn) -> Result<Appended, StoreError> {
@@ -254,14 +255,15 @@ impl SessionStore for SqliteStore {
     }
 
     async fn clear(&self, id: SessionId) -> Result<(), StoreError> {
-        self.change(id, move |open, codec| events::clear(&mut open.connection, codec, id)).await
+        self.change(id, move |open, codec| events::clear(&mut open.connection, codec, id)).await?;
+        self.clear_files(id).await
     }
 
     async fn fork(&self, id: SessionId, at: Seq, new: NewSession) -> Result<SessionId, StoreError> {
         let fork = self
             .change(id, move |open, codec| events::fork(&mut open.connection, codec, id, at, &new))
             .await?;
-        self.fork_originals(id, at, fork).await;
+        self.fork_files(id, at, fork).await;
         Ok(fork)
     }
 

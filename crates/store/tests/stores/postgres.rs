@@ -24,7 +24,10 @@ async fn session() -> Option<SessionContext<PostgresStore>> {
     Some(SessionContext::open(Arc::new(store().await?), "my-session").unwrap())
 }
 
-session_store_contract!(postgres, async { Some((store().await?, ())) });
+session_store_contract!(postgres, async {
+    let folder = tempfile::tempdir().unwrap();
+    Some((store().await?.with_originals(folder.path().join("originals"), true, None), folder))
+});
 
 context_store_contract!(session_of_postgres, async { Some((session().await?, ())) });
 

@@ -10,6 +10,7 @@ use azureal_store::postgres::{PostgresAddress, PostgresOptions, PostgresStore};
 use azureal_testkit::servers::{CuttingProxy, PgBouncer, PoolMode, PostgresServer};
 use azureal_testkit::session_store_contract;
 use futures_executor::block_on;
+use tempfile::TempDir;
 
 async fn open(url: &str, project: &str) -> PostgresStore {
     let mut address: PostgresAddress = url.parse().unwrap();
@@ -24,11 +25,15 @@ async fn behind(mode: PoolMode) -> Option<PostgresStore> {
     Some(open(&PgBouncer::shared(mode)?.url(), &project).await)
 }
 
-session_store_contract!(behind_a_pool_of_sessions, async { Some((behind(PoolMode::Session).await?, ())) });
+/// The same, with originals.
+async fn with_originals(mode: PoolMode) -> Option<(PostgresStore, TempDir)> {
+    let folder = tempfile::tempdir().unwrap();
+    Some((behind(mode).await?.with_originals(folder.path().join("originals"), true, None), folder))
+}
 
-session_store_contract!(behind_a_pool_of_transactions, async {
-    Some((behind(PoolMode::Transaction).await?, ()))
-});
+session_store_contract!(behind_a_pool_of_sessions, with_originals(PoolMode::Session));
+
+session_store_contract!(behind_a_pool_of_transactions, with_originals(PoolMode::Transaction));
 
 fn hello(text: &str) -> NewTurn {
     NewTurn::verbatim([Event::user(text)])

@@ -25,7 +25,10 @@ async fn session() -> Option<SessionContext<RedisStore>> {
     Some(SessionContext::open(Arc::new(store().await?), "my-session").unwrap())
 }
 
-session_store_contract!(redis, async { Some((store().await?, ())) });
+session_store_contract!(redis, async {
+    let folder = tempfile::tempdir().unwrap();
+    Some((store().await?.with_originals(folder.path().join("originals"), true), folder))
+});
 
 context_store_contract!(session_of_redis, async { Some((session().await?, ())) });
 

@@ -13,7 +13,12 @@ use tempfile::TempDir;
 fn store(journal: Journal, work: Work) -> (SqliteStore, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(".azureal/sessions.azs");
-    (SqliteStore::open(path, SqliteOptions { journal, work, ..SqliteOptions::default() }).unwrap(), folder)
+    let originals = Some(folder.path().join(".azureal/originals"));
+    (
+        SqliteStore::open(path, SqliteOptions { journal, work, originals, ..SqliteOptions::default() })
+            .unwrap(),
+        folder,
+    )
 }
 
 fn session() -> (SessionContext<SqliteStore>, TempDir) {

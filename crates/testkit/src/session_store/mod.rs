@@ -5,6 +5,7 @@ mod changes;
 mod concurrency;
 mod leases;
 mod log;
+mod originals;
 mod sessions;
 mod snapshot;
 mod watch;
@@ -114,6 +115,18 @@ crate::contract::contract! {
         leases_are_listed_with_who_has_them,
         a_lease_goes_with_its_session_and_not_to_its_fork,
         of_many_who_ask_at_once_one_is_given_the_lease,
+    }
+    originals {
+        an_original_comes_back_byte_for_byte,
+        an_original_that_is_put_twice_is_there_once,
+        the_original_of_an_event_is_found,
+        originals_are_deleted_alone,
+        originals_go_with_their_session,
+        a_cleared_session_has_no_originals,
+        a_fork_has_the_originals_of_its_events,
+        an_original_is_copied_from_another_store,
+        originals_are_measured,
+        old_originals_expire,
     }
     watch {
         what_is_done_to_a_watched_session_is_heard,

@@ -1,5 +1,5 @@
--- Version 4: look-up of sessions by the beginning of a name, the revision of a session, watching a whole project, and turns
--- that end their run.
+-- Version 4: look-up of sessions by the beginning of a name, the revision of a session, watching a whole project, turns
+-- that end their run, and originals.
 
 -- A name may be longer than an index can hold. Names are compared byte for byte.
 CREATE INDEX sessions_by_prefix ON @schema@.sessions (project, (left(name, 100) COLLATE "C"));
@@ -10,6 +10,114 @@ ALTER TABLE @schema@.sessions ADD COLUMN changes bigint NOT NULL DEFAULT 0;
 
 -- Until when somebody wants to hear of changes to any session of the project, unless they renew it.
 ALTER TABLE @schema@.projects ADD COLUMN watched_until timestamptz;
+
+-- The originals of turns: the output as the agent printed it, compressed. Rows of one original are written in one
+-- transaction, its pieces first.
+CREATE TABLE @schema@.originals (
+  project   text NOT NULL,
+  session   integer NOT NULL,
+  run       text NOT NULL,
+  -- The events of the turn; 0 if its place is not known.
+  first_seq bigint NOT NULL,
+  last_seq  bigint NOT NULL,
+  bytes     bigint NOT NULL,
+  stored_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- The role that stored it. Others do not let it expire.
+  stored_by text NOT NULL DEFAULT session_user,
+  PRIMARY KEY (project, session, run)
+);
+CREATE INDEX originals_by_time ON @schema@.originals (project, stored_by, stored_at);
+-- Each of 1 MiB, except the last. Numbered from 0.
+CREATE TABLE @schema@.original_pieces (
+  project text NOT NULL,
+  session integer NOT NULL,
+  run     text NOT NULL,
+  piece   integer NOT NULL,
+  data    bytea NOT NULL,
+  PRIMARY KEY (project, session, run, piece)
+);
+-- They are compressed.
+ALTER TABLE @schema@.original_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
+
+-- Whoever may use the other tables may use these.
+DO $$
+DECLARE
+  granted record;
+BEGIN
+  FOR granted IN
+    SELECT privilege_type, CASE grantee WHEN 'PUBLIC' THEN grantee::text ELSE quote_ident(grantee) END AS role
+    FROM information_schema.role_table_grants
+    WHERE table_schema = '@schema@' AND table_name = 'sessions'
+      AND privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+  LOOP
+    EXECUTE format('GRANT %s ON @schema@.originals, @schema@.original_pieces TO %s', granted.privilege_type, granted.role);
+  END LOOP;
+END $$;
+
+-- Stores an original whose pieces were inserted in this transaction. Outcomes: done, known (it is there already), absent. The
+-- session is locked only now, so that nothing waits for the pieces.
+CREATE FUNCTION @schema@.store_original(
+  in_project text, in_session integer, in_run text, in_first bigint, in_last bigint, in_bytes bigint)
+RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR KEY SHARE;
+  IF NOT FOUND THEN RETURN 'absent'; END IF;
+  INSERT INTO @schema@.originals (project, session, run, first_seq, last_seq, bytes)
+  VALUES (in_project, in_session, in_run, in_first, in_last, in_bytes) ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN RETURN 'known'; END IF;
+  -- As in note_done: the client deletes its copy.
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+  RETURN 'done';
+END $$;
+
+-- Deletes the originals of a session. Returns their size; nothing if there is no such session.
+CREATE FUNCTION @schema@.delete_originals(
+  in_project text, in_operation uuid, in_repeated boolean, in_session integer)
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  done bigint[];
+  deleted bigint;
+BEGIN
+  PERFORM 1 FROM @schema@.sessions WHERE project = in_project AND session = in_session FOR UPDATE;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  done := @schema@.answer_of(in_project, in_operation, in_repeated);
+  IF done IS NOT NULL THEN RETURN done[1]; END IF;
+  WITH gone AS (
+    DELETE FROM @schema@.originals WHERE project = in_project AND session = in_session RETURNING bytes
+  ) SELECT coalesce(sum(bytes), 0)::bigint INTO deleted FROM gone;
+  DELETE FROM @schema@.original_pieces WHERE project = in_project AND session = in_session;
+  PERFORM @schema@.note_done(in_project, in_operation, ARRAY[deleted]);
+  RETURN deleted;
+END $$;
+
+-- Copies the originals of a session's events to its fork. Those that the fork has are left alone. Not part of fork_session, which
+-- others wait for.
+CREATE FUNCTION @schema@.fork_originals(in_project text, in_session integer, in_fork integer, in_at bigint)
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+  copied bigint;
+BEGIN
+  -- The session may have gone on since.
+  SELECT LEAST(in_at, last_seq) INTO in_at FROM @schema@.sessions
+  WHERE project = in_project AND session = in_fork FOR KEY SHARE;
+  WITH made AS (
+    INSERT INTO @schema@.originals (project, session, run, first_seq, last_seq, bytes, stored_at, stored_by)
+    SELECT project, in_fork, run, first_seq, LEAST(last_seq, in_at), bytes, stored_at, stored_by
+    FROM @schema@.originals
+    WHERE project = in_project AND session = in_session AND first_seq BETWEEN 1 AND in_at
+    ON CONFLICT DO NOTHING RETURNING run
+  ), pieces AS (
+    INSERT INTO @schema@.original_pieces (project, session, run, piece, data)
+    SELECT project, in_fork, run, piece, data FROM made JOIN @schema@.original_pieces USING (run)
+    WHERE project = in_project AND session = in_session
+  ) SELECT count(*) INTO copied FROM made;
+  RETURN copied;
+END $$;
 
 -- Tells whoever listens that a session has changed: those who watch it, and those who watch its project. No session has the
 -- number 0, so that is the channel of the project.
@@ -180,6 +288,8 @@ BEGIN
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.marks WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.last_used WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.originals WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.original_pieces WHERE project = in_project AND session = in_session;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
   RETURN true;
 END $$;
@@ -202,6 +312,9 @@ BEGIN
   PERFORM @schema@.tell(in_project, in_session, is_watched);
   DELETE FROM @schema@.events WHERE project = in_project AND session = in_session;
   DELETE FROM @schema@.compactions WHERE project = in_project AND session = in_session;
+  -- The numbers of its events will be those of others.
+  DELETE FROM @schema@.originals WHERE project = in_project AND session = in_session;
+  DELETE FROM @schema@.original_pieces WHERE project = in_project AND session = in_session;
   PERFORM @schema@.note_done(in_project, in_operation, ARRAY[]::bigint[]);
   RETURN true;
 END $$;

@@ -1,0 +1,126 @@
+//! The part that stores with originals in files share: finding them by the UUID of a session, and deleting and forking them
+//! with it.
+
+use azureal_core::{NewOriginal, Originals, Seq, SessionId, SessionStore, StoreError, Uuid, async_trait};
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use azureal_core::{OpenOriginal, Original};
+use tracing::warn;
+
+use super::FileOriginals;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use super::reader::Unpacked;
+use super::reader::on_thread;
+
+/// A store whose originals are files of this machine, or are until they are uploaded.
+#[async_trait]
+pub(crate) trait FileStore: SessionStore + Originals + Sized {
+    /// Returns the files, if the store has a folder for them.
+    fn files(&self) -> Option<&FileOriginals>;
+
+    /// Returns the UUID of a session; `None` for a session of an older file that was never written since.
+    async fn uuid_of(&self, id: SessionId) -> Result<Option<Uuid>, StoreError> {
+        Ok(self.get(id).await?.uuid)
+    }
+
+    /// Returns whether several sessions have a UUID: two copies of a session that were continued apart.
+    async fn is_shared(&self, uuid: Uuid) -> Result<bool, StoreError>;
+
+    /// Deletes a session, without its files.
+    async fn delete_session(&self, id: SessionId) -> Result<(), StoreError>;
+
+    /// Runs a job on the files of a session, or returns the default if there cannot be any.
+    async fn with_files<R: Default + Send + 'static>(
+        &self,
+        id: SessionId,
+        job: impl for<'f> FnOnce(&'f FileOriginals, Uuid) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let uuid = self.uuid_of(id).await?;
+        let (Some(files), Some(uuid)) = (self.files().cloned(), uuid) else { return Ok(R::default()) };
+        on_thread(move || job(&files, uuid)).await?
+    }
+
+    /// Deletes a session and its files. If the session cannot be deleted, its files stay.
+    async fn delete_with_files(&self, id: SessionId) -> Result<(), StoreError> {
+        let Some(files) = self.files().cloned() else { return self.delete_session(id).await };
+        let Some(uuid) = self.uuid_of(id).await? else { return self.delete_session(id).await };
+        if self.is_shared(uuid).await? {
+            // The folder stays for the other session.
+            return self.delete_session(id).await;
+        }
+        let aside = files.clone();
+        on_thread(move || aside.set_aside(uuid)).await??;
+        let deleted = self.delete_session(id).await;
+        let is_deleted = deleted.is_ok();
+        let settled =
+            on_thread(move || if is_deleted { files.remove_deleted(uuid) } else { files.put_back(uuid) });
+        match (deleted, settled.await?) {
+            (Ok(()), settled) => settled,
+            (Err(error), settled) => {
+                if settled.is_err() {
+                    warn!(session = %id, "the originals of a session that was not deleted are put back later");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Copies files to a fork. A fork without them is still a fork.
+    async fn fork_files(&self, id: SessionId, at: Seq, fork: SessionId) {
+        if self.files().is_none() {
+            return;
+        }
+        let copied = async {
+            let made = self.get(fork).await?;
+            let Some(to) = made.uuid else { return Ok(()) };
+            // The origin may have gone on since.
+            let at = at.min(Seq(made.counts.events));
+            self.with_files(id, move |files, from| files.fork(from, at, to)).await
+        };
+        if copied.await.is_err() {
+            warn!(session = %id, %fork, "the originals were not copied to the fork");
+        }
+    }
+
+    /// Deletes the files of a session whose events were removed: the numbers of these will be those of others.
+    async fn clear_files(&self, id: SessionId) -> Result<(), StoreError> {
+        if self.files().is_none() {
+            return Ok(());
+        }
+        self.with_files(id, FileOriginals::delete).await.map(drop)
+    }
+
+    /// [`Originals::put`].
+    async fn put_file(&self, id: SessionId, new: NewOriginal) -> Result<(), StoreError> {
+        self.with_files(id, move |files, uuid| files.put(uuid, &new)).await
+    }
+
+    /// [`Originals::copy`].
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    async fn copy_file(
+        &self,
+        id: SessionId,
+        original: &Original,
+        content: OpenOriginal,
+    ) -> Result<(), StoreError> {
+        if Originals::list(self, id).await?.iter().any(|known| known.run == original.run) {
+            return Ok(());
+        }
+        let original = original.clone();
+        self.with_files(id, move |files, uuid| files.put_copy(uuid, &original, &mut Unpacked::new(content)))
+            .await
+    }
+
+    /// [`Originals::finish`].
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    async fn finish_files(&self) -> Result<(), StoreError> {
+        let Some(files) = self.files().cloned() else { return Ok(()) };
+        let looking = files.clone();
+        let mut gone = Vec::new();
+        for session in on_thread(move || looking.pending()).await?? {
+            if self.find_uuid(session).await?.is_none() {
+                gone.push(session);
+            }
+        }
+        on_thread(move || files.finish(|session| !gone.contains(&session))).await?
+    }
+}
