@@ -201,7 +201,7 @@
 //! session, of an event, and of a running turn ([`json::TurnLines`]).
 //!
 //! ```
-//! use azureal::exchange::{ExportFormat, export};
+//! use azureal::exchange::{ExportFormat, ExportOptions, export};
 //! # use azureal::{ContextStore, Environment, Message, Options, SessionContext, Workspace};
 //! # azureal::block_on(async {
 //! # let folder = tempfile::tempdir().unwrap();
@@ -212,7 +212,8 @@
 //! let record = workspace.find_session("greeting").await?;
 //! let mut document = Vec::new();
 //! let redactor = workspace.redactor()?;
-//! let exported = export(&*workspace.store, &record, ExportFormat::Markdown, Some(redactor), &mut document).await?;
+//! let options = ExportOptions { redactor: Some(redactor), ..ExportOptions::new(ExportFormat::Markdown) };
+//! let exported = export(&*workspace.store, &record, options, &mut document).await?;
 //! assert_eq!((exported.damaged.count(), exported.masked), (0, 0));
 //! assert!(String::from_utf8_lossy(&document).contains("Hello"));
 //! # Ok::<(), azureal::Error>(())

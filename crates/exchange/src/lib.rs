@@ -26,7 +26,7 @@
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use azureal_exchange::{ExistingFile, ExportFormat, ImportFormat, ImportOutcome, ImportSource};
+//! use azureal_exchange::{ExistingFile, ExportFormat, ExportOptions, ImportFormat, ImportOutcome, ImportSource};
 //! use azureal_exchange::{export_to_file, import_session};
 //! use azureal_store::MemoryStore;
 //! use azureal_store::core::{Event, NewSession, Page, Seq, SessionStore, append_events};
@@ -40,7 +40,7 @@
 //!
 //! let file = folder.join("fix-login.json");
 //! let record = store.get(id).await?;
-//! export_to_file(&store, &record, ExportFormat::Json, None, &file, ExistingFile::Keep).await?;
+//! export_to_file(&store, &record, ExportOptions::new(ExportFormat::Json), &file, ExistingFile::Keep).await?;
 //!
 //! let other = MemoryStore::default();
 //! let mut source = ImportSource::open(&file, ImportFormat::Auto, folder).await?;
@@ -78,7 +78,7 @@ mod verify;
 
 pub use copy::{CopiedSession, CopyReport, copy_session, originals_problem};
 pub use damaged::DamagedEvents;
-pub use export::{ExistingFile, ExportError, ExportFormat, Exported, export, export_to_file};
+pub use export::{ExistingFile, ExportError, ExportFormat, ExportOptions, Exported, export, export_to_file};
 pub use import::{
     Added, Difference, ImportError, ImportFormat, ImportNotice, ImportOptions, ImportOutcome, ImportPaths,
     ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, SourceStore,

@@ -1,4 +1,4 @@
-use azureal_core::{ListQuery, SessionRecord, Threshold, visible_line};
+use azureal_core::{ListQuery, SessionId, SessionRecord, Threshold, visible_line};
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 

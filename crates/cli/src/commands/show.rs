@@ -1,4 +1,8 @@
-use azureal_core::{Digest, Event, Page, Seq, SessionId, SessionRecord, StoredEvent, visible, visible_line};
+use std::borrow::Cow;
+
+use azureal_core::{
+    Digest, Event, Page, Redactor, Seq, SessionId, SessionRecord, StoredEvent, visible, visible_line,
+};
 use azureal_engine::Recovered;
 use serde_json::json;
 
@@ -29,7 +33,8 @@ use azureal_engine::FullHistoryGaps;
 /// stored. With `--json`, such events have no `seq`, as in `run --json`, and are not repeated: the last one, when the turn
 /// is stored, is `Complete` with `first_seq` and `seq`.
 ///
-/// Control characters are replaced by visible ones, unless `--raw` is given.
+/// Control characters are replaced by visible ones, and with `--full` keys, tokens and passwords are masked, unless `--raw` is
+/// given.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -48,8 +53,8 @@ pub(crate) struct Args {
     /// Continue with new events, also of a turn that is running, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// Print text as it is, escape sequences included
-    #[arg(long, conflicts_with = "json")]
+    /// Print text as it is: escape sequences, and with `--full` secrets too
+    #[arg(long)]
     raw: bool,
     /// Show results and inputs of tool calls whole, and reasoning too
     ///
@@ -86,7 +91,8 @@ pub(crate) async fn run(
     let text = if args.raw { Text::Raw } else { Text::Visible };
     let detail = if args.full { Detail::Full } else { Detail::Short };
     let transcript = Transcript::new(out.paint(), text).with(detail);
-    let mut printer = Printer { transcript, damaged: DamagedEvents::default(), out };
+    let redactor = if args.full && !args.raw { Some(place.redactor()?) } else { None };
+    let mut printer = Printer { transcript, redactor, masked: 0, damaged: DamagedEvents::default(), out };
     if !printer.out.is_json() {
         let header = header(&record, printer.out);
         printer.out.text(&header)?;
@@ -106,6 +112,10 @@ pub(crate) async fn run(
         let history = place.full_history(record.id).await?;
         each_page(&history, record.id, range, take).await?;
         warn_of_gaps(&history.gaps().await);
+        if printer.masked > 0 {
+            let events = counted(printer.masked, "event");
+            warn(&format!("secrets are masked in {events}; `--raw` shows them as they are"));
+        }
     } else {
         each_page(&*place.store, record.id, range, take).await?;
     }
@@ -158,13 +168,28 @@ pub(super) fn warn_of_gaps(gaps: &FullHistoryGaps) {
 /// Shows events, one page after the other.
 struct Printer<'a> {
     transcript: Transcript,
+    /// Masks secrets.
+    redactor: Option<&'a Redactor>,
+    /// The number of events with a masked secret.
+    masked: u64,
     damaged: DamagedEvents,
     out: &'a mut Output,
 }
 
 impl Printer<'_> {
+    fn masked<'e>(&mut self, stored: &'e StoredEvent) -> Cow<'e, StoredEvent> {
+        let masked = match (self.redactor, &stored.json) {
+            (Some(redactor), Ok(json)) => redactor.redact_event_json(json),
+            _ => return Cow::Borrowed(stored),
+        };
+        let Cow::Owned(json) = masked else { return Cow::Borrowed(stored) };
+        self.masked += 1;
+        Cow::Owned(StoredEvent { json: Ok(json), ..stored.clone() })
+    }
+
     fn page(&mut self, page: &[StoredEvent]) -> Result<(), Failure> {
         for stored in page {
+            let stored = &*self.masked(stored);
             if self.out.is_json() {
                 let line = EventLine::of(stored);
                 if let Some(why) = line.damage() {

@@ -37,12 +37,12 @@ fn session(world: &World) {
             assistant(&format!("The ticket is {own}.")),
         ],
     );
-    world.file("home/.config/azureal/azufig.toml", "[redact]\npatterns = ['ACME-\\d+']\n");
+    world.file("own/.config/azureal/azufig.toml", "[redact]\npatterns = ['ACME-\\d+']\n");
 }
 
 fn run(world: &World, arguments: &[&str]) -> Ran {
     let mut command = world.command(arguments);
-    command.env("HOME", world.path("home"));
+    command.env("HOME", world.path("own"));
     world.ran(command.output().unwrap())
 }
 
@@ -119,31 +119,31 @@ fn the_log_has_no_secret() {
     let world = World::new();
     let [(_, github), ..] = secrets();
     // The log names the files of the configuration.
-    let home = format!("{github}/home");
+    let home = format!("{github}/own");
     world.file(&format!("{home}/.config/azureal/azufig.toml"), "model = 'sonnet'\n");
     let mut command = world.command(&["config"]);
     command.env("HOME", world.path(&home)).env("AZUREAL_LOG", world.path("x.log"));
     let ran = world.ran(command.output().unwrap());
     assert_eq!(ran.code, 0, "{ran}");
     let log = fs::read_to_string(world.path("x.log")).unwrap();
-    assert!(log.contains("[redacted: github token]/home") && !log.contains(&github), "{log}");
+    assert!(log.contains("[redacted: github token]/own") && !log.contains(&github), "{log}");
 }
 
 #[test]
 fn a_pattern_that_cannot_be_used_is_named() {
     let world = World::new();
     world.session("s", &[user("hi")]);
-    world.file("home/.config/azureal/azufig.toml", "[redact]\npatterns = ['fine', '(oops']\n");
+    world.file("own/.config/azureal/azufig.toml", "[redact]\npatterns = ['fine', '(oops']\n");
     insta::assert_snapshot!(run(&world, &["export", "s"]), @r"
     exit code 1
     --- stderr
-    error: [folder]/home/.config/azureal/azufig.toml:2:21: the pattern `(oops` cannot be used: unclosed group
+    error: [folder]/own/.config/azureal/azufig.toml:2:21: the pattern `(oops` cannot be used: unclosed group
     hint: `azureal config --help` shows what a configuration file may hold; nothing was run
     ");
     // Nothing is masked by a raw export.
     assert_eq!(run(&world, &["export", "s", "--raw"]).code, 0);
     let mut command = world.command(&["list"]);
-    command.env("HOME", world.path("home")).env("AZUREAL_LOG", world.path("x.log"));
+    command.env("HOME", world.path("own")).env("AZUREAL_LOG", world.path("x.log"));
     let ran = world.ran(command.output().unwrap());
     assert!(
         ran.code == 0 && ran.stderr.contains("nothing is logged") && ran.stderr.contains("(oops"),
