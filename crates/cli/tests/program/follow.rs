@@ -7,10 +7,13 @@ use std::process::{Child, ChildStdout, Stdio};
 use azureal_core::{Event, NewTurn, SessionId, SessionStore};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
+use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::servers::{PgBouncer, PoolMode};
+use azureal_testkit::until;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 
+use crate::real_agents::{Real, long_worker};
 use crate::run::{fake_claude, signal, wait_for_beginning};
 use crate::servers::{Server, on_every_server};
 use crate::world::{World, assistant, user};
@@ -345,4 +348,60 @@ fn turns_of_any_length_are_seen_once_and_in_order() {
     assert!(live > 0, "some were seen as they ran");
     following.child.kill().unwrap();
     following.child.wait().unwrap();
+}
+
+#[test]
+fn a_turn_of_a_real_agent_is_seen_as_it_runs() {
+    for agent in ["claude", "codex"] {
+        let gate = Gate::new();
+        let server = ModelServer::scripted([Answer::new()
+            .text("Half an answer.")
+            .hold(&gate)
+            .text("The other half.")]);
+        let Some(real) = Real::new(&server) else { return };
+        let mut turn = real.asking(agent, "The first prompt", &[]).stdout(Stdio::null()).spawn().unwrap();
+        until("the turn", || (real.run(&["ps", "--json"]).json()[0]["pid"].is_u64()).then_some(()));
+        let mut child = real.command(&["show", "--follow", "work"]).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut following = Following { child, lines };
+        let live = following.until("Half an answer.");
+        assert!(live.contains("## User\nThe first prompt\n"), "{agent}: {live}");
+        gate.open();
+        assert!(turn.wait().unwrap().success());
+        let rest = following.until("✓ done");
+        assert_eq!((rest.matches("half").count(), rest.matches("Half").count()), (1, 0), "{agent}: {rest}");
+        following.child.kill().unwrap();
+        following.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_turn_that_is_compacted_in_the_middle_is_seen_once() {
+    let server =
+        ModelServer::answering(|request| long_worker(request).delay(std::time::Duration::from_millis(150)));
+    let Some(real) = Real::new(&server) else { return };
+    let config = real.home.home().join(".config/azureal/azufig.toml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "[compaction]\nthreshold_characters = 6000\n").unwrap();
+    assert_eq!(real.run(&["run", "-s", "work", "-a", "offline", "Hello"]).code, 0);
+    let before = real.events().len();
+    let mut child = real.command(&["show", "--follow", "work", "--json", "--last", "1"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut next = || {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        serde_json::from_str::<Value>(&line).unwrap()
+    };
+    assert_eq!(next()["kind"], "Complete", "it has begun");
+    let ran = real.run(&["run", "-s", "work", "-a", "claude", "--permission", "all", "Do all the steps"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let stored = real.events().split_off(before);
+    assert!(stored.iter().any(|event| event["kind"] == "Compacted"), "{stored:?}");
+    let seen: Vec<Value> = stored.iter().map(|_| next()).collect();
+    let shape = |line: &Value| json!([line["kind"], line["data"]]);
+    assert_eq!(seen.iter().map(shape).collect::<Vec<_>>(), stored.iter().map(shape).collect::<Vec<_>>());
+    let live = seen.iter().filter(|line| line["seq"].is_null()).count();
+    assert!(live > stored.len() / 2, "most were seen as it ran: {live} of {}", stored.len());
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
