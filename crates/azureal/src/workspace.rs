@@ -10,7 +10,7 @@ use std::thread;
 use azureal_agents::registry;
 use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
 use azureal_engine::{Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
-use azureal_store::postgres::{PostgresAddress, PostgresOptions};
+use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{SqliteOptions, StoreFolders, Work};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
@@ -284,7 +284,12 @@ fn open_store(
             let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
-            let store = store.with_originals(folder.join(ORIGINALS), originals.share, None);
+            // What goes to a server is masked. Not before it is needed: a redactor takes milliseconds to build.
+            let mask = match originals.share {
+                true => Some(mask_with(config::redactor(environment)?)),
+                false => None,
+            };
+            let store = store.with_originals(folder.join(ORIGINALS), originals.share, mask);
             (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
         }
         Some(StoreChoice::Redis(mut address)) => {
@@ -305,6 +310,11 @@ fn open_store(
         }
     };
     Ok(opened)
+}
+
+/// Masks lines of an output, which are mostly JSON.
+fn mask_with(redactor: Redactor) -> Mask {
+    Arc::new(move |line| redactor.redact_event_json(line))
 }
 
 /// Waits for a future on a thread of its own: the calling thread may be one of an executor, which must not wait.
