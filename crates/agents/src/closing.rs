@@ -67,6 +67,7 @@ impl Closing {
             cost_usd: self.cost_usd,
             outcome: Some(outcome),
             usage: self.usage,
+            continues: outcome == Outcome::Interrupted && ending.stopped == Some(Outcome::Interrupted),
         })));
         out
     }

@@ -223,15 +223,15 @@ fn belongs_to(worktree: &Path, common: &Path) -> bool {
 
 /// What a repository's own configuration says of its worktree.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Config {
-    worktree: Option<String>,
-    is_bare: bool,
+pub(crate) struct Config {
+    pub(crate) worktree: Option<String>,
+    pub(crate) is_bare: bool,
     /// Where it was cloned from.
     origin: Option<String>,
 }
 
 impl Config {
-    fn of(common: &Path) -> Self {
+    pub(crate) fn of(common: &Path) -> Self {
         let mut config = Self::default();
         // The second one is that of the main worktree alone, where the repository uses it.
         for file in ["config", "config.worktree"] {
@@ -291,7 +291,7 @@ fn host_of(authority: &str) -> Option<String> {
 }
 
 /// Reads a file that holds one path, which is relative to the file's folder.
-fn pointer(file: &Path, prefix: &str) -> Option<PathBuf> {
+pub(crate) fn pointer(file: &Path, prefix: &str) -> Option<PathBuf> {
     let text = read_start(file, POINTER_LIMIT)?;
     let path = text.strip_prefix(prefix)?.trim();
     (!path.is_empty()).then(|| file.parent().map(|folder| folder.join(path)))?

@@ -19,6 +19,7 @@ use futures_executor::block_on;
 use crate::config::{Config, KeepOriginals, OriginalsChoice};
 use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
+use crate::git_folder;
 use crate::project::Project;
 use crate::server_store;
 
@@ -90,8 +91,8 @@ impl fmt::Display for Notice {
 enum Location {
     /// In this process, and gone with it.
     Memory,
-    /// In this file.
-    File(PathBuf),
+    /// In this file, with these folders.
+    File(PathBuf, StoreFolders),
     /// On a server. What this machine keeps for it is in this folder.
     Server(PathBuf),
 }
@@ -180,12 +181,14 @@ impl Workspace {
 
     /// Returns the folder that keeps the output of running turns; `None` for a store in memory.
     pub fn spools(&self) -> Option<Spools> {
-        let folder = match &self.location {
+        let spools = match &self.location {
             Location::Memory => return None,
-            Location::Server(folder) => folder.join("spool"),
-            Location::File(file) => StoreFolders::of(file, None).spools,
+            Location::Server(folder) => Spools::new(folder.join("spool")),
+            Location::File(_, folders) => {
+                Spools::new(&folders.spools).with_former(folders.former_spools.clone())
+            }
         };
-        let spools = Spools::new(folder).with_bridges(self.environment.bridges());
+        let spools = spools.with_bridges(self.environment.bridges());
         Some(if self.keeps_originals() { spools } else { spools.without_originals() })
     }
 
@@ -219,8 +222,16 @@ impl Workspace {
     pub fn used_in(&self) -> String {
         let worktree = self.project.worktree();
         match self.location {
-            Location::Memory | Location::File(_) => worktree,
+            Location::Memory | Location::File(..) => worktree,
             Location::Server(_) => format!("{} {worktree}", self.holder("").user),
+        }
+    }
+
+    /// Returns the file of the store and its folders; `None` if it is in memory or on a server.
+    pub(crate) fn file(&self) -> Option<(&Path, &StoreFolders)> {
+        match &self.location {
+            Location::File(file, folders) => Some((file, folders)),
+            Location::Memory | Location::Server(_) => None,
         }
     }
 
@@ -232,7 +243,7 @@ impl Workspace {
     /// Makes the folder that turns are about to be kept in. A store in a file has made it with its first session.
     pub fn prepare_spools(&self) -> Result<(), Error> {
         match &self.location {
-            Location::Memory | Location::File(_) => Ok(()),
+            Location::Memory | Location::File(..) => Ok(()),
             Location::Server(folder) => server_store::make_folder(folder),
         }
     }
@@ -253,7 +264,7 @@ fn open_store(
     let choice = options.store.as_deref().filter(|choice| !choice.as_os_str().is_empty());
     let opened = match choice.map(StoreChoice::of).transpose()? {
         Some(StoreChoice::Memory) => (memory(), Location::Memory),
-        Some(StoreChoice::File(path)) => (in_file(&path, options.may_block)?, Location::File(path)),
+        Some(StoreChoice::File(path)) => in_file(path, options.may_block)?,
         Some(StoreChoice::Postgres(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
             let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
@@ -276,8 +287,7 @@ fn open_store(
         }
         None => {
             notices.extend(project.warning().map(|warning| Notice::Project(warning.to_owned())));
-            let path = project.store_path();
-            (in_file(&path, options.may_block)?, Location::File(path))
+            in_file(project.store_path(), options.may_block)?
         }
     };
     Ok(opened)
@@ -295,22 +305,31 @@ fn memory() -> Arc<dyn SessionStore> {
     Arc::new(MemoryStore::default())
 }
 
-fn in_file(path: &Path, may_block: bool) -> Result<Arc<dyn SessionStore>, Error> {
-    let originals = Some(StoreFolders::of(path, None).originals);
-    let mut options = SqliteOptions { originals, ..SqliteOptions::default() };
+/// Returns the folders that belong to a store in a file.
+pub fn store_folders(file: &Path) -> StoreFolders {
+    let in_git = git_folder::of_store(file);
+    StoreFolders::of(file, in_git.as_deref().filter(|folder| git_folder::is_ours(folder)))
+}
+
+fn in_file(path: PathBuf, may_block: bool) -> Result<(Arc<dyn SessionStore>, Location), Error> {
+    // A project of another user has its second name there all the same, which must not be taken for a foreign link.
+    let in_git = git_folder::of_store(&path);
+    let folders = store_folders(&path);
+    let originals = Some(folders.originals.clone());
+    let mut options = SqliteOptions { in_git, originals, ..SqliteOptions::default() };
     if may_block {
         options.work = Work::WhereCalled;
     }
-    Ok(Arc::new(SqliteStore::open(path, options)?))
+    Ok((Arc::new(SqliteStore::open(&path, options)?), Location::File(path, folders)))
 }
 
 /// What SQLite puts beside a file.
-const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+pub(crate) const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 impl Workspace {
     /// Says whether a path leads to the store or to a file that belongs to it, however it is spelt.
     pub fn owns(&self, path: &Path) -> bool {
-        let Location::File(store) = &self.location else {
+        let Location::File(store, _) = &self.location else {
             return false;
         };
         is_same_file(path, store)

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::commands::{
     agents, cancel, compact, completions, config, context, copy, demo, export, fork, help, import, list,
-    original, ps, rename, rm, run, show, tokens, trust,
+    original, ps, purge, rename, rm, run, show, tokens, trust,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -101,6 +101,7 @@ enum Command {
     Tokens(tokens::Args),
     Rename(rename::Args),
     Rm(rm::Args),
+    Purge(purge::Args),
     Fork(fork::Args),
     Import(import::Args),
     Export(export::Args),
@@ -198,6 +199,9 @@ impl Cli {
                 Command::Tokens(args) => tokens::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
                 Command::Rm(args) => rm::run(args, &place, &running(&place, &found).await?, &mut out).await,
+                Command::Purge(args) => {
+                    return purge::run(args, &place, &mut out).await.and_then(|()| out.flush());
+                }
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
                 Command::Import(args) => import::run(args, &place, &mut out).await,
                 Command::Export(args) => export::run(args, &place, &mut out).await,

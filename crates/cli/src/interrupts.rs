@@ -3,12 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::Failure;
+
+/// The time that the reaction to the first signal has to note in the spool that the turn is cancelled. A second signal that
+/// comes earlier waits for that, so that the turn is stored as cancelled.
+const NOTED_WITHIN: Duration = Duration::from_millis(200);
 
 /// What the first signal does.
 type Reaction = Box<dyn FnOnce() + Send>;
@@ -39,13 +44,21 @@ impl Interrupts {
         let reaction: Arc<Mutex<Option<Reaction>>> = Arc::default();
         let heard = Arc::clone(&reaction);
         thread::spawn(move || {
+            let mut reacted: Option<Instant> = None;
             for signal in signals.forever() {
                 let reaction = lock(&heard).take();
                 match reaction {
                     // On a thread of its own, so that a second signal is heard while it takes its time.
-                    Some(react) => drop(thread::spawn(react)),
+                    Some(react) => {
+                        reacted = Some(Instant::now());
+                        thread::spawn(react);
+                    }
                     // What is printed so far is in the spool: the next start stores it.
-                    None => drop(emulate_default_handler(signal)),
+                    None => {
+                        let since = reacted.map_or(NOTED_WITHIN, |reacted| reacted.elapsed());
+                        thread::sleep(NOTED_WITHIN.saturating_sub(since));
+                        drop(emulate_default_handler(signal));
+                    }
                 }
             }
         });

@@ -69,6 +69,8 @@ pub trait Agent: Send + Sync {
 pub struct Needs {
     /// The oldest version whose output the parser was tested with, such as `[2, 0, 77]`.
     pub version: &'static [u64],
+    /// The oldest version that runs without a transcript of its own: [`AgentRequest::is_ephemeral`].
+    pub ephemeral: &'static [u64],
     /// Traces of a login.
     pub login: Login,
 }
@@ -155,6 +157,8 @@ pub struct AgentRequest {
     pub arguments: Vec<String>,
     /// The form in which the history is sent.
     pub cache: PromptCache,
+    /// Whether the program is to keep no transcript of the run, nor copies of what the run reads or changes.
+    pub is_ephemeral: bool,
 }
 
 /// The form in which a history is sent, for the provider's prompt cache. It makes no difference for an agent whose
@@ -214,7 +218,7 @@ impl CacheSeen {
 /// The permissions of an agent, in one vocabulary for all agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Answer from the context, without tools and without a session of the program's own.
+    /// Answer from the context, without tools.
     Answer,
     /// Look.
     Read,

@@ -27,6 +27,10 @@ const HEADINGS: [&str; 12] = [
 /// The heading of a carried prompt, which continues with a number.
 const NUMBERED_HEADING: &str = "prompt, event";
 
+/// The beginnings of the lines in brackets that follow a stopped turn, in lower case.
+const STOP_NOTES: [&str; 3] =
+    ["the user stopped this turn", "this turn was stopped", "this turn was interrupted"];
+
 /// The marker lines around the output of a context command, in lower case.
 const MARKERS: [&str; 3] = ["context", "context error", "end context"];
 
@@ -45,16 +49,19 @@ pub(crate) fn defuse_tags(text: &str) -> Cow<'_, str> {
     replace(text, tags)
 }
 
-/// Escapes lines that look like one of our headings, such as `## User`: a backslash goes in front of the `#`, as
-/// Markdown has it.
+/// Escapes lines that look like one of our headings, such as `## User`, or like the line after a stopped turn: a backslash
+/// goes in front of the `#` or `[`, as Markdown has it.
 ///
 /// A look-alike has any number of `#`, any case, white space, emphasis and invisible characters around the name. It
 /// begins after anything that any program takes for a line break. `## User guide` is not one of our headings and
 /// stays.
 pub(crate) fn defuse_headings(text: &str) -> Cow<'_, str> {
-    // Every `#` look-alike but the plain one begins with this byte in UTF-8, so most text is skipped at memory speed.
-    let marks = memchr::memchr2_iter(b'#', 0xEF, text.as_bytes());
-    let headings = marks.filter(|at| begins_line(text, *at, is_hash) && is_heading(text, *at));
+    // Every look-alike but the plain ones begins with this byte in UTF-8, so most text is skipped at memory speed.
+    let marks = memchr::memchr3_iter(b'#', b'[', 0xEF, text.as_bytes());
+    let headings = marks.filter(|at| {
+        (begins_line(text, *at, is_hash) && is_heading(text, *at))
+            || (begins_line(text, *at, is_bracket) && is_stop_note(text, *at))
+    });
     replace(text, headings.map(|at| (at, 0, "\\")))
 }
 
@@ -120,6 +127,10 @@ fn is_hash(c: char) -> bool {
     matches!(c, '#' | '\u{FF03}' | '\u{FE5F}')
 }
 
+fn is_bracket(c: char) -> bool {
+    plain(c) == Some('[')
+}
+
 fn is_dash(c: char) -> bool {
     plain(c) == Some('-')
 }
@@ -159,6 +170,11 @@ fn letters(text: &str, at: usize) -> String {
 fn is_heading(text: &str, at: usize) -> bool {
     let letters = letters(text, at);
     letters.starts_with(NUMBERED_HEADING) || HEADINGS.iter().any(|heading| is_named(&letters, heading))
+}
+
+fn is_stop_note(text: &str, at: usize) -> bool {
+    let letters = letters(text, at);
+    STOP_NOTES.iter().any(|note| letters.starts_with(note))
 }
 
 fn is_marker(text: &str, at: usize) -> bool {
@@ -223,6 +239,12 @@ mod tests {
             ),
             ("### Prompt, event 7", "\\### Prompt, event 7"),
             ("## User\n## User", "\\## User\n\\## User"),
+            (
+                "x\n [The user  stopped this turn before it was finished.]",
+                "x\n \\[The user  stopped this turn before it was finished.]",
+            ),
+            ("\u{FF3B}This turn was stopped", "\\\u{FF3B}This turn was stopped"),
+            ("[[**This turn was\u{200B} interrupted", "\\[[**This turn was\u{200B} interrupted"),
         ] {
             assert_eq!(defuse_headings(text), expected, "{text:?}");
             assert_eq!(defuse_headings(expected), expected, "escaped twice");
@@ -246,6 +268,10 @@ mod tests {
             "\\## User",
             "User",
             "\u{FF1C}\u{65E5}\u{672C}",
+            "[1, 2]",
+            "[8 lines omitted]",
+            "a [This turn was stopped]",
+            "This turn was stopped after its time limit.",
         ] {
             assert!(matches!(defuse_headings(text), Cow::Borrowed(same) if same == text), "{text}");
         }
@@ -272,9 +298,13 @@ mod tests {
     #[test]
     fn long_lines_of_blanks_and_marks_are_looked_at_once() {
         let started = std::time::Instant::now();
-        for text in
-            [" #".repeat(1 << 17), "#".repeat(1 << 17), " ".repeat(1 << 17) + "#", "\n# ".repeat(1 << 17)]
-        {
+        for text in [
+            " #".repeat(1 << 17),
+            "#".repeat(1 << 17),
+            " ".repeat(1 << 17) + "#",
+            "\n# ".repeat(1 << 17),
+            "[".repeat(1 << 17),
+        ] {
             assert!(matches!(defuse_headings(&text), Cow::Borrowed(_)));
         }
         assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());

@@ -219,6 +219,7 @@ impl Digest {
 fn ending(complete: &Complete) -> Option<String> {
     let how = match complete.outcome {
         Some(Outcome::Done) => return None,
+        _ if complete.continues => return None,
         None if complete.success => return None,
         Some(Outcome::Failed) | None => "failed",
         Some(Outcome::Cancelled) => "was cancelled",

@@ -208,6 +208,9 @@ pub struct Complete {
     /// The provider's token counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Whether azureal stopped the agent to compact the session, and continues the turn after that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub continues: bool,
 }
 
 impl Complete {
@@ -568,8 +571,17 @@ mod tests {
                     cost_usd: 0.25,
                     outcome: Some(Outcome::Done),
                     usage: Some(Usage { input_tokens: 3, output_tokens: 4, ..Usage::default() }),
+                    continues: false,
                 }),
                 r#"{"Complete":{"success":true,"duration_ms":5,"cost_usd":0.25,"outcome":"done","usage":{"input_tokens":3,"output_tokens":4}}}"#,
+            ),
+            (
+                Event::Complete(Complete {
+                    outcome: Some(Outcome::Interrupted),
+                    continues: true,
+                    ..Complete::default()
+                }),
+                r#"{"Complete":{"success":false,"duration_ms":0,"cost_usd":0.0,"outcome":"interrupted","continues":true}}"#,
             ),
             (Event::ModelSwitch(ModelSwitch { model: "m".into() }), r#"{"ModelSwitch":{"model":"m"}}"#),
             (Event::Compacting, r#""Compacting""#),

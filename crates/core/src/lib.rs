@@ -58,7 +58,7 @@ pub use boundary::{Boundary, Keep, Threshold, boundary};
 pub use compact_context::{CompactContext, CompactError, KEEP_RECENT, SUMMARY_PROMPT, compact_context};
 pub use compact_event::compact_event;
 pub use context::{
-    Context, ContextBuilder, ContextFrame, build_context, build_context_prompt, rendered_chars,
+    Context, ContextBuilder, ContextFrame, STOP_NOTES, build_context, build_context_prompt, rendered_chars,
     strip_context, wrap_context,
 };
 pub use context_command::{ContextCommand, OnFailure};

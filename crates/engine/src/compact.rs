@@ -314,6 +314,7 @@ impl Work {
             in_git: setup.engine.in_git,
             settings: summariser.settings.clone(),
             arguments: Vec::new(),
+            is_ephemeral: true,
         };
         let answer = run(setup, summariser, &request)?;
         *used = *used + answer.used;

@@ -12,7 +12,7 @@ use azureal_core::event::{Complete, Outcome};
 use azureal_core::{LeaseId, Seq, SessionId, SessionRecord, SessionSnapshot};
 use azureal_process::StopTimeouts;
 use futures_executor::block_on;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use crate::bridge;
 use crate::context_commands::CommandStop;
@@ -179,7 +179,8 @@ impl Driver {
                 }
                 Message::Gathered(gathered) => {
                     // Another process may have ended the turn before there was an agent that could be ended.
-                    if self.run.as_ref().is_some_and(|run| run.spool.is_cancelled()) {
+                    let is_noted = |run: &Run| run.stopped.is_none() && run.spool.is_cancelled();
+                    if self.run.as_ref().is_some_and(is_noted) {
                         inputs.push(Input::Cancel);
                     }
                     inputs.push(self.gathered(gathered));
@@ -259,6 +260,12 @@ impl Driver {
                 info!(session = %self.task.session, ?outcome, "stops the turn");
                 if let Some(run) = &mut self.run {
                     run.stopped = Some(outcome);
+                    if outcome == Outcome::Cancelled
+                        && let Err(error) = self.task.engine.spools.note_cancel(run.spool.turn())
+                    {
+                        // Only for the next azureal, should this one end before the turn is stored.
+                        warn!(session = %self.task.session, %error, "a cancel is not noted");
+                    }
                     run.gathering.stop();
                     if let Some(agent) = run.agent.clone() {
                         self.cancel(&agent);

@@ -61,6 +61,8 @@ pub enum OriginalLines {
 struct FullTurn {
     /// The events of the output, each with the number of its line.
     events: Vec<(Event, u64)>,
+    /// What is missing of the output, after a loss of power.
+    missing: Option<String>,
 }
 
 impl FullEvents {
@@ -100,8 +102,11 @@ impl FullEvents {
         Ok(match turn.find(&event, index(&original, stored.seq)) {
             Some((found, _)) if *found == event => FullEvent::Stored,
             Some((found, _)) => FullEvent::Found(Box::new(found.clone())),
-            None if is_short => FullEvent::Unmatched(original),
-            None => FullEvent::Stored,
+            None if !is_short => FullEvent::Stored,
+            None => match &turn.missing {
+                Some(why) => FullEvent::Unreadable(why.clone()),
+                None => FullEvent::Unmatched(original),
+            },
         })
     }
 
@@ -160,6 +165,7 @@ fn index(original: &Original, seq: Seq) -> Option<usize> {
 impl FullTurn {
     async fn read(content: OpenOriginal, agents: &[&dyn Agent]) -> Result<Self, String> {
         let header = Header::read(content.header.as_bytes()).map_err(|error| error.to_string())?;
+        let length = header.stored.map(|stored| stored.bytes);
         let Some(spooled) = header.turn else {
             return Err("the header of the original is damaged".to_owned());
         };
@@ -167,9 +173,13 @@ impl FullTurn {
             return Err(format!("its agent `{}` is unknown to this version of azureal", spooled.agent));
         };
         let mut parser = LineParser::new(Box::new(TurnParser::new(*agent, &spooled)));
-        let mut turn = Self { events: Vec::new() };
-        let (mut size, mut number) = (0, 0);
+        let mut turn = Self { events: Vec::new(), missing: None };
+        let (mut size, mut number, mut read_bytes) = (0, 0, 0);
         let read = each_line(content, |line| {
+            read_bytes += 1 + match &line {
+                Line::Bytes(bytes) => bytes.len() as u64,
+                Line::Oversized { bytes } => *bytes,
+            };
             for output in parser.line(&line) {
                 if let AgentOutput::Event(event) = output {
                     size += cost(&event);
@@ -180,6 +190,11 @@ impl FullTurn {
             if size > LARGEST_FULL_TURN { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         read.await.map_err(|error| error.to_string())?;
+        // A last line without its line break counts as one with it.
+        turn.missing =
+            length.filter(|length| read_bytes < *length && size <= LARGEST_FULL_TURN).map(|length| {
+                format!("{} of {length} bytes of the output are missing", length.saturating_sub(read_bytes))
+            });
         Ok(turn)
     }
 
@@ -193,6 +208,12 @@ impl FullTurn {
         let is_same_kind = |event: &Event| std::mem::discriminant(event) == std::mem::discriminant(stored);
         self.events.iter().find(|(event, _)| is_same_kind(event) && tool_use_id(event) == Some(id))
     }
+}
+
+/// Returns the length that the output of an original had when its turn was stored, if the header says it. An original that is
+/// shorter has lost the rest with the power.
+pub fn original_length(header: &str) -> Option<u64> {
+    Some(Header::read(header.as_bytes()).ok()?.stored?.bytes)
 }
 
 fn tool_use_id(event: &Event) -> Option<&str> {

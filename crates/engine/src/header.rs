@@ -127,7 +127,7 @@ pub(crate) enum HeaderLine {
     Ended(SpooledEnding),
     /// The turn is in the store.
     Stored(StoredTurn),
-    /// Another process ends the turn.
+    /// The turn is ended on purpose, perhaps by another process.
     Cancel,
 }
 

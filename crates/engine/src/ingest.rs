@@ -165,9 +165,7 @@ fn parse(
     refused.append(&mut last.refused);
     events.append(&mut last.finish());
     let late_from = from_output + 1;
-    if matches!(events.last(), Some(Event::Complete(end)) if end.outcome == Some(Outcome::Interrupted))
-        && ending.stopped == Some(Outcome::Interrupted)
-    {
+    if matches!(events.last(), Some(Event::Complete(end)) if end.continues) {
         // Right before its end: we stopped it, because of what comes now.
         events.insert(events.len().saturating_sub(1), Event::Compacting);
     }

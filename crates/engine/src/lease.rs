@@ -16,6 +16,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -92,7 +93,28 @@ impl Spools {
 
     fn lease_file(&self, name: &str, holder: &Holder) -> Result<Leased, SpoolError> {
         let folder = self.open_folder()?;
-        take(&folder, name.as_ref(), holder).map_err(at(&folder.join(name)))
+        let taken = take(&folder, name.as_ref(), holder).map_err(at(&folder.join(name)))?;
+        let (Leased::Ours(_), Some(former)) = (&taken, self.former_folder()) else { return Ok(taken) };
+        // After ours is held: two of this version cannot both find the former one free.
+        match holder_in(former, name.as_ref()).map_err(at(&former.join(name)))? {
+            Some(held) => Ok(held),
+            None => Ok(taken),
+        }
+    }
+}
+
+/// Returns the holder of a lease in the folder of earlier versions, if there is one.
+fn holder_in(former: &Path, name: &OsStr) -> io::Result<Option<Leased>> {
+    let file = Folder::open(former).and_then(|folder| folder.open_file(name, OFlags::RDONLY));
+    let mut file = match file {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(Leased::Theirs(read_holder(&mut file)?))),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -331,6 +353,39 @@ mod tests {
         assert!(matches!(spools.lease(two, &holder(8)).unwrap(), Leased::Ours(_)), "another session is free");
         drop(lease);
         assert!(matches!(spools.lease(one, &holder(8)).unwrap(), Leased::Ours(_)));
+    }
+
+    #[test]
+    fn a_lease_of_an_earlier_version_is_respected_and_its_empty_folder_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let former = Spools::new(folder.path().join("former"));
+        let spools = Spools::new(folder.path().join("spool")).with_former(former.folder().to_owned());
+        let session = SessionId::new(1).unwrap();
+        let old = Holder { pid: 7, ..this_process("claude") };
+        let Leased::Ours(lease) = former.lease(session, &old).unwrap() else { panic!() };
+        let turn = former.begin(crate::spool::tests::turn("a")).unwrap();
+        let Leased::Theirs(Some(found)) = spools.lease(session, &this_process("x")).unwrap() else {
+            panic!()
+        };
+        assert_eq!(found, old);
+        // Its turn is found, cancelled and read where it is.
+        spools.note_cancel(turn.turn()).unwrap();
+        assert!(turn.is_cancelled());
+        let mut output = turn.output().unwrap();
+        output.write_all(b"line\n").unwrap();
+        assert_eq!(spools.printed(turn.turn()), 5);
+        drop(lease);
+        assert!(matches!(spools.lease(session, &this_process("x")).unwrap(), Leased::Ours(_)));
+        drop(turn);
+        let newer = spools.begin(crate::spool::tests::turn("b")).unwrap();
+        assert!(newer.output_path().starts_with(spools.folder()));
+        let mut found = spools.find().unwrap();
+        assert_eq!(found.len(), 2);
+        let Some(crate::FoundSpool::Orphan(orphan)) = found.drain(..).next() else { panic!() };
+        orphan.remove().unwrap();
+        assert!(former.folder().exists());
+        assert_eq!(spools.find().unwrap().len(), 1);
+        assert!(!former.folder().exists(), "it was empty");
     }
 
     /// Returns the names of all files that lie in the folder.

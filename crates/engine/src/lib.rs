@@ -37,6 +37,7 @@ mod settle;
 mod slots;
 mod spool;
 mod start;
+mod transcripts;
 mod turn_event;
 mod turn_machine;
 mod turn_parser;
@@ -52,7 +53,7 @@ pub use context_commands::{
     run_commands,
 };
 pub use engine::{Engine, EngineOptions, RunningTurn};
-pub use full_events::{FullEvent, FullEvents, OriginalLines, each_line};
+pub use full_events::{FullEvent, FullEvents, OriginalLines, each_line, original_length};
 pub use full_history::{FullHistory, FullHistoryGaps};
 pub use gather::{GatherError, end_commands};
 pub use growth::added_chars;
@@ -71,6 +72,7 @@ pub use request::{
 pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};
 pub use slots::Slots;
 pub use spool::{FoundSpool, Spool, SpoolError, Spools};
+pub use transcripts::{Transcript, transcripts_of};
 pub use turn_event::{Accepted, Began, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
 pub use turn_machine::{Effect, Input, Sent, TurnMachine};
 pub use watch::Watcher;

@@ -80,8 +80,11 @@ pub(crate) async fn recover_noted(
     in_use: &MarkersInUse,
 ) -> Result<Noted, IngestError> {
     // Without a folder no turn ran here: the run belongs to another machine that shares the store.
-    let Some(marker) = spools.session_marker(session) else { return Ok(Noted::Missing) };
-    if in_use.contains(&marker) {
+    let markers = spools.session_markers(session);
+    if markers.is_empty() {
+        return Ok(Noted::Missing);
+    }
+    if markers.iter().any(|marker| in_use.contains(marker)) {
         return Ok(Noted::Busy);
     }
     // First, and without a lock: where a store is shared, most runs are another machine's, and so are their records.

@@ -218,7 +218,8 @@ async fn recover_one(
     }
     let ingested = if spool.process().is_none() && is_empty(&spool) {
         let why = "azureal ended before the agent was started";
-        ingest_unstarted(store, *agent, spool, Outcome::Interrupted, why, &Destination::Recovered).await
+        let outcome = if spool.is_cancelled() { Outcome::Cancelled } else { Outcome::Interrupted };
+        ingest_unstarted(store, *agent, spool, outcome, why, &Destination::Recovered).await
     } else {
         let ending = spool.ended().unwrap_or_else(|| Ending {
             stderr: spool.errors_text(STDERR_BYTES),

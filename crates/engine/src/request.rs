@@ -171,7 +171,8 @@ pub enum Keeping {
     /// As the first event of the session.
     #[default]
     Stored,
-    /// Not at all: it stands in front of the prompt, like the output of every other command.
+    /// Not at all: it stands in front of the prompt, like the output of every other command. The agent's program is to keep
+    /// no transcript either.
     Ephemeral,
 }
 

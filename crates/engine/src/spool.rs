@@ -6,7 +6,7 @@
 //! output are removed only when the turn is in the store. [`crate::header`] describes the header.
 
 use std::any::Any;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -30,6 +30,8 @@ use crate::watch::Watcher;
 #[derive(Debug, Clone)]
 pub struct Spools {
     folder: PathBuf,
+    /// The folder of earlier versions. Their turns may still run there; no turn begins there.
+    former: Option<PathBuf>,
     keeps_prompts: bool,
     keeps_originals: bool,
     bridges: Option<BridgeHost>,
@@ -106,11 +108,19 @@ impl Spools {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
+            former: None,
             keeps_prompts: true,
             keeps_originals: true,
             bridges: None,
             temporary: None,
         }
+    }
+
+    /// Also finds the turns and respects the leases of earlier versions, which used this folder.
+    #[must_use]
+    pub fn with_former(mut self, folder: impl Into<Option<PathBuf>>) -> Self {
+        self.former = folder.into();
+        self
     }
 
     /// Stores no prompt in spools: for turns that are not stored.
@@ -180,11 +190,17 @@ impl Spools {
         [unfinished, output_path, errors_path]: &[PathBuf; 3],
     ) -> Result<Spool, SpoolError> {
         let create = |path: &PathBuf| folder.create_file(name_of(path), READ_AND_APPEND).map_err(at(path));
+        let header = loop {
+            let header = create(unfinished)?;
+            // Locked before it has its name, so that no process can find it without an owner.
+            header.lock().map_err(at(unfinished))?;
+            // Another process may have taken it for a leftover before it was locked.
+            if folder.has(name_of(unfinished), &header) {
+                break header;
+            }
+        };
         create(output_path)?;
         create(errors_path)?;
-        let header = create(unfinished)?;
-        // Locked before it has its name, so that no process can find it without an owner.
-        header.lock().map_err(at(unfinished))?;
         let (folder, output_path) = (folder.clone(), output_path.clone());
         let mut spool = Spool {
             header,
@@ -208,13 +224,14 @@ impl Spools {
         Ok(spool)
     }
 
-    /// Notes that a turn of another process is about to be ended on purpose, so that it is stored as cancelled. A
+    /// Notes that a turn is about to be ended on purpose, so that it is stored as cancelled, whichever process stores it. A
     /// stored turn is left as it is.
     pub fn note_cancel(&self, turn: &SpooledTurn) -> Result<(), SpoolError> {
         let name = format!("{}.{HEADER}", turn.run);
-        let path = self.folder.join(&name);
+        let folder = self.folder_of(turn);
+        let path = folder.join(&name);
         let append = OFlags::WRONLY | OFlags::APPEND;
-        match Folder::open(&self.folder).and_then(|folder| folder.open_file(name.as_ref(), append)) {
+        match Folder::open(folder).and_then(|folder| folder.open_file(name.as_ref(), append)) {
             // One write, so that it does not fall into a line of the owner.
             Ok(mut header) => {
                 header.write_all(line_of(&HeaderLine::Cancel, &path)?.as_bytes()).map_err(at(&path))
@@ -231,26 +248,49 @@ impl Spools {
         agent: &dyn Agent,
         process: Option<ProcessIdentity>,
     ) -> Result<Watcher, FollowError> {
-        Watcher::of_turn(&self.folder.join(format!("{}.{OUTPUT}", turn.run)), agent, turn, process)
+        Watcher::of_turn(&self.folder_of(turn).join(format!("{}.{OUTPUT}", turn.run)), agent, turn, process)
+    }
+
+    /// Returns the folder with the files of a turn.
+    fn folder_of(&self, turn: &SpooledTurn) -> &Path {
+        let header = format!("{}.{HEADER}", turn.run);
+        match &self.former {
+            Some(former) if is_there(&former.join(&header)) && !is_there(&self.folder.join(&header)) => {
+                former
+            }
+            _ => &self.folder,
+        }
     }
 
     /// Returns the number of bytes that a turn of another process, or of none, has printed.
     pub fn printed(&self, turn: &SpooledTurn) -> u64 {
-        [OUTPUT, ERRORS].iter().map(|kind| length(&self.folder.join(format!("{}.{kind}", turn.run)))).sum()
+        let folder = self.folder_of(turn);
+        [OUTPUT, ERRORS].iter().map(|kind| length(&folder.join(format!("{}.{kind}", turn.run)))).sum()
     }
 
     /// Returns the marker of every process of this session's turns, so that one is found even if its spool is gone.
     /// `None` if there is no folder for spools yet.
     pub fn session_marker(&self, session: SessionId) -> Option<Marker> {
-        // A folder's inode is unique on this machine, whatever its path. It is that of the parent, which also has the
-        // store: the spools may have been deleted.
-        let folder = fs::metadata(self.folder.parent()?).ok()?;
-        Marker::new(SESSION_MARKER, format!("{session}@{}-{}", folder.dev(), folder.ino())).ok()
+        marker_of(&self.folder, session)
+    }
+
+    /// Returns the markers of this session's turns, those of earlier versions too. Empty if no turn ever ran here.
+    pub(crate) fn session_markers(&self, session: SessionId) -> Vec<Marker> {
+        self.folders().filter_map(|folder| marker_of(folder, session)).collect()
     }
 
     /// Returns whether there is a folder to look into.
     pub fn exist(&self) -> bool {
-        self.folder.is_dir()
+        self.folders().any(Path::is_dir)
+    }
+
+    /// Returns the folders that may have spools.
+    fn folders(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.folder).chain(&self.former).map(PathBuf::as_path)
+    }
+
+    pub(crate) fn former_folder(&self) -> Option<&Path> {
+        self.former.as_deref()
     }
 
     /// Returns whether there is a spool of a session.
@@ -272,24 +312,20 @@ impl Spools {
         Folder::open_or_create(&self.folder).map_err(at(&self.folder))
     }
 
-    /// Finds every spool, the oldest first, and takes those without an owner. Removes leftover lease files.
+    /// Finds every spool, the oldest first, and takes those without an owner. Removes leftover lease files, and the folder
+    /// of earlier versions once it is empty.
     pub fn find(&self) -> Result<Vec<FoundSpool>, SpoolError> {
-        let folder = match Folder::open(&self.folder) {
-            Ok(folder) => folder,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(at(&self.folder)(error)),
-        };
-        let names = folder.names().map_err(at(&self.folder))?;
-        remove_leftovers(&folder, &names);
-        let is_header = |name: &OsStr| Path::new(name).extension().is_some_and(|found| found == HEADER);
-        let mut headers: Vec<(i64, PathBuf)> = names
-            .into_iter()
-            .filter(|name| is_header(name))
-            .map(|name| (folder.modified(&name), folder.join(name)))
-            .collect();
-        headers.sort();
+        let mut headers = headers_in(&self.folder)?;
+        if let Some(former) = &self.former
+            && is_there(former)
+        {
+            headers.append(&mut headers_in(former)?);
+            // Not if there is a file in it.
+            drop(fs::remove_dir(former));
+        }
+        headers.sort_by(|one, other| (one.modified, &one.path).cmp(&(other.modified, &other.path)));
         // One that cannot be looked at does not hide the others.
-        let look = |(_, path): (i64, PathBuf)| {
+        let look = |FoundHeader { folder, path, .. }: FoundHeader| {
             self.look_at(&folder, &path).unwrap_or(Some(FoundSpool::Unreadable(path)))
         };
         let mut found: Vec<FoundSpool> = headers.into_iter().filter_map(look).collect();
@@ -350,6 +386,63 @@ impl Spools {
     }
 }
 
+/// The header of a spool in a folder.
+struct FoundHeader {
+    folder: Folder,
+    path: PathBuf,
+    modified: i64,
+}
+
+/// Finds the headers in a folder, and removes leftover lease files.
+fn headers_in(path: &Path) -> Result<Vec<FoundHeader>, SpoolError> {
+    let folder = match Folder::open(path) {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(at(path)(error)),
+    };
+    let names = folder.names().map_err(at(path))?;
+    remove_leftovers(&folder, &names);
+    remove_unfinished(&folder, &names);
+    let is_header = |name: &OsStr| Path::new(name).extension().is_some_and(|found| found == HEADER);
+    let headers = names.into_iter().filter(|name| is_header(name)).map(|name| FoundHeader {
+        folder: folder.clone(),
+        path: folder.join(&name),
+        modified: folder.modified(&name),
+    });
+    Ok(headers.collect())
+}
+
+/// Removes what processes have left that died while they created a spool: no agent was started. A file that cannot be removed is
+/// left for the next time.
+fn remove_unfinished(folder: &Folder, names: &[OsString]) {
+    for name in
+        names.iter().filter(|name| Path::new(name).extension().is_some_and(|found| found == UNFINISHED))
+    {
+        let Ok(header) = folder.open_file(name, READ_AND_APPEND) else { continue };
+        if header.try_lock().is_err() || !folder.has(name, &header) {
+            continue;
+        }
+        // The header last: it leads to the others.
+        for kind in [OUTPUT, ERRORS, UNFINISHED] {
+            drop(folder.remove(Path::new(name).with_extension(kind).as_os_str()));
+        }
+    }
+}
+
+/// Returns the marker of a session whose spools are in this folder.
+///
+/// A folder's inode is unique on this machine, whatever its path. It is that of the parent: the folder itself is removed when
+/// it is cleaned up by hand.
+fn marker_of(folder: &Path, session: SessionId) -> Option<Marker> {
+    let folder = fs::metadata(folder.parent()?).ok()?;
+    Marker::new(SESSION_MARKER, format!("{session}@{}-{}", folder.dev(), folder.ino())).ok()
+}
+
+/// Returns whether a path has something, which is not looked at.
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
 /// Marks the orphans whose run has no process. One search of the process table for any number of orphans.
 fn note_idle(found: &mut [FoundSpool]) {
     let mut in_use = None;
@@ -396,7 +489,7 @@ impl Spool {
         self.ended.clone().map(Ending::from)
     }
 
-    /// Returns whether another process has ended the turn on purpose: see [`Spools::note_cancel`].
+    /// Returns whether the turn was ended on purpose, perhaps by another process: see [`Spools::note_cancel`].
     pub fn is_cancelled(&self) -> bool {
         self.cancel_note().is_there()
     }

@@ -17,6 +17,7 @@ use crate::growth::Growth;
 use crate::header::SpooledProcess;
 use crate::launch::Launch;
 use crate::output_limit::guard;
+use crate::request::Keeping;
 use crate::spool::SpoolError;
 use crate::turn_event::{Began, TurnEvent};
 use crate::turn_machine::Input;
@@ -40,6 +41,7 @@ impl Driver {
             settings: None,
             arguments: options.arguments.clone(),
             cache: options.cache,
+            is_ephemeral: options.briefing.keeping == Keeping::Ephemeral,
         };
         let Some(run) = &mut self.run else { return Err("there is no run to start".to_owned()) };
         let has_breakpoint =

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use azureal_core::{SessionRecord, SessionStore};
+use azureal_core::{SessionId, SessionRecord, SessionStore, StoreError};
 use serde::Serialize;
 
 use crate::import::{
@@ -20,6 +20,8 @@ pub struct CopiedSession {
     pub outcome: ImportOutcome,
     /// The result of the comparison of both sides after the copy.
     pub comparison: Result<(), ImportError>,
+    /// The reason why the output of its turns is not in the target, if both stores keep it.
+    pub originals: Result<(), StoreError>,
 }
 
 /// Copies a session to another store, then reads both sides again and compares them.
@@ -44,7 +46,36 @@ pub async fn copy_session(
         Ok(()) if outcome.is_new() => verify_record(to, &session, record, outcome).await,
         compared => compared,
     };
-    Ok(CopiedSession { session, outcome, comparison })
+    // Where events were left out, the others have other numbers than in the source.
+    let is_same = comparison.is_ok() && session.problems().is_empty();
+    let originals =
+        if is_same { copy_originals(source.store(), record.id, to, outcome.session()).await } else { Ok(()) };
+    Ok(CopiedSession { session, outcome, comparison, originals })
+}
+
+/// Copies the output of a session's turns that the target does not have.
+async fn copy_originals(
+    from: &dyn SessionStore,
+    id: SessionId,
+    to: &dyn SessionStore,
+    target: SessionId,
+) -> Result<(), StoreError> {
+    let (Some(from), Some(to)) = (from.originals(), to.originals()) else { return Ok(()) };
+    let known = to.list(target).await?;
+    for original in from.list(id).await? {
+        if known.iter().any(|known| known.run == original.run) {
+            continue;
+        }
+        if let Some(content) = from.open(id, &original.run).await? {
+            to.copy(target, &original, content).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Describes an output that was not copied.
+pub fn originals_problem(error: &StoreError) -> String {
+    format!("the output of its turns was not copied whole: {error}")
 }
 
 /// The result of a copy as JSON. Fields may be added, never removed.
@@ -80,6 +111,8 @@ impl CopyReport {
         let message = |message: String| SessionMessage { session: record.id.to_string(), message };
         self.notices.extend(copied.session.notices().iter().map(ToString::to_string).map(message));
         self.problems.extend(copied.session.problems().iter().map(ToString::to_string).map(message));
+        let originals = copied.originals.as_ref().err().map(|error| message(originals_problem(error)));
+        self.problems.extend(originals);
         if copied.comparison.is_err() {
             return;
         }
@@ -106,7 +139,7 @@ impl CopyReport {
 
 #[cfg(test)]
 mod tests {
-    use azureal_core::{Event, NewSession, SessionId, append_events};
+    use azureal_core::{Event, NewSession, append_events};
     use azureal_store::MemoryStore;
     use futures_executor::block_on;
 

@@ -76,7 +76,7 @@ pub mod json;
 mod temporary;
 mod verify;
 
-pub use copy::{CopiedSession, CopyReport, copy_session};
+pub use copy::{CopiedSession, CopyReport, copy_session, originals_problem};
 pub use damaged::DamagedEvents;
 pub use export::{ExistingFile, ExportError, ExportFormat, export, export_to_file};
 pub use import::{

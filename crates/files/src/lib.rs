@@ -48,9 +48,20 @@ impl Folder {
         Self::open_in(&parent, name, path)
     }
 
-    /// Opens a folder of ours, and creates it if there is none.
+    /// Opens a folder of ours, and creates it if there is none. Creates [our folder in a git directory](OURS_IN_GIT) too,
+    /// if the folder is in it.
     pub fn open_or_create(path: &Path) -> io::Result<Self> {
-        let (parent, name) = parent_of(path)?;
+        let in_git = path.parent().filter(|parent| parent.file_name() == Some(OsStr::new(OURS_IN_GIT)));
+        let (parent, name) = match (parent_of(path), in_git) {
+            (Err(error), Some(in_git)) if error.kind() == io::ErrorKind::NotFound => {
+                let (git, ours) = parent_of(in_git)?;
+                Self::create_in(&git, ours, in_git)?;
+                // It keeps the second name of a store, which has to survive a loss of power.
+                rustix::fs::fsync(&git)?;
+                parent_of(path)?
+            }
+            (found, _) => found?,
+        };
         Self::create_in(&parent, name, path)
     }
 
@@ -335,5 +346,22 @@ mod tests {
         assert_eq!(error.to_string(), NO_FOLDER);
         close(&path("folder"), 0o755);
         assert!(Folder::open(&path("folder")).is_err());
+    }
+
+    #[test]
+    fn our_folder_in_a_git_directory_is_created_with_the_first_folder_in_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = |name: &str| temporary.path().join(name);
+        assert!(Folder::open_or_create(&path("none/azureal/spool")).is_err());
+        fs::create_dir(path(".git")).unwrap();
+        Folder::open_or_create(&path(".git/azureal/spool")).unwrap();
+        for folder in [".git/azureal", ".git/azureal/spool"] {
+            assert_eq!(fs::metadata(path(folder)).unwrap().mode() & 0o777, 0o700);
+        }
+        fs::rename(path(".git/azureal"), path("elsewhere")).unwrap();
+        symlink(path("elsewhere"), path(".git/azureal")).unwrap();
+        let error = Folder::open_or_create(&path(".git/azureal/originals")).unwrap_err();
+        assert_eq!(error.to_string(), NO_FOLDER);
+        assert!(!path("elsewhere/originals").exists());
     }
 }

@@ -41,12 +41,13 @@ pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
     if let Some(permission) = turn.permission {
         args.extend(["--permission-mode".to_owned(), mode(permission).to_owned()]);
         if permission == Permission::Answer {
-            args.extend(
-                ["--tools", "", "--strict-mcp-config", "--no-session-persistence"].map(str::to_owned),
-            );
+            args.extend(["--tools", "", "--strict-mcp-config"].map(str::to_owned));
             // If there is no answer, azureal asks another agent, instead of ten retries with the same model.
             env.push(("CLAUDE_CODE_MAX_RETRIES".to_owned(), "1".to_owned()));
         }
+    }
+    if turn.is_ephemeral {
+        args.push("--no-session-persistence".to_owned());
     }
     if turn.frame.has_git_status {
         // Its own git status stands before the history and changes with every file. The variable also removes its instructions about
@@ -131,7 +132,10 @@ mod tests {
 
     #[test]
     fn who_only_answers_has_no_tools_and_leaves_nothing() {
-        let turn = AgentRequest { permission: Some(Permission::Answer), ..AgentRequest::default() };
+        let ephemeral = AgentRequest { is_ephemeral: true, ..AgentRequest::default() };
+        let command = build(&ephemeral).unwrap();
+        assert_eq!(command.args.join(" "), format!("{PLAIN} --no-session-persistence"));
+        let turn = AgentRequest { permission: Some(Permission::Answer), ..ephemeral };
         let command = build(&turn).unwrap();
         let flags = "--permission-mode dontAsk --tools  --strict-mcp-config --no-session-persistence";
         assert_eq!(command.args.join(" "), format!("{PLAIN} {flags}"));

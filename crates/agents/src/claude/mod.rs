@@ -40,6 +40,7 @@ impl Agent for Claude {
     fn needs(&self) -> Option<Needs> {
         Some(Needs {
             version: &[1, 0, 128],
+            ephemeral: &[2, 0, 64],
             login: Login {
                 variables: &[
                     "ANTHROPIC_API_KEY",

@@ -23,11 +23,13 @@ pub(super) fn build(turn: &AgentRequest) -> Result<AgentCommand, AgentError> {
     let mut args: Vec<String> = ["exec", "--json", "-c", BOUNDED_RETRIES].map(str::to_owned).into();
     match turn.permission {
         None => {}
-        // It cannot be had without tools. In a sandbox that only reads they do no harm.
-        Some(Permission::Answer) => args.extend(["-s", "read-only", "--ephemeral"].map(str::to_owned)),
-        Some(Permission::Read) => args.extend(["-s".to_owned(), "read-only".to_owned()]),
+        // To answer only: it cannot be had without tools. In a sandbox that only reads they do no harm.
+        Some(Permission::Answer | Permission::Read) => args.extend(["-s".to_owned(), "read-only".to_owned()]),
         Some(Permission::Edit) => args.extend(["-s".to_owned(), "workspace-write".to_owned()]),
         Some(Permission::All) => args.push("--dangerously-bypass-approvals-and-sandbox".to_owned()),
+    }
+    if turn.is_ephemeral {
+        args.push("--ephemeral".to_owned());
     }
     if !turn.in_git {
         // What it does there cannot be undone with git.
@@ -107,7 +109,7 @@ mod tests {
                 Some(Permission::Answer),
                 false,
                 None,
-                Ok("exec --json BOUNDED -s read-only --ephemeral --skip-git-repo-check -"),
+                Ok("exec --json BOUNDED -s read-only --skip-git-repo-check -"),
             ),
             (None, false, None, needs_git.clone()),
             (Some(Permission::Edit), false, None, needs_git.clone()),
@@ -123,6 +125,21 @@ mod tests {
             let args = args.map(|args| args.replace(&format!("-c {BOUNDED_RETRIES} "), "BOUNDED "));
             assert_eq!(args.as_deref(), expected.as_ref().copied());
         }
+    }
+
+    #[test]
+    fn an_ephemeral_run_leaves_no_rollout() {
+        let turn = AgentRequest {
+            permission: Some(Permission::Answer),
+            in_git: false,
+            is_ephemeral: true,
+            arguments: vec!["--oss".to_owned()],
+            ..turn("", "")
+        };
+        let expected = format!(
+            "exec --json -c {BOUNDED_RETRIES} -s read-only --ephemeral --skip-git-repo-check --oss -"
+        );
+        assert_eq!(build(&turn).unwrap().args.join(" "), expected);
     }
 
     #[test]

@@ -46,6 +46,7 @@ impl Agent for Codex {
     fn needs(&self) -> Option<Needs> {
         Some(Needs {
             version: &[0, 36, 0],
+            ephemeral: &[0, 99, 0],
             login: Login {
                 variables: &["CODEX_API_KEY", "OPENAI_API_KEY"],
                 variable: "CODEX_HOME",

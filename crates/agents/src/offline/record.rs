@@ -3,7 +3,7 @@
 //! This parses the output of `azureal_core::build_context`: sections under known headings. Lines of a text that look
 //! like such a heading are escaped there.
 
-use azureal_core::{Tool, strip_context};
+use azureal_core::{STOP_NOTES, Tool, strip_context};
 
 /// A session, as far as its context shows it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -93,6 +93,13 @@ fn sections(context: &str) -> Vec<(&str, &str)> {
     for line in context.split_inclusive('\n') {
         let start = at;
         at += line.len();
+        if STOP_NOTES.contains(&line.trim_end_matches('\n')) {
+            // It follows the turn, and belongs to no section.
+            if let Some((heading, from)) = open.take() {
+                sections.push((heading, context.get(from..start).unwrap_or("").trim()));
+            }
+            continue;
+        }
         let Some(heading) = line.strip_prefix("## ").map(|heading| heading.trim_end_matches('\n')) else {
             continue;
         };
@@ -134,6 +141,7 @@ mod tests {
             r#"{"ToolCall":{"tool_use_id":"3","tool_name":"Edit","input":{"file_path":"src/a.rs"}}}"#,
             r#"{"ToolCall":{"tool_use_id":"4","tool_name":"Delete","input":{"file_path":"old.rs"}}}"#,
             r#"{"AssistantText":{"text":"Fixed."}}"#,
+            r#"{"Complete":{"outcome":"cancelled"}}"#,
             r#"{"Error":{"message":"the network is gone","kind":"x"}}"#,
         ]
         .map(|json| Event::from_json(json).unwrap());

@@ -49,7 +49,7 @@ fn event_line(event: &Event) -> String {
             format!("{kind}{} {id} {}{path}{failed} {content}", by(&result.subagent), result.tool_name)
         }
         Event::Error(error) => format!("{kind} {}: {}", error.kind, quoted(&error.message)),
-        Event::Complete(Complete { success, duration_ms, cost_usd, outcome, usage }) => {
+        Event::Complete(Complete { success, duration_ms, cost_usd, outcome, usage, .. }) => {
             let usage = usage.as_ref().map_or_else(|| "not counted".to_owned(), tokens);
             format!("{kind} success={success} outcome={outcome:?} {duration_ms}ms ${cost_usd} {usage}")
         }

@@ -1,6 +1,7 @@
 //! The agents of this machine: which one answers, where its program is, and what is known of it.
 
 mod choice;
+pub(crate) mod ephemeral;
 mod login;
 mod program_cache;
 pub mod prompt_cache;

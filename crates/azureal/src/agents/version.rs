@@ -110,6 +110,21 @@ pub fn ask(
     }
 }
 
+/// Returns the version of a program: from the cache, else its own answer; `None` if it gives none.
+pub fn find(program: &Path, directory: &Path, environment: &Environment) -> Option<String> {
+    let file = ProgramFile::of(program);
+    let mut cache = Versions::load(environment.cache());
+    if let Some(version) = file.as_ref().and_then(|file| cache.get(file)) {
+        return Some(version);
+    }
+    let Answer::Version(version) = ask(program, directory, environment, &|| false) else { return None };
+    if let Some(file) = file {
+        cache.add(file, version.clone());
+        cache.save();
+    }
+    Some(version)
+}
+
 fn first_line(output: &str) -> Option<String> {
     let line = output.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(VERSION_CHARS).collect())

@@ -63,6 +63,7 @@ impl Workspace {
         let planner = Planner {
             store: Arc::clone(&self.store),
             environment: self.environment().clone(),
+            directory: self.project.directory().to_owned(),
             config: Arc::clone(config),
             settings,
         };

@@ -1,5 +1,6 @@
 //! How a turn is run: by the request, the configuration and the session.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use azureal_core::agent::{Permission, Program};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use super::context::ContextSettings;
 use crate::agents::prompt_cache::{self, CacheChoice};
-use crate::agents::{AgentChoice, SUMMARY_TIMEOUT, Wanted, choose, summarisers};
+use crate::agents::{AgentChoice, SUMMARY_TIMEOUT, Wanted, choose, ephemeral, summarisers};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::Error;
@@ -33,7 +34,7 @@ pub struct TurnSettings {
     pub context: ContextSettings,
     /// Further arguments for the agent's program.
     pub arguments: Vec<String>,
-    /// Stores nothing, neither the prompt nor the answer.
+    /// Stores nothing, neither the prompt nor the answer, and has the agent's program keep no transcript.
     pub is_ephemeral: bool,
 }
 
@@ -41,6 +42,8 @@ pub struct TurnSettings {
 pub(super) struct Planner {
     pub(super) store: Arc<dyn SessionStore>,
     pub(super) environment: Environment,
+    /// The directory that the agent runs in.
+    pub(super) directory: PathBuf,
     pub(super) config: Arc<Config>,
     pub(super) settings: TurnSettings,
 }
@@ -83,6 +86,9 @@ impl Planner {
             let why =
                 "no agent is installed, so the built-in offline agent answers; it has no model behind it";
             options.notices.push(why.to_owned());
+        }
+        if settings.is_ephemeral {
+            options.notices.extend(ephemeral::check(agent, &options.program, &self.directory, environment)?);
         }
         if agent.name() == "claude" {
             let (program, arguments) = (options.program.clone(), options.arguments.clone());

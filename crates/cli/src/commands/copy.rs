@@ -2,9 +2,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use azureal::exchange::{CopyReport, ImportOutcome, SourceStore, copy_session};
+use azureal::exchange::{CopyReport, ImportOutcome, SourceStore, copy_session, originals_problem};
 use azureal::sessions::{called, resolve};
-use azureal::{Project, StoreChoice, Workspace};
+use azureal::{Project, StoreChoice, Workspace, store_folders};
 use azureal_core::{SessionRecord, SessionStore, visible_line};
 use futures_executor::block_on;
 
@@ -123,7 +123,8 @@ fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Workspac
             if place.owns(&path) {
                 return Err(same());
             }
-            Ok((SourceStore::in_file(&path, &std::env::temp_dir())?, place))
+            let originals = store_folders(&path).originals;
+            Ok((SourceStore::in_file(&path, originals, &std::env::temp_dir())?, place))
         }
         StoreChoice::Postgres(address) => from_server(from, to, address.to_string(), same),
         StoreChoice::Redis(address) => from_server(from, to, address.to_string(), same),
@@ -187,6 +188,9 @@ impl Copy<'_> {
         self.spinner.hide();
         self.report.add(record, &copied);
         warn_of(&copied.session);
+        if let Err(error) = &copied.originals {
+            warn(&format!("{}: {}", record.id, originals_problem(error)));
+        }
         match copied.comparison {
             Ok(()) if !out.is_json() => {
                 out.line(&line(record, copied.outcome))?;

@@ -106,7 +106,7 @@ async fn write_json(
         out.text(if index == 0 { "\n" } else { ",\n" })?;
         let meter = Meter::of(record, threshold);
         let line = SessionLine::live(record, running.contains(&record.id), meter);
-        out.text(&to_json(&line.with_originals(sizes.get(index).copied()))?)?;
+        out.text(&to_json(&line.with_originals(sizes.get(index).copied().unwrap_or(0)))?)?;
     }
     out.line(if records.is_empty() { "]" } else { "\n]" })
 }

@@ -15,6 +15,7 @@ pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod original;
 pub(crate) mod ps;
+pub(crate) mod purge;
 pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;

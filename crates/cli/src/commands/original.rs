@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 use azureal::Workspace;
 use azureal::sessions::{called, resolve, resolve_to_read};
 use azureal_core::{Original, Page, Seq, SessionId, SessionRecord};
-use azureal_engine::{OriginalLines, each_line};
+use azureal_engine::{OriginalLines, each_line, original_length};
 use azureal_process::Line;
 use serde_json::json;
 
 use super::SessionToRead;
 use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
-use crate::output::{Output, bytes_text, counted, tell};
+use crate::output::{Output, bytes_text, counted, tell, warn};
 
 /// Print the output of a session's turns as the agents printed it
 ///
@@ -95,8 +95,13 @@ async fn print(
     let Some(originals) = place.store.originals() else { return Ok(()) };
     let Some(mut content) = originals.open(session, &original.run).await? else { return Ok(()) };
     let Some(only) = only else {
+        let (length, mut printed) = (original_length(&content.header), 0);
         while let Some(piece) = content.output.next().await? {
+            printed += piece.len() as u64;
             out.write_all(&piece)?;
+        }
+        if let Some(missing @ 1..) = length.and_then(|length| length.checked_sub(printed)) {
+            warn(&format!("{} of this output are missing, after a loss of power", bytes_text(missing)));
         }
         return out.flush();
     };

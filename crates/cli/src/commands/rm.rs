@@ -2,14 +2,18 @@ use azureal_core::{SessionId, SessionRecord, visible_line};
 use azureal_engine::{SessionLease, SpoolError};
 use serde_json::json;
 
+use super::purge::tell_of_transcripts;
 use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
-use crate::output::{Output, counted};
+use crate::output::{Output, bytes_text, counted};
 use azureal::Workspace;
 use azureal::sessions::{called, resolve};
 use azureal::turns::describe_holder;
 
 /// Delete sessions and all that belongs to them
+///
+/// Events, summaries and the output of turns are deleted, and overwritten in the store's file. The agents' programs keep transcripts of
+/// their own, which stay: they are named.
 ///
 /// This cannot be undone, so it asks first. Without a terminal, it deletes only with `--yes`. A session with a running
 /// turn is not deleted. The numbers of deleted sessions are never used again.
@@ -55,7 +59,12 @@ pub(crate) async fn run(
         }
     }
     if !args.yes {
-        confirm(&records)?;
+        confirm(place, &records).await?;
+    }
+    let mut transcripts = Vec::new();
+    for record in &records {
+        // Only for a message.
+        transcripts.append(&mut place.transcripts(record.id).await.unwrap_or_default());
     }
     let mut deleted = Vec::new();
     let mut done = Ok(());
@@ -80,9 +89,13 @@ pub(crate) async fn run(
     }
     // What is gone is told also when the next one would not go.
     if out.is_json() {
-        out.json(&json!({ "deleted": deleted }))?;
+        let files: Vec<_> = transcripts.iter().map(|found| found.path.display().to_string()).collect();
+        out.json(&json!({ "deleted": deleted, "agent_files": files }))?;
     }
     out.flush()?;
+    if !out.is_json() {
+        tell_of_transcripts(&transcripts);
+    }
     done?;
     busy
 }
@@ -104,11 +117,16 @@ async fn idle(place: &Workspace, record: &SessionRecord) -> Result<Option<Sessio
 }
 
 /// Asks whether these may go; an error is a no.
-fn confirm(records: &[SessionRecord]) -> Result<(), Failure> {
+async fn confirm(place: &Workspace, records: &[SessionRecord]) -> Result<(), Failure> {
     let mut question = String::new();
     for record in records {
+        let bytes = match place.store.originals() {
+            Some(originals) => originals.size(record.id).await.unwrap_or(0),
+            None => 0,
+        };
+        let output = if bytes > 0 { format!(", {} of output", bytes_text(bytes)) } else { String::new() };
         question.push_str(&format!(
-            "{}: {}. {}\n",
+            "{}: {}{output}. {}\n",
             called(record),
             counted(record.counts.messages, "message"),
             visible_line(record.counts.preview_text())

@@ -41,7 +41,8 @@ use azureal::{Prompt, TurnSettings, Workspace};
 /// output is not stored. To run the static commands again, start a new session.
 ///
 /// `--ephemeral` stores neither prompt nor answer, and puts the output of all commands in front of the prompt: for a
-/// question that needs no memory.
+/// question that needs no memory. The agent's own program keeps no transcript; a version that cannot do that is not
+/// started.
 ///
 /// One turn runs in a session at a time, on all machines that share its store. If another process runs one, this prints
 /// the holder and exits, or waits for it with `--wait`; `azureal fork` continues in a copy.

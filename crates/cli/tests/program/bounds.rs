@@ -38,7 +38,7 @@ fn with_session() -> World {
 fn a_huge_header_is_unreadable_at_once() {
     let world = with_session();
     for start in [&b""[..], b"{\"turn\":{\"prompt\":\""] {
-        sparse(&world, "p/.azureal/spool/huge.turn", start);
+        sparse(&world, "p/.git/azureal/spool/huge.turn", start);
         let ran = soon(&world, &["list"]);
         assert!(
             ran.code == 0 && ran.stderr.contains("huge.turn` does not say which turn it belongs to"),
@@ -50,10 +50,10 @@ fn a_huge_header_is_unreadable_at_once() {
 #[test]
 fn a_huge_lease_is_taken_all_the_same() {
     let world = with_session();
-    sparse(&world, "p/.azureal/spool/S1.lease", b"");
+    sparse(&world, "p/.git/azureal/spool/S1.lease", b"");
     let ran = soon(&world, &["run", "-s", "S1", "-a", "offline", "more"]);
     assert_eq!(ran.code, 0, "{ran}");
-    assert!(!world.path("p/.azureal/spool/S1.lease").exists());
+    assert!(!world.path("p/.git/azureal/spool/S1.lease").exists());
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn thousands_of_orphans_are_looked_at_in_time() {
         let turn = format!(
             r#"{{"turn":{{"run":"{run}","session":7,"prompt":"x","agent":"claude","model":null,"directory":"/","started_at":""}}}}"#
         );
-        let header = world.file(&format!("p/.azureal/spool/{run}.turn"), &turn);
+        let header = world.file(&format!("p/.git/azureal/spool/{run}.turn"), &turn);
         fs::set_permissions(header, Permissions::from_mode(0o600)).unwrap();
     }
     let ran = soon(&world, &["list"]);

@@ -62,7 +62,7 @@ fn a_session_is_compacted_and_that_is_undone() {
         "{after}"
     );
     assert_eq!(world.run(&["show", "S1", "--json"]).quiet(), events, "the events stay");
-    let left: Vec<_> = fs::read_dir(world.path("p/.azureal/spool"))
+    let left: Vec<_> = fs::read_dir(world.path("p/.git/azureal/spool"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::run::{RECORDED, signal, wait_until};
+use crate::run::{RECORDED, SAYS_VERSION, signal, wait_until};
 use crate::terminal::Terminal;
 use crate::world::{Ran, World, assistant, user};
 
@@ -24,7 +24,8 @@ impl Project {
         let sent = world.path("sent");
         fs::create_dir(&sent).unwrap();
         let (answer, sent) = (answer.display(), sent.display());
-        let script = format!("cat > '{sent}'/$(ls '{sent}' | wc -l | tr -d ' ')\ncat '{answer}'");
+        let script =
+            format!("{SAYS_VERSION}\ncat > '{sent}'/$(ls '{sent}' | wc -l | tr -d ' ')\ncat '{answer}'");
         world.program("claude", &script);
         Self { world }
     }

@@ -5,15 +5,17 @@ use std::path::Path;
 
 use crate::world::World;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 22] = [
     "run",
     "list",
     "show",
+    "original",
     "context",
     "compact",
     "tokens",
     "rename",
     "rm",
+    "purge",
     "fork",
     "import",
     "export",

@@ -81,7 +81,7 @@ fn a_timeout_while_a_turn_is_compacted_keeps_what_is_stored_of_it() {
 fn a_turn_that_cannot_be_continued_after_a_compaction_keeps_its_session() {
     let world = World::new();
     let line = results(&world, 8 * 1024);
-    let spool = world.path("p/.azureal/spool");
+    let spool = world.path("p/.git/azureal/spool");
     // Others may write to the folder then, so that the next spool is refused.
     let script = format!(
         "chmod 777 '{}'\nmkdir first && for i in 1 2 3 4; do cat '{}'; done\nsleep 600",
@@ -135,7 +135,7 @@ fn an_agent_whose_azureal_died_is_stopped_at_the_limit_by_the_next_that_waits_fo
 
 /// Says whether an agent has printed a megabyte.
 fn is_printing(world: &World) -> bool {
-    let spools = fs::read_dir(world.path("p/.azureal/spool")).into_iter().flatten().flatten();
+    let spools = fs::read_dir(world.path("p/.git/azureal/spool")).into_iter().flatten().flatten();
     spools.filter_map(|spool| spool.metadata().ok()).any(|spool| spool.len() > 1 << 20)
 }
 
@@ -147,17 +147,15 @@ fn peak_memory(pid: u32) -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Asserts that a turn went well though not all of it is stored, that all of it is kept in the file that is named, and
-/// that the log says why; returns that reason.
+/// Asserts that a turn went well though not all of it is stored, that its output is kept, and that the session says why;
+/// returns that reason.
 #[track_caller]
 fn assert_kept(world: &World, ran: &Ran, bytes: u64) -> String {
     assert_eq!(ran.code, 0, "{ran}");
     assert!(ran.stderr.len() < 10_000, "{} bytes on standard error", ran.stderr.len());
-    let warning = ran.stderr.lines().last().unwrap();
-    let kept = warning
-        .strip_prefix("warning: not all that was printed could be stored; it is kept as [folder]/")
-        .unwrap_or_else(|| panic!("{ran}"));
-    assert!(fs::metadata(world.path(kept)).unwrap().len() >= bytes, "{ran}");
+    let mut original = world.command(&["original", "S1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let kept = std::io::copy(&mut original.stdout.take().unwrap(), &mut std::io::sink()).unwrap();
+    assert!(original.wait().unwrap().success() && kept >= bytes, "{kept} bytes are kept: {ran}");
     assert_eq!(world.run(&["list"]).stderr, "", "nothing is left to recover");
 
     let events = world.run(&["show", "S1", "--json"]).json_lines();

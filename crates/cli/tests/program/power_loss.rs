@@ -6,8 +6,10 @@
 mod disk;
 mod trace;
 
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
@@ -55,6 +57,8 @@ enum Fault {
     Lost,
     Torn,
     Doubled,
+    /// The output of a turn is not there, and nothing says so.
+    Output,
 }
 
 /// Has the program read an image.
@@ -63,10 +67,16 @@ fn check(image: &Image) -> Result<(), (Fault, String)> {
     for folder in &image.folders {
         DirBuilder::new().mode(0o700).create(world.path("p").join(folder)).unwrap();
     }
-    for (path, content) in &image.files {
+    let mut names: HashMap<usize, PathBuf> = HashMap::new();
+    for (path, inode, content) in &image.files {
         let path = world.path("p").join(path);
+        if let Some(first) = names.get(inode) {
+            fs::hard_link(first, path).unwrap();
+            continue;
+        }
         fs::write(&path, content.as_slice()).unwrap();
-        fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        names.insert(*inode, path);
     }
     let listed = world.run(&["list", "--json", "--all"]);
     if listed.code != 0 {
@@ -74,9 +84,17 @@ fn check(image: &Image) -> Result<(), (Fault, String)> {
     }
     let mut events = Vec::new();
     for session in listed.json().as_array().unwrap() {
-        let shown = world.run(&["show", "--json", session["id"].as_str().unwrap()]);
+        let id = session["id"].as_str().unwrap();
+        let shown = world.run(&["show", "--json", id]);
         if shown.code != 0 {
             return Err((Fault::Unopened, shown.to_string()));
+        }
+        for answer in shown.json_lines().iter().filter(|event| event["kind"] == "AssistantText") {
+            let original = world.run(&["original", id, "--seq", &answer["seq"].to_string()]);
+            let is_there = original.stdout.contains(&answer["data"]["text"].to_string());
+            if !is_there && original.stderr.is_empty() {
+                return Err((Fault::Output, format!("{answer}: {original}")));
+            }
         }
         events.extend(shown.json_lines());
     }
@@ -131,18 +149,19 @@ fn sample(images: Vec<Image>, limit: usize) -> Vec<Image> {
 fn a_loss_of_power_at_any_point_loses_no_turn_and_doubles_none() {
     let Some((world, ops)) = &*OPS else { return };
     let root = fs::canonicalize(world.path("p")).unwrap();
-    let images = Disk::images(&root, ops, None);
+    let images = Disk::images(&root, ops, &[]);
     let all = images.len();
     let images = sample(images, thorough(IMAGES, all));
     let found = faults(&images, usize::MAX);
     let count = |fault| found.iter().filter(|(found, _)| *found == fault).count();
     eprintln!(
-        "{} calls, {all} distinct images, {} read: {} doubled, {} lost, {} torn, {} unopened",
+        "{} calls, {all} distinct images, {} read: {} doubled, {} lost, {} torn, {} without output, {} unopened",
         ops.len(),
         images.len(),
         count(Fault::Doubled),
         count(Fault::Lost),
         count(Fault::Torn),
+        count(Fault::Output),
         count(Fault::Unopened)
     );
     assert!(images.len() > 100, "only {} images: the calls are not traced", images.len());
@@ -154,12 +173,13 @@ fn a_loss_of_power_at_any_point_loses_no_turn_and_doubles_none() {
 fn without_the_sync_of_a_folder_a_turn_is_lost_or_stands_twice() {
     let Some((world, ops)) = &*OPS else { return };
     let root = fs::canonicalize(world.path("p")).unwrap();
-    for folder in ["spool", ".azureal"] {
-        let images = Disk::images(&root, ops, Some(folder));
+    // A move is durable with either of its folders.
+    for folders in [&["spool", "new"][..], &[".azureal"]] {
+        let images = Disk::images(&root, ops, folders);
         let found = faults(&sample(images, IMAGES), 1);
         assert!(
             found.iter().any(|(fault, _)| matches!(fault, Fault::Doubled | Fault::Lost)),
-            "{folder}: {found:?}"
+            "{folders:?}: {found:?}"
         );
     }
 }

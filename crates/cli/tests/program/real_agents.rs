@@ -68,7 +68,7 @@ impl Real {
     }
 
     /// Returns the processes that were started from this home, and what they have started.
-    fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         let home = self.home.home().into_os_string().into_string().unwrap();
         find_marked(&Marker::new("HOME", home).unwrap()).iter().map(|process| process.pid).collect()
     }
@@ -95,7 +95,9 @@ impl Real {
     #[track_caller]
     fn wait_for_output(&self, text: &str) {
         wait_until(text, || {
-            let Ok(entries) = fs::read_dir(self.home.project().join(".azureal/spool")) else { return false };
+            let Ok(entries) = fs::read_dir(self.home.project().join(".azureal/spool")) else {
+                return false;
+            };
             let paths = entries.map(|entry| entry.unwrap().path());
             let mut spools = paths.filter(|path| path.extension().is_some_and(|found| found == "jsonl"));
             spools.any(|path| fs::read_to_string(path).is_ok_and(|printed| printed.contains(text)))

@@ -23,6 +23,10 @@ pub(crate) const RECORDED: &str =
 /// How many of its lines come before the first finished text.
 const BEGINNING: usize = 19;
 
+/// The answer of a scripted `claude` to `--version`.
+pub(crate) const SAYS_VERSION: &str =
+    "if [ \"$1\" = --version ]; then echo '2.1.197 (Claude Code)'; exit; fi";
+
 /// Puts a program `claude` on the path that prints the beginning of the recording, does something, and prints the rest.
 pub(crate) fn fake_claude(world: &World, in_between: &str) {
     let lines: Vec<&str> = RECORDED.lines().collect();
@@ -30,7 +34,7 @@ pub(crate) fn fake_claude(world: &World, in_between: &str) {
     let rest = world.file("bin/rest.jsonl", &format!("{}\n", lines[BEGINNING..].join("\n")));
     let script =
         format!("cat > /dev/null\ncat '{}'\n{in_between}\ncat '{}'", start.display(), rest.display());
-    world.program("claude", &script);
+    world.program("claude", &format!("{SAYS_VERSION}\n{script}"));
 }
 
 fn start(world: &World, arguments: &[&str]) -> Child {
@@ -47,14 +51,14 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn spooled(world: &World, extension: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(world.path("p/.azureal/spool")) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(world.path("p/.git/azureal/spool")) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
 }
 
 /// Waits until the fake agent has said all that it says before it goes on.
 #[track_caller]
-fn wait_for_beginning(world: &World) {
+pub(crate) fn wait_for_beginning(world: &World) {
     wait_until("the beginning of the answer", || {
         spooled(world, "jsonl")
             .iter()

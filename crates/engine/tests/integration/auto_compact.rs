@@ -259,6 +259,7 @@ fn a_session_that_becomes_too_long_in_mid_turn_is_compacted_and_goes_on_by_itsel
     assert!(!said.collect::<String>().contains("Go on with the work"), "nobody said that");
     let context = block_on(read_context(&*world.0.store, world.0.session)).unwrap();
     assert!(!context.contains("Go on with the work") && context.contains("All is done."), "{context}");
+    assert!(!context.contains("[This turn was interrupted"), "it continued: {context}");
     assert_eq!(ran.told.len(), 1, "{:?}", ran.told);
 }
 

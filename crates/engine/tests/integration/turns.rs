@@ -329,6 +329,22 @@ fn recovered_duration(agent: &str, output: &str, written: u64) -> u64 {
 }
 
 #[test]
+fn a_turn_that_was_cancelled_before_its_azureal_died_is_recovered_as_cancelled() {
+    for (is_cancelled, printed) in [(true, ""), (true, "not a line of ours"), (false, "")] {
+        let project = Project::new();
+        let spool = project.spools.begin(project.spooled("lost")).unwrap();
+        std::fs::write(spool.output_path(), printed).unwrap();
+        if is_cancelled {
+            project.spools.note_cancel(spool.turn()).unwrap();
+        }
+        drop(spool);
+        assert!(matches!(&project.recover()[..], [Recovered::Stored(..)]));
+        let outcome = if is_cancelled { Outcome::Cancelled } else { Outcome::Interrupted };
+        assert_eq!(project.outcomes(), [outcome], "{printed:?}");
+    }
+}
+
+#[test]
 fn a_recovered_turn_took_as_long_as_its_agent_says_or_its_output_grew() {
     // 2026-01-31T09:30:00Z, when the turn of `spooled` began.
     const BEGAN: u64 = 1_769_851_800;

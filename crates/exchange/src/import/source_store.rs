@@ -1,6 +1,6 @@
 //! Sessions of another store of azureal, which is only read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use azureal_core::{
@@ -30,15 +30,19 @@ enum StoreOrigin {
 }
 
 impl SourceStore {
-    /// Opens a store in a file. It is copied to a private folder in `temporary`.
-    pub fn in_file(path: &Path, temporary: &Path) -> Result<Self, ImportError> {
+    /// Opens a store in a file. The file is copied to a private folder in `temporary`; its originals are read where they
+    /// are, in the folder `originals`.
+    pub fn in_file(path: &Path, originals: PathBuf, temporary: &Path) -> Result<Self, ImportError> {
         let database = DatabaseCopy::of(path, temporary)?;
-        if database.is_azs() { Self::open(database) } else { Err(super::recognise::unknown(path)) }
+        if !database.is_azs() {
+            return Err(super::recognise::unknown(path));
+        }
+        Self::open(database, Some(originals))
     }
 
-    pub(super) fn open(database: DatabaseCopy) -> Result<Self, ImportError> {
-        let store = SqliteStore::open(database.path(), SqliteOptions::default())
-            .map_err(|error| database.error(error))?;
+    pub(super) fn open(database: DatabaseCopy, originals: Option<PathBuf>) -> Result<Self, ImportError> {
+        let options = SqliteOptions { originals, ..SqliteOptions::default() };
+        let store = SqliteStore::open(database.path(), options).map_err(|error| database.error(error))?;
         Ok(Self { store: Arc::new(store), origin: StoreOrigin::File(database) })
     }
 
@@ -145,7 +149,7 @@ pub(super) struct StoredSessions {
 
 impl StoredSessions {
     pub(super) async fn open(database: DatabaseCopy) -> Result<Self, ImportError> {
-        let store = SourceStore::open(database)?;
+        let store = SourceStore::open(database, None)?;
         let records = store.sessions().await?.into_iter();
         Ok(Self { store: Arc::new(store), records })
     }

@@ -35,7 +35,7 @@ pub struct SessionLine<'a, Usage = ()> {
     cache_write_tokens: u64,
     agent: Option<&'a str>,
     model: Option<&'a str>,
-    /// The size of the output of its turns, where it is kept.
+    /// The size of the output of its turns. Left out where it would be out of date when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     original_bytes: Option<u64>,
     /// Stored values that cannot be read.
@@ -57,8 +57,8 @@ impl<'a, Usage> SessionLine<'a, Usage> {
 
     /// Adds the size of the output of its turns.
     #[must_use]
-    pub fn with_originals(self, bytes: Option<u64>) -> Self {
-        Self { original_bytes: bytes, ..self }
+    pub fn with_originals(self, bytes: u64) -> Self {
+        Self { original_bytes: Some(bytes), ..self }
     }
 
     /// Describes a session for an export.

@@ -388,9 +388,8 @@ impl FileOriginals {
             return Ok(folder);
         }
         let folder = Folder::open_or_create(&self.folder)?;
-        if let Some(parent) = self.folder.parent() {
-            File::open(parent)?.sync_all()?;
-        }
+        let parent = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(folder)
     }
 

@@ -12,6 +12,7 @@
 //! The wait is on its own thread, which only polls for readability. The caller reads, so dropping the future loses no
 //! change.
 
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -49,20 +50,22 @@ enum About {
     Store,
     Log,
     Journal,
-    /// The folder, not the files in it.
-    SpoolFolder,
 }
 
 /// A watch of a store's file, and of the turns that run.
 pub(super) struct FileWatch {
     watching: Arc<OwnedFd>,
     /// The names to listen for in the folder of the store.
-    names: [(Vec<u8>, About); 4],
+    names: [(Vec<u8>, About); 3],
+    /// The number of the watch of the store's folder.
+    folder: i32,
     /// The path of the store, for errors.
     path: Box<Path>,
     spool_folder: PathBuf,
     /// The number of the watch of the spool folder, while there is one.
     spools: Option<i32>,
+    /// The watches of the folders above it, the nearest first, to hear of its creation.
+    above: [Option<i32>; 2],
     is_closed: Arc<AtomicBool>,
     /// The time of the second report of a change.
     again_at: Option<Instant>,
@@ -76,25 +79,52 @@ impl FileWatch {
         let (folder, name) = (file.parent()?, file.file_name()?);
         let watching = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
         let watched = identity(folder)?;
-        inotify::add_watch(&watching, folder, EVENTS).ok()?;
+        let folder = inotify::add_watch(&watching, folder, EVENTS).ok()?;
         let of_store = |end: &str| [name.as_bytes(), end.as_bytes()].concat();
         let names = [
             (of_store(""), About::Store),
             (of_store("-wal"), About::Log),
             (of_store("-journal"), About::Journal),
-            (spool_folder.file_name()?.as_bytes().to_vec(), About::SpoolFolder),
         ];
-        let (watching, path) = (Arc::new(watching), file.into());
-        let mut watch =
-            Self { watching, names, path, spool_folder, spools: None, is_closed, again_at: None, watched };
+        let mut watch = Self {
+            watching: Arc::new(watching),
+            names,
+            folder,
+            path: file.into(),
+            spool_folder,
+            spools: None,
+            above: [None; 2],
+            is_closed,
+            again_at: None,
+            watched,
+        };
         watch.watch_spools();
         Some(watch)
     }
 
-    /// Watches the spool folder, if there is one. A link in its place is not followed.
+    /// Watches the spool folder, if there is one, and the folders above it. A link in its place, or in that of
+    /// our folder above, is not followed.
     fn watch_spools(&mut self) {
-        let events = EVENTS | WatchFlags::DONT_FOLLOW;
-        self.spools = inotify::add_watch(&*self.watching, &self.spool_folder, events).ok();
+        let add = |folder: &Path, flags: WatchFlags| inotify::add_watch(&*self.watching, folder, flags).ok();
+        let mut above = self.spool_folder.ancestors().skip(1);
+        // From the outside: a folder that is created meanwhile is heard of.
+        let [parent, outer] = [above.next(), above.next()];
+        // The folder above that of the store never needs to be watched: the store is in ours already.
+        let is_apart = parent != self.path.parent();
+        let outer = outer.filter(|_| is_apart).and_then(|folder| add(folder, EVENTS));
+        let parent = parent
+            .and_then(|folder| add(folder, if is_apart { EVENTS | WatchFlags::DONT_FOLLOW } else { EVENTS }));
+        self.above = [parent, outer];
+        self.spools = add(&self.spool_folder, EVENTS | WatchFlags::DONT_FOLLOW);
+    }
+
+    /// Returns whether an event is about a folder that leads to the spools: created, removed or replaced.
+    fn leads_to_spools(&self, watch: i32, name: &[u8]) -> bool {
+        let names = self.spool_folder.ancestors().map(Path::file_name);
+        let is_it = |(above, ours): (&Option<i32>, Option<&OsStr>)| {
+            *above == Some(watch) && ours.is_some_and(|ours| ours.as_bytes() == name)
+        };
+        self.above.iter().zip(names).any(is_it)
     }
 
     /// Reads the events; returns whether any of them is about the store.
@@ -121,6 +151,15 @@ impl FileWatch {
                 is_heard |= !(is_output && events.contains(ReadFlags::MODIFY));
                 continue;
             }
+            if self.leads_to_spools(event.wd(), name.to_bytes()) {
+                // The caller reads the content of the folder after this.
+                self.watch_spools();
+                is_heard = true;
+                continue;
+            }
+            if event.wd() != self.folder {
+                continue;
+            }
             let about = self.names.iter().find(|(ours, _)| ours == name.to_bytes()).map(|(_, about)| *about);
             is_heard |= match about {
                 Some(About::Store) => true,
@@ -129,11 +168,6 @@ impl FileWatch {
                     true
                 }
                 Some(About::Journal) => events.contains(ReadFlags::DELETE),
-                Some(About::SpoolFolder) => {
-                    // Created, removed or replaced. The caller reads its content after this.
-                    self.watch_spools();
-                    true
-                }
                 None => false,
             };
         }

@@ -2,7 +2,8 @@
 //!
 //! A file keeps its content up to its last sync, and of later writes none, half or all. A folder keeps its entries up to
 //! its own last sync, and of later changes any prefix: changes of one folder are kept in their order, those of different
-//! folders independently of each other. That is how btrfs behaves, and stricter than ext4.
+//! folders independently of each other. That is how btrfs behaves, and stricter than ext4. A move from one folder to
+//! another is kept as a whole or not at all, as on both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -26,8 +27,22 @@ enum Change {
     Add(OsString, Inode),
     Remove(OsString),
     Rename(OsString, OsString),
+    /// Half of a move to another folder.
+    MoveOut(OsString, Move),
+    /// The other half.
+    MoveIn(OsString, Inode, Move),
 }
 
+impl Change {
+    fn moved(&self) -> Option<Move> {
+        match self {
+            Self::MoveOut(_, moved) | Self::MoveIn(_, _, moved) => Some(*moved),
+            _ => None,
+        }
+    }
+}
+
+type Move = usize;
 type Entries = BTreeMap<OsString, Inode>;
 
 #[derive(Default)]
@@ -38,11 +53,14 @@ struct Folder {
 }
 
 impl Folder {
-    /// Returns the entries after the first `kept` changes since the last sync.
-    fn entries(&self, kept: usize) -> Entries {
+    /// Returns the entries after the first `kept` changes since the last sync, without the moves that are not `whole`.
+    fn entries(&self, kept: usize, whole: impl Fn(Move) -> bool) -> Entries {
         let mut entries = self.synced.clone();
-        for change in &self.pending[..kept] {
+        let is_kept = |change: &&Change| change.moved().is_none_or(&whole);
+        for change in self.pending[..kept].iter().filter(is_kept) {
             match change {
+                Change::MoveOut(name, _) => drop(entries.remove(name)),
+                Change::MoveIn(name, inode, _) => drop(entries.insert(name.clone(), *inode)),
                 Change::Add(name, inode) => drop(entries.insert(name.clone(), *inode)),
                 Change::Remove(name) => drop(entries.remove(name)),
                 Change::Rename(from, to) => {
@@ -55,7 +73,18 @@ impl Folder {
     }
 
     fn live(&self) -> Entries {
-        self.entries(self.pending.len())
+        self.entries(self.pending.len(), |_| true)
+    }
+
+    /// Returns the moves in the first `kept` changes since the last sync.
+    fn moves(&self, kept: usize) -> BTreeSet<Move> {
+        self.pending[..kept].iter().filter_map(Change::moved).collect()
+    }
+
+    /// Makes the first changes durable.
+    fn sync(&mut self, kept: usize) {
+        self.synced = self.entries(kept, |_| true);
+        self.pending.drain(..kept);
     }
 }
 
@@ -69,14 +98,15 @@ enum Kept {
 
 /// Files and folders after a loss of power, and how many turns had been acknowledged before it.
 pub(super) struct Image {
-    pub(super) files: Vec<(PathBuf, Arc<Vec<u8>>)>,
+    /// Paths with the same number are names of one file.
+    pub(super) files: Vec<(PathBuf, usize, Arc<Vec<u8>>)>,
     pub(super) folders: Vec<PathBuf>,
     pub(super) acknowledged: usize,
     /// Where the power was cut, for the message of a failed test.
     pub(super) cut: String,
 }
 
-/// The disk below one folder, which is there from the beginning.
+/// The disk below one folder, which is there from the beginning, as its `.git` is.
 pub(super) struct Disk {
     root: PathBuf,
     files: HashMap<Inode, File>,
@@ -86,21 +116,23 @@ pub(super) struct Disk {
 }
 
 const ROOT: Inode = 0;
+const GIT: Inode = 1;
 
 impl Disk {
     fn new(root: &Path) -> Self {
-        let folders = HashMap::from([(ROOT, Folder::default())]);
-        Self { root: root.to_owned(), files: HashMap::new(), folders, inodes: 1, acknowledged: 0 }
+        let root_folder = Folder { synced: Entries::from([(".git".into(), GIT)]), pending: Vec::new() };
+        let folders = HashMap::from([(ROOT, root_folder), (GIT, Folder::default())]);
+        Self { root: root.to_owned(), files: HashMap::new(), folders, inodes: GIT + 1, acknowledged: 0 }
     }
 
-    /// Returns every distinct image that a loss of power during these calls may leave. Syncs of a folder called `unsynced`
-    /// are taken for lost.
-    pub(super) fn images(root: &Path, ops: &[Op], unsynced: Option<&str>) -> Vec<Image> {
+    /// Returns every distinct image that a loss of power during these calls may leave. Syncs of folders with
+    /// these names are taken for lost.
+    pub(super) fn images(root: &Path, ops: &[Op], unsynced: &[&str]) -> Vec<Image> {
         let mut disk = Self::new(root);
         let mut seen = BTreeSet::new();
         let mut images = Vec::new();
         for (index, op) in ops.iter().enumerate() {
-            let is_lost = matches!(op, Op::Sync(path) if unsynced.is_some_and(|name| path.ends_with(name)));
+            let is_lost = matches!(op, Op::Sync(path) if unsynced.iter().any(|name| path.ends_with(name)));
             if is_lost {
                 continue;
             }
@@ -178,14 +210,32 @@ impl Disk {
                 if let Some(file) = self.files.get_mut(&inode) {
                     file.synced = file.versions.len() - 1;
                 } else if let Some(folder) = self.folders.get_mut(&inode) {
-                    folder.synced = folder.live();
-                    folder.pending.clear();
+                    let moves = folder.moves(folder.pending.len());
+                    folder.sync(folder.pending.len());
+                    // The other half of a move is durable with this one, and what its folder changed before it.
+                    for other in self.folders.values_mut() {
+                        let is_moved =
+                            |change: &Change| change.moved().is_some_and(|moved| moves.contains(&moved));
+                        if let Some(last) = other.pending.iter().rposition(is_moved) {
+                            other.sync(last + 1);
+                        }
+                    }
                 }
             }
             Op::Rename(from, to) => {
-                assert_eq!(from.parent(), to.parent(), "the model has no renames between folders");
-                let to = to.file_name().unwrap().to_owned();
-                self.change(from, |from| Change::Rename(from, to));
+                if from.parent() == to.parent() {
+                    let to = to.file_name().unwrap().to_owned();
+                    self.change(from, |from| Change::Rename(from, to));
+                } else {
+                    let (inode, moved) = (self.inode(from).unwrap(), self.inodes);
+                    self.inodes += 1;
+                    self.change(from, |from| Change::MoveOut(from, moved));
+                    self.change(to, |to| Change::MoveIn(to, inode, moved));
+                }
+            }
+            Op::Link(from, to) => {
+                let inode = self.inode(from).unwrap();
+                self.change(to, |name| Change::Add(name, inode));
             }
             Op::Remove(path) => self.change(path, Change::Remove),
             Op::Acknowledged => self.acknowledged += 1,
@@ -224,7 +274,7 @@ impl Disk {
                     continue;
                 }
                 let content = |(path, inode, version): (PathBuf, Inode, usize)| {
-                    (path, Arc::clone(&self.files[&inode].versions[version]))
+                    (path, inode, Arc::clone(&self.files[&inode].versions[version]))
                 };
                 let cut = format!(
                     "{cut}; of the store's writes {store:?}, of others {other:?}, of folders {choice:?}"
@@ -244,10 +294,17 @@ impl Disk {
         files: &mut Vec<(PathBuf, Inode, usize)>,
         folders: &mut Vec<PathBuf>,
     ) {
-        for (name, inode) in self.folders[&folder].entries(choice[&folder]) {
+        let is_whole = |moved: Move| {
+            let halves =
+                choice.iter().filter(|(folder, kept)| self.folders[folder].moves(**kept).contains(&moved));
+            halves.count() == 2
+        };
+        for (name, inode) in self.folders[&folder].entries(choice[&folder], is_whole) {
             let path = path.join(name);
             let Some(file) = self.files.get(&inode) else {
-                folders.push(path.clone());
+                if inode != GIT {
+                    folders.push(path.clone());
+                }
                 self.walk(inode, &path, choice, kept, files, folders);
                 continue;
             };

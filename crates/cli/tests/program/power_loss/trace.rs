@@ -18,6 +18,8 @@ pub(super) enum Op {
     Truncate(PathBuf, usize),
     Sync(PathBuf),
     Rename(PathBuf, PathBuf),
+    /// Gives a file a second name.
+    Link(PathBuf, PathBuf),
     Remove(PathBuf),
     /// The program says that a turn is stored.
     Acknowledged,
@@ -104,6 +106,8 @@ fn op(call: &str, root: &Path) -> Option<Op> {
         "fsync" | "fdatasync" => opened(0).map(Op::Sync),
         "rename" => named(0).zip(named(1)).map(|(from, to)| Op::Rename(from, to)),
         "renameat" | "renameat2" => below(0).zip(below(2)).map(|(from, to)| Op::Rename(from, to)),
+        "link" => named(0).zip(named(1)).map(|(from, to)| Op::Link(from, to)),
+        "linkat" => below(0).zip(below(2)).map(|(from, to)| Op::Link(from, to)),
         "unlink" => named(0).map(Op::Remove),
         "unlinkat" => below(0).map(Op::Remove),
         // Only of use where it reaches our files; a pipe or a socket is not below the root.
@@ -127,6 +131,7 @@ impl Op {
             | Self::Truncate(path, _)
             | Self::Sync(path)
             | Self::Rename(path, _)
+            | Self::Link(path, _)
             | Self::Remove(path) => path,
             Self::Acknowledged => Path::new(""),
         }

@@ -1,0 +1,192 @@
+//! Deleting everything that azureal keeps of a project.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use azureal_agents::registry;
+use azureal_core::{ListQuery, SessionId};
+use azureal_engine::{FoundSpool, Transcript, transcripts_of};
+
+use crate::error::{Error, shown};
+use crate::workspace::{COMPANIONS, Workspace};
+
+/// The number of the agents' own transcripts that are looked for. Each is a search of the agents' folders.
+const MOST_TRANSCRIPTS: usize = 200;
+/// The prefix of a store that was set aside in the git directory.
+const SET_ASIDE: &str = "sessions-";
+
+/// Everything that azureal keeps of a project, and what the agents keep of it themselves.
+#[derive(Debug)]
+pub struct Purge {
+    /// The number of sessions.
+    pub sessions: u64,
+    /// What is deleted, in the order of deletion.
+    pub parts: Vec<PurgePart>,
+    /// Transcripts of the agents' programs. They are not deleted.
+    pub transcripts: Vec<Transcript>,
+}
+
+/// A part of what is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PurgePart {
+    /// What it is, for people.
+    pub what: &'static str,
+    /// The files and folders.
+    pub paths: Vec<PathBuf>,
+    /// Their size.
+    pub bytes: u64,
+}
+
+impl Purge {
+    /// Returns the size of everything that is deleted.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    /// Deletes it. If this is interrupted, another purge deletes the rest.
+    pub fn run(&self) -> Result<(), Error> {
+        for path in self.parts.iter().flat_map(|part| &part.paths) {
+            remove(path).map_err(|error| Error::file(path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Workspace {
+    /// Finds everything that is kept of the project. Deletes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The store is not a file, or a turn runs.
+    pub async fn purge(&self) -> Result<Purge, Error> {
+        let Some((file, folders)) = self.file() else {
+            return Err(Error::usage("only a store in a file can be purged")
+                .with_hint("`azureal rm` deletes single sessions of a store on a server"));
+        };
+        self.check_idle()?;
+        let mut transcripts = Vec::new();
+        let records = self.store.list(&ListQuery::default()).await?;
+        for record in &records {
+            if transcripts.len() < MOST_TRANSCRIPTS {
+                transcripts.append(&mut self.transcripts(record.id).await?);
+            }
+        }
+        let own = file.parent().unwrap_or(Path::new("."));
+        let in_git = folders.second_name.as_deref().and_then(Path::parent);
+        let with_companions = |path: &Path| {
+            COMPANIONS.iter().map(|end| with_suffix(path, end)).chain([path.to_owned()]).collect::<Vec<_>>()
+        };
+        // The second name first: it would bring the first one back. The files of the database before it: without the file they
+        // would belong to the next one.
+        let store = folders.second_name.iter().cloned().chain(with_companions(file)).collect();
+        let aside = in_git.into_iter().flat_map(|folder| named(folder, |name| name.starts_with(SET_ASIDE)));
+        let is_server = |name: &str| name.starts_with("postgres-") || name.starts_with("redis-");
+        let of_servers =
+            [Some(own), in_git].into_iter().flatten().flat_map(|folder| named(folder, is_server));
+        let spools = [Some(folders.spools.clone()), folders.former_spools.clone()].into_iter().flatten();
+        let leftovers = named(own, |name| name.contains(".azs.new-") || name.contains(".azs.import-"));
+        let parts = [
+            ("sessions", store),
+            ("output of turns", vec![folders.originals.clone()]),
+            ("unfinished turns", spools.collect()),
+            ("stores that were set aside", aside.collect()),
+            ("unfinished turns of stores on servers", of_servers.collect()),
+            ("leftovers", leftovers),
+        ];
+        let mut parts: Vec<PurgePart> =
+            parts.into_iter().map(|(what, paths)| PurgePart::of(what, paths)).collect();
+        parts.retain(|part| !part.paths.is_empty());
+        let sessions = records.len() as u64;
+        Ok(Purge { sessions, parts, transcripts })
+    }
+
+    /// Refuses if a turn runs.
+    fn check_idle(&self) -> Result<(), Error> {
+        let Some(spools) = self.spools() else { return Ok(()) };
+        let found = spools.find().map_err(|error| Error::file(&error.path, &error.source))?;
+        let running = found.iter().find_map(|found| match found {
+            FoundSpool::Owned(turn, _) => Some(turn.session),
+            FoundSpool::Orphan(spool) => Some(spool.turn().session),
+            FoundSpool::Unreadable(_) => None,
+        });
+        match running {
+            Some(session) => Err(Error::new("busy", format!("a turn of S{session} is running")).with_hint(
+                format!("wait for it, or end it with `azureal cancel S{session}`; nothing was deleted"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the agents' own transcripts of a session's turns. azureal does not delete them.
+    pub async fn transcripts(&self, session: SessionId) -> Result<Vec<Transcript>, Error> {
+        let environment = self.environment().for_children();
+        Ok(transcripts_of(&*self.store, session, registry::all(), environment, MOST_TRANSCRIPTS).await?)
+    }
+}
+
+impl PurgePart {
+    fn of(what: &'static str, paths: Vec<PathBuf>) -> Self {
+        let paths: Vec<PathBuf> =
+            paths.into_iter().filter(|path| fs::symlink_metadata(path).is_ok()).collect();
+        // Both names of the store are one file.
+        let mut counted = Vec::new();
+        let bytes = paths.iter().map(|path| size(path, &mut counted)).sum();
+        Self { what, paths, bytes }
+    }
+}
+
+/// Returns the size of a file, or of a folder with everything in it. Counts a file with two names once.
+fn size(path: &Path, counted: &mut Vec<(u64, u64)>) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(found) = fs::symlink_metadata(path) else { return 0 };
+    if found.is_dir() {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        return entries.map(|entry| size(&entry.path(), counted)).sum();
+    }
+    let identity = (found.dev(), found.ino());
+    if found.nlink() > 1 && counted.contains(&identity) {
+        return 0;
+    }
+    counted.push(identity);
+    found.len()
+}
+
+/// Returns the entries of a folder with such a name.
+fn named(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(&is_wanted))
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Removes a file or a folder, and makes that survive a loss of power. A link is removed, not followed.
+fn remove(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        removed => removed?,
+    }
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+/// Describes a transcript that an agent's program keeps.
+pub fn describe_transcript(transcript: &Transcript) -> String {
+    format!("{} keeps {}", transcript.program, shown(&transcript.path))
+}
