@@ -193,8 +193,11 @@ impl Workspace {
     }
 
     /// Returns whether the output of turns is kept. A store on a server gets it only if the user says so.
-    fn keeps_originals(&self) -> bool {
-        self.originals.keep != KeepOriginals::Off && (self.originals.share || !self.is_on_server())
+    pub fn keeps_originals(&self) -> bool {
+        if self.is_on_server() {
+            return self.originals.reach_servers();
+        }
+        self.originals.keep != KeepOriginals::Off
     }
 
     /// Finds the full form of the events of a session, in the output of its turns.
@@ -270,7 +273,7 @@ fn open_store(
             let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
-            let store = store.with_originals(folder.join(ORIGINALS), originals.share, None);
+            let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers(), None);
             (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
         }
         Some(StoreChoice::Redis(mut address)) => {
@@ -282,7 +285,7 @@ fn open_store(
                 let (address, warning) = (address.to_string(), warning.to_string());
                 notices.push(Notice::Durability { address, warning });
             }
-            let store = store.with_originals(folder.join(ORIGINALS), originals.share);
+            let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers());
             (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
         }
         None => {
