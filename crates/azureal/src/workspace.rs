@@ -207,8 +207,11 @@ impl Workspace {
     }
 
     /// Returns whether the output of turns is kept. A store on a server gets it only if the user says so.
-    fn keeps_originals(&self) -> bool {
-        self.originals.keep != KeepOriginals::Off && (self.originals.share || !self.is_on_server())
+    pub fn keeps_originals(&self) -> bool {
+        if self.is_on_server() {
+            return self.originals.reach_servers();
+        }
+        self.originals.keep != KeepOriginals::Off
     }
 
     /// Finds the full form of the events of a session, in the output of its turns.
@@ -285,11 +288,11 @@ fn open_store(
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
             // What goes to a server is masked. Not before it is needed: a redactor takes milliseconds to build.
-            let mask = match originals.share {
+            let mask = match originals.reach_servers() {
                 true => Some(mask_with(config::redactor(environment)?)),
                 false => None,
             };
-            let store = store.with_originals(folder.join(ORIGINALS), originals.share, mask);
+            let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers(), mask);
             (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
         }
         Some(StoreChoice::Redis(mut address)) => {
@@ -301,7 +304,7 @@ fn open_store(
                 let (address, warning) = (address.to_string(), warning.to_string());
                 notices.push(Notice::Durability { address, warning });
             }
-            let store = store.with_originals(folder.join(ORIGINALS), originals.share);
+            let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers());
             (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
         }
         None => {

@@ -229,7 +229,7 @@ impl Cli {
 }
 
 /// Compresses the output of stored turns. What fails is done by the next command.
-async fn finish_originals(place: &Workspace) {
+pub(crate) async fn finish_originals(place: &Workspace) {
     if let Err(error) = place.finish_originals().await {
         warn!(kind = error.kind(), "the output of turns is not compressed yet");
     }

@@ -78,6 +78,11 @@ impl OriginalsChoice {
             share: share_originals.is_some_and(|share| share.value),
         }
     }
+
+    /// Returns whether a store on a server gets the output of new turns.
+    pub fn reach_servers(self) -> bool {
+        self.share && self.keep != KeepOriginals::Off
+    }
 }
 
 /// A value that is in effect, and the file and line that it comes from.

@@ -9,6 +9,7 @@ use azureal_core::{SessionRecord, SessionStore, visible_line};
 use futures_executor::block_on;
 
 use super::import::{diverged, warn_of};
+use crate::cli::finish_originals;
 use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interrupts::{Interrupted, Interrupts};
@@ -52,7 +53,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, usual: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
     let (from, to) = (args.from.as_deref().or(usual), args.to.as_deref().or(usual));
     let (source, to) = open(from, to)?;
-    block_on(copy(Arc::new(source), &*to.store, &args.sessions, out))
+    if to.keeps_originals() {
+        to.prepare_spools()?;
+    }
+    let done = block_on(copy(Arc::new(source), &*to.store, &args.sessions, out));
+    block_on(finish_originals(&to));
+    done
 }
 
 async fn copy(

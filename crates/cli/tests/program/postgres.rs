@@ -6,7 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use azureal_testkit::servers::PostgresServer;
 use serde_json::json;
 
-use crate::servers::{answers_as_a_file_does, recovers_a_turn, run_on};
+use crate::servers::{
+    answers_as_a_file_does, full_on_another_machine, keeps_no_output_unless_it_is_shared,
+    keeps_output_that_is_shared, local_originals, output_on_another_machine, recorded_output,
+    recovers_a_turn, run_at_home, run_on,
+};
 use crate::world::World;
 
 fn url(server: &PostgresServer, project: &str) -> String {
@@ -98,4 +102,27 @@ fn no_error_tells_a_password() {
     error: postgres://127.0.0.1:1/d cannot be reached (tried for 2 s): connection refused
     hint: see that the server runs and that its address is right, then do it again
     ");
+}
+
+#[test]
+fn postgres_keeps_no_output_unless_it_is_shared() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let store = format!("{}&schema=unshared", url(server, "unshared"));
+    keeps_no_output_unless_it_is_shared(&store);
+    assert_eq!(server.sql("SELECT count(*) FROM unshared.original_pieces"), "0");
+}
+
+#[test]
+fn every_machine_has_the_output_that_is_shared_in_postgres() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let store = format!("{}&schema=shared", url(server, "shared"));
+    let world = keeps_output_that_is_shared(&store);
+    assert_eq!(local_originals(&world), [""; 0], "it was uploaded");
+    assert_eq!(server.sql("SELECT count(*) FROM shared.original_pieces"), "1");
+    assert_eq!(output_on_another_machine(&store).quiet(), recorded_output());
+    let full = full_on_another_machine(&store);
+    assert!(full.contains("logo.png") && !full.contains("omitted"), "{full}");
+    run_at_home(&world, &store, &["original", "work", "--forget", "--yes"]).quiet();
+    assert_eq!(server.sql("SELECT count(*) FROM shared.original_pieces"), "0");
+    assert_eq!(output_on_another_machine(&store).code, 1);
 }

@@ -6,7 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use azureal_testkit::servers::RedisServer;
 use serde_json::json;
 
-use crate::servers::{Server, answers_as_a_file_does, recovers_a_turn, run_on};
+use crate::servers::{
+    Server, answers_as_a_file_does, keeps_no_output_unless_it_is_shared, keeps_output_that_is_shared,
+    local_originals, output_on_another_machine, recovers_a_turn, run_at_home, run_on,
+};
 use crate::world::World;
 
 #[test]
@@ -95,4 +98,21 @@ fn what_redis_may_lose_is_said() {
     hint: `CONFIG SET maxmemory-policy noeviction` on the server makes it keep what it has, and `loss=accepted` in the URL takes it as it is; nothing was changed
     ");
     assert!(!list("&loss=accepted").contains("warning"));
+}
+
+#[test]
+fn redis_keeps_no_output_unless_it_is_shared() {
+    let Some(server) = RedisServer::shared() else { return };
+    keeps_no_output_unless_it_is_shared(&server.store("unshared"));
+}
+
+#[test]
+fn output_that_is_shared_with_redis_stays_on_its_machine() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = server.store("shared");
+    let world = keeps_output_that_is_shared(&store);
+    assert_eq!(local_originals(&world).len(), 1);
+    assert_eq!(output_on_another_machine(&store).code, 1);
+    run_at_home(&world, &store, &["rm", "work", "--yes"]).quiet();
+    assert_eq!(local_originals(&world), [""; 0]);
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use azureal_testkit::servers::{PostgresServer, RedisServer};
@@ -202,4 +203,100 @@ pub(crate) fn recovers_a_turn(world: &World, store: &str) {
     assert!(hidden.contains('*'), "{hidden}");
     assert_eq!(fs::metadata(world.path("p/.azureal")).unwrap().permissions().mode() & 0o777, 0o700);
     assert!(!world.store().exists());
+}
+
+/// A recorded turn with many tools, whose results are stored short.
+fn recording() -> PathBuf {
+    let fixtures = "../agents/tests/fixtures/claude/current/multi-tool/stdout.jsonl";
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(fixtures)
+}
+
+/// A machine on which the agent prints that turn.
+fn machine(share: bool) -> World {
+    let world = World::new();
+    world.program("claude", &format!("cat > /dev/null\ncat '{}'", recording().display()));
+    world.file("home/.config/azureal/azufig.toml", &format!("[originals]\nshare = {share}\n"));
+    world
+}
+
+/// Runs the program with the configuration of the machine's user.
+pub(crate) fn run_at_home(world: &World, store: &str, arguments: &[&str]) -> Ran {
+    let mut command = world.with_programs(arguments);
+    world.ran(command.env("AZUREAL_STORE", store).env("HOME", world.path("home")).output().unwrap())
+}
+
+/// Returns the files below a folder that a machine keeps for a server, without locks.
+fn kept(world: &World, folder: &str) -> Vec<String> {
+    let paths = world.snapshot("p").into_iter().map(|(path, _)| path.display().to_string());
+    let is_of_server = |path: &String| path.contains("/postgres-") || path.contains("/redis-");
+    let is_lock = |path: &String| path.ends_with(".lock") || path.ends_with("lease");
+    let paths = paths.filter(is_of_server).filter(|path| !is_lock(path));
+    paths.filter(|path| path.contains(&format!("/{folder}/"))).collect()
+}
+
+fn ask(world: &World, store: &str) {
+    let ran = run_at_home(world, store, &["run", "-s", "work", "-a", "claude", "hi"]);
+    assert_eq!(ran.code, 0, "{ran}");
+}
+
+/// Checks that the output of a turn is not kept unless the user shares it.
+pub(crate) fn keeps_no_output_unless_it_is_shared(store: &str) {
+    let world = machine(false);
+    ask(&world, store);
+    assert_eq!((kept(&world, "spool"), kept(&world, "originals")), (vec![], vec![]));
+    let ran = run_at_home(&world, store, &["original", "work"]);
+    assert!(ran.code == 1 && ran.stderr.contains("no output of S1 work is kept"), "{ran}");
+    let ran = run_at_home(&world, store, &["show", "work", "--full"]);
+    assert!(ran.code == 0 && ran.stdout.contains("[4 lines omitted]"), "{ran}");
+    // A copy does not bring it either.
+    let ran = run_at_home(&world, "file.azs", &["run", "-s", "copied", "-a", "claude", "hi"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_ne!(run_at_home(&world, "file.azs", &["original", "copied"]).quiet(), "");
+    assert_eq!(run_at_home(&world, store, &["copy", "--from", "file.azs"]).code, 0);
+    assert_eq!(run_at_home(&world, store, &["original", "copied"]).code, 1);
+    assert_eq!(kept(&world, "originals"), [""; 0]);
+}
+
+/// Checks what the same machine sees of an output that is shared, up to its deletion with the session. Returns the machine.
+pub(crate) fn keeps_output_that_is_shared(store: &str) -> World {
+    let world = machine(true);
+    ask(&world, store);
+    assert_eq!(kept(&world, "spool"), [""; 0]);
+    let printed = fs::read_to_string(recording()).unwrap();
+    assert_eq!(run_at_home(&world, store, &["original", "work"]).quiet(), printed);
+    let full = run_at_home(&world, store, &["show", "work", "--full"]).quiet();
+    assert!(full.contains("logo.png") && !full.contains("omitted"), "{full}");
+    let bytes = run_at_home(&world, store, &["list", "--json"]).json()[0]["original_bytes"].as_u64();
+    assert!(bytes > Some(0), "{bytes:?}");
+    run_at_home(&world, store, &["fork", "work", "--name", "forked"]).quiet();
+    assert_eq!(run_at_home(&world, store, &["original", "forked"]).quiet(), printed);
+    run_at_home(&world, store, &["rm", "forked", "--yes"]).quiet();
+    // To a file and back, where the output has to come from the file.
+    run_at_home(&world, store, &["copy", "--to", "file.azs"]).quiet();
+    assert_eq!(run_at_home(&world, "file.azs", &["original", "work"]).quiet(), printed);
+    run_at_home(&world, store, &["rm", "work", "--yes"]).quiet();
+    assert_eq!(kept(&world, "originals"), [""; 0]);
+    run_at_home(&world, store, &["copy", "--from", "file.azs"]).quiet();
+    assert_eq!(run_at_home(&world, store, &["original", "work"]).quiet(), printed);
+    world
+}
+
+/// Returns the output that another machine has of the same session.
+pub(crate) fn output_on_another_machine(store: &str) -> Ran {
+    run_at_home(&machine(true), store, &["original", "work"])
+}
+
+/// Returns what another machine shows of the same session.
+pub(crate) fn full_on_another_machine(store: &str) -> String {
+    run_at_home(&machine(true), store, &["show", "work", "--full"]).quiet()
+}
+
+/// Returns the output of the recorded turn.
+pub(crate) fn recorded_output() -> String {
+    fs::read_to_string(recording()).unwrap()
+}
+
+/// Returns the originals that a machine keeps as files.
+pub(crate) fn local_originals(world: &World) -> Vec<String> {
+    kept(world, "originals")
 }

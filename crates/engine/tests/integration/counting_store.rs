@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use azureal_core::{
-    Appended, Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, Mark, NewLease, NewSession,
-    NewTurn, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Taken, Tokens,
-    Watch, async_trait,
+    Appended, Compaction, CrashNotes, Holder, LeaseId, Leases, ListQuery, Mark, NewLease, NewOriginal,
+    NewSession, NewTurn, OpenOriginal, Original, Originals, Page, Seq, SessionId, SessionRecord,
+    SessionStore, StoreError, StoredEvent, Taken, Tokens, Watch, async_trait,
 };
 use azureal_store::MemoryStore;
 use uuid::Uuid;
@@ -17,9 +17,16 @@ pub(crate) struct CountingStore {
     inner: MemoryStore,
     calls: Mutex<Vec<&'static str>>,
     held: Mutex<HashMap<SessionId, (LeaseId, Holder)>>,
+    /// Whether it keeps originals. What it is given stays where it is.
+    keeps_originals: bool,
 }
 
 impl CountingStore {
+    /// A store that keeps originals.
+    pub(crate) fn with_originals() -> Self {
+        Self { keeps_originals: true, ..Self::default() }
+    }
+
     /// Notes something that is no call.
     pub(crate) fn note(&self, what: &'static str) {
         self.calls.lock().unwrap().push(what);
@@ -57,6 +64,10 @@ passed_on! {
 
         fn leases(&self) -> Option<&dyn Leases> {
             Some(self)
+        }
+
+        fn originals(&self) -> Option<&dyn Originals> {
+            self.keeps_originals.then_some(self as &dyn Originals)
         }
     }
     create(new: NewSession) -> SessionId;
@@ -125,5 +136,44 @@ impl Leases for CountingStore {
         self.note("held");
         let held = self.held.lock().unwrap();
         Ok(held.iter().map(|(id, (_, holder))| (*id, holder.clone())).collect())
+    }
+}
+
+/// Originals that are counted and not kept.
+#[async_trait]
+impl Originals for CountingStore {
+    async fn put(&self, _: SessionId, _: NewOriginal) -> Result<(), StoreError> {
+        self.note("put");
+        Ok(())
+    }
+
+    async fn copy(&self, _: SessionId, _: &Original, _: OpenOriginal) -> Result<(), StoreError> {
+        self.note("copy");
+        Ok(())
+    }
+
+    async fn finish(&self) -> Result<(), StoreError> {
+        self.note("finish");
+        Ok(())
+    }
+
+    async fn list(&self, _: SessionId) -> Result<Vec<Original>, StoreError> {
+        self.note("list originals");
+        Ok(Vec::new())
+    }
+
+    async fn open(&self, _: SessionId, _: &str) -> Result<Option<OpenOriginal>, StoreError> {
+        self.note("open");
+        Ok(None)
+    }
+
+    async fn delete(&self, _: SessionId) -> Result<u64, StoreError> {
+        self.note("delete originals");
+        Ok(0)
+    }
+
+    async fn expire(&self, _: u32) -> Result<(), StoreError> {
+        self.note("expire");
+        Ok(())
     }
 }

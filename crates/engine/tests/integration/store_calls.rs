@@ -59,7 +59,11 @@ struct Server {
 
 impl Server {
     fn new() -> Self {
-        let store = Arc::new(CountingStore::default());
+        Self::of(CountingStore::default())
+    }
+
+    fn of(store: CountingStore) -> Self {
+        let store = Arc::new(store);
         let project = Project::in_temporary(tempfile::tempdir().unwrap(), Arc::clone(&store) as _);
         let engine = project.engine();
         Self { store, project, engine }
@@ -120,6 +124,17 @@ fn a_turn_asks_its_store_six_times_before_the_agent_runs_and_three_times_after()
         assert!(calls.iter().position(|call| *call == SPAWN).unwrap() <= 6);
         assert_eq!(block_on(server.project.store.last_used("here")).unwrap(), Some(session));
     }
+}
+
+#[test]
+fn an_original_is_one_more_call_after_the_agent() {
+    let server = Server::of(CountingStore::with_originals());
+    server.project.append([Event::user("before"), Event::assistant("now")]);
+    let (finished, calls) = server.run(server.project.session, Briefing::default());
+    assert_eq!(finished.complete.outcome, Some(Outcome::Done));
+    let (before, after) = calls.split_at(calls.iter().position(|call| *call == EXIT).unwrap() + 1);
+    assert_eq!(after, ["append", "put", "remove_mark", "release"]);
+    assert_eq!([before, &AFTER_EXIT].concat(), expected(&["get", "read", "take", "get"]));
 }
 
 #[test]

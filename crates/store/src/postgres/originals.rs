@@ -205,8 +205,8 @@ impl Originals for PostgresStore {
             .call(
                 "WITH gone AS (
                    DELETE FROM @schema@.originals
-                   WHERE project = $1 AND stored_by = session_user
-                     AND stored_at < clock_timestamp() - make_interval(days => $2)
+                   WHERE project = $1 AND stored_by = session_user::text
+                     AND stored_at < now() - make_interval(days => $2)
                    RETURNING session, run)
                  DELETE FROM @schema@.original_pieces USING gone
                  WHERE project = $1 AND original_pieces.session = gone.session AND original_pieces.run = gone.run",

@@ -37,6 +37,8 @@ mod postgres_faults;
 #[cfg(feature = "postgres")]
 mod postgres_hostile;
 #[cfg(feature = "postgres")]
+mod postgres_originals;
+#[cfg(feature = "postgres")]
 mod postgres_pooler;
 #[cfg(feature = "postgres")]
 mod postgres_server;

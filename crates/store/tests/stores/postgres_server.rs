@@ -118,7 +118,9 @@ fn no_statement_reads_a_whole_table() {
         ("auto_explain.log_nested_statements", "on"),
     ];
     let Some(server) = PostgresServer::start_with(&settings, &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
     let store = open(&format!("{}?project=p3", server.url())).unwrap();
+    let store = store.with_originals(folder.path().join("originals"), true, None);
     server.sql(
         "INSERT INTO azureal.projects SELECT 'p' || p, 1000 FROM generate_series(1, 5) p;
          INSERT INTO azureal.sessions (project, session, name, worktree, created_at, last_seq, noted_run)
@@ -135,6 +137,10 @@ fn no_statement_reads_a_whole_table() {
            FROM generate_series(1, 5) p, generate_series(1, 1000) u;
          INSERT INTO azureal.operations SELECT 'p' || p, gen_random_uuid(), '{}'
            FROM generate_series(1, 5) p, generate_series(1, 1000) o;
+         INSERT INTO azureal.originals SELECT 'p' || p, s, 'run', 1, 3, 3
+           FROM generate_series(1, 5) p, generate_series(1, 1000) s;
+         INSERT INTO azureal.original_pieces SELECT 'p' || p, s, 'run', 0, 'abc'
+           FROM generate_series(1, 5) p, generate_series(1, 1000) s;
          ANALYZE;",
     );
     // Creating the tables, and filling them here, is another matter.
@@ -181,6 +187,12 @@ fn no_statement_reads_a_whole_table() {
             let new = || NewSession { name: Some("name 4".to_owned()), ..NewSession::default() };
             store.find_or_create(new()).await.unwrap();
             let fork = store.fork(id, Seq(3), new()).await.unwrap();
+            let originals = store.originals().unwrap();
+            assert_eq!(originals.sizes(&[id, fork]).await.unwrap(), [3, 3]);
+            assert!(originals.open(fork, "run").await.is_err(), "it is not compressed");
+            originals.expire(30).await.unwrap();
+            let other = store.fork(id, Seq(3), new()).await.unwrap();
+            assert_eq!(originals.delete(other).await.unwrap(), 3);
             store.clear(fork).await.unwrap();
             store.delete(fork).await.unwrap();
         });
@@ -194,6 +206,9 @@ fn no_statement_reads_a_whole_table() {
         "sessions_by_uuid",
         "marks_by_name",
         "last_used_by_place",
+        "originals_pkey",
+        "original_pieces_pkey",
+        "originals_by_time",
     ];
     for index in indexes {
         assert!(log.contains(index), "nothing used {index}");
