@@ -29,6 +29,7 @@ mod own_record;
 mod prepare;
 mod recover;
 mod request;
+mod respool;
 mod session_lease;
 mod slots;
 mod spool;

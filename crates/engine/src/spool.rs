@@ -42,10 +42,12 @@ pub struct Spools {
 #[derive(Debug)]
 pub struct Spool {
     /// Locked as long as it is open.
-    header: File,
-    folder: Folder,
-    header_path: PathBuf,
-    output_path: PathBuf,
+    pub(crate) header: File,
+    pub(crate) folder: Folder,
+    pub(crate) header_path: PathBuf,
+    pub(crate) output_path: PathBuf,
+    /// The output, as long as this process has run the turn from its beginning.
+    pub(crate) output_file: Option<File>,
     turn: SpooledTurn,
     process: Option<SpooledProcess>,
     ended: Option<SpooledEnding>,
@@ -98,7 +100,7 @@ pub(crate) const SESSION_MARKER: &str = "AZUREAL_SESSION";
 const HEADER: &str = "turn";
 const OUTPUT: &str = "jsonl";
 const ERRORS: &str = "err";
-const UNFINISHED: &str = "new";
+pub(crate) const UNFINISHED: &str = "new";
 
 impl Spools {
     /// Uses this folder, which is created with the first spool.
@@ -173,7 +175,7 @@ impl Spools {
         [unfinished, output_path, errors_path]: &[PathBuf; 3],
     ) -> Result<Spool, SpoolError> {
         let create = |path: &PathBuf| folder.create_file(name_of(path), READ_AND_APPEND).map_err(at(path));
-        create(output_path)?;
+        let output_file = Some(create(output_path)?);
         create(errors_path)?;
         let header = create(unfinished)?;
         // Locked before it has its name, so that no process can find it without an owner.
@@ -184,6 +186,7 @@ impl Spools {
             folder,
             header_path,
             output_path,
+            output_file,
             turn,
             process: None,
             ended: None,
@@ -399,7 +402,10 @@ fn look_at(folder: &Folder, header_path: &Path) -> io::Result<Option<FoundSpool>
         return Ok(Some(FoundSpool::Owned(Box::new(turn), process)));
     }
     let (folder, header_path) = (folder.clone(), header_path.to_owned());
-    let spool = Spool { header, folder, header_path, output_path, turn, process, ended, is_idle: false };
+    let output_file = None;
+    let is_idle = false;
+    let spool =
+        Spool { header, folder, header_path, output_path, output_file, turn, process, ended, is_idle };
     Ok(Some(FoundSpool::Orphan(Box::new(spool))))
 }
 
@@ -533,10 +539,10 @@ fn length(path: &Path) -> u64 {
     fs::symlink_metadata(path).map_or(0, |file| file.len())
 }
 
-const READ_AND_APPEND: OFlags = OFlags::RDWR.union(OFlags::APPEND);
+pub(crate) const READ_AND_APPEND: OFlags = OFlags::RDWR.union(OFlags::APPEND);
 
 /// Returns the name of a file in its folder.
-fn name_of(path: &Path) -> &OsStr {
+pub(crate) fn name_of(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }
 
