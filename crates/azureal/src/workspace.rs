@@ -11,7 +11,7 @@ use azureal_core::{Holder, SessionStore, StoreError};
 use azureal_engine::{Engine, Recovered, Spools, this_process};
 use azureal_store::postgres::{PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
-use azureal_store::sqlite::{SqliteOptions, StoreFolders, Work};
+use azureal_store::sqlite::{FileNotice, FileNotices, SqliteOptions, StoreFolders, Work};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
@@ -31,6 +31,8 @@ pub struct Workspace {
     environment: Environment,
     location: Location,
     notices: Vec<Notice>,
+    /// What happens to the file of the store from now on.
+    file_notices: FileNotices,
     /// Created with the first turn.
     pub(crate) engine: OnceLock<Engine>,
 }
@@ -64,6 +66,8 @@ pub enum Notice {
     OpenPasswordFile(PathBuf),
     /// A file with passwords cannot be read.
     UnreadablePasswordFile(Error),
+    /// Something has happened to the file of the store.
+    File(FileNotice),
 }
 
 impl fmt::Display for Notice {
@@ -81,8 +85,29 @@ impl fmt::Display for Notice {
                 )
             }
             Self::UnreadablePasswordFile(error) => f.write_str(error.message()),
+            Self::File(notice) => {
+                write!(f, "{notice}")?;
+                match notice {
+                    FileNotice::OtherFile { kept, .. } => {
+                        write!(f, "; `azureal import {}` adds its sessions", as_argument(kept))
+                    }
+                    FileNotice::Damaged { kept, .. } => write!(
+                        f,
+                        "; `sqlite3 {} .recover | sqlite3 saved.azs` may save most of it, and `azureal import saved.azs` adds that",
+                        as_argument(kept)
+                    ),
+                    _ => Ok(()),
+                }
+            }
         }
     }
+}
+
+/// Returns a path as a word of a shell.
+fn as_argument(path: &Path) -> String {
+    let text = shown(path).to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The place of a store.
@@ -105,14 +130,18 @@ impl Workspace {
         let project = Project::around(directory, environment)?;
         let mut notices = Vec::new();
         match open_store(&project, environment, options, &mut notices) {
-            Ok((store, location)) => Ok(Self {
-                store,
-                project,
-                environment: environment.clone(),
-                location,
-                notices,
-                engine: OnceLock::new(),
-            }),
+            Ok(Opened { store, location, file_notices }) => {
+                notices.extend(file_notices.take().into_iter().map(Notice::File));
+                Ok(Self {
+                    store,
+                    project,
+                    environment: environment.clone(),
+                    location,
+                    notices,
+                    file_notices,
+                    engine: OnceLock::new(),
+                })
+            }
             Err(error) => Err(error.with_notices(notices)),
         }
     }
@@ -120,6 +149,11 @@ impl Workspace {
     /// Returns what the user should know of how it was opened.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
+    }
+
+    /// Returns what the user should know of what has happened since it was opened, or since the last call.
+    pub fn take_notices(&self) -> Vec<Notice> {
+        self.file_notices.take().into_iter().map(Notice::File).collect()
     }
 
     /// Returns the environment that it was opened with.
@@ -165,6 +199,7 @@ impl Workspace {
             environment: self.environment.clone(),
             location: Location::Memory,
             notices: Vec::new(),
+            file_notices: FileNotices::default(),
             engine: OnceLock::new(),
         }
     }
@@ -215,18 +250,18 @@ fn open_store(
     environment: &Environment,
     options: &Options,
     notices: &mut Vec<Notice>,
-) -> Result<(Arc<dyn SessionStore>, Location), Error> {
+) -> Result<Opened, Error> {
     let is_ours = options.former_project_is_ours;
     let choice = options.store.as_deref().filter(|choice| !choice.as_os_str().is_empty());
     let opened = match choice.map(StoreChoice::of).transpose()? {
-        Some(StoreChoice::Memory) => (memory(), Location::Memory),
+        Some(StoreChoice::Memory) => Opened::new(memory(), Location::Memory),
         Some(StoreChoice::File(path)) => in_file(path, options.may_block)?,
         Some(StoreChoice::Postgres(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
             let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
-            (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
+            Opened::new(Arc::new(store), Location::Server(folder))
         }
         Some(StoreChoice::Redis(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
@@ -237,7 +272,7 @@ fn open_store(
                 let (address, warning) = (address.to_string(), warning.to_string());
                 notices.push(Notice::Durability { address, warning });
             }
-            (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
+            Opened::new(Arc::new(store), Location::Server(folder))
         }
         None => {
             notices.extend(project.warning().map(|warning| Notice::Project(warning.to_owned())));
@@ -259,15 +294,30 @@ fn memory() -> Arc<dyn SessionStore> {
     Arc::new(MemoryStore::default())
 }
 
-fn in_file(path: PathBuf, may_block: bool) -> Result<(Arc<dyn SessionStore>, Location), Error> {
-    let in_git = git_folder::of_store(&path);
+/// A store that is open.
+struct Opened {
+    store: Arc<dyn SessionStore>,
+    location: Location,
+    file_notices: FileNotices,
+}
+
+impl Opened {
+    fn new(store: Arc<dyn SessionStore>, location: Location) -> Self {
+        Self { store, location, file_notices: FileNotices::default() }
+    }
+}
+
+fn in_file(path: PathBuf, may_block: bool) -> Result<Opened, Error> {
+    let in_git = git_folder::of_store(&path).ok();
     // A project of another user has its second name there all the same, which must not be taken for a foreign link.
     let folders = StoreFolders::of(&path, in_git.as_deref().filter(|folder| git_folder::is_ours(folder)));
     let mut options = SqliteOptions { in_git, ..SqliteOptions::default() };
     if may_block {
         options.work = Work::WhereCalled;
     }
-    Ok((Arc::new(SqliteStore::open(&path, options)?), Location::File(path, folders)))
+    let store = SqliteStore::open(&path, options)?;
+    let file_notices = store.notices();
+    Ok(Opened { store: Arc::new(store), location: Location::File(path, folders), file_notices })
 }
 
 /// What SQLite puts beside a file.

@@ -26,6 +26,7 @@ mod earlier_files;
 mod export;
 mod flood;
 mod follow;
+mod git_clean;
 mod hostile;
 mod identity;
 mod import;
