@@ -265,6 +265,7 @@ pub use config::Config;
 pub use config::trust::TrustRequired;
 pub use environment::Environment;
 pub use error::{Category, Error};
+pub use git_folder::StoreLayout;
 pub use project::{Project, SharedName};
 pub use server_store::ProjectNameRequired;
 pub use turns::{ContextSettings, Prompt, TurnSettings};

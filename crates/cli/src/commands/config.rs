@@ -13,12 +13,12 @@ use crate::environment::environment;
 use crate::failure::Failure;
 use crate::output::{Output, warn};
 use crate::trust_question::note_ignored;
-use azureal::Project;
 use azureal::config::{
     AZUFIG, Chosen, Config, ConfigFile, ConfiguredValue, KeepOriginals, STARTER, Variable, describe,
     permission_name, terms,
 };
 use azureal::error::shown;
+use azureal::{Project, StoreLayout};
 
 /// How much of a value is shown to people.
 const SHOWN: usize = 60;
@@ -56,11 +56,15 @@ pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<()
         return init(&project.directory().join(AZUFIG), out);
     }
     let config = Config::load_to_show(project, &environment())?;
-    let report = Report::of(&config);
+    let layout = StoreLayout::of(&project.store_path());
+    let report = Report::of(&config, &layout);
     if out.is_json() {
         out.json(&report)?;
     } else {
         print(&config, &report, out)?;
+        if let Err(why) = &layout.second_name {
+            out.line(&format!("\nThe store has no second name in a git directory: {why}"))?;
+        }
     }
     out.flush()?;
     note_ignored(&config);
@@ -107,6 +111,17 @@ struct Report {
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
+    store: StoreLine,
+}
+
+/// The files and folders of the project's own store.
+#[derive(Serialize)]
+struct StoreLine {
+    file: String,
+    /// Nothing if it cannot have one.
+    second_name: Option<String>,
+    spools: String,
+    originals: String,
 }
 
 /// A value and where it comes from.
@@ -208,8 +223,15 @@ fn variable_value(variable: &Variable) -> Value {
 }
 
 impl Report {
-    fn of(config: &Config) -> Self {
+    fn of(config: &Config, layout: &StoreLayout) -> Self {
+        let text = |path: &Path| path.display().to_string();
         Self {
+            store: StoreLine {
+                file: text(&layout.file),
+                second_name: layout.second_name.as_deref().ok().map(text),
+                spools: text(&layout.folders.spools),
+                originals: text(&layout.folders.originals),
+            },
             agent: Setting::chosen(config.find_agent(), |agent| json!(agent)),
             model: Setting::chosen(config.find_model(), |model| json!(model)),
             permission: Setting::chosen(config.find_permission(), |permission| {

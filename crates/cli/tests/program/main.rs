@@ -28,6 +28,7 @@ mod export;
 mod faults;
 mod flood;
 mod follow;
+mod git_clean;
 mod hostile;
 mod identity;
 mod import;
