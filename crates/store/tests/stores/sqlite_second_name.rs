@@ -84,6 +84,22 @@ fn a_store_that_was_there_before_gets_its_second_name_with_its_first_change() {
 }
 
 #[test]
+fn a_caller_that_does_not_say_where_git_is_uses_the_store_all_the_same() {
+    let project = Project::in_git();
+    let id = new_session(&project.store());
+    let store = SqliteStore::open(project.path(), SqliteOptions::default()).unwrap();
+    append(&store, id, [Event::user("Hello")]);
+    assert_eq!(read_all(&project.store(), id).len(), 1);
+    drop(store);
+    // Not behind a link.
+    let (git, elsewhere) = (project.folder.path().join(".git"), project.folder.path().join("elsewhere"));
+    fs::rename(&git, &elsewhere).unwrap();
+    symlink(&elsewhere, &git).unwrap();
+    let refused = SqliteStore::open(project.path(), SqliteOptions::default()).err().unwrap();
+    assert!(matches!(refused, StoreError::Unsafe { .. }), "{refused}");
+}
+
+#[test]
 fn an_append_that_finds_its_file_gone_puts_it_back() {
     for project in [Project::in_git(), Project::new()] {
         let store = project.store();
@@ -113,10 +129,17 @@ fn a_folder_that_is_deleted_all_the_time_loses_no_acknowledged_turn() {
         let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !is_done.load(Ordering::Relaxed) {
+                for round in 0.. {
                     // May meet a file that was created meanwhile, or none at all.
                     fs::remove_dir_all(project.path().parent().unwrap()).ok();
-                    std::thread::sleep(Duration::from_millis(7));
+                    while !is_done.load(Ordering::Relaxed) && !project.path().exists() {
+                        std::thread::sleep(Duration::from_micros(200));
+                    }
+                    if is_done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // At another point of an append each time.
+                    std::thread::sleep(Duration::from_micros(round * 370 % 9_000));
                 }
             });
             for number in 0..150 {
