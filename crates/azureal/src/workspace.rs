@@ -18,9 +18,9 @@ use futures_executor::block_on;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
-use crate::git_folder;
+use crate::git_folder::StoreLayout;
 use crate::project::Project;
-use crate::server_store;
+use crate::server_store::{self, ServerFolder};
 
 /// An opened project: its configuration is found and its store open.
 pub struct Workspace {
@@ -117,7 +117,7 @@ enum Location {
     /// In this file, with these folders.
     File(PathBuf, StoreFolders),
     /// On a server. What this machine keeps for it is in this folder.
-    Server(PathBuf),
+    Server(ServerFolder),
 }
 
 impl Workspace {
@@ -213,7 +213,7 @@ impl Workspace {
     pub fn spools(&self) -> Option<Spools> {
         let spools = match &self.location {
             Location::Memory => return None,
-            Location::Server(folder) => Spools::new(folder.join("spool")),
+            Location::Server(folder) => Spools::new(folder.spools()).with_former(folder.former_spools()),
             Location::File(_, folders) => {
                 Spools::new(&folders.spools).with_former(folders.former_spools.clone())
             }
@@ -239,7 +239,7 @@ impl Workspace {
     pub fn prepare_spools(&self) -> Result<(), Error> {
         match &self.location {
             Location::Memory | Location::File(..) => Ok(()),
-            Location::Server(folder) => server_store::make_folder(folder),
+            Location::Server(folder) => folder.make(),
         }
     }
 }
@@ -308,9 +308,8 @@ impl Opened {
 }
 
 fn in_file(path: PathBuf, may_block: bool) -> Result<Opened, Error> {
-    let in_git = git_folder::of_store(&path).ok();
     // A project of another user has its second name there all the same, which must not be taken for a foreign link.
-    let folders = StoreFolders::of(&path, in_git.as_deref().filter(|folder| git_folder::is_ours(folder)));
+    let StoreLayout { in_git, folders, .. } = StoreLayout::of(&path);
     let mut options = SqliteOptions { in_git, ..SqliteOptions::default() };
     if may_block {
         options.work = Work::WhereCalled;

@@ -57,7 +57,7 @@ fn what_was_printed_and_is_gone_comes_from_the_agents_own_record() {
         wait_for_note(&home);
         child.kill().unwrap();
         child.wait().unwrap();
-        fs::remove_dir_all(home.project().join(".git/azureal/spool")).unwrap();
+        fs::remove_dir_all(home.project().join(".azureal/spool")).unwrap();
         gate.open();
 
         let report = recovery_of(&home);
@@ -99,7 +99,7 @@ fn what_claude_says_after_background_work_comes_from_its_transcript_too() {
     wait_for_note(&home);
     child.kill().unwrap();
     child.wait().unwrap();
-    fs::remove_dir_all(home.project().join(".git/azureal/spool")).unwrap();
+    fs::remove_dir_all(home.project().join(".azureal/spool")).unwrap();
     gate.open();
     let report = recovery_of(&home);
     assert!(

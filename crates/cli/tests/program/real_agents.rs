@@ -95,7 +95,7 @@ impl Real {
     #[track_caller]
     fn wait_for_output(&self, text: &str) {
         wait_until(text, || {
-            let Ok(entries) = fs::read_dir(self.home.project().join(".git/azureal/spool")) else {
+            let Ok(entries) = fs::read_dir(self.home.project().join(".azureal/spool")) else {
                 return false;
             };
             let paths = entries.map(|entry| entry.unwrap().path());
