@@ -299,7 +299,7 @@ fn what_is_in_the_place_of_the_second_name_is_not_followed() {
     refused("is no folder");
     fs::remove_file(&folder).unwrap();
     fs::rename(&elsewhere, &folder).unwrap();
-    if rustix_is_root() {
+    if is_root() {
         std::os::unix::fs::chown(project.second_name(), Some(12345), None).unwrap();
         refused("it belongs to another user");
         std::os::unix::fs::chown(project.second_name(), Some(0), None).unwrap();
@@ -307,7 +307,7 @@ fn what_is_in_the_place_of_the_second_name_is_not_followed() {
     assert_eq!(read_all(&project.store(), id).len(), 1);
 }
 
-fn rustix_is_root() -> bool {
+fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
@@ -322,6 +322,19 @@ fn a_folder_that_cannot_be_used_is_no_reason_not_to_store() {
     append(&store, id, [Event::user("Hello")]);
     assert_eq!(links(&project.path()), 1);
     assert_eq!(store.notices().take(), []);
+}
+
+#[test]
+fn a_git_directory_of_another_user_gets_no_folder_of_ours() {
+    if !is_root() {
+        return;
+    }
+    let project = Project::in_git();
+    let git = project.folder.path().join(".git");
+    std::os::unix::fs::chown(&git, Some(12345), None).unwrap();
+    new_session(&project.store());
+    assert_eq!(links(&project.path()), 1);
+    assert_eq!(fs::read_dir(git).unwrap().count(), 0);
 }
 
 #[test]
