@@ -3,37 +3,66 @@
 //! `git clean -fdx` deletes whatever git does not track, but nothing in its own directory. What is found depends on the file of
 //! the store alone, not on the current directory: processes that share a store agree on its folders.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use azureal_files::{OURS, OURS_IN_GIT};
-use tracing::info;
+use azureal_store::sqlite::StoreFolders;
 
+use crate::error::shown;
 use crate::project::{Config, pointer};
 
 /// The name of a project's own store.
 const STORE: &str = "sessions.azs";
 
+/// The reason why a store has no folder in a git directory, and its file no second name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotInGit {
+    /// It is not `.azureal/sessions.azs`.
+    NotTheProjects,
+    /// The project is no repository, or a linked worktree that is a project of its own.
+    NoRepository,
+    /// Another user owns the git directory.
+    OtherOwner(PathBuf),
+    /// The git directory is outside the project, and does not name it.
+    Unconfirmed(PathBuf),
+}
+
+impl fmt::Display for NotInGit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTheProjects => f.write_str("it is not a project's own store"),
+            Self::NoRepository => f.write_str("the project is no git repository"),
+            Self::OtherOwner(git) => write!(f, "{} belongs to another user", shown(git)),
+            Self::Unconfirmed(git) => write!(
+                f,
+                "{} does not say that this is its worktree; `git config core.worktree \"$PWD\"` does",
+                shown(git)
+            ),
+        }
+    }
+}
+
 /// Returns azureal's folder in the git directory of the project whose own store is this file, whether the folder exists or not.
-///
-/// `None` if the file is not `.azureal/sessions.azs`, the project is no repository, its git directory is another project's, or
-/// another user owns it.
-pub(crate) fn of_store(file: &Path) -> Option<PathBuf> {
-    let folder = file.parent()?;
-    if file.file_name()? != STORE || folder.file_name()? != OURS {
-        return None;
-    }
-    let root = folder.parent()?;
-    let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
-    let root = fs::canonicalize(root).ok()?;
+pub(crate) fn of_store(file: &Path) -> Result<PathBuf, NotInGit> {
+    let is_named = |path: &Path, name: &str| path.file_name().is_some_and(|found| found == name);
+    let Some(folder) = file.parent().filter(|folder| is_named(file, STORE) && is_named(folder, OURS)) else {
+        return Err(NotInGit::NotTheProjects);
+    };
+    let root = match folder.parent() {
+        Some(root) if !root.as_os_str().is_empty() => root,
+        _ => Path::new("."),
+    };
+    let root = fs::canonicalize(root).map_err(|_| NotInGit::NoRepository)?;
     let git = git_directory(&root)?;
-    let store = fs::symlink_metadata(root.join(OURS)).or_else(|_| fs::metadata(&root)).ok()?;
-    if fs::metadata(&git).ok()?.uid() != store.uid() {
-        info!(?git, "ignored a git directory: it belongs to another user than the store");
-        return None;
+    let uid = |path: &Path| fs::symlink_metadata(path).map(|found| found.uid()).ok();
+    let owner = uid(&root.join(OURS)).or_else(|| uid(&root));
+    if owner.is_none() || owner != uid(&git) {
+        return Err(NotInGit::OtherOwner(git));
     }
-    Some(git.join(OURS_IN_GIT))
+    Ok(git.join(OURS_IN_GIT))
 }
 
 /// Returns whether this user owns the git directory that the folder is in, and so can write there.
@@ -46,30 +75,64 @@ pub(crate) fn is_ours(folder: &Path) -> bool {
 ///
 /// A link or a `.git` file may lead anywhere, and may have come with a download. It counts if the git directory is in the
 /// project, or says itself that this is its worktree.
-fn git_directory(root: &Path) -> Option<PathBuf> {
+fn git_directory(root: &Path) -> Result<PathBuf, NotInGit> {
     let dot_git = root.join(".git");
     let Ok(found) = fs::symlink_metadata(&dot_git) else {
         let is_repository = root.join("HEAD").is_file() && root.join("objects").is_dir();
-        return (is_repository && Config::of(root).is_bare).then(|| root.to_owned());
+        let is_bare = is_repository && Config::of(root).is_bare;
+        return if is_bare { Ok(root.to_owned()) } else { Err(NotInGit::NoRepository) };
     };
     if found.is_dir() {
-        return dot_git.join("HEAD").exists().then_some(dot_git);
+        return if dot_git.join("HEAD").exists() { Ok(dot_git) } else { Err(NotInGit::NoRepository) };
     }
-    let target = if found.is_symlink() { dot_git.clone() } else { pointer(&dot_git, "gitdir:")? };
-    let git = fs::canonicalize(target).ok()?;
+    let target = if found.is_symlink() { Some(dot_git.clone()) } else { pointer(&dot_git, "gitdir:") };
+    let git = target.and_then(|target| fs::canonicalize(target).ok()).ok_or(NotInGit::NoRepository)?;
     // A directory with this file is that of a linked worktree: the repository's own is the main worktree's.
     if !git.join("HEAD").exists() || git.join("commondir").exists() {
-        return None;
+        return Err(NotInGit::NoRepository);
     }
     let names_root = || {
         let worktree = Config::of(&git).worktree.and_then(|path| fs::canonicalize(git.join(path)).ok());
         worktree.is_some_and(|worktree| worktree == root)
     };
-    if git.starts_with(root) || names_root() {
-        return Some(git);
+    if git.starts_with(root) || names_root() { Ok(git) } else { Err(NotInGit::Unconfirmed(git)) }
+}
+
+/// The files and folders of a project's own store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreLayout {
+    /// The file.
+    pub file: PathBuf,
+    /// Its folders.
+    pub folders: StoreFolders,
+    /// The second name that the file has, or gets with its next change; or the reason why it gets none.
+    pub second_name: Result<PathBuf, String>,
+}
+
+impl StoreLayout {
+    /// Returns where the store in this file has its folders, whether the file exists or not.
+    pub fn of(file: &Path) -> Self {
+        let in_git = of_store(file);
+        let usable = in_git.as_deref().ok().filter(|folder| is_ours(folder));
+        let folders = StoreFolders::of(file, usable);
+        let second_name = match (in_git, &folders.second_name) {
+            (Err(why), _) => Err(why.to_string()),
+            (Ok(folder), None) => Err(format!("{} is another user's", shown(&folder))),
+            (Ok(_), Some(second)) => name_of(file, second),
+        };
+        Self { file: file.to_owned(), folders, second_name }
     }
-    info!(?git, "ignored a git directory: it does not say that this is its worktree");
-    None
+}
+
+/// Returns the second name of a file that can have it.
+fn name_of(file: &Path, second: &Path) -> Result<PathBuf, String> {
+    let git = second.parent().and_then(Path::parent).and_then(|git| fs::metadata(git).ok());
+    match (fs::symlink_metadata(file).ok(), git) {
+        (Some(file), Some(git)) if file.dev() != git.dev() => {
+            Err("the git directory is on another file system".to_owned())
+        }
+        _ => Ok(second.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +154,7 @@ mod tests {
                 None => fs::write(path, text.replace("[top]", top.to_str().unwrap())).unwrap(),
             }
         }
-        let found = of_store(&top.join(root).join(".azureal/sessions.azs"))?;
+        let found = of_store(&top.join(root).join(".azureal/sessions.azs")).ok()?;
         Some(found.strip_prefix(&top).unwrap().to_str().unwrap().to_owned())
     }
 
@@ -151,7 +214,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join(".git/HEAD"), HEAD).unwrap();
-        let of = |path: &str| of_store(&folder.path().join(path)).is_some();
+        let of = |path: &str| of_store(&folder.path().join(path)).is_ok();
         assert!(of(".azureal/sessions.azs"));
         assert!(!of(".azureal/other.azs"));
         assert!(!of("sessions.azs"));

@@ -201,7 +201,7 @@
 //! session, of an event, and of a running turn ([`json::TurnLines`]).
 //!
 //! ```
-//! use azureal::exchange::{ExportFormat, export};
+//! use azureal::exchange::{ExportFormat, ExportOptions, export};
 //! # use azureal::{ContextStore, Environment, Message, Options, SessionContext, Workspace};
 //! # azureal::block_on(async {
 //! # let folder = tempfile::tempdir().unwrap();
@@ -211,8 +211,10 @@
 //!
 //! let record = workspace.find_session("greeting").await?;
 //! let mut document = Vec::new();
-//! let damaged = export(&*workspace.store, &record, ExportFormat::Markdown, &mut document).await?;
-//! assert_eq!(damaged.count(), 0);
+//! let redactor = workspace.redactor()?;
+//! let options = ExportOptions { redactor: Some(redactor), ..ExportOptions::new(ExportFormat::Markdown) };
+//! let exported = export(&*workspace.store, &record, options, &mut document).await?;
+//! assert_eq!((exported.damaged.count(), exported.masked), (0, 0));
 //! assert!(String::from_utf8_lossy(&document).contains("Hello"));
 //! # Ok::<(), azureal::Error>(())
 //! # }).unwrap();
@@ -263,6 +265,7 @@ pub use config::Config;
 pub use config::trust::TrustRequired;
 pub use environment::Environment;
 pub use error::{Category, Error};
+pub use git_folder::StoreLayout;
 pub use project::{Project, SharedName};
 pub use server_store::ProjectNameRequired;
 pub use turns::{ContextSettings, Prompt, TurnSettings};

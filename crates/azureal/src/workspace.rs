@@ -8,15 +8,15 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use azureal_agents::registry;
-use azureal_core::{Holder, SessionId, SessionStore, StoreError};
+use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
 use azureal_engine::{Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
-use azureal_store::postgres::{PostgresAddress, PostgresOptions};
+use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
-use azureal_store::sqlite::{SqliteOptions, StoreFolders, Work};
+use azureal_store::sqlite::{FileNotice, FileNotices, SqliteOptions, StoreFolders, Work};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
-use crate::config::{Config, KeepOriginals, OriginalsChoice};
+use crate::config::{self, Config, KeepOriginals, OriginalsChoice};
 use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
 use crate::git_folder;
@@ -33,8 +33,12 @@ pub struct Workspace {
     location: Location,
     originals: OriginalsChoice,
     notices: Vec<Notice>,
+    /// What happens to the file of the store from now on.
+    file_notices: FileNotices,
     /// Created with the first turn.
     pub(crate) engine: OnceLock<Engine>,
+    /// Created with the first text to mask.
+    redactor: OnceLock<Redactor>,
 }
 
 /// How a workspace is opened.
@@ -66,6 +70,8 @@ pub enum Notice {
     OpenPasswordFile(PathBuf),
     /// A file with passwords cannot be read.
     UnreadablePasswordFile(Error),
+    /// Something has happened to the file of the store.
+    File(FileNotice),
 }
 
 impl fmt::Display for Notice {
@@ -83,8 +89,29 @@ impl fmt::Display for Notice {
                 )
             }
             Self::UnreadablePasswordFile(error) => f.write_str(error.message()),
+            Self::File(notice) => {
+                write!(f, "{notice}")?;
+                match notice {
+                    FileNotice::OtherFile { kept, .. } => {
+                        write!(f, "; `azureal import {}` adds its sessions", as_argument(kept))
+                    }
+                    FileNotice::Damaged { kept, .. } => write!(
+                        f,
+                        "; `sqlite3 {} .recover | sqlite3 saved.azs` may save most of it, and `azureal import saved.azs` adds that",
+                        as_argument(kept)
+                    ),
+                    _ => Ok(()),
+                }
+            }
         }
     }
+}
+
+/// Returns a path as a word of a shell.
+fn as_argument(path: &Path) -> String {
+    let text = shown(path).to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The place of a store.
@@ -108,15 +135,20 @@ impl Workspace {
         let mut notices = Vec::new();
         let originals = OriginalsChoice::of_user(environment);
         match open_store(&project, environment, options, originals, &mut notices) {
-            Ok((store, location)) => Ok(Self {
-                store,
-                project,
-                environment: environment.clone(),
-                location,
-                originals,
-                notices,
-                engine: OnceLock::new(),
-            }),
+            Ok(Opened { store, location, file_notices }) => {
+                notices.extend(file_notices.take().into_iter().map(Notice::File));
+                Ok(Self {
+                    store,
+                    project,
+                    environment: environment.clone(),
+                    location,
+                    originals,
+                    notices,
+                    file_notices,
+                    engine: OnceLock::new(),
+                    redactor: OnceLock::new(),
+                })
+            }
             Err(error) => Err(error.with_notices(notices)),
         }
     }
@@ -124,6 +156,11 @@ impl Workspace {
     /// Returns what the user should know of how it was opened.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
+    }
+
+    /// Returns what the user should know of what has happened since it was opened, or since the last call.
+    pub fn take_notices(&self) -> Vec<Notice> {
+        self.file_notices.take().into_iter().map(Notice::File).collect()
     }
 
     /// Returns the environment that it was opened with.
@@ -135,6 +172,16 @@ impl Workspace {
     /// [trusts](crate::config::trust) them.
     pub fn load_config(&self) -> Result<Config, Error> {
         Config::load(&self.project, &self.environment)
+    }
+
+    /// Returns the redactor for text that leaves azureal: with the secrets of the environment and the patterns of the user's own
+    /// configuration. Every text for other people should go through it, unless the user asks for the raw text.
+    pub fn redactor(&self) -> Result<&Redactor, Error> {
+        if let Some(redactor) = self.redactor.get() {
+            return Ok(redactor);
+        }
+        let redactor = config::redactor(&self.environment)?;
+        Ok(self.redactor.get_or_init(|| redactor))
     }
 
     /// Stores interrupted turns, as far as that can be done, and returns what was found. Call it before running a turn.
@@ -170,7 +217,9 @@ impl Workspace {
             location: Location::Memory,
             originals: self.originals,
             notices: Vec::new(),
+            file_notices: FileNotices::default(),
             engine: OnceLock::new(),
+            redactor: OnceLock::new(),
         }
     }
 
@@ -262,19 +311,24 @@ fn open_store(
     options: &Options,
     originals: OriginalsChoice,
     notices: &mut Vec<Notice>,
-) -> Result<(Arc<dyn SessionStore>, Location), Error> {
+) -> Result<Opened, Error> {
     let is_ours = options.former_project_is_ours;
     let choice = options.store.as_deref().filter(|choice| !choice.as_os_str().is_empty());
     let opened = match choice.map(StoreChoice::of).transpose()? {
-        Some(StoreChoice::Memory) => (memory(), Location::Memory),
+        Some(StoreChoice::Memory) => Opened::new(memory(), Location::Memory),
         Some(StoreChoice::File(path)) => in_file(path, options.may_block)?,
         Some(StoreChoice::Postgres(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
             let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
             server_store::settle_name(&mut store, &*address, is_ours)?;
             let folder = server_store::folder(&*address, store.project(), project);
-            let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers(), None);
-            (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
+            // What goes to a server is masked. Not before it is needed: a redactor takes milliseconds to build.
+            let mask = match originals.reach_servers() {
+                true => Some(mask_with(config::redactor(environment)?)),
+                false => None,
+            };
+            let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers(), mask);
+            Opened::new(Arc::new(store), Location::Server(folder))
         }
         Some(StoreChoice::Redis(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
@@ -286,7 +340,7 @@ fn open_store(
                 notices.push(Notice::Durability { address, warning });
             }
             let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers());
-            (Arc::new(store) as Arc<dyn SessionStore>, Location::Server(folder))
+            Opened::new(Arc::new(store), Location::Server(folder))
         }
         None => {
             notices.extend(project.warning().map(|warning| Notice::Project(warning.to_owned())));
@@ -294,6 +348,11 @@ fn open_store(
         }
     };
     Ok(opened)
+}
+
+/// Masks lines of an output, which are mostly JSON.
+fn mask_with(redactor: Redactor) -> Mask {
+    Arc::new(move |line| redactor.redact_event_json(line))
 }
 
 /// Waits for a future on a thread of its own: the calling thread may be one of an executor, which must not wait.
@@ -310,20 +369,35 @@ fn memory() -> Arc<dyn SessionStore> {
 
 /// Returns the folders that belong to a store in a file.
 pub fn store_folders(file: &Path) -> StoreFolders {
-    let in_git = git_folder::of_store(file);
+    let in_git = git_folder::of_store(file).ok();
     StoreFolders::of(file, in_git.as_deref().filter(|folder| git_folder::is_ours(folder)))
 }
 
-fn in_file(path: PathBuf, may_block: bool) -> Result<(Arc<dyn SessionStore>, Location), Error> {
+/// A store that is open.
+struct Opened {
+    store: Arc<dyn SessionStore>,
+    location: Location,
+    file_notices: FileNotices,
+}
+
+impl Opened {
+    fn new(store: Arc<dyn SessionStore>, location: Location) -> Self {
+        Self { store, location, file_notices: FileNotices::default() }
+    }
+}
+
+fn in_file(path: PathBuf, may_block: bool) -> Result<Opened, Error> {
     // A project of another user has its second name there all the same, which must not be taken for a foreign link.
-    let in_git = git_folder::of_store(&path);
+    let in_git = git_folder::of_store(&path).ok();
     let folders = store_folders(&path);
     let originals = Some(folders.originals.clone());
     let mut options = SqliteOptions { in_git, originals, ..SqliteOptions::default() };
     if may_block {
         options.work = Work::WhereCalled;
     }
-    Ok((Arc::new(SqliteStore::open(&path, options)?), Location::File(path, folders)))
+    let store = SqliteStore::open(&path, options)?;
+    let file_notices = store.notices();
+    Ok(Opened { store: Arc::new(store), location: Location::File(path, folders), file_notices })
 }
 
 /// What SQLite puts beside a file.

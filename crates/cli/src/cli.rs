@@ -18,9 +18,9 @@ use crate::dashed_prompt::protect;
 use crate::environment::environment;
 use crate::failure::Failure;
 use crate::log;
-use crate::open::open_workspace;
+use crate::open::{LateNotices, open_workspace};
 use crate::output::{Format, Output};
-use crate::recovery::{recover, running};
+use crate::recovery::recover;
 use crate::usage_error::usage_error;
 use azureal::Project;
 
@@ -31,7 +31,8 @@ use azureal::Project;
 ///
 /// Sessions are stored in `.azureal/sessions.azs` in the main worktree of the git repository around the current
 /// directory. Outside git, that is the nearest parent folder that has such a file, else the current directory. The first
-/// session creates the file.
+/// session creates the file. In a git repository it has a second name in the git directory, so that `git clean -fdx` does
+/// not delete the history.
 #[derive(Debug, Parser)]
 #[command(
     name = "azureal",
@@ -156,6 +157,7 @@ impl Cli {
             && let Ok(place) = open_workspace(global.store.as_deref().map(Path::new))
         {
             // They need no store, and work where there is none that can be opened.
+            let _notices = LateNotices(&place);
             futures_executor::block_on(recover(&place));
         }
         match &command {
@@ -178,6 +180,7 @@ impl Cli {
             _ => {}
         }
         let place = open_workspace(global.store.as_deref().map(Path::new))?;
+        let _notices = LateNotices(&place);
         let found = futures_executor::block_on(recover(&place));
         // Turns are driven by threads, and wait for the store on their own.
         if let Command::Run(args) = &command {
@@ -191,14 +194,16 @@ impl Cli {
         futures_executor::block_on(async {
             match &command {
                 Command::List(args) => {
-                    list::run(args, &place, &running(&place, &found).await?, &mut out).await
+                    list::run(args, &place, &place.active_turns(&found).await?, &mut out).await
                 }
-                Command::Show(args) => show::run(args, &place, &mut out).await,
+                Command::Show(args) => show::run(args, &place, &found, &mut out).await,
                 Command::Original(args) => original::run(args, &place, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &mut out).await,
                 Command::Tokens(args) => tokens::run(args, &place, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
-                Command::Rm(args) => rm::run(args, &place, &running(&place, &found).await?, &mut out).await,
+                Command::Rm(args) => {
+                    rm::run(args, &place, &place.active_turns(&found).await?, &mut out).await
+                }
                 Command::Purge(args) => {
                     return purge::run(args, &place, &mut out).await.and_then(|()| out.flush());
                 }

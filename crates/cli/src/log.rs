@@ -1,6 +1,7 @@
 //! The log: what azureal decided and what it ignored, for the search of a fault. Written only if `AZUREAL_LOG` is set.
 //!
 //! The file is private and bounded, and holds no text of prompts, answers or context: names, numbers and outcomes only.
+//! Secrets are masked.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -14,7 +15,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 use azureal::Environment;
-use azureal_core::io_error_text;
+use azureal_core::{Redactor, io_error_text};
 
 use crate::failure::{Failure, quoted};
 use crate::output::warn;
@@ -42,8 +43,15 @@ pub(crate) fn start(environment: &Environment) -> Result<(), Failure> {
         ));
         return Ok(());
     };
+    let redactor = match azureal::config::redactor(environment) {
+        Ok(redactor) => redactor,
+        Err(error) => {
+            warn(&format!("nothing is logged: {}", error.message()));
+            return Ok(());
+        }
+    };
     let file = match LogFile::open(&path, LONGEST) {
-        Ok(file) => file,
+        Ok(file) => MaskedLog { file, redactor },
         Err(error) => {
             warn(&format!("nothing is logged: {}: {}", path.display(), io_error_text(&error)));
             return Ok(());
@@ -94,6 +102,24 @@ impl Wanted {
                 LEVELS.map(|(name, _)| name).join(", "),
             ))),
         }
+    }
+}
+
+/// A log in which secrets are masked. No line should have one; this is for the line that has one by mistake.
+struct MaskedLog {
+    file: LogFile,
+    redactor: Redactor,
+}
+
+impl Write for MaskedLog {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let written = self.file.write(self.redactor.redact(&text).as_bytes());
+        written.map(|_| line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The program: what was typed, what is meant, what is printed, and the exit code.
 #![expect(clippy::disallowed_methods, reason = "a front end reads its arguments and its environment")]
 
+mod active;
 mod cli;
 mod commands;
 mod completion;

@@ -39,6 +39,17 @@ pub(crate) fn open_workspace(store: Option<&Path>) -> Result<Workspace, Failure>
     Ok(opened?)
 }
 
+/// Prints what happens to a store after it was opened, when the command ends.
+pub(crate) struct LateNotices<'a>(pub(crate) &'a Workspace);
+
+impl Drop for LateNotices<'_> {
+    fn drop(&mut self) {
+        for notice in self.0.take_notices() {
+            warn(&notice.to_string());
+        }
+    }
+}
+
 fn question(required: &ProjectNameRequired) -> String {
     format!(
         "{} has sessions of {}, without the host of the repository; this project is now called {}.\n\

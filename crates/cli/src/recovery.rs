@@ -6,6 +6,7 @@ use azureal_core::{SessionId, StoreError};
 use azureal_engine::{IngestError, Noted, OriginalRunEvent, Recovered};
 use jiff::Timestamp;
 
+use crate::active::in_words;
 use crate::confirm::{Answer, ask};
 use crate::output::{tell, warn};
 use crate::turn::kept;
@@ -102,16 +103,6 @@ fn report(found: &Recovered) {
     }
 }
 
-/// Returns a length of time in its largest unit: 12 s, 3 min, 5 h, 2 days.
-fn in_words(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds @ 60..3_600 => format!("{} min", seconds / 60),
-        seconds @ 3_600..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
-}
-
 /// Reports a run that the original AZUREAL program noted in a session, and asks whether to recover it.
 pub(crate) fn answer_original_run(run: OriginalRunEvent) {
     match run {
@@ -151,14 +142,4 @@ pub(crate) fn answer_original_run(run: OriginalRunEvent) {
             Err(error) => warn(&format!("the last turn of {session} could not be recovered: {error}")),
         },
     }
-}
-
-/// Returns the sessions that have a turn running, here or elsewhere.
-pub(crate) async fn running(place: &Workspace, found: &[Recovered]) -> Result<Vec<SessionId>, StoreError> {
-    let turns = found.iter().filter_map(|found| match found {
-        Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => turn.session_id(),
-        _ => None,
-    });
-    let leased = place.store.held_leases().await?.into_iter().map(|(session, _)| session);
-    Ok(turns.chain(leased).collect())
 }

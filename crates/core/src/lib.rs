@@ -11,6 +11,7 @@
 //! - [`compact_event`] reduces an event to the part that is stored.
 //! - [`boundary()`] chooses the events that a summary covers, [`Digest`] is the summary that needs no model,
 //!   [`compact_context`] and [`AutoCompactStore`] do the same for a conversation and a [`Transport`] of the caller.
+//! - [`Redactor`] masks secrets in text that leaves azureal.
 //! - [`agent::Agent`] is a program that answers prompts, described without running it.
 //! - [`bridge`] is the protocol between azureal and an agent that does not answer one prompt and exit.
 //! - [`SessionStore`] is a database; [`ContextStore`] is one conversation; [`SessionContext`] turns a session of any
@@ -40,6 +41,7 @@ mod pages;
 mod pairs;
 mod phrase;
 mod prompts;
+mod redact;
 mod session;
 mod session_context;
 mod session_snapshot;
@@ -76,6 +78,7 @@ pub use originals::{
 pub use pages::{EventRange, EventSource, PAGE_EVENTS, each_page};
 pub use phrase::{counted, duration_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};
+pub use redact::{RedactError, Redactor, check_pattern};
 pub use session::{
     Compaction, Counts, NewSession, NotASessionNumber, Seq, SessionId, SessionRecord, TIMESTAMP_FORMAT,
     Tally, Tokens, TurnTotals, normal_timestamp,

@@ -1,6 +1,7 @@
 //! The driver: performs what the machine says, and feeds back what came of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -395,6 +396,14 @@ impl Driver {
             }
             self.task.slots.lock().free(ended.process().pid);
         }
+        match run.spool.put_back() {
+            Ok(false) => {}
+            Ok(true) => {
+                self.notice("the file with the agent's output was deleted, and was written again".to_owned());
+            }
+            Err(error) => self.notice(error.to_string()),
+        }
+        let output = run.spool.output_path().to_owned();
         let ending = Ending {
             exit: run.agent.as_ref().and_then(AgentRun::exit),
             stderr: run.spool.errors_text(STDERR_BYTES),
@@ -409,7 +418,7 @@ impl Driver {
             self.notice(error.to_string());
         }
         let ingested = block_on(ingest(&**store, agent, run.spool, ending, &run.destination, environment));
-        self.settle(ingested, run.session.map(|(record, _)| record))
+        self.settle(ingested, run.session.map(|(record, _)| record), &output)
     }
 
     fn ingest_unstarted(&mut self, outcome: Outcome, why: &str) -> Input {
@@ -422,6 +431,7 @@ impl Driver {
             return Input::NotStored(why.to_owned());
         };
         let store = &*self.task.engine.store;
+        let output = run.spool.output_path().to_owned();
         let ingested = block_on(ingest_unstarted(
             store,
             self.task.options.agent,
@@ -430,18 +440,28 @@ impl Driver {
             why,
             &run.destination,
         ));
-        self.settle(ingested, run.session.map(|(record, _)| record))
+        self.settle(ingested, run.session.map(|(record, _)| record), &output)
     }
 
-    /// Reports what came of storing a turn.
-    fn settle(&mut self, ingested: Result<Ingested, IngestError>, record: Option<SessionRecord>) -> Input {
+    /// Reports what came of storing a turn whose output is, or was, in this file.
+    fn settle(
+        &mut self,
+        ingested: Result<Ingested, IngestError>,
+        record: Option<SessionRecord>,
+        output: &Path,
+    ) -> Input {
         let ingested = match ingested {
             Ok(ingested) => ingested,
             Err(error) => {
                 // The user is told why.
                 error!(session = %self.task.session, "the turn is not stored");
                 let why = error.to_string();
-                self.last = Some(Err(TurnError::NotStored(error)));
+                let is_kept = output.symlink_metadata().is_ok();
+                self.last = Some(Err(if is_kept {
+                    TurnError::NotStored(error)
+                } else {
+                    TurnError::OutputLost(error)
+                }));
                 return Input::NotStored(why);
             }
         };

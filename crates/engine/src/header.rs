@@ -5,9 +5,10 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use azureal_core::SessionId;
 use azureal_core::agent::{Ending, Exit};
 use azureal_core::event::Outcome;
+use azureal_core::{Event, SessionId};
+use azureal_process::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 
 /// A turn as it was asked for.
@@ -52,6 +53,12 @@ impl SpooledTurn {
     pub fn session_id(&self) -> Option<SessionId> {
         SessionId::new(self.session)
     }
+
+    /// Returns the event that the turn begins with: the prompt, or that it continues after a compaction, which no user has
+    /// said.
+    pub fn opening(&self) -> Event {
+        if self.goes_on { Event::Compacted } else { Event::user(&self.prompt) }
+    }
 }
 
 /// The process of a turn: its number, and when it began, because numbers are used again.
@@ -61,6 +68,13 @@ pub struct SpooledProcess {
     pub pid: u32,
     /// Its start time, in the system's own format.
     pub began: String,
+}
+
+impl SpooledProcess {
+    /// Returns the process as the system identifies it.
+    pub fn identity(&self) -> ProcessIdentity {
+        ProcessIdentity { pid: self.pid, started: self.began.clone() }
+    }
 }
 
 /// The end of a turn's process.

@@ -203,7 +203,7 @@ const OUTPUT_LIMIT: &str = "output_limit";
 
 /// Returns what a turn begins with: the prompt, or that it goes on after a compaction, which nobody has said.
 fn opening(turn: &SpooledTurn) -> Event {
-    if turn.goes_on { Event::Compacted } else { Event::user(&turn.prompt) }
+    turn.opening()
 }
 
 /// The most that a turn takes in memory, in bytes. An agent that runs wild must not take the memory along: the

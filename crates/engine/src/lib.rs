@@ -32,6 +32,7 @@ mod own_record;
 mod prepare;
 mod recover;
 mod request;
+mod respool;
 mod session_lease;
 mod settle;
 mod slots;

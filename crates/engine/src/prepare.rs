@@ -86,8 +86,8 @@ impl Preparation {
                     if let (Some(learn_cache), Ok(finished)) = (learn_cache, &finished) {
                         learn_cache(finished.cache);
                     }
-                    // The output of a turn that is not stored is kept, and belongs to the session.
-                    let is_kept = matches!(finished, Err(TurnError::NotStored(_)));
+                    // The output of a turn that is not stored belongs to the session, or is in the agent's own transcript.
+                    let is_kept = matches!(finished, Err(TurnError::NotStored(_) | TurnError::OutputLost(_)));
                     (finished, is_new && !has_stored && !is_kept)
                 }
                 Err(error) => {

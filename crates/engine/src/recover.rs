@@ -243,13 +243,12 @@ async fn recover_one(
 
 /// Finds the process of a run, also where azureal died between starting and noting it.
 fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
-    if let Some(SpooledProcess { pid, began }) = spool.process() {
-        let process = ProcessIdentity { pid: *pid, started: began.clone() };
-        if process.is_alive() {
-            return Some(process);
-        }
-        // The wrapper has exited; processes that it started may still write, and are found below.
+    if let Some(process) = spool.process().map(SpooledProcess::identity)
+        && process.is_alive()
+    {
+        return Some(process);
     }
+    // If the wrapper has exited, processes that it started may still write.
     if spool.ended().is_some() || spool.is_idle() {
         return None;
     }

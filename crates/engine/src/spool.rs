@@ -43,10 +43,12 @@ pub struct Spools {
 #[derive(Debug)]
 pub struct Spool {
     /// Locked as long as it is open.
-    header: File,
-    folder: Folder,
-    header_path: PathBuf,
-    output_path: PathBuf,
+    pub(crate) header: File,
+    pub(crate) folder: Folder,
+    pub(crate) header_path: PathBuf,
+    pub(crate) output_path: PathBuf,
+    /// The output, as long as this process has run the turn from its beginning.
+    pub(crate) output_file: Option<File>,
     turn: SpooledTurn,
     process: Option<SpooledProcess>,
     ended: Option<SpooledEnding>,
@@ -101,7 +103,7 @@ pub(crate) const SESSION_MARKER: &str = "AZUREAL_SESSION";
 const HEADER: &str = "turn";
 const OUTPUT: &str = "jsonl";
 const ERRORS: &str = "err";
-const UNFINISHED: &str = "new";
+pub(crate) const UNFINISHED: &str = "new";
 
 impl Spools {
     /// Uses this folder, which is created with the first spool.
@@ -199,7 +201,7 @@ impl Spools {
                 break header;
             }
         };
-        create(output_path)?;
+        let output_file = Some(create(output_path)?);
         create(errors_path)?;
         let (folder, output_path) = (folder.clone(), output_path.clone());
         let mut spool = Spool {
@@ -207,6 +209,7 @@ impl Spools {
             folder,
             header_path,
             output_path,
+            output_file,
             turn,
             process: None,
             ended: None,
@@ -312,6 +315,33 @@ impl Spools {
         Folder::open_or_create(&self.folder).map_err(at(&self.folder))
     }
 
+    /// Returns the names of the runs that have a spool, without taking one.
+    pub fn runs(&self) -> Result<Vec<String>, SpoolError> {
+        let mut runs = Vec::new();
+        for path in self.folders() {
+            let folder = match Folder::open(path) {
+                Ok(folder) => folder,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(at(path)(error)),
+            };
+            let names = folder.names().map_err(at(path))?;
+            let run =
+                |name: &OsString| Some(name.to_str()?.strip_suffix(HEADER)?.strip_suffix('.')?.to_owned());
+            runs.extend(names.iter().filter_map(run));
+        }
+        Ok(runs)
+    }
+
+    /// Returns the turn of a run, and its process if one was started. `None` if there is no such spool any more, or if its
+    /// header cannot be read.
+    pub fn turn_of(&self, run: &str) -> Option<(SpooledTurn, Option<SpooledProcess>)> {
+        let name = format!("{run}.{HEADER}");
+        let open = |path: &Path| Folder::open(path).ok()?.open_file(name.as_ref(), OFlags::RDONLY).ok();
+        let header = self.folders().find_map(open)?;
+        let Header { turn, process, .. } = Header::read(&header).ok()?;
+        Some((turn.filter(|turn| turn.run == run)?, process))
+    }
+
     /// Finds every spool, the oldest first, and takes those without an owner. Removes leftover lease files, and the folder
     /// of earlier versions once it is empty.
     pub fn find(&self) -> Result<Vec<FoundSpool>, SpoolError> {
@@ -375,6 +405,7 @@ impl Spools {
             folder,
             header_path,
             output_path,
+            output_file: None,
             turn,
             process,
             ended,
@@ -614,10 +645,10 @@ fn length(path: &Path) -> u64 {
     fs::symlink_metadata(path).map_or(0, |file| file.len())
 }
 
-const READ_AND_APPEND: OFlags = OFlags::RDWR.union(OFlags::APPEND);
+pub(crate) const READ_AND_APPEND: OFlags = OFlags::RDWR.union(OFlags::APPEND);
 
 /// Returns the name of a file in its folder.
-fn name_of(path: &Path) -> &OsStr {
+pub(crate) fn name_of(path: &Path) -> &OsStr {
     path.file_name().unwrap_or_default()
 }
 

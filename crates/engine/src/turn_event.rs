@@ -220,6 +220,9 @@ pub enum TurnError {
     /// The turn is not in the store. Its output is kept.
     #[error(transparent)]
     NotStored(IngestError),
+    /// The turn is not in the store, and its output was deleted.
+    #[error(transparent)]
+    OutputLost(IngestError),
     /// The thread of the turn ended without a result.
     #[error("the turn was lost")]
     Lost,

@@ -167,6 +167,17 @@ impl Watcher {
         }
     }
 
+    /// Returns the outputs of the next line; `None` if the line is not there yet. Never waits.
+    pub fn try_outputs(&mut self) -> Result<Option<Vec<AgentOutput>>, FollowError> {
+        loop {
+            match self.look()? {
+                Look::Outputs(outputs) => return Ok(Some(outputs)),
+                Look::Reading => {}
+                Look::Waiting => return Ok(None),
+            }
+        }
+    }
+
     /// Waits for the writer to end, at most `pause`.
     fn check_writer(&mut self, pause: Duration) -> Result<(), FollowError> {
         let has_ended = self.process.as_ref().is_some_and(|process| process.wait_timeout(pause));

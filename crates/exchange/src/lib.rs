@@ -8,7 +8,7 @@
 //!
 //! [`export()`] writes a session to any writer, [`export_to_file`] to a private file that appears when it is complete.
 //! An [`ExportFormat`] is for people or for another program; [`ExportFormat::Json`] has all that is stored. The JSON shapes
-//! are in [`json`].
+//! are in [`json`]. A [`Redactor`](azureal_core::Redactor) masks secrets on the way out; the store is not changed.
 //!
 //! # Import
 //!
@@ -26,7 +26,7 @@
 //! ```
 //! use std::ops::ControlFlow;
 //!
-//! use azureal_exchange::{ExistingFile, ExportFormat, ImportFormat, ImportOutcome, ImportSource};
+//! use azureal_exchange::{ExistingFile, ExportFormat, ExportOptions, ImportFormat, ImportOutcome, ImportSource};
 //! use azureal_exchange::{export_to_file, import_session};
 //! use azureal_store::MemoryStore;
 //! use azureal_store::core::{Event, NewSession, Page, Seq, SessionStore, append_events};
@@ -40,7 +40,7 @@
 //!
 //! let file = folder.join("fix-login.json");
 //! let record = store.get(id).await?;
-//! export_to_file(&store, &record, ExportFormat::Json, &file, ExistingFile::Keep).await?;
+//! export_to_file(&store, &record, ExportOptions::new(ExportFormat::Json), &file, ExistingFile::Keep).await?;
 //!
 //! let other = MemoryStore::default();
 //! let mut source = ImportSource::open(&file, ImportFormat::Auto, folder).await?;
@@ -78,7 +78,7 @@ mod verify;
 
 pub use copy::{CopiedSession, CopyReport, copy_session, originals_problem};
 pub use damaged::DamagedEvents;
-pub use export::{ExistingFile, ExportError, ExportFormat, export, export_to_file};
+pub use export::{ExistingFile, ExportError, ExportFormat, ExportOptions, Exported, export, export_to_file};
 pub use import::{
     Added, Difference, ImportError, ImportFormat, ImportNotice, ImportOptions, ImportOutcome, ImportPaths,
     ImportProblem, ImportProgress, ImportReport, ImportSource, ImportStep, IncomingSession, SourceStore,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 /// The permissions that no other user may have.
@@ -145,6 +145,19 @@ impl Folder {
     /// Renames a file in it. A file that has the name is replaced.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&*self.handle, plain(from)?, &*self.handle, plain(to)?)?)
+    }
+
+    /// Renames a file in it, unless the new name is taken.
+    pub fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        let (from, to) = (plain(from)?, plain(to)?);
+        match rustix::fs::renameat_with(&*self.handle, from, &*self.handle, to, RenameFlags::NOREPLACE) {
+            // Some file systems cannot rename without replacing; a second name does the same in two steps.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                rustix::fs::linkat(&*self.handle, from, &*self.handle, to, AtFlags::empty())?;
+                Ok(rustix::fs::unlinkat(&*self.handle, from, AtFlags::empty())?)
+            }
+            renamed => Ok(renamed?),
+        }
     }
 
     /// Moves a file to another folder of the same file system. A file that has the name there is replaced.

@@ -36,6 +36,11 @@ pub fn describe(file: &ConfigFile) -> String {
     if let Some(caching) = &settings.claude_cache {
         text.push_str(&format!("  claude cache: {}\n", caching.value.name()));
     }
+    if let Some(patterns) = &settings.redact_patterns {
+        for pattern in &patterns.value {
+            text.push_str(&format!("  redact pattern: {}\n", visible_line(pattern)));
+        }
+    }
     if let Some(message) = &settings.default_system_message {
         text.push_str("  default system message\n");
         text.push_str(&set_in(&message.value));

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use azureal_core::agent::Permission;
-use azureal_core::{ContextCommand, Threshold};
+use azureal_core::{ContextCommand, Redactor, Threshold};
 use azureal_engine::OutputLimit;
 use tracing::{debug, info};
 
@@ -289,6 +289,11 @@ impl Config {
         self.first(|settings| settings.claude_cache.as_ref())
     }
 
+    /// Finds the user's own patterns of secrets.
+    pub fn find_redact_patterns(&self) -> Option<ConfiguredValue<'_, Vec<String>>> {
+        self.first(|settings| settings.redact_patterns.as_ref())
+    }
+
     /// Finds the limit of an agent's output.
     pub fn find_output_limit(&self) -> Option<ConfiguredValue<'_, OutputLimit>> {
         self.first(|settings| settings.output_limit.as_ref())
@@ -414,6 +419,17 @@ impl Config {
             Format::Cllmfile => self.environment.expand(text),
         }
     }
+}
+
+/// Creates a redactor from the environment and the user's own `azufig.toml`. No other file can set patterns.
+pub fn redactor(environment: &Environment) -> Result<Redactor, Error> {
+    let path = environment.configuration().map(|folder| folder.join("azufig.toml"));
+    let file = path.map(|path| ConfigFile::of_user(path, Format::Azufig)).transpose()?.flatten();
+    let patterns = file.and_then(|file| file.settings.redact_patterns).map(|found| found.value);
+    let variables =
+        environment.variables().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    Redactor::new(variables, &patterns.unwrap_or_default())
+        .map_err(|error| Error::new("config", error.to_string()).with_source(error))
 }
 
 /// As `file:line`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use azureal_agents::registry;
 use azureal_core::agent::Permission;
-use azureal_core::{ContextCommand, OnFailure, Threshold};
+use azureal_core::{ContextCommand, OnFailure, Redactor, Threshold, check_pattern};
 use azureal_engine::OutputLimit;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,7 @@ pub(super) struct Settings {
     pub(super) claude_cache: Option<Located<Caching>>,
     pub(super) keep_originals: Option<Located<KeepOriginals>>,
     pub(super) share_originals: Option<Located<bool>>,
+    pub(super) redact_patterns: Option<Located<Vec<String>>>,
     pub(super) variables: Vec<(String, Located<Variable>)>,
     pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
 }
@@ -124,7 +125,7 @@ impl Settings {
 
     /// Reads our own format, in which every key must be known: a misspelt one would have no effect, silently.
     pub(super) fn of_azufig(root: &Node, owner: Owner) -> Result<Self, Problem> {
-        const KEYS: [&str; 9] = [
+        const KEYS: [&str; 10] = [
             "agent",
             "model",
             "default_system_message",
@@ -132,6 +133,7 @@ impl Settings {
             "claude",
             "compaction",
             "originals",
+            "redact",
             "variables",
             "context_commands",
         ];
@@ -145,6 +147,7 @@ impl Settings {
                 "claude" => settings.claude_cache = claude_cache(node)?,
                 "compaction" => settings.threshold = threshold(node)?,
                 "originals" => settings.take_originals(*place, node, owner)?,
+                "redact" => settings.redact_patterns = redact_patterns(node, *place, owner)?,
                 _ if settings.take_shared(entry, Strictness::EveryKey)? => {}
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
             }
@@ -374,6 +377,35 @@ fn claude_cache(node: &Node) -> Result<Option<Located<Caching>>, Problem> {
         let said = words.into_iter().find(|caching| node.value == Value::Text(caching.name().to_owned()));
         let said = said.ok_or_else(|| node.is_not(key, &one_of(&words.map(Caching::name))))?;
         found = Some(located(*place, said));
+    }
+    Ok(found)
+}
+
+/// Reads the user's own patterns of secrets. A project's file has none: a pattern that is too wide would hide from the user what an
+/// export has.
+fn redact_patterns(
+    node: &Node,
+    place: ConfigPosition,
+    owner: Owner,
+) -> Result<Option<Located<Vec<String>>>, Problem> {
+    const KEYS: [&str; 1] = ["patterns"];
+    if owner == Owner::Project {
+        let message = "a project's file cannot set `redact`; set it in your own azufig.toml";
+        return Err(Problem::new(place, message));
+    }
+    let mut found = None;
+    for Entry { key, place, node } in node.table("redact")? {
+        if key != "patterns" {
+            return Err(Problem::new(*place, unknown(key, &KEYS)));
+        }
+        let mut patterns = Vec::new();
+        for node in node.list(key)? {
+            let pattern = node.text(key)?;
+            check_pattern(pattern).map_err(|error| Problem::new(node.place, error.to_string()))?;
+            patterns.push(pattern.to_owned());
+        }
+        at_most(Redactor::MOST_PATTERNS, patterns.len(), key, *place)?;
+        found = Some(located(*place, patterns));
     }
     Ok(found)
 }

@@ -6,6 +6,7 @@ pub use azureal_exchange::json::*;
 
 pub use self::turn::{TurnEventLine, TurnLine, TurnLines};
 use crate::meter::Meter;
+use crate::turns::ActiveTurn;
 
-/// The shape of one session, with its context usage.
-pub type SessionLine<'a> = azureal_exchange::json::SessionLine<'a, Meter>;
+/// The shape of one session, with its context usage and its running turn.
+pub type SessionLine<'a> = azureal_exchange::json::SessionLine<'a, Meter, &'a ActiveTurn>;

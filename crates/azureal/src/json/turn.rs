@@ -47,6 +47,19 @@ pub struct TurnEventLine {
     context: Option<Meter>,
 }
 
+impl TurnEventLine {
+    /// Describes an event of a turn that is not stored yet.
+    pub fn live(event: &Event) -> Self {
+        let event = StoredEvent { seq: Seq::START, kind: event.kind().to_owned(), json: Ok(event.to_json()) };
+        Self { event, stored: None, context: None }
+    }
+
+    /// Describes the end of a turn that is stored, and whose first event has this number.
+    pub fn complete(event: &StoredEvent, first: Seq) -> Self {
+        Self { stored: Some((first, event.seq)), event: event.clone(), context: None }
+    }
+}
+
 impl Serialize for TurnEventLine {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -75,8 +88,7 @@ impl<'a> TurnLine<'a> {
     }
 
     fn event(event: &Event, stored: Option<(Seq, Seq)>, meter: Option<&Meter>) -> Self {
-        let event = StoredEvent { seq: Seq::START, kind: event.kind().to_owned(), json: Ok(event.to_json()) };
-        Self::Event(TurnEventLine { event, stored, context: meter.cloned() })
+        Self::Event(TurnEventLine { stored, context: meter.cloned(), ..TurnEventLine::live(event) })
     }
 }
 

@@ -53,6 +53,11 @@ impl From<TurnError> for Error {
                 Self::new("not_stored", format!("the turn could not be stored: {cause}"))
                     .with_hint("the agent's output is kept, and the next azureal command retries")
             }
+            TurnError::OutputLost(ref cause) => Self::new(
+                "not_stored",
+                format!("the turn could not be stored, and the file with its output was deleted: {cause}"),
+            )
+            .with_hint("the next azureal command looks for the turn in the agent's own transcript"),
             // [`TurnError::Lost`], and what may come.
             _ => Self::new("failed", error.to_string()),
         };

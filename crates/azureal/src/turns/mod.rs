@@ -3,6 +3,7 @@
 //! [`Workspace::submit`] runs one: it chooses the agent and its model, loads nothing and asks nobody. What is configured must be
 //! [trusted](crate::config) before.
 
+mod active;
 mod context;
 mod error;
 mod plan;
@@ -17,6 +18,7 @@ use azureal_engine::{
 };
 use azureal_exchange::TemporaryFolder;
 
+pub use active::ActiveTurn;
 pub use context::ContextSettings;
 pub use error::{describe_busy, describe_holder};
 pub use plan::TurnSettings;
@@ -131,8 +133,8 @@ impl Workspace {
     }
 
     /// Returns the session of the turn that was started last of those that still run in this worktree: the store does not
-    /// know of it yet.
-    fn running_here(&self, found: &[Recovered]) -> Option<SessionId> {
+    /// know of it yet. `found` is what [`recover`](Self::recover) returned.
+    pub fn running_here(&self, found: &[Recovered]) -> Option<SessionId> {
         let used_in = self.used_in();
         let running = found.iter().filter_map(|found| match found {
             Recovered::Running(turn, _) | Recovered::Orphan(turn, _) => Some(turn),

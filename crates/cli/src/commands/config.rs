@@ -13,12 +13,12 @@ use crate::environment::environment;
 use crate::failure::Failure;
 use crate::output::{Output, warn};
 use crate::trust_question::note_ignored;
-use azureal::Project;
 use azureal::config::{
     AZUFIG, Chosen, Config, ConfigFile, ConfiguredValue, KeepOriginals, STARTER, Variable, describe,
     permission_name, terms,
 };
 use azureal::error::shown;
+use azureal::{Project, StoreLayout};
 
 /// How much of a value is shown to people.
 const SHOWN: usize = 60;
@@ -34,7 +34,7 @@ const SHOWN: usize = 60;
 /// `AZUREAL_TIMEOUT`, and those over the files.
 ///
 /// Keys of `azufig.toml`: `agent`, `model`, `default_system_message`, `[turn]` with `permission`, `timeout` and `output_limit_mib`,
-/// `[claude]` with `cache`, `[compaction]` with `threshold_characters` or `threshold_tokens`, `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
+/// `[claude]` with `cache`, `[compaction]` with `threshold_characters` or `threshold_tokens`, `[redact]` with `patterns` (only in your own file), `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
 /// `timeout` and `dynamic`. Of a `Cllmfile.yml`, `default_system_message`, `variables` and `context_commands` are taken.
 ///
 /// Files of the project take effect once they are trusted: see `azureal trust`. The only `permission` that they can set is
@@ -56,11 +56,15 @@ pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<()
         return init(&project.directory().join(AZUFIG), out);
     }
     let config = Config::load_to_show(project, &environment())?;
-    let report = Report::of(&config);
+    let layout = StoreLayout::of(&project.store_path());
+    let report = Report::of(&config, &layout);
     if out.is_json() {
         out.json(&report)?;
     } else {
         print(&config, &report, out)?;
+        if let Err(why) = &layout.second_name {
+            out.line(&format!("\nThe store has no second name in a git directory: {why}"))?;
+        }
     }
     out.flush()?;
     note_ignored(&config);
@@ -102,9 +106,22 @@ struct Report {
     /// `forever`, `off`, or the number of days.
     keep_originals: Setting,
     share_originals: Setting,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redact_patterns: Option<Setting>,
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
+    store: StoreLine,
+}
+
+/// The files and folders of the project's own store.
+#[derive(Serialize)]
+struct StoreLine {
+    file: String,
+    /// Nothing if it cannot have one.
+    second_name: Option<String>,
+    spools: String,
+    originals: String,
 }
 
 /// A value and where it comes from.
@@ -206,8 +223,15 @@ fn variable_value(variable: &Variable) -> Value {
 }
 
 impl Report {
-    fn of(config: &Config) -> Self {
+    fn of(config: &Config, layout: &StoreLayout) -> Self {
+        let text = |path: &Path| path.display().to_string();
         Self {
+            store: StoreLine {
+                file: text(&layout.file),
+                second_name: layout.second_name.as_deref().ok().map(text),
+                spools: text(&layout.folders.spools),
+                originals: text(&layout.folders.originals),
+            },
             agent: Setting::chosen(config.find_agent(), |agent| json!(agent)),
             model: Setting::chosen(config.find_model(), |model| json!(model)),
             permission: Setting::chosen(config.find_permission(), |permission| {
@@ -235,6 +259,9 @@ impl Report {
                 value: json!(config.find_share_originals().is_some_and(|found| *found.value)),
                 ..Setting::of(config.find_share_originals(), |share| json!(share))
             },
+            redact_patterns: config
+                .find_redact_patterns()
+                .map(|found| Setting::of(Some(found), |patterns| json!(patterns))),
             variables: config
                 .find_variables()
                 .into_iter()
@@ -322,6 +349,9 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
     }
     if let Some(found) = config.find_claude_cache() {
         rows.push(Row::new("claude cache", found.value.name(), &report.claude_cache.source));
+    }
+    if let (Some(found), Some(setting)) = (config.find_redact_patterns(), &report.redact_patterns) {
+        rows.push(Row::new("redact patterns", &found.value.join(", "), &setting.source));
     }
     for (line, (name, found)) in report.variables.iter().zip(config.find_variables()) {
         let value = match line.source {

@@ -13,7 +13,7 @@ use crate::cli::finish_originals;
 use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interrupts::{Interrupted, Interrupts};
-use crate::open::open_workspace;
+use crate::open::{LateNotices, open_workspace};
 use crate::output::{Output, counted, warn};
 use crate::spinner::{Spinner, bar};
 
@@ -53,6 +53,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, usual: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
     let (from, to) = (args.from.as_deref().or(usual), args.to.as_deref().or(usual));
     let (source, to) = open(from, to)?;
+    let _notices = LateNotices(&to);
     if to.keeps_originals() {
         to.prepare_spools()?;
     }

@@ -2,25 +2,32 @@ use std::path::{Path, PathBuf};
 
 use azureal::Workspace;
 use azureal::error::shown;
-use azureal::exchange::{ExistingFile, ExportFormat, export, export_to_file};
+use azureal::exchange::{ExistingFile, ExportFormat, ExportOptions, Exported, export, export_to_file};
 use azureal::sessions::{called, resolve_to_read};
+use azureal_core::{EventSource, SessionId};
+use azureal_engine::FullHistory;
 use clap::ValueEnum;
 use serde_json::json;
 
 use super::SessionToRead;
+use super::show::warn_of_gaps;
 use crate::damage::warn_of_damaged_events;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, counted, warn};
 
 /// Write a session in the format of another program
 ///
-/// To standard output, or to a file that only you can read. `json` has everything and can be imported
-/// again; the other formats have what they can express.
+/// To standard output, or to a file that only you can read. `json` has everything that is stored and can be imported
+/// again; the other formats have what they can express. Stored results of tools are short: `--full` writes them whole.
+///
+/// Keys, tokens and passwords are replaced by masks such as `[redacted: github token]`, as far as they can be recognised,
+/// unless `--raw` is given. The session itself is not changed. `[redact] patterns` in your own azufig.toml adds patterns.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   azureal export S3 --format markdown
-  azureal export S3 -o S3.json
+  azureal export S3 --raw -o S3.json
+  azureal export S3 --full --format markdown -o S3.md
   azureal export S3 --format cllm -o ~/.cllm/conversations/fix-login.json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -31,6 +38,12 @@ pub(crate) struct Args {
     /// Write to this file, which must not exist yet
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write results and inputs of tool calls whole, from the output of the turns
+    #[arg(long)]
+    full: bool,
+    /// Mask nothing: keys, tokens and passwords are in the export as they are in the session
+    #[arg(long)]
+    raw: bool,
     /// Replace the file if it exists
     #[arg(long, requires = "output")]
     force: bool,
@@ -63,13 +76,20 @@ impl From<FormatArgument> for ExportFormat {
 pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let record = resolve_to_read(place, args.session.session.as_deref()).await?;
     let format = args.format.into();
+    let history = if args.full { Some(place.full_history(record.id).await?) } else { None };
+    let options = ExportOptions {
+        redactor: if args.raw { None } else { Some(place.redactor()?) },
+        events: history.as_ref().map(|history| history as &dyn EventSource),
+        ..ExportOptions::new(format)
+    };
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else {
         if out.is_json() && format == ExportFormat::Markdown {
             return Err(Failure::usage("`--json` and `--format markdown` are two formats for one output")
                 .with_hint("write the document to a file with `-o`, or leave out `--json`"));
         }
-        let damaged = export(&*place.store, &record, format, out).await?;
-        warn_of_damaged_events(&damaged, record.id);
+        let exported = export(&*place.store, &record, options, out).await?;
+        warn_of(&exported, record.id);
+        warn_of_missing(history.as_ref()).await;
         return Ok(());
     };
     if place.owns(path) {
@@ -77,11 +97,30 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         return Err(Failure::refused("same_store", message).with_hint("name another file with `-o`"));
     }
     let existing = if args.force { ExistingFile::Replace } else { ExistingFile::Keep };
-    let damaged = export_to_file(&*place.store, &record, format, path, existing).await?;
-    warn_of_damaged_events(&damaged, record.id);
+    let exported = export_to_file(&*place.store, &record, options, path, existing).await?;
+    warn_of(&exported, record.id);
+    warn_of_missing(history.as_ref()).await;
     if out.is_json() {
         out.json(&json!({"id": record.id.to_string(), "file": path.to_string_lossy()}))
     } else {
         out.line(&format!("{} is in {}", called(&record), shown(path)))
+    }
+}
+
+/// Warns of events that are still short.
+async fn warn_of_missing(history: Option<&FullHistory>) {
+    if let Some(history) = history {
+        warn_of_gaps(&history.gaps().await);
+    }
+}
+
+/// Warns that the export differs from the session.
+fn warn_of(exported: &Exported, id: SessionId) {
+    warn_of_damaged_events(&exported.damaged, id);
+    if exported.masked > 0 {
+        warn(&format!(
+            "secrets are masked in {} of {id}; `--raw` exports them as they are",
+            counted(exported.masked, "event")
+        ));
     }
 }

@@ -2,6 +2,7 @@ use azureal_core::{ListQuery, SessionId, SessionRecord, Threshold, visible_line}
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 
+use crate::active::describe_briefly;
 use crate::damage::warn_of_damage;
 use crate::failure::Failure;
 use crate::output::{Output, Paint, fit, tell, to_json};
@@ -10,6 +11,7 @@ use crate::token_counts::count;
 use azureal::Workspace;
 use azureal::json::SessionLine;
 use azureal::meter::{ESTIMATE, Meter};
+use azureal::turns::ActiveTurn;
 
 /// How many sessions a terminal shows without being asked for more.
 const ON_A_TERMINAL: usize = 50;
@@ -19,7 +21,7 @@ const LONGEST_NAME: usize = 24;
 /// List sessions, the most recently active first
 ///
 /// Those of the current worktree, or of all worktrees with `--all`. ✓ and ✗ say how the last turn ended, ● that one is
-/// running. A terminal shows 50 sessions, unless `-n` is given; a program gets all of them.
+/// running: the line below it has the agent, the time since it runs, and the prompt. A terminal shows 50 sessions, unless `-n` is given; a program gets all of them.
 ///
 /// CONTEXT is the context that the next agent receives: its characters; its tokens, with a ~ if they are an estimate; and
 /// its size in percent of the threshold of compaction.
@@ -44,7 +46,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(
     args: &Args,
     place: &Workspace,
-    running: &[SessionId],
+    active: &[ActiveTurn],
     out: &mut Output,
 ) -> Result<(), Failure> {
     let limit = match args.limit {
@@ -60,12 +62,12 @@ pub(crate) async fn run(
     warn_of_damage(&records);
     let threshold = threshold(&place.project);
     if out.is_json() {
-        return write_json(place, &records, running, threshold, out).await;
+        return write_json(place, &records, active, threshold, out).await;
     }
     if records.is_empty() && limit != Some(0) {
         return tell_why_empty(place).await;
     }
-    let table = Table::of(&records, running, threshold, args.all, azureal_engine::clock::now(), out.width());
+    let table = Table::of(&records, active, threshold, args.all, azureal_engine::clock::now(), out.width());
     out.text(&table.render(out.paint()))?;
     if args.limit.is_none() && Some(records.len()) == limit {
         out.flush()?;
@@ -89,7 +91,7 @@ async fn tell_why_empty(place: &Workspace) -> Result<(), Failure> {
 async fn write_json(
     place: &Workspace,
     records: &[SessionRecord],
-    running: &[SessionId],
+    active: &[ActiveTurn],
     threshold: Threshold,
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -105,8 +107,9 @@ async fn write_json(
     for (index, record) in records.iter().enumerate() {
         out.text(if index == 0 { "\n" } else { ",\n" })?;
         let meter = Meter::of(record, threshold);
-        let line = SessionLine::live(record, running.contains(&record.id), meter);
-        out.text(&to_json(&line.with_originals(sizes.get(index).copied().unwrap_or(0)))?)?;
+        let line = SessionLine::live(record, turn_of(record, active), meter);
+        let bytes = sizes.get(index).copied().unwrap_or(0);
+        out.text(&to_json(&line.with_originals(bytes))?)?;
     }
     out.line(if records.is_empty() { "]" } else { "\n]" })
 }
@@ -115,6 +118,8 @@ async fn write_json(
 struct Table {
     columns: Vec<Column>,
     badges: Vec<&'static str>,
+    /// The line below a row: the running turn of the session.
+    notes: Vec<Option<String>>,
     width: Option<usize>,
 }
 
@@ -133,13 +138,13 @@ enum Align {
 impl Table {
     fn of(
         records: &[SessionRecord],
-        running: &[SessionId],
+        active: &[ActiveTurn],
         threshold: Threshold,
         all_worktrees: bool,
         now: Timestamp,
         width: Option<usize>,
     ) -> Self {
-        let badge = |record: &SessionRecord| badge(record, running);
+        let badge = |record: &SessionRecord| badge(record, active);
         let longest = width.map_or(usize::MAX, |_| LONGEST_NAME);
         let column = |title, align, cell: &dyn Fn(&SessionRecord) -> String| Column {
             title,
@@ -181,14 +186,23 @@ impl Table {
         ]);
         // A column that has nothing in it is not worth its space.
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
-        Self { columns, badges: records.iter().map(badge).collect(), width }
+        let note = |record: &SessionRecord| {
+            let turn = turn_of(record, active)?;
+            // Under the name, so that the numbers of sessions stand out.
+            let indent = columns.iter().take(2).map(|column| column.width() + 2).sum::<usize>();
+            let left = width.map(|width| width.saturating_sub(indent));
+            let text = format!("{}{}", " ".repeat(indent), describe_briefly(turn, now, left));
+            Some(fit(&text, width.unwrap_or(usize::MAX)))
+        };
+        let notes = records.iter().map(note).collect();
+        Self { badges: records.iter().map(badge).collect(), notes, columns, width }
     }
 
     fn render(&self, paint: Paint) -> String {
         let titles = self.columns.iter().map(|column| column.title);
         let mut out = paint.quiet(&self.row(titles));
         out.push('\n');
-        for (index, badge) in self.badges.iter().enumerate() {
+        for (index, (badge, note)) in self.badges.iter().zip(&self.notes).enumerate() {
             let cells = self.columns.iter().map(|column| column.cells.get(index).map_or("", String::as_str));
             let row = self.row(cells);
             let painted = match *badge {
@@ -198,6 +212,10 @@ impl Table {
             };
             out.push_str(&painted);
             out.push('\n');
+            if let Some(note) = note {
+                out.push_str(&paint.quiet(note));
+                out.push('\n');
+            }
         }
         out
     }
@@ -226,9 +244,14 @@ const DONE: &str = "✓";
 const FAILED: &str = "✗";
 const RUNNING: &str = "●";
 
-fn badge(record: &SessionRecord, running: &[SessionId]) -> &'static str {
+/// Returns the turn that runs in a session.
+fn turn_of<'a>(record: &SessionRecord, active: &'a [ActiveTurn]) -> Option<&'a ActiveTurn> {
+    active.iter().find(|turn| turn.session() == record.id)
+}
+
+fn badge(record: &SessionRecord, active: &[ActiveTurn]) -> &'static str {
     match record.completed {
-        _ if running.contains(&record.id) => RUNNING,
+        _ if turn_of(record, active).is_some() => RUNNING,
         Some(true) => DONE,
         Some(false) => FAILED,
         None => "",

@@ -1,4 +1,4 @@
-use azureal_core::{SessionId, SessionRecord, visible_line};
+use azureal_core::{SessionRecord, visible_line};
 use azureal_engine::{SessionLease, SpoolError};
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{Output, bytes_text, counted};
 use azureal::Workspace;
 use azureal::sessions::{called, resolve};
-use azureal::turns::describe_holder;
+use azureal::turns::{ActiveTurn, describe_holder};
 
 /// Delete sessions and all that belongs to them
 ///
@@ -34,14 +34,14 @@ pub(crate) struct Args {
 pub(crate) async fn run(
     args: &Args,
     place: &Workspace,
-    running: &[SessionId],
+    active: &[ActiveTurn],
     out: &mut Output,
 ) -> Result<(), Failure> {
     // All of them are found before the first is deleted: a typing error deletes nothing.
     let mut records: Vec<SessionRecord> = Vec::new();
     for session in &args.sessions {
         let record = resolve(&*place.store, session).await?;
-        if running.contains(&record.id) {
+        if active.iter().any(|turn| turn.session() == record.id) {
             // Its agent would work on for nobody, and what it says could not be stored.
             let id = record.id;
             let holder = place.store.held_leases().await?.into_iter().find(|(leased, _)| *leased == id);

@@ -1,16 +1,23 @@
-use azureal_core::{Digest, Page, SessionId, SessionRecord, StoredEvent, visible, visible_line};
+use std::borrow::Cow;
+
+use azureal_core::{
+    Digest, Event, Page, Redactor, Seq, SessionId, SessionRecord, StoredEvent, visible, visible_line,
+};
+use azureal_engine::Recovered;
 use serde_json::json;
 
 use super::SessionToRead;
+use crate::active::describe;
 use crate::damage::{warn_of_damage, warn_of_damaged_events};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, is_unheard, warn};
+use crate::recovery::recover;
 use crate::transcript::{Detail, Text, Transcript, duration};
 use azureal::Workspace;
 use azureal::exchange::DamagedEvents;
 use azureal::follow::{Follower, News};
-use azureal::json::EventLine;
+use azureal::json::{EventLine, TurnEventLine};
 use azureal::sessions::resolve_to_read;
 use azureal_core::{EventRange, each_page};
 use azureal_engine::FullHistoryGaps;
@@ -21,7 +28,13 @@ use azureal_engine::FullHistoryGaps;
 /// stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored. An event that cannot be
 /// read has `error` instead of `data`.
 ///
-/// Control characters are replaced by visible ones, unless `--raw` is given.
+/// A running turn is not stored yet. `show` says at the end who runs it, since when, and the prompt. With `--follow`, its
+/// events are shown as the agent prints them, if it runs on this machine; a turn on another machine is shown when it is
+/// stored. With `--json`, such events have no `seq`, as in `run --json`, and are not repeated: the last one, when the turn
+/// is stored, is `Complete` with `first_seq` and `seq`.
+///
+/// Control characters are replaced by visible ones, and with `--full` keys, tokens and passwords are masked, unless `--raw` is
+/// given.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -37,11 +50,11 @@ pub(crate) struct Args {
     /// Only the last N events
     #[arg(long, value_name = "N")]
     last: Option<usize>,
-    /// Continue with new events as any process stores them, until Ctrl-C
+    /// Continue with new events, also of a turn that is running, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// Print text as it is, escape sequences included
-    #[arg(long, conflicts_with = "json")]
+    /// Print text as it is: escape sequences, and with `--full` secrets too
+    #[arg(long)]
     raw: bool,
     /// Show results and inputs of tool calls whole, and reasoning too
     ///
@@ -55,8 +68,22 @@ pub(crate) struct Args {
     digest: bool,
 }
 
-pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+pub(crate) async fn run(
+    args: &Args,
+    place: &Workspace,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    // Without a name it is the session that was active last: the one that is active now, if there is one.
+    let running = place.running_here(found).filter(|_| args.session.session.is_none());
+    let record = match running {
+        Some(running) => place.store.get(running).await.ok(),
+        None => None,
+    };
+    let record = match record {
+        Some(record) => record,
+        None => resolve_to_read(place, args.session.session.as_deref()).await?,
+    };
     warn_of_damage(std::slice::from_ref(&record));
     if args.digest {
         return show_digest(&record, place, out).await;
@@ -64,7 +91,8 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
     let text = if args.raw { Text::Raw } else { Text::Visible };
     let detail = if args.full { Detail::Full } else { Detail::Short };
     let transcript = Transcript::new(out.paint(), text).with(detail);
-    let mut printer = Printer { transcript, damaged: DamagedEvents::default(), out };
+    let redactor = if args.full && !args.raw { Some(place.redactor()?) } else { None };
+    let mut printer = Printer { transcript, redactor, masked: 0, damaged: DamagedEvents::default(), out };
     if !printer.out.is_json() {
         let header = header(&record, printer.out);
         printer.out.text(&header)?;
@@ -84,21 +112,39 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         let history = place.full_history(record.id).await?;
         each_page(&history, record.id, range, take).await?;
         warn_of_gaps(&history.gaps().await);
+        if printer.masked > 0 {
+            let events = counted(printer.masked, "event");
+            warn(&format!("secrets are masked in {events}; `--raw` shows them as they are"));
+        }
     } else {
         each_page(&*place.store, record.id, range, take).await?;
+    }
+    // The running turn of another process: a follower shows that of this machine itself.
+    if !printer.out.is_json() {
+        let active = place.active_turns(found).await?;
+        let mut turns = active.iter().filter(|turn| turn.session() == record.id);
+        if let Some(turn) = turns.find(|turn| !args.follow || turn.host.is_some()) {
+            let title = "running: ";
+            let width = printer.out.width().map(|width| width.saturating_sub(title.len()));
+            let line = format!("{title}{}", describe(turn, azureal_engine::clock::now(), width));
+            let line = printer.out.paint().quiet(&line);
+            let gap = if seen.is_some() { "\n" } else { "" };
+            printer.out.text(&format!("{gap}{line}\n"))?;
+        }
     }
     if args.follow {
         printer.out.flush()?;
         // Heard also where a shell has its background ignore it: nothing else ends this.
         let _interrupts = Interrupts::listen()?;
         let follower = Follower::start(&*place.store, record.id, seen).await?;
+        let follower = follower.with_live_turns(place.spools(), &record);
         if place.is_on_server() && follower.is_polling() {
             warn(
                 "the server delivers no notifications here (a pooler in transaction mode, or a user who may only \
                  read): azureal polls it three times a second",
             );
         }
-        follow(follower, record.id, &mut printer).await?;
+        follow(follower, place, record.id, &mut printer).await?;
     }
     warn_of_damaged_events(&printer.damaged, record.id);
     Ok(())
@@ -122,13 +168,28 @@ pub(super) fn warn_of_gaps(gaps: &FullHistoryGaps) {
 /// Shows events, one page after the other.
 struct Printer<'a> {
     transcript: Transcript,
+    /// Masks secrets.
+    redactor: Option<&'a Redactor>,
+    /// The number of events with a masked secret.
+    masked: u64,
     damaged: DamagedEvents,
     out: &'a mut Output,
 }
 
 impl Printer<'_> {
+    fn masked<'e>(&mut self, stored: &'e StoredEvent) -> Cow<'e, StoredEvent> {
+        let masked = match (self.redactor, &stored.json) {
+            (Some(redactor), Ok(json)) => redactor.redact_event_json(json),
+            _ => return Cow::Borrowed(stored),
+        };
+        let Cow::Owned(json) = masked else { return Cow::Borrowed(stored) };
+        self.masked += 1;
+        Cow::Owned(StoredEvent { json: Ok(json), ..stored.clone() })
+    }
+
     fn page(&mut self, page: &[StoredEvent]) -> Result<(), Failure> {
         for stored in page {
+            let stored = &*self.masked(stored);
             if self.out.is_json() {
                 let line = EventLine::of(stored);
                 if let Some(why) = line.damage() {
@@ -148,16 +209,51 @@ impl Printer<'_> {
         }
         self.out.flush()
     }
+
+    /// Shows events of a turn that is not stored yet.
+    fn live(&mut self, events: &[Event]) -> Result<(), Failure> {
+        for event in events {
+            if self.out.is_json() {
+                self.out.json(&TurnEventLine::live(event))?;
+            } else {
+                let rendered = self.transcript.event(event);
+                self.out.text(&rendered)?;
+            }
+        }
+        self.out.flush()
+    }
+
+    /// Shows the end of a turn whose events were shown before it was stored.
+    fn complete(&mut self, complete: &StoredEvent, first: Seq) -> Result<(), Failure> {
+        if !self.out.is_json() {
+            return self.page(std::slice::from_ref(complete));
+        }
+        self.out.json(&TurnEventLine::complete(complete, first))?;
+        self.out.flush()
+    }
 }
 
 /// Shows what comes, until nobody reads it any more.
 ///
 /// Ctrl-C ends the program as it ends any other: everything that was seen has been handed on, and no lock is held.
-async fn follow(mut follower: Follower<'_>, id: SessionId, printer: &mut Printer<'_>) -> Result<(), Failure> {
+async fn follow(
+    mut follower: Follower<'_>,
+    place: &Workspace,
+    id: SessionId,
+    printer: &mut Printer<'_>,
+) -> Result<(), Failure> {
     // Without a look at that, `show --follow | head -1` would not end before the next event.
     while !is_unheard() {
         match follower.next().await? {
             Some(News::Events(events)) => printer.page(&events)?,
+            Some(News::Live(events)) => printer.live(&events)?,
+            Some(News::Complete(complete, first)) => printer.complete(&complete, first)?,
+            // As every command does when it starts.
+            Some(News::Abandoned) => drop(recover(place).await),
+            Some(News::StoredElsewhere) => warn(&format!(
+                "the turn above is not stored in {id}: another process took the session over, and it is in a fork, or its \
+                 spool was removed"
+            )),
             Some(News::Cleared) => warn(&format!("{id} was cleared, and starts again")),
             None => {}
         }

@@ -7,11 +7,14 @@ use std::process::{Child, ChildStdout, Stdio};
 use azureal_core::{Event, NewTurn, SessionId, SessionStore};
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
+use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::servers::{PgBouncer, PoolMode};
+use azureal_testkit::until;
 use futures_executor::block_on;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::run::signal;
+use crate::real_agents::{Real, long_worker};
+use crate::run::{fake_claude, signal, wait_for_beginning};
 use crate::servers::{Server, on_every_server};
 use crate::world::{World, assistant, user};
 
@@ -194,4 +197,211 @@ fn a_follower_stops_no_writer() {
     drop(writer);
     following.child.kill().unwrap();
     following.child.wait().unwrap();
+}
+
+/// A `claude` that waits for a file in the middle of its answer, and a turn that has begun with it.
+fn running_turn(world: &World, prompt: &str) -> (Child, std::path::PathBuf) {
+    let gate = world.path("gate");
+    fake_claude(world, &format!("until test -e '{}'; do sleep 0.02; done", gate.display()));
+    let mut run = world.with_programs(&["run", "-s", "talk", "-a", "claude", prompt]);
+    (run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), gate)
+}
+
+#[test]
+fn a_running_turn_is_seen_as_it_runs_and_once() {
+    let world = World::new();
+    world.session("talk", &[user("old"), assistant("older")]);
+    let (mut turn, gate) = running_turn(&world, "What is new?");
+    wait_for_beginning(&world);
+    let mut people = Following::start(&world, "", &["talk", "--last", "1"]);
+    let mut program = Following::start(&world, "", &["talk", "--last", "0", "--json"]);
+    // Nothing of it is stored yet.
+    let shown = people.until("[reasoning, 1 line]");
+    assert!(shown.contains("## User\nWhat is new?\n"), "{shown}");
+    assert!(!shown.contains("running:"), "{shown}");
+    let first: Value = serde_json::from_str(&program.line()).unwrap();
+    assert_eq!(first, json!({"kind": "UserMessage", "data": {"content": "What is new?"}}));
+    assert_eq!(world.run(&["show", "talk", "--json"]).json_lines().len(), 2);
+
+    std::fs::write(gate, "").unwrap();
+    turn.wait().unwrap();
+    let shown = people.until("✓ done");
+    for text in ["I will run a command.", "Finished streaming."] {
+        assert_eq!(shown.matches(text).count(), 1, "{shown}");
+    }
+    assert!(!shown.contains("reasoning") && !shown.contains("What is new?"), "{shown}");
+    let mut lines = vec![first];
+    while lines.last().unwrap()["kind"] != "Complete" {
+        lines.push(serde_json::from_str(&program.line()).unwrap());
+    }
+    let stored = world.run(&["show", "talk", "--json"]).json_lines();
+    let without_numbers = |lines: &[Value]| -> Vec<Value> {
+        lines.iter().map(|line| json!([line["kind"], line["data"]])).collect()
+    };
+    assert_eq!(without_numbers(&lines), without_numbers(&stored[2..]));
+    let last = lines.last().unwrap();
+    assert_eq!((&last["first_seq"], &last["seq"]), (&json!(3), &json!(2 + lines.len())));
+
+    // The next one too, from its beginning.
+    let (mut turn, _) = running_turn(&world, "And now?");
+    turn.wait().unwrap();
+    let shown = people.until("✓ done");
+    assert_eq!(shown.matches("And now?").count(), 1, "{shown}");
+    assert_eq!(shown.matches("Finished streaming.").count(), 1, "{shown}");
+    for following in [people, program] {
+        signal(&following.child, "-INT");
+        following.end();
+    }
+}
+
+#[test]
+fn a_turn_whose_azureal_was_killed_is_followed_to_its_end_and_stored() {
+    let world = World::new();
+    world.session("talk", &[user("old")]);
+    let (mut turn, gate) = running_turn(&world, "Go");
+    wait_for_beginning(&world);
+    let mut following = Following::start(&world, "", &["talk", "--last", "0"]);
+    following.until("[reasoning, 1 line]");
+    turn.kill().unwrap();
+    turn.wait().unwrap();
+    std::fs::write(gate, "").unwrap();
+    let shown = following.until("✓ done");
+    assert_eq!(shown.matches("Finished streaming.").count(), 1, "{shown}");
+    let stored = world.run(&["show", "talk", "--json"]).json_lines();
+    assert_eq!(stored.last().unwrap()["data"]["outcome"], "done");
+    signal(&following.child, "-INT");
+    let (_, said) = following.end();
+    assert_eq!(said, "recovered the last turn of S1 (complete)\n");
+}
+
+#[test]
+fn a_turn_that_is_deleted_while_it_is_followed_is_said_to_be_stored_elsewhere() {
+    let world = World::new();
+    world.session("talk", &[user("old")]);
+    let (mut turn, gate) = running_turn(&world, "Go");
+    wait_for_beginning(&world);
+    let mut following = Following::start(&world, "", &["talk", "--last", "0"]);
+    following.until("[reasoning, 1 line]");
+    for spool in crate::run::spooled(&world, "turn") {
+        std::fs::remove_file(spool).unwrap();
+    }
+    let mut said = BufReader::new(following.child.stderr.take().unwrap());
+    let mut warning = String::new();
+    said.read_line(&mut warning).unwrap();
+    assert!(warning.starts_with("warning: the turn above is not stored in S1: "), "{warning}");
+    following.child.kill().unwrap();
+    following.child.wait().unwrap();
+    std::fs::write(gate, "").unwrap();
+    turn.wait().unwrap();
+}
+
+#[test]
+fn a_running_turn_has_its_prompt_in_lists() {
+    let world = World::new();
+    world.session("talk", &[user("old"), assistant("older")]);
+    let prompt = "Why\n does it \u{1b}[31m fail?";
+    let (mut turn, gate) = running_turn(&world, prompt);
+    wait_for_beginning(&world);
+    let active = world.run(&["ps", "--json"]).json()[0].clone();
+    assert_eq!((&active["session"], &active["prompt"]), (&json!("S1"), &json!(prompt)));
+    let pid = &active["pid"];
+    let listed = world.run(&["list", "--json"]).json()[0].clone();
+    assert_eq!((&listed["running"], &listed["turn"]), (&json!(true), &active));
+    for (arguments, start, end) in [
+        (&["ps"][..], "S1 · claude since ", format!(", process {pid}: \"Why does it ␛[31m fail?\"\n")),
+        (&["list"], "       claude since ", ": \"Why does it ␛[31m fail?\"\n".to_owned()),
+        (&["show"], "running: claude since ", format!(", process {pid}: \"Why does it ␛[31m fail?\"\n")),
+    ] {
+        let shown = world.run(arguments).quiet();
+        let line = shown.lines().last().unwrap();
+        assert!(line.starts_with(start) && shown.ends_with(&end), "{shown}");
+    }
+    std::fs::write(gate, "").unwrap();
+    turn.wait().unwrap();
+    let listed = world.run(&["list", "--json"]).json()[0].clone();
+    assert_eq!((&listed["running"], &listed["turn"]), (&json!(false), &Value::Null));
+    assert!(!world.run(&["show"]).stdout.contains("running:"));
+}
+
+#[test]
+fn turns_of_any_length_are_seen_once_and_in_order() {
+    let world = World::new();
+    world.session("talk", &[user("old")]);
+    let mut following = Following::start(&world, "", &["talk", "--json", "--last", "1"]);
+    following.line();
+    // Some are over before a follower looks, some end while it looks, some are seen as they run.
+    for pause in ["0", "0.1", "0.25", "0.3", "0.35", "0.5", "0.6", "0"] {
+        fake_claude(&world, &format!("sleep {pause}"));
+        // The same prompt each time, so that only their order tells them apart.
+        let run = world.with_programs(&["run", "-s", "talk", "-a", "claude", "Go"]).output().unwrap();
+        assert!(run.status.success());
+    }
+    let stored = world.run(&["show", "talk", "--json"]).json_lines();
+    let (mut live, mut seen) = (0, Vec::new());
+    while seen.len() < stored.len() - 1 {
+        let line: Value = serde_json::from_str(&following.line()).unwrap();
+        live += usize::from(line["seq"].is_null());
+        seen.push(json!([line["kind"], line["data"]]));
+    }
+    let expected: Vec<Value> = stored[1..].iter().map(|line| json!([line["kind"], line["data"]])).collect();
+    assert_eq!(seen, expected);
+    assert!(live > 0, "some were seen as they ran");
+    following.child.kill().unwrap();
+    following.child.wait().unwrap();
+}
+
+#[test]
+fn a_turn_of_a_real_agent_is_seen_as_it_runs() {
+    for agent in ["claude", "codex"] {
+        let gate = Gate::new();
+        let server = ModelServer::scripted([Answer::new()
+            .text("Half an answer.")
+            .hold(&gate)
+            .text("The other half.")]);
+        let Some(real) = Real::new(&server) else { return };
+        let mut turn = real.asking(agent, "The first prompt", &[]).stdout(Stdio::null()).spawn().unwrap();
+        until("the turn", || (real.run(&["ps", "--json"]).json()[0]["pid"].is_u64()).then_some(()));
+        let mut child = real.command(&["show", "--follow", "work"]).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut following = Following { child, lines };
+        let live = following.until("Half an answer.");
+        assert!(live.contains("## User\nThe first prompt\n"), "{agent}: {live}");
+        gate.open();
+        assert!(turn.wait().unwrap().success());
+        let rest = following.until("✓ done");
+        assert_eq!((rest.matches("half").count(), rest.matches("Half").count()), (1, 0), "{agent}: {rest}");
+        following.child.kill().unwrap();
+        following.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_turn_that_is_compacted_in_the_middle_is_seen_once() {
+    let server =
+        ModelServer::answering(|request| long_worker(request).delay(std::time::Duration::from_millis(150)));
+    let Some(real) = Real::new(&server) else { return };
+    let config = real.home.home().join(".config/azureal/azufig.toml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "[compaction]\nthreshold_characters = 6000\n").unwrap();
+    assert_eq!(real.run(&["run", "-s", "work", "-a", "offline", "Hello"]).code, 0);
+    let before = real.events().len();
+    let mut child = real.command(&["show", "--follow", "work", "--json", "--last", "1"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut next = || {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        serde_json::from_str::<Value>(&line).unwrap()
+    };
+    assert_eq!(next()["kind"], "Complete", "it has begun");
+    let ran = real.run(&["run", "-s", "work", "-a", "claude", "--permission", "all", "Do all the steps"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let stored = real.events().split_off(before);
+    assert!(stored.iter().any(|event| event["kind"] == "Compacted"), "{stored:?}");
+    let seen: Vec<Value> = stored.iter().map(|_| next()).collect();
+    let shape = |line: &Value| json!([line["kind"], line["data"]]);
+    assert_eq!(seen.iter().map(shape).collect::<Vec<_>>(), stored.iter().map(shape).collect::<Vec<_>>());
+    let live = seen.iter().filter(|line| line["seq"].is_null()).count();
+    assert!(live > stored.len() / 2, "most were seen as it ran: {live} of {}", stored.len());
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -408,7 +408,7 @@ fn eight_turns_of_claude_at_once_keep_apart() {
 }
 
 /// A model that works at length, writes a summary when it is asked for one, and ends when it is told to go on.
-fn long_worker(request: &Request) -> Answer {
+pub(crate) fn long_worker(request: &Request) -> Answer {
     let said = request.user_texts().join("\n");
     let is_claude = request.tools().contains(&"Bash") || said.contains(SUMMARY_PROMPT);
     match () {

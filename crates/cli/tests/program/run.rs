@@ -50,7 +50,7 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     until(what, || is_so().then_some(()));
 }
 
-fn spooled(world: &World, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn spooled(world: &World, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(world.path("p/.git/azureal/spool")) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
@@ -586,10 +586,9 @@ fn a_running_turn_is_shown_and_cancelled_from_elsewhere() {
         (&turn["session"], &turn["agent"], &turn["model"], &turn["orphan"]),
         (&json!("S1"), &json!("claude"), &json!("opus"), &json!(false))
     );
-    assert_eq!(
-        world.run(&["ps"]).quiet(),
-        format!("S1 · claude/opus · process {} · since [time]\n", turn["pid"])
-    );
+    let shown = world.run(&["ps"]).quiet();
+    assert!(shown.starts_with("S1 · claude/opus since "), "{shown}");
+    assert!(shown.ends_with(&format!(", process {}: \"Do it\"\n", turn["pid"])), "{shown}");
 
     assert_eq!(world.run(&["list", "--json"]).json()[0]["running"], true);
     assert!(world.run(&["list"]).stdout.contains("S1  ●  work"));

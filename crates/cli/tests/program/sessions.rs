@@ -127,8 +127,8 @@ fn sessions_are_listed() {
     exit code 0
     --- stdout
     [
-    {"id":"S2","uuid":"[uuid]","name":"hello","worktree":".","created":"[time]","last_active":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","last_prompt":"Hello,\nworld","input_tokens":0,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,"agent":null,"model":null,"context":{"chars":244,"tokens":61,"tokens_by":"estimate","threshold":400000,"percent":0}},
-    {"id":"S1","uuid":"[uuid]","name":"fix-login","worktree":".","created":"[time]","last_active":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","last_prompt":"Why does the login fail?","input_tokens":0,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,"agent":"claude","model":"opus","context":{"chars":384,"tokens":96,"tokens_by":"estimate","threshold":400000,"percent":0}}
+    {"id":"S2","uuid":"[uuid]","name":"hello","worktree":".","created":"[time]","last_active":"[time]","completed":false,"running":false,"duration_ms":5,"cost_usd":0.0,"event_count":2,"message_count":1,"preview":"Hello,\nworld","last_prompt":"Hello,\nworld","input_tokens":0,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,"agent":null,"model":null,"original_bytes":0,"context":{"chars":244,"tokens":61,"tokens_by":"estimate","threshold":400000,"percent":0}},
+    {"id":"S1","uuid":"[uuid]","name":"fix-login","worktree":".","created":"[time]","last_active":"[time]","completed":true,"running":false,"duration_ms":61500,"cost_usd":0.25,"event_count":10,"message_count":5,"preview":"Why does the login fail?","last_prompt":"Why does the login fail?","input_tokens":0,"output_tokens":0,"cache_read_tokens":0,"cache_write_tokens":0,"agent":"claude","model":"opus","original_bytes":0,"context":{"chars":384,"tokens":96,"tokens_by":"estimate","threshold":400000,"percent":0}}
     ]
     "#);
 }

@@ -205,7 +205,16 @@ fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Lessor>() {
              `azureal cancel S1` where it runs, or continue in a copy with `azureal fork S1`\n"
         )
     );
-    assert_eq!(bob.run(&["ps"]).quiet(), format!("S1 · elsewhere: {who}\n"));
+    let there = format!(", process {}, run by ada on {}\n", first.id(), host());
+    for (arguments, start, end) in [
+        (&["ps"][..], "S1 · claude since ", there.clone()),
+        (&["show", "work"], "running: claude since ", there),
+        (&["list"], "       claude since ", format!(" on {}\n", host())),
+    ] {
+        let shown = bob.run(arguments).quiet();
+        let line = shown.lines().last().unwrap();
+        assert!(line.starts_with(start) && shown.ends_with(&end), "{shown}");
+    }
     let seen = bob.run(&["ps", "--json"]).json();
     assert_eq!((&seen[0]["user"], &seen[0]["host"]), (&json!("ada"), &json!(host())));
     assert_eq!(ada.run(&["ps", "--json"]).json()[0]["user"], json!(null), "to ada it is here");

@@ -51,6 +51,9 @@ fn store_of(world: &World, directory: &str) -> (String, String) {
             if path.ends_with(".azureal") {
                 found.push(folder.strip_prefix(top).unwrap().to_str().unwrap().to_owned());
                 fs::remove_dir_all(path).unwrap();
+            } else if path.ends_with("azureal") {
+                // In a git directory: the next store is not to be found there.
+                fs::remove_dir_all(path).unwrap();
             } else if path.is_dir() && !path.is_symlink() {
                 stores(&path, found, top);
             }

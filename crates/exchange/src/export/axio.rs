@@ -2,18 +2,20 @@
 
 use std::io::Write;
 
-use azureal_core::{Fold, SessionRecord, SessionStore, to_visible_json};
+use azureal_core::{Fold, SessionRecord, to_visible_json};
 
-use super::{ExportError, each_event};
+use super::masking::Masking;
+use super::{ExportError, Source, each_event};
 use crate::DamagedEvents;
 
 pub(super) async fn write(
-    store: &dyn SessionStore,
+    source: &Source<'_>,
     record: &SessionRecord,
+    masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let mut fold = Fold::default();
-    let damaged = each_event(store, record.id, |event| {
+    let damaged = each_event(source, record.id, masking, |event| {
         fold.push(event);
         Ok(())
     })

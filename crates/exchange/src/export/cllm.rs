@@ -7,22 +7,24 @@ use std::io::Write;
 use std::time::SystemTime;
 
 use azureal_core::event::SystemMessage;
-use azureal_core::{Block, Event, Fold, Message, SessionRecord, SessionStore, ascii_json};
+use azureal_core::{Block, Event, Fold, Message, SessionRecord, ascii_json};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{ExportError, each_event};
+use super::masking::Masking;
+use super::{ExportError, Source, each_event};
 use crate::DamagedEvents;
 
 pub(super) async fn write(
-    store: &dyn SessionStore,
+    source: &Source<'_>,
     record: &SessionRecord,
+    masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let mut fold = Fold::default();
     let mut metadata = Map::new();
     let mut is_first = true;
-    let damaged = each_event(store, record.id, |event| {
+    let damaged = each_event(source, record.id, masking, |event| {
         if let (true, Event::SystemMessage(system)) = (is_first, &event) {
             keep_record(system, &mut metadata);
         }

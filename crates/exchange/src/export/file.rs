@@ -7,8 +7,7 @@ use std::path::Path;
 use azureal_core::{SessionRecord, SessionStore};
 use tempfile::NamedTempFile;
 
-use super::{ExportError, ExportFormat, export};
-use crate::DamagedEvents;
+use super::{ExportError, ExportOptions, Exported, export};
 
 /// The treatment of a file that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,20 +24,20 @@ pub enum ExistingFile {
 pub async fn export_to_file(
     store: &dyn SessionStore,
     record: &SessionRecord,
-    format: ExportFormat,
+    options: ExportOptions<'_>,
     path: &Path,
     existing: ExistingFile,
-) -> Result<DamagedEvents, ExportError> {
+) -> Result<Exported, ExportError> {
     check(path, existing)?;
     let mut file = BufWriter::new(draft_beside(path)?);
-    let damaged = export(store, record, format, &mut file).await.map_err(|error| match error {
+    let exported = export(store, record, options, &mut file).await.map_err(|error| match error {
         error @ (ExportError::Output(_) | ExportError::Json(_)) => {
             ExportError::Content { path: path.to_owned(), source: Box::new(error) }
         }
         error => error,
     })?;
     finish(file, path, existing)?;
-    Ok(damaged)
+    Ok(exported)
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> ExportError {
@@ -93,6 +92,7 @@ mod tests {
     use azureal_store::MemoryStore;
     use futures_executor::block_on;
 
+    use super::super::ExportFormat;
     use super::*;
 
     fn session() -> (MemoryStore, SessionRecord) {
@@ -108,7 +108,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         let (store, record) = session();
-        let write = |existing| block_on(export_to_file(&store, &record, ExportFormat::Json, &path, existing));
+        let write = |existing| {
+            block_on(export_to_file(&store, &record, ExportOptions::new(ExportFormat::Json), &path, existing))
+        };
         write(ExistingFile::Keep).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::write(&path, "mine").unwrap();
@@ -127,7 +129,13 @@ mod tests {
         symlink(&target, &link).unwrap();
         let (store, record) = session();
         let format = ExportFormat::Markdown;
-        let written = block_on(export_to_file(&store, &record, format, &link, ExistingFile::Replace));
+        let written = block_on(export_to_file(
+            &store,
+            &record,
+            ExportOptions::new(format),
+            &link,
+            ExistingFile::Replace,
+        ));
         assert!(matches!(written, Err(ExportError::NotAPlainFile { .. })));
         assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
     }
@@ -136,7 +144,7 @@ mod tests {
     fn an_export_can_move_to_another_thread() {
         fn check(_: impl Send) {}
         let (store, record) = session();
-        check(export(&store, &record, ExportFormat::Json, &mut Vec::new()));
+        check(export(&store, &record, ExportOptions::new(ExportFormat::Json), &mut Vec::new()));
     }
 
     #[test]
@@ -145,8 +153,14 @@ mod tests {
         let path = folder.path().join("missing/a.json");
         let (store, record) = session();
         let existing = ExistingFile::Keep;
-        let error =
-            block_on(export_to_file(&store, &record, ExportFormat::Json, &path, existing)).unwrap_err();
+        let error = block_on(export_to_file(
+            &store,
+            &record,
+            ExportOptions::new(ExportFormat::Json),
+            &path,
+            existing,
+        ))
+        .unwrap_err();
         let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
         assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::NotFound));
     }

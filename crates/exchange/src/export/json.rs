@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use azureal_core::{EventRange, SessionRecord, SessionStore, each_page, to_visible_json, visible_json};
+use azureal_core::{EventRange, SessionRecord, each_page, to_visible_json, visible_json};
 use serde::Serialize;
 use serde_json::json;
 
-use super::ExportError;
+use super::masking::Masking;
+use super::{ExportError, Source};
 use crate::DamagedEvents;
 use crate::identity::SessionIdentity;
 use crate::json::{Content, EventLine, SESSION_FORMAT, SESSION_VERSION, SessionLine, event_text};
@@ -21,11 +22,12 @@ struct ExportedEvent<'a> {
 }
 
 pub(super) async fn write(
-    store: &dyn SessionStore,
+    source: &Source<'_>,
     record: &SessionRecord,
+    masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
-    let SessionIdentity { uuid, .. } = SessionIdentity::of(store, record).await?;
+    let SessionIdentity { uuid, .. } = SessionIdentity::of(source.store, record).await?;
     let session = to_visible_json(&SessionLine::<()>::exported(&SessionRecord { uuid, ..record.clone() }))?;
     write!(
         out,
@@ -33,8 +35,9 @@ pub(super) async fn write(
     )?;
     let mut damaged = DamagedEvents::default();
     let mut separator = "\n";
-    each_page(store, record.id, EventRange::All, |page| {
+    each_page(source, record.id, EventRange::All, |page| {
         for stored in &page {
+            let stored = &*masking.event(stored);
             let line = EventLine::of(stored);
             if let Some(why) = line.damage() {
                 damaged.add(stored, why);
@@ -47,14 +50,15 @@ pub(super) async fn write(
         Ok::<(), ExportError>(())
     })
     .await?;
-    let compactions: Vec<_> = store
+    let compactions: Vec<_> = source
+        .store
         .compactions(record.id)
         .await?
         .into_iter()
         .map(|compaction| {
             json!({
                 "after_seq": compaction.after_seq.0,
-                "summary": compaction.summary,
+                "summary": masking.text(&compaction.summary),
                 "created": compaction.created_at,
                 "writer": compaction.writer,
                 "opening_chars": compaction.opening_chars,

@@ -3,16 +3,16 @@
 use std::io::Write;
 
 use azureal_core::event::MessageEvent;
-use azureal_core::{
-    Block, Event, Json, Role, SessionRecord, SessionStore, Tool, duration_text, visible, visible_line,
-};
+use azureal_core::{Block, Event, Json, Role, SessionRecord, Tool, duration_text, visible, visible_line};
 
-use super::{ExportError, each_event};
+use super::masking::Masking;
+use super::{ExportError, Source, each_event};
 use crate::DamagedEvents;
 
 pub(super) async fn write(
-    store: &dyn SessionStore,
+    source: &Source<'_>,
     record: &SessionRecord,
+    masking: &mut Masking<'_>,
     out: &mut impl Write,
 ) -> Result<DamagedEvents, ExportError> {
     let counts = &record.counts;
@@ -30,7 +30,7 @@ pub(super) async fn write(
             writeln!(out, "- {name}: {}", visible_line(&fact))?;
         }
     }
-    each_event(store, record.id, |event| {
+    each_event(source, record.id, masking, |event| {
         if let Some(section) = section(&event) {
             write!(out, "\n{}\n", visible(section.trim_end()))?;
         }

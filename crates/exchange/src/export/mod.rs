@@ -6,14 +6,19 @@ mod error;
 mod file;
 mod json;
 mod markdown;
+mod masking;
 
 use std::io::Write;
 
-use azureal_core::{Event, EventRange, SessionId, SessionRecord, SessionStore, each_page};
+use azureal_core::{
+    Event, EventRange, EventSource, Page, Redactor, SessionId, SessionRecord, SessionStore, StoreError,
+    StoredEvent, async_trait, each_page,
+};
 
 pub use error::ExportError;
 pub use file::{ExistingFile, export_to_file};
 
+use self::masking::Masking;
 use crate::DamagedEvents;
 
 /// A format that sessions are written in.
@@ -30,32 +35,80 @@ pub enum ExportFormat {
     Axio,
 }
 
+/// The result of an export.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Exported {
+    /// The events that cannot be read. The export has an error event in the place of each.
+    pub damaged: DamagedEvents,
+    /// The number of events and summaries in which a secret was masked.
+    pub masked: u64,
+}
+
+/// How a session is exported.
+#[derive(Clone, Copy)]
+pub struct ExportOptions<'a> {
+    /// The format.
+    pub format: ExportFormat,
+    /// Masks secrets; `None` exports them as they are.
+    pub redactor: Option<&'a Redactor>,
+    /// Where the events come from, if not from the store: in their full form.
+    pub events: Option<&'a dyn EventSource>,
+}
+
+impl ExportOptions<'_> {
+    /// Exports what is stored, with all secrets in it.
+    pub fn new(format: ExportFormat) -> Self {
+        Self { format, redactor: None, events: None }
+    }
+}
+
+/// A store, and where the events of its sessions come from.
+struct Source<'a> {
+    store: &'a dyn SessionStore,
+    events: Option<&'a dyn EventSource>,
+}
+
+#[async_trait]
+impl EventSource for Source<'_> {
+    async fn read_events(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        match self.events {
+            Some(events) => events.read_events(id, page).await,
+            None => self.store.read(id, page).await,
+        }
+    }
+}
+
 /// Writes a session to `out`.
-///
-/// An export contains an error event in the place of each event that cannot be read. Those events are returned.
 pub async fn export(
     store: &dyn SessionStore,
     record: &SessionRecord,
-    format: ExportFormat,
+    options: ExportOptions<'_>,
     out: &mut impl Write,
-) -> Result<DamagedEvents, ExportError> {
-    match format {
-        ExportFormat::Json => json::write(store, record, out).await,
-        ExportFormat::Markdown => markdown::write(store, record, out).await,
-        ExportFormat::Cllm => cllm::write(store, record, out).await,
-        ExportFormat::Axio => axio::write(store, record, out).await,
-    }
+) -> Result<Exported, ExportError> {
+    let mut masking = Masking::new(options.redactor);
+    let record = &masking.record(record);
+    let source = &Source { store, events: options.events };
+    let damaged = match options.format {
+        ExportFormat::Json => json::write(source, record, &mut masking, out).await,
+        ExportFormat::Markdown => markdown::write(source, record, &mut masking, out).await,
+        ExportFormat::Cllm => cllm::write(source, record, &mut masking, out).await,
+        ExportFormat::Axio => axio::write(source, record, &mut masking, out).await,
+    }?;
+    Ok(Exported { damaged, masked: masking.count() })
 }
 
 /// Reads events one by one. An error event replaces each event that cannot be read, so that a reader notices the gap.
 async fn each_event(
-    store: &dyn SessionStore,
+    source: &Source<'_>,
     id: SessionId,
+    masking: &mut Masking<'_>,
     mut take: impl FnMut(Event) -> Result<(), ExportError>,
 ) -> Result<DamagedEvents, ExportError> {
     let mut damaged = DamagedEvents::default();
-    each_page(store, id, EventRange::All, |page| {
+    each_page(source, id, EventRange::All, |page| {
         for stored in &page {
+            let stored = &*masking.event(stored);
             take(stored.event().unwrap_or_else(|damage| {
                 damaged.add(stored, &damage.to_string());
                 Event::error("damaged", format!("event {} cannot be read: {damage}", stored.seq))

@@ -5,9 +5,10 @@ use serde::Serialize;
 
 /// The shape of one session. Fields may be added, never removed.
 ///
-/// `Usage` is the shape of the context usage, which depends on the configuration of a project.
+/// `Usage` is the shape of the context usage, which depends on the configuration of a project. `Turn` is the shape of a
+/// running turn.
 #[derive(Debug, Serialize)]
-pub struct SessionLine<'a, Usage = ()> {
+pub struct SessionLine<'a, Usage = (), Turn = ()> {
     id: String,
     uuid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,18 +42,21 @@ pub struct SessionLine<'a, Usage = ()> {
     /// Stored values that cannot be read.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     damaged: &'a [String],
+    /// The turn that is running. Left out where none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<Turn>,
     /// The context usage. Left out where it would be out of date when it is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Usage>,
 }
 
-impl<'a, Usage> SessionLine<'a, Usage> {
-    /// Describes the present state of a session.
-    pub fn live(record: &'a SessionRecord, running: bool, context: Usage) -> Self {
+impl<'a, Usage, Turn> SessionLine<'a, Usage, Turn> {
+    /// Describes the present state of a session, and its running turn if there is one.
+    pub fn live(record: &'a SessionRecord, turn: Option<Turn>, context: Usage) -> Self {
         let exported = Self::exported(record);
         // The turn that runs has not ended yet, however the one before it ended.
-        let completed = exported.completed.filter(|_| !running);
-        Self { running: Some(running), context: Some(context), completed, ..exported }
+        let completed = exported.completed.filter(|_| turn.is_none());
+        Self { running: Some(turn.is_some()), turn, context: Some(context), completed, ..exported }
     }
 
     /// Adds the size of the output of its turns.
@@ -87,6 +91,7 @@ impl<'a, Usage> SessionLine<'a, Usage> {
             model: record.counts.model.as_deref(),
             original_bytes: None,
             damaged: &record.damaged,
+            turn: None,
             context: None,
         }
     }

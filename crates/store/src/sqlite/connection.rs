@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use azureal_core::{LARGEST_EVENT, StoreError};
 use rusqlite::config::DbConfig;
+use rusqlite::ffi::SQLITE_IOERR_DELETE_NOENT;
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction};
 use tracing::{debug, warn};
 
 use super::definitions::{self, Strictness};
@@ -103,6 +104,27 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
     connect().map_err(|error| error::from_sqlite(path, error))
 }
 
+/// Commits a change.
+///
+/// A journal that another program has deleted meanwhile, as `git clean` does, is no error: the change is in the file, and
+/// nothing is left that would undo it. The file may be deleted as well: see [`take_journal_loss`].
+pub(super) fn commit(transaction: Transaction<'_>) -> rusqlite::Result<()> {
+    match transaction.commit() {
+        Err(error)
+            if error.sqlite_error().is_some_and(|found| found.extended_code == SQLITE_IOERR_DELETE_NOENT) =>
+        {
+            JOURNAL_WAS_LOST.set(true);
+            Ok(())
+        }
+        committed => committed,
+    }
+}
+
+/// Returns whether a journal was lost on this thread since the last call.
+pub(super) fn take_journal_loss() -> bool {
+    JOURNAL_WAS_LOST.take()
+}
+
 /// Closes the connection, and leaves the file without companions if no other process has it open.
 ///
 /// A store in WAL mode returns to DELETE when the last process closes it. While others have it open SQLite refuses,
@@ -122,7 +144,15 @@ pub(super) fn close(connection: Connection) -> rusqlite::Result<()> {
     connection.close().map_err(|(_, error)| error)
 }
 
+/// Writes all that is in a write-ahead log to the file; returns whether it did. The names of both may be deleted: the
+/// connection has them open.
+pub(super) fn save_log(connection: &Connection) -> bool {
+    let is_busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    matches!(is_busy, Ok(false))
+}
+
 thread_local! {
+    static JOURNAL_WAS_LOST: Cell<bool> = const { Cell::new(false) };
     static WAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     /// Whether the log has this wait already.
     static IS_WAIT_LOGGED: Cell<bool> = const { Cell::new(false) };

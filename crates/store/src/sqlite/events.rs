@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::codec::Codec;
 use super::error::Fault;
-use super::{counts, marks, sessions, tokens, values};
+use super::{connection, counts, marks, sessions, tokens, values};
 
 /// The largest size of an unpacked page, so that a page of large events does not fill the memory.
 const LARGEST_PAGE: usize = azureal_core::LARGEST_EVENT;
@@ -67,7 +67,7 @@ pub(super) fn append(
     let transaction = sessions::begin(connection)?;
     let newest = counts::catch_up(&transaction, codec)?;
     let appended = append_rows(&transaction, id, turn, &rows, newest)?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(appended)
 }
 
@@ -92,7 +92,7 @@ pub(super) fn create_with(
     for compaction in compactions {
         sessions::insert_compaction(&transaction, codec, id, compaction)?;
     }
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(id)
 }
 
@@ -270,7 +270,7 @@ pub(super) fn fork(
     // No model has had this before it yet.
     tally.counts.context_tokens = None;
     counts::write(&transaction, forked, &tally, last_event, None)?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(fork)
 }
 
@@ -291,7 +291,7 @@ pub(super) fn clear(connection: &mut Connection, codec: &mut Codec, id: SessionI
         [session],
     )?;
     counts::write(&transaction, session, &Tally::default(), None, None)?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! all.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use azureal_core::StoreError;
 use rusqlite::Connection;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use super::second_name::{COMPANIONS, SecondName, with_suffix};
 use super::{error, schema};
 
 /// The folder that belongs to azureal in a project.
@@ -27,6 +28,17 @@ const GITIGNORE: &str =
 #[derive(Debug, Clone)]
 pub(super) struct StoreFile {
     path: PathBuf,
+    second_name: Option<SecondName>,
+}
+
+/// A store's file that is there.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The path that SQLite is given.
+    pub(super) path: PathBuf,
+    pub(super) identity: Identity,
+    /// Whether it has its second name.
+    pub(super) has_second_name: bool,
 }
 
 /// The identity of a file, to notice that it was replaced.
@@ -36,9 +48,20 @@ pub(super) struct Identity {
     inode: u64,
 }
 
+impl Identity {
+    pub(super) fn of(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
+    }
+}
+
 impl StoreFile {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path }
+    /// The file at this path. `second_name` is where it has, or gets, its second name.
+    pub(super) fn new(path: PathBuf, second_name: Option<PathBuf>) -> Self {
+        Self { path, second_name: second_name.and_then(SecondName::new) }
+    }
+
+    pub(super) fn second_name(&self) -> Option<&SecondName> {
+        self.second_name.as_ref()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -70,34 +93,51 @@ impl StoreFile {
         }
     }
 
-    /// Checks the path: `None` if there is no file, else the file and its identity.
-    pub(super) fn look(&self) -> Result<Option<(PathBuf, Identity)>, StoreError> {
+    /// Checks the path: `None` if there is no file.
+    pub(super) fn look(&self) -> Result<Option<Found>, StoreError> {
         self.check_folder()?;
         let metadata = match fs::symlink_metadata(&self.path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.io(error)),
         };
-        self.check_file(&self.path, &metadata)?;
+        self.check_kind(&self.path, &metadata)?;
+        let identity = Identity::of(&metadata);
+        let has_second_name = match metadata.nlink() {
+            0 | 1 => false,
+            2 if self.second_name.as_ref().is_some_and(|second| second.is_of(identity)) => true,
+            _ => return Err(self.linked(&self.path, &metadata)),
+        };
         if metadata.len() == 0 {
             let place = self.path.display().to_string();
             return Err(StoreError::NotAStore { place, why: "it is empty".to_owned() });
         }
-        for suffix in ["-journal", "-wal", "-shm"] {
-            let mut companion = self.path.clone().into_os_string();
-            companion.push(suffix);
-            let companion = PathBuf::from(companion);
+        self.check_companions()?;
+        Ok(Some(Found { path: self.real_path()?, identity, has_second_name }))
+    }
+
+    /// Checks the files that SQLite would open with this one.
+    pub(super) fn check_companions(&self) -> Result<(), StoreError> {
+        for suffix in COMPANIONS {
+            let companion = with_suffix(&self.path, suffix);
             if let Ok(metadata) = fs::symlink_metadata(&companion) {
-                self.check_file(&companion, &metadata)?;
+                self.check_kind(&companion, &metadata)?;
+                if metadata.nlink() > 1 {
+                    return Err(self.is_unsafe(&companion, ANOTHER_NAME));
+                }
             }
         }
-        Ok(Some((self.real_path()?, Identity { device: metadata.dev(), inode: metadata.ino() })))
+        Ok(())
+    }
+
+    /// Returns whether something has the first name.
+    pub(super) fn exists(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok()
     }
 
     /// Returns whether the path still leads to this file. Writing to one that was removed would lose turns.
     pub(super) fn is_still(&self, identity: Identity) -> bool {
-        fs::symlink_metadata(&self.path)
-            .is_ok_and(|now| Identity { device: now.dev(), inode: now.ino() } == identity)
+        fs::symlink_metadata(&self.path).is_ok_and(|now| Identity::of(&now) == identity)
     }
 
     /// Narrows the permissions, and excludes history from commits: stores of the original program have wider modes
@@ -119,10 +159,7 @@ impl StoreFile {
     ) -> Result<Option<T>, StoreError> {
         self.make_folder()?;
         self.remove_leftovers();
-        let mut unfinished = self.path.clone().into_os_string();
-        let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
-        unfinished.push(format!("{UNFINISHED}{}-{attempt}", std::process::id()));
-        let unfinished = PathBuf::from(unfinished);
+        let unfinished = self.unfinished();
         let made = self.fill_new(&unfinished, fill).and_then(|made| {
             let published = publish(&unfinished, &self.path).map_err(|error| self.io(error))?;
             Ok(published.then_some(made))
@@ -134,18 +171,23 @@ impl StoreFile {
         made
     }
 
+    /// Returns a temporary name beside the file, which the next process cleans up if this one is killed.
+    pub(super) fn unfinished(&self) -> PathBuf {
+        let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
+        with_suffix(&self.path, &format!("{UNFINISHED}{}-{attempt}", std::process::id()))
+    }
+
+    /// Creates a file that is private from its first moment, which SQLite would not do.
+    pub(super) fn create_private(&self, path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    }
+
     fn fill_new<T>(
         &self,
         unfinished: &Path,
         fill: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        // Made by us and not by SQLite, so that it is private from its first moment.
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(unfinished)
-            .map_err(|error| self.io(error))?;
+        let file = self.create_private(unfinished).map_err(|error| self.io(error))?;
         let connection = Connection::open(unfinished).map_err(|error| self.sqlite(error));
         let made = connection.and_then(|mut connection| {
             // The file is not visible before it is finished and synced, so it needs no journal.
@@ -161,7 +203,7 @@ impl StoreFile {
         Ok(made)
     }
 
-    fn make_folder(&self) -> Result<(), StoreError> {
+    pub(super) fn make_folder(&self) -> Result<(), StoreError> {
         match DirBuilder::new().mode(0o700).create(self.folder()) {
             Ok(()) => sync_folder(self.folder().parent().unwrap_or(Path::new("/"))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -198,7 +240,7 @@ impl StoreFile {
     }
 
     /// Removes what creations that were killed have left.
-    fn remove_leftovers(&self) {
+    pub(super) fn remove_leftovers(&self) {
         let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
             return;
         };
@@ -236,17 +278,27 @@ impl StoreFile {
         Ok(())
     }
 
-    fn check_file(&self, path: &Path, metadata: &fs::Metadata) -> Result<(), StoreError> {
+    fn check_kind(&self, path: &Path, metadata: &Metadata) -> Result<(), StoreError> {
         if metadata.is_symlink() {
             return Err(self.is_unsafe(path, "it is a symbolic link"));
         }
         if !metadata.is_file() {
             return Err(self.is_unsafe(path, "it is not a plain file"));
         }
-        if metadata.nlink() > 1 {
-            return Err(self.is_unsafe(path, "it has another name elsewhere (a hard link)"));
-        }
         Ok(())
+    }
+
+    /// Returns the error of a file that has more names than a store may have, with the commands that make it a file of its own.
+    pub(super) fn linked(&self, path: &Path, metadata: &Metadata) -> StoreError {
+        let second = self.second_name.as_ref().filter(|second| second.is_of(Identity::of(metadata)));
+        let own = with_suffix(&self.path, ".own");
+        let mut commands =
+            format!("cp -p {} {} && mv {} {}", quoted(path), quoted(&own), quoted(&own), quoted(&self.path));
+        if let Some(second) = second {
+            commands.push_str(&format!(" && rm {}", quoted(second.path())));
+        }
+        let cause = if metadata.nlink() > 2 { ", as after `cp -al`" } else { "" };
+        self.is_unsafe(path, &format!("{ANOTHER_NAME}{cause}; `{commands}` makes it a file of its own"))
     }
 
     fn is_unsafe(&self, path: &Path, why: &str) -> StoreError {
@@ -267,7 +319,7 @@ impl StoreFile {
 ///
 /// For other files that a project has there. The file itself is not touched.
 pub fn make_folder_of(file: &Path) -> Result<(), StoreError> {
-    StoreFile::new(file.to_owned()).make_folder()
+    StoreFile::new(file.to_owned(), None).make_folder()
 }
 
 /// Removes the permissions of all but the owner, if this user owns the file.
@@ -295,13 +347,22 @@ fn narrow(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
+const ANOTHER_NAME: &str = "it has another name elsewhere (a hard link)";
+
+/// Returns a path as a word of a shell.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
+    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
 /// The prefix of a store that is being created; the id of the process follows.
 const UNFINISHED: &str = ".new-";
 /// Tells the attempts of one process apart.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
 /// Gives a finished file its name, unless something has that name; returns whether it did.
-fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
+pub(super) fn publish(unfinished: &Path, path: &Path) -> io::Result<bool> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let published = rustix::fs::renameat_with(
         rustix::fs::CWD,
@@ -344,7 +405,7 @@ mod tests {
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("sessions.azs"), "").unwrap();
         std::os::unix::fs::symlink(&outside, folder.path().join(FOLDER)).unwrap();
-        let file = StoreFile::new(folder.path().join(FOLDER).join("sessions.azs"));
+        let file = StoreFile::new(folder.path().join(FOLDER).join("sessions.azs"), None);
         assert!(file.write_gitignore().is_err());
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
         assert!(matches!(file.real_path(), Err(StoreError::Unsafe { .. })));

@@ -8,14 +8,17 @@
 mod codec;
 mod connection;
 mod counts;
+mod database;
 mod definitions;
 mod error;
 mod events;
 mod file;
 mod folders;
 mod marks;
+mod notice;
 mod originals;
 mod schema;
+mod second_name;
 mod sessions;
 mod tokens;
 mod values;
@@ -23,7 +26,7 @@ mod values;
 mod watch;
 mod worker;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,17 +35,16 @@ use azureal_core::{
     SessionRecord, SessionStore, StoreError, StoredEvent, Tokens, Uuid, Watch, async_trait,
 };
 pub use rusqlite;
-use rusqlite::Connection;
 
 use crate::originals::{FileOriginals, FileStore};
 use codec::Codec;
 pub use connection::{check_foreign, open_foreign};
+use database::{Database, Open, removed, unreadable};
 use error::Fault;
 pub(crate) use error::hint;
 pub use file::make_folder_of;
-use file::{Identity, StoreFile};
 pub use folders::StoreFolders;
-use schema::SessionColumns;
+pub use notice::{FileNotice, FileNotices};
 use worker::Worker;
 
 /// The options of a store.
@@ -105,6 +107,7 @@ pub struct SqliteStore {
     worker: Worker<Database>,
     originals: Option<FileOriginals>,
     is_closed: Arc<AtomicBool>,
+    notices: FileNotices,
 }
 
 impl SqliteStore {
@@ -118,14 +121,20 @@ impl SqliteStore {
             (options.work, options.originals.clone().map(|folder| FileOriginals::new(folder, true)));
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
+        let notices = database.notices();
         let worker = Worker::start(database, work).map_err(|error| error::from_io(&path, error))?;
-        Ok(Self { worker, originals, is_closed: Arc::default() })
+        Ok(Self { worker, originals, is_closed: Arc::default(), notices })
+    }
+
+    /// Returns what happens to the file that a user should know of.
+    pub fn notices(&self) -> FileNotices {
+        self.notices.clone()
     }
 
     /// Runs a job on the open file, or `absent` where there is none.
     async fn run<R: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
+        job: impl FnMut(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
         absent: impl FnOnce() -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         self.worker.run(move |database| database.run(job, absent).map_err(unreadable)).await?
@@ -135,7 +144,7 @@ impl SqliteStore {
     async fn make(
         &self,
         new: NewSession,
-        job: impl FnOnce(&mut Open, &mut Codec, &NewSession) -> Result<SessionId, Fault> + Send + 'static,
+        mut job: impl FnMut(&mut Open, &mut Codec, &NewSession) -> Result<SessionId, Fault> + Send + 'static,
     ) -> Result<SessionId, StoreError> {
         self.worker
             .run(move |database| {
@@ -143,11 +152,8 @@ impl SqliteStore {
                     return Ok(created);
                 }
                 let place = database.path().display().to_string();
-                let add = |open: &mut Open, codec: &mut Codec| {
-                    open.upgrade(codec)?;
-                    job(open, codec, &new)
-                };
-                database.run(add, || Err(removed(place)))
+                let add = |open: &mut Open, codec: &mut Codec| job(open, codec, &new);
+                database.change(add, || Err(removed(place)))
             })
             .await?
     }
@@ -156,7 +162,7 @@ impl SqliteStore {
     async fn look_at<R: Send + 'static>(
         &self,
         id: SessionId,
-        job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
+        job: impl FnMut(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, StoreError> {
         self.run(job, move || Err(StoreError::NoSuchSession(id))).await
     }
@@ -165,14 +171,10 @@ impl SqliteStore {
     async fn change<R: Send + 'static>(
         &self,
         id: SessionId,
-        job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
+        job: impl FnMut(&mut Open, &mut Codec) -> Result<R, Fault> + Send + 'static,
     ) -> Result<R, StoreError> {
-        let job = move |open: &mut Open, codec: &mut Codec| {
-            open.upgrade(codec)?;
-            job(open, codec)
-        };
         let absent = move || Err(StoreError::NoSuchSession(id));
-        self.worker.run(move |database| database.run(job, absent)).await?
+        self.worker.run(move |database| database.change(job, absent)).await?
     }
 }
 
@@ -353,170 +355,5 @@ impl CrashNotes for SqliteStore {
     async fn clear_original_run(&self, id: SessionId, run: &str) -> Result<bool, StoreError> {
         let run = run.to_owned();
         self.change(id, move |open, _| sessions::clear_original_run(&mut open.connection, id, &run)).await
-    }
-}
-
-/// Turns an error of a write into one of a read, if the caller only wanted to read.
-fn unreadable(error: StoreError) -> StoreError {
-    match error {
-        StoreError::ReadOnly { place } => StoreError::Unreadable { place },
-        other => other,
-    }
-}
-
-fn removed(place: String) -> StoreError {
-    StoreError::NotAStore { place, why: "it was removed while it was being opened".to_owned() }
-}
-
-/// The state on the store's thread.
-struct Database {
-    file: StoreFile,
-    options: SqliteOptions,
-    codec: Codec,
-    open: Option<Open>,
-    is_closed: bool,
-}
-
-/// A file that is open.
-struct Open {
-    connection: Connection,
-    columns: SessionColumns,
-    identity: Identity,
-}
-
-impl Open {
-    /// Upgrades an older file before it is changed for the first time. Reading leaves it as it is.
-    fn upgrade(&mut self, codec: &mut Codec) -> Result<(), Fault> {
-        if !self.columns.are_complete() {
-            let path = self.connection.path().map(PathBuf::from).unwrap_or_default();
-            self.columns = schema::upgrade(&path, &mut self.connection, codec)?;
-        }
-        Ok(())
-    }
-}
-
-impl Database {
-    fn new(path: PathBuf, options: SqliteOptions) -> Result<Self, StoreError> {
-        let codec = Codec::new().map_err(|error| error::from_io(&path, error))?;
-        Ok(Self { file: StoreFile::new(path), options, codec, open: None, is_closed: false })
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// Opens the file if it is there and not open yet; returns whether it is open.
-    fn opened(&mut self) -> Result<bool, StoreError> {
-        if self.is_closed {
-            return Err(StoreError::Closed);
-        }
-        if let Some(open) = &self.open {
-            if self.file.is_still(open.identity) {
-                return Ok(true);
-            }
-            // It was removed or replaced. What is written from now on must not go into the void.
-            self.open = None;
-        }
-        let Some((path, identity)) = self.file.look().map_err(unreadable)? else {
-            return Ok(false);
-        };
-        let open = || {
-            let connection = connection::open(&path)?;
-            let columns = schema::prepare(&path, &connection)?;
-            Ok((connection, columns))
-        };
-        let (connection, columns) = open().map_err(unreadable)?;
-        // It is ours, and of a version that we may write.
-        self.file.make_private();
-        connection::use_journal(&path, &connection, self.options.journal)?;
-        self.open = Some(Open { connection, columns, identity });
-        Ok(true)
-    }
-
-    fn run<R>(
-        &mut self,
-        job: impl FnOnce(&mut Open, &mut Codec) -> Result<R, Fault>,
-        absent: impl FnOnce() -> Result<R, StoreError>,
-    ) -> Result<R, StoreError> {
-        self.opened()?;
-        match &mut self.open {
-            Some(open) => job(open, &mut self.codec).map_err(|fault| fault.at(self.file.path())),
-            None => absent(),
-        }
-    }
-
-    /// Watches the file, if there is one.
-    #[cfg(target_os = "linux")]
-    fn watch(&mut self, is_closed: Arc<AtomicBool>) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        if !self.opened()? {
-            return Ok(None);
-        }
-        let path = self.file.real_path()?;
-        let spools = StoreFolders::of(&path, self.options.in_git.as_deref()).spools;
-        let watch = watch::FileWatch::start(&path, spools, is_closed);
-        if watch.is_none() {
-            tracing::info!("the system has no watch left: callers poll the store");
-        }
-        Ok(watch.map(|watch| Box::new(watch) as Box<dyn Watch>))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn watch(&mut self, _: Arc<AtomicBool>) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        self.opened().map(|_| None)
-    }
-
-    /// Creates a session with its history, and the file if there is none.
-    fn create_history(
-        &mut self,
-        new: &NewSession,
-        turn: &NewTurn,
-        compactions: &[Compaction],
-    ) -> Result<SessionId, StoreError> {
-        if !self.opened()? {
-            let path = self.path().to_owned();
-            let codec = &mut self.codec;
-            let created = self.file.create(|connection| {
-                events::create_with(connection, codec, new, turn, compactions)
-                    .map_err(|fault| fault.at(&path))
-            })?;
-            if let Some(created) = created {
-                return Ok(created);
-            }
-        }
-        let place = self.path().display().to_string();
-        self.run(
-            |open, codec| {
-                open.upgrade(codec)?;
-                events::create_with(&mut open.connection, codec, new, turn, compactions)
-            },
-            || Err(removed(place)),
-        )
-    }
-
-    /// Creates the file with this session in it; `None` if the file exists.
-    fn create_with(&mut self, new: &NewSession) -> Result<Option<SessionId>, StoreError> {
-        if self.opened()? {
-            return Ok(None);
-        }
-        let path = self.path().to_owned();
-        self.file.create(|connection| sessions::insert(connection, new).map_err(|fault| fault.at(&path)))
-    }
-
-    fn close(&mut self) -> Result<(), StoreError> {
-        if std::mem::replace(&mut self.is_closed, true) {
-            return Err(StoreError::Closed);
-        }
-        match self.open.take() {
-            Some(open) => connection::close(open.connection)
-                .map_err(|error| error::from_sqlite(self.file.path(), error)),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        // For the error, call `close`. No data is lost: committed turns are in the file or its log.
-        drop(self.close());
     }
 }

@@ -13,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tracing::{debug, info};
 
 use super::codec::Codec;
-use super::{counts, error, sessions, tokens, values};
+use super::{connection, counts, error, sessions, tokens, values};
 
 /// The version that the original program writes.
 const SCHEMA_VERSION: u32 = 3;
@@ -280,7 +280,7 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
     if CACHE_COLUMNS.into_iter().any(lacks) {
         tokens::sum_cache(&transaction, codec)?;
     }
-    transaction.commit()
+    connection::commit(transaction)
 }
 
 /// Makes the numbers of sessions unique for ever, for the original program too: AUTOINCREMENT cannot be added to a

@@ -15,7 +15,7 @@ use super::codec::Codec;
 use super::error::Fault;
 use super::schema::{IS_USABLE, SessionColumns};
 use super::values::{Cells, guarded, integer, is_too_large, signed, text, unsigned};
-use super::{counts, events, marks};
+use super::{connection, counts, events, marks};
 use crate::timestamp::{given_or_now, now};
 
 /// Begins a transaction that changes the file. Other programs add sessions without an identity: they get it here.
@@ -93,7 +93,7 @@ pub(super) fn create(
     let transaction = begin(connection)?;
     counts::catch_up(&transaction, codec)?;
     let id = insert(&transaction, new)?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(id)
 }
 
@@ -111,7 +111,7 @@ pub(super) fn find_or_create(
         Some(found) => *found,
         None => insert(&transaction, new)?,
     };
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(id)
 }
 
@@ -162,7 +162,7 @@ pub(super) fn change(
     let transaction = begin(connection)?;
     let rows = transaction.prepare_cached(sql)?.execute(parameters)?;
     changed(id, rows)?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(())
 }
 
@@ -182,7 +182,7 @@ pub(super) fn delete(connection: &mut Connection, id: SessionId) -> Result<(), F
     changed(id, rows)?;
     marks::remove_of(&transaction, i64::from(id.number()))?;
     marks::forget_last_used(&transaction, i64::from(id.number()))?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(())
 }
 
@@ -220,7 +220,7 @@ fn change_if(connection: &mut Connection, id: SessionId, sql: &str, value: &str)
     if rows == 0 && !exists(&transaction, i64::from(id.number()))? {
         return Err(StoreError::NoSuchSession(id).into());
     }
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(rows > 0)
 }
 
@@ -558,7 +558,7 @@ pub(super) fn add_compaction(
     }
     insert_compaction(&transaction, codec, id, compaction)?;
     count_change(&transaction, session)?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(())
 }
 
@@ -626,7 +626,7 @@ pub(super) fn remove_compaction(
     }
     forget_model_tokens(&transaction, session)?;
     count_change(&transaction, session)?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(true)
 }
 

@@ -8,9 +8,9 @@ use rusqlite::{Connection, params};
 
 use super::codec::Codec;
 use super::error::Fault;
-use super::events;
 use super::sessions::{CHANGED, begin, change, changed};
 use super::values::signed;
+use super::{connection, events};
 use crate::timestamp::now;
 
 /// Adds what a turn took to the totals of its session. Integers that grow too large become floats in SQLite,
@@ -120,6 +120,6 @@ pub(super) fn add_to_session(
     let transaction = begin(connection)?;
     let rows = add(&transaction, i64::from(id.number()), tokens)?;
     changed(id, rows)?;
-    transaction.commit()?;
+    connection::commit(transaction)?;
     Ok(())
 }

@@ -26,6 +26,8 @@ mod sqlite_file;
 #[cfg(feature = "sqlite")]
 mod sqlite_hostile;
 #[cfg(feature = "sqlite")]
+mod sqlite_second_name;
+#[cfg(feature = "sqlite")]
 mod sqlite_together;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 mod sqlite_watch;

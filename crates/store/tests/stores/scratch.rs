@@ -27,8 +27,20 @@ impl Project {
         self.folder.path().join(".azureal/sessions.azs")
     }
 
+    /// A project in a git repository, so that its store has a second name.
+    pub(crate) fn in_git() -> Self {
+        let project = Self::new();
+        std::fs::create_dir(project.folder.path().join(".git")).unwrap();
+        project
+    }
+
+    /// The second name of the store in a git repository.
+    pub(crate) fn second_name(&self) -> PathBuf {
+        self.folder.path().join(".git/azureal/sessions.azs")
+    }
+
     pub(crate) fn store(&self) -> SqliteStore {
-        SqliteStore::open(self.path(), SqliteOptions::default()).unwrap()
+        SqliteStore::open(self.path(), options(&self.path())).unwrap()
     }
 
     /// Opens the file as any SQLite client would.
@@ -52,6 +64,12 @@ impl Project {
         names.sort();
         names
     }
+}
+
+/// Returns the options of a store, with its folder in git if there is a git directory.
+pub(crate) fn options(path: &Path) -> SqliteOptions {
+    let git = path.ancestors().nth(2).map(|project| project.join(".git")).filter(|git| git.is_dir());
+    SqliteOptions { in_git: git.map(|git| git.join("azureal")), ..SqliteOptions::default() }
 }
 
 /// What the original program does whenever it opens a file, version 3.

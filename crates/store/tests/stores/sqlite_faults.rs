@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::scratch::{self, Project, append, have, new_session, read_all, role, wait, worker};
 use azureal_store::core::{Event, NewSession, NewTurn, SessionStore, StoreError};
-use azureal_store::sqlite::{SqliteOptions, SqliteStore};
+use azureal_store::sqlite::{FileNotice, SqliteStore};
 
 const EVENTS: usize = 3;
 /// How many turns a worker tries to append.
@@ -38,7 +38,7 @@ fn appending_worker(path: &Path) {
         writeln!(out, "\n@ {line}").unwrap();
         out.flush().unwrap();
     };
-    let store = match SqliteStore::open(path, SqliteOptions::default()) {
+    let store = match SqliteStore::open(path, scratch::options(path)) {
         Ok(store) => store,
         Err(error) => return say(format!("unopened {}", error.kind())),
     };
@@ -230,6 +230,99 @@ fn a_kill_at_any_call_of_the_first_append_leaves_a_whole_store_or_none() {
     let points = at_every_call(test, Project::new, &CHANGING, "signal=SIGKILL", check_after_kill);
     eprintln!("killed at {points} points");
     assert!(points > 30, "only {points} points: the fault is not injected");
+}
+
+/// The calls that change a file or one of its names.
+const RENAMING: [&str; 11] = [
+    "openat",
+    "pwrite64",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "unlink",
+    "rename",
+    "renameat2",
+    "link",
+    "linkat",
+    "mkdirat",
+];
+
+/// Deletes the folder of the store, as `git clean -fdx` does, and returns what opening it again reports.
+fn clean_and_reopen(project: &Project) -> Option<FileNotice> {
+    std::fs::remove_dir_all(project.path().parent().unwrap()).ok();
+    let notices = project.store().notices().take();
+    assert!(notices.len() <= 1, "{notices:?}");
+    notices.into_iter().next()
+}
+
+#[test]
+fn a_kill_at_any_call_and_a_clean_afterwards_lose_nothing_that_is_not_reported() {
+    if let Some((_, path)) = role() {
+        return appending_worker(&path);
+    }
+    if !have("strace") {
+        return;
+    }
+    let test = "sqlite_faults::a_kill_at_any_call_and_a_clean_afterwards_lose_nothing_that_is_not_reported";
+    let damaged = std::cell::Cell::new(0);
+    let points = at_every_call(test, Project::in_git, &RENAMING, "signal=SIGKILL", |project, said| {
+        let has_second_name = project.second_name().exists();
+        match clean_and_reopen(project) {
+            // Killed in the middle of a commit.
+            Some(FileNotice::Damaged { kept, .. }) => {
+                assert!(kept.exists() && !said.done, "{}", said.all);
+                damaged.set(damaged.get() + 1);
+            }
+            Some(FileNotice::PutBack { lacks_log: false, .. }) => {
+                let turns = whole_turns(project);
+                assert!(turns.starts_with(&said.acknowledged), "{turns:?} {}", said.all);
+            }
+            Some(other) => panic!("{other:?}"),
+            // Killed before it had its second name.
+            None => assert!(!has_second_name && !said.made, "{}", said.all),
+        }
+        let store = project.store();
+        new_session(&store);
+        drop(store);
+        assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
+    });
+    eprintln!("killed at {points} points, {} times in a commit", damaged.get());
+    assert!(points > 40 && damaged.get() < points / 4, "{points} points, {} damaged", damaged.get());
+}
+
+#[test]
+fn a_kill_at_any_call_of_putting_the_store_back_leaves_it_to_the_next() {
+    if let Some((_, path)) = role() {
+        return appending_worker(&path);
+    }
+    if !have("strace") {
+        return;
+    }
+    let cleaned = || {
+        let project = Project::in_git();
+        let store = project.store();
+        let id = wait(store.create(NewSession {
+            name: Some("s".into()),
+            worktree: ".".into(),
+            ..NewSession::default()
+        }))
+        .unwrap();
+        wait(store.append(id, turn(7))).unwrap();
+        drop(store);
+        std::fs::remove_dir_all(project.path().parent().unwrap()).unwrap();
+        project
+    };
+    let test = "sqlite_faults::a_kill_at_any_call_of_putting_the_store_back_leaves_it_to_the_next";
+    let points = at_every_call(test, cleaned, &RENAMING, "signal=SIGKILL", |project, said| {
+        let mut turns = whole_turns(project);
+        assert_eq!(turns.remove(0), 7);
+        assert!(turns.starts_with(&said.acknowledged), "{turns:?} {}", said.all);
+        new_session(&project.store());
+        assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
+        assert_eq!(std::fs::read_dir(project.second_name().parent().unwrap()).unwrap().count(), 1);
+    });
+    eprintln!("killed at {points} points");
+    assert!(points > 40, "only {points} points: the fault is not injected");
 }
 
 #[test]

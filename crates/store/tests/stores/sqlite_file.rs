@@ -10,7 +10,7 @@ use azureal_store::core::{
     Compaction, Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoreError,
     Tokens, read_context,
 };
-use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, rusqlite};
+use azureal_store::sqlite::{FileNotice, Journal, SqliteOptions, SqliteStore, rusqlite};
 
 fn talk(prompt: &str) -> [Event; 2] {
     [Event::user(prompt), Event::assistant("ok")]
@@ -525,17 +525,22 @@ fn a_write_ahead_log_is_gone_when_the_last_one_closes() {
 }
 
 #[test]
-fn a_store_that_was_removed_is_noticed() {
+fn a_store_that_was_removed_while_it_is_open_is_written_again() {
     let project = Project::new();
     let store = project.store();
     let id = new_session(&store);
     append(&store, id, talk("x"));
     std::fs::remove_dir_all(project.path().parent().unwrap()).unwrap();
     // Not stored in a file that nobody can find any more.
-    let error = wait(store.append(id, NewTurn::verbatim(talk("y")))).unwrap_err();
+    append(&store, id, talk("y"));
+    assert!(matches!(&store.notices().take()[..], [FileNotice::Rewritten { .. }]));
+    assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
+    assert_eq!(read_all(&project.store(), id).len(), 4);
+    // Without a process that has it open, it is gone.
+    drop(store);
+    std::fs::remove_dir_all(project.path().parent().unwrap()).unwrap();
+    let error = wait(project.store().append(id, NewTurn::verbatim(talk("y")))).unwrap_err();
     assert!(matches!(error, StoreError::NoSuchSession(_)), "{error}");
-    assert_eq!(new_session(&store).to_string(), "S1");
-    assert!(project.path().exists());
 }
 
 #[test]

@@ -1,19 +1,31 @@
 //! A session as it grows, by whoever's hand.
 //!
+//! A turn that runs on this machine is shown from its spool as its agent prints it, and then from the store, without
+//! showing an event twice. Turns of other machines appear when they are stored.
+//!
 //! A store that can tell is listened to. Any other is asked again and again, and so is one that has said nothing for a
 //! while. A question reads the last event that was seen and what came after it, by its place: one small query of a
 //! server, and of a file less than a millisecond, which is a thousandth of a core. No lock is held in between, so it
 //! stops no writer.
 
+mod live;
+
+use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azureal_core::{PAGE_EVENTS, Page, Seq, SessionId, SessionStore, StoreError, StoredEvent, Watch};
+use azureal_core::{
+    Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Watch,
+};
+use azureal_engine::Spools;
 
+use self::live::{LiveTurns, Stored};
 use crate::error::Error;
 
 /// How often a store that sends no notifications is polled.
 const PACE: Duration = Duration::from_millis(300);
+/// How often the output of a running turn is read.
+const LIVE_PACE: Duration = Duration::from_millis(100);
 /// How long a store that tells is believed that there is nothing to tell.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -27,12 +39,27 @@ pub struct Follower<'a> {
     seen: Option<StoredEvent>,
     /// When the session was last read.
     checked: Option<Instant>,
+    /// The turns that run on this machine, if they are followed.
+    live: Option<LiveTurns>,
+    /// What has not been returned yet.
+    queue: VecDeque<News>,
 }
 
 /// A change of a session.
+#[derive(Debug, PartialEq)]
 pub enum News {
     /// It has these events more.
     Events(Vec<StoredEvent>),
+    /// A running turn has these events more. They are not stored yet, and are not returned again when they are.
+    Live(Vec<Event>),
+    /// A turn whose events were returned live is stored: its end, and the number of its first event.
+    Complete(StoredEvent, Seq),
+    /// The agent of a running turn has ended, and no process stores the turn. [`Workspace::recover`](crate::Workspace::recover)
+    /// does.
+    Abandoned,
+    /// A turn whose events were returned live is over and is not in this session: it is stored in a fork, or its spool was
+    /// removed.
+    StoredElsewhere,
     /// What was seen of it is not there any more: it begins anew.
     Cleared,
 }
@@ -48,7 +75,14 @@ impl<'a> Follower<'a> {
             Err(StoreError::NoSuchSession(_)) => return Err(deleted(id)),
             watch => watch?,
         };
-        Ok(Self { store, id, watch, seen, checked: None })
+        Ok(Self { store, id, watch, seen, checked: None, live: None, queue: VecDeque::new() })
+    }
+
+    /// Follows the running turns of this machine too.
+    #[must_use]
+    pub fn with_live_turns(mut self, spools: Option<Spools>, record: &SessionRecord) -> Self {
+        self.live = spools.map(|spools| LiveTurns::new(spools, record));
+        self
     }
 
     /// Says whether the store sends no notifications, so that it is polled.
@@ -61,25 +95,69 @@ impl<'a> Follower<'a> {
     /// A front end calls it in a loop, and checks between two calls whether its reader is still there. It blocks the calling thread
     /// if the store sends no notifications.
     pub async fn next(&mut self) -> Result<Option<News>, Error> {
-        let is_due = self.checked.is_none_or(|checked| checked.elapsed() >= SILENCE);
-        if (is_due || self.watch.is_none())
-            && let Some(news) = self.look().await?
-        {
+        if let Some(news) = self.queue.pop_front() {
             return Ok(Some(news));
         }
+        self.look_live().await?;
+        if self.queue.is_empty() && self.is_due() {
+            self.look().await?;
+        }
+        if let Some(news) = self.queue.pop_front() {
+            return Ok(Some(news));
+        }
+        let is_reading = self.live.as_ref().is_some_and(LiveTurns::is_reading);
+        let pause = if is_reading { LIVE_PACE } else { PACE };
         let may_have_changed = match &mut self.watch {
-            Some(watch) => watch.changed(PACE).await?,
+            Some(watch) => watch.changed(pause).await?,
             None => {
-                thread::sleep(PACE);
+                thread::sleep(pause);
                 false
             }
         };
-        if may_have_changed { self.look().await } else { Ok(None) }
+        if may_have_changed {
+            self.look().await?;
+        }
+        Ok(self.queue.pop_front())
     }
 
-    /// Reads what is new. What was seen last is read with it: if it is another one now, the session was cleared, also
-    /// if it has become longer since than it was.
-    async fn look(&mut self) -> Result<Option<News>, Error> {
+    /// Returns whether the store is to be read without a notification.
+    fn is_due(&self) -> bool {
+        let pace = if self.watch.is_none() { PACE } else { SILENCE };
+        self.checked.is_none_or(|checked| checked.elapsed() >= pace)
+    }
+
+    /// Reads what a running turn has printed, or finds one.
+    async fn look_live(&mut self) -> Result<(), Error> {
+        let Some(live) = &mut self.live else { return Ok(()) };
+        let events = live.read();
+        if !events.is_empty() {
+            self.queue.push_back(News::Live(events));
+            return Ok(());
+        }
+        let gone = live.gone();
+        if !gone.is_empty() {
+            while self.look().await? {}
+            let is_elsewhere = self.live.as_mut().is_some_and(|live| live.give_up(&gone));
+            if is_elsewhere {
+                self.queue.push_back(News::StoredElsewhere);
+            }
+            return Ok(());
+        }
+        if live.is_abandoned() {
+            self.queue.push_back(News::Abandoned);
+            return Ok(());
+        }
+        let Some((turn, process)) = live.find() else { return Ok(()) };
+        // What was stored before it comes first.
+        while self.look().await? {}
+        let opening = self.live.as_mut().and_then(|live| live.begin(turn, process));
+        self.queue.extend(opening.map(|opening| News::Live(vec![opening])));
+        Ok(())
+    }
+
+    /// Reads what is new, and returns whether there was anything. What was seen last is read with it: if it is another one
+    /// now, the session was cleared, also if it has become longer since than it was.
+    async fn look(&mut self) -> Result<bool, Error> {
         self.checked = Some(Instant::now());
         let before = self.seen.as_ref().map_or(Seq::START, |seen| Seq(seen.seq.0.saturating_sub(1)));
         let mut events = match self.store.read(self.id, Page::After(before, PAGE_EVENTS)).await {
@@ -89,13 +167,43 @@ impl<'a> Follower<'a> {
         if let Some(seen) = &self.seen {
             if events.first() != Some(seen) {
                 self.seen = None;
-                return Ok(Some(News::Cleared));
+                self.queue.push_back(News::Cleared);
+                return Ok(true);
             }
             events.remove(0);
         }
-        let Some(last) = events.last() else { return Ok(None) };
+        let Some(last) = events.last() else { return Ok(false) };
         self.seen = Some(last.clone());
-        Ok(Some(News::Events(events)))
+        self.take(events);
+        if self.queue.is_empty() {
+            // All of it was shown live: there may be more after it.
+            self.checked = None;
+        }
+        Ok(true)
+    }
+
+    /// Queues stored events, without those that were returned live.
+    fn take(&mut self, events: Vec<StoredEvent>) {
+        let Some(live) = &mut self.live else {
+            self.queue.push_back(News::Events(events));
+            return;
+        };
+        let mut new = Vec::new();
+        for stored in events {
+            match live.take(stored) {
+                None => {}
+                Some(Stored::New(stored)) => new.push(stored),
+                Some(Stored::End(stored, first)) => {
+                    if !new.is_empty() {
+                        self.queue.push_back(News::Events(std::mem::take(&mut new)));
+                    }
+                    self.queue.push_back(News::Complete(stored, first));
+                }
+            }
+        }
+        if !new.is_empty() {
+            self.queue.push_back(News::Events(new));
+        }
     }
 }
 
@@ -121,7 +229,10 @@ mod tests {
                 .unwrap();
         };
         let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
-        let mut news = || match block_on(follower.look()).map_err(|error| error.kind()) {
+        let mut news = || match block_on(follower.look())
+            .map(|_| follower.queue.pop_front())
+            .map_err(|error| error.kind())
+        {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(News::Cleared)) => "cleared".to_owned(),
             Ok(Some(News::Events(events))) => {
@@ -131,6 +242,7 @@ mod tests {
                 });
                 texts.collect::<Vec<_>>().join(" ")
             }
+            Ok(Some(other)) => panic!("{other:?}"),
             Err(kind) => kind.to_owned(),
         };
         assert_eq!(news(), "nothing");
@@ -157,7 +269,8 @@ mod tests {
         block_on(store.append(id, NewTurn::verbatim(events))).unwrap();
         let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
         let mut numbers = Vec::new();
-        while let Some(News::Events(events)) = block_on(follower.look()).unwrap() {
+        while block_on(follower.look()).unwrap() {
+            let Some(News::Events(events)) = follower.queue.pop_front() else { panic!("no events") };
             numbers.extend(events.iter().map(|stored| stored.seq.0));
         }
         assert_eq!(numbers, (1..=PAGE_EVENTS as u64 * 2 + 1).collect::<Vec<_>>());

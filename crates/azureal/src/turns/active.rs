@@ -1,0 +1,94 @@
+//! The turns that are running, as far as this machine and the store know.
+
+use azureal_core::{Holder, SessionId};
+use azureal_engine::{Recovered, SpooledTurn};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::workspace::Workspace;
+
+/// A turn that is running. Its shape as JSON: fields may be added, never removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ActiveTurn {
+    #[serde(skip)]
+    id: SessionId,
+    session: String,
+    /// The agent that answers.
+    pub agent: String,
+    /// The model that was asked for; `None` if none was, or if it is not known.
+    pub model: Option<String>,
+    /// The process of the agent, or of azureal on another machine; `None` if the agent is not started yet.
+    pub pid: Option<u32>,
+    /// When it began, in UTC.
+    pub since: String,
+    /// Whether the agent continues in the background, because its azureal is no longer running.
+    pub orphan: bool,
+    /// The user who runs it, on another machine.
+    pub user: Option<String>,
+    /// That machine.
+    pub host: Option<String>,
+    /// The prompt; `None` if it is not known here, or if the turn continues after a compaction.
+    pub prompt: Option<String>,
+}
+
+impl ActiveTurn {
+    /// Returns the session.
+    pub fn session(&self) -> SessionId {
+        self.id
+    }
+
+    /// Describes a turn of this machine; `None` if it is not running.
+    fn here(found: &Recovered) -> Option<Self> {
+        let (turn, pid, orphan) = match found {
+            Recovered::Running(turn, process) => (turn, process.as_ref().map(|process| process.pid), false),
+            Recovered::Orphan(turn, process) => (turn, Some(process.pid), true),
+            _ => return None,
+        };
+        let SpooledTurn { agent, model, started_at, prompt, goes_on, .. } = turn;
+        let id = turn.session_id()?;
+        Some(Self {
+            id,
+            session: id.to_string(),
+            agent: agent.clone(),
+            model: model.clone(),
+            pid,
+            since: started_at.clone(),
+            orphan,
+            user: None,
+            host: None,
+            prompt: Some(prompt.clone()).filter(|_| !goes_on),
+        })
+    }
+
+    /// Describes a turn of another machine by the holder of its lease.
+    fn elsewhere(id: SessionId, holder: Holder) -> Self {
+        let Holder { user, host, pid, agent, since } = holder;
+        Self {
+            id,
+            session: id.to_string(),
+            agent,
+            model: None,
+            pid: Some(pid),
+            since,
+            orphan: false,
+            user: Some(user),
+            host: Some(host),
+            prompt: None,
+        }
+    }
+}
+
+impl Workspace {
+    /// Returns the turns that are running: those of this machine, then those that hold a lease elsewhere. `found` is what
+    /// [`recover`](Self::recover) returned.
+    pub async fn active_turns(&self, found: &[Recovered]) -> Result<Vec<ActiveTurn>, Error> {
+        let mut active: Vec<ActiveTurn> = found.iter().filter_map(ActiveTurn::here).collect();
+        let here = active.len();
+        for (session, holder) in self.store.held_leases().await? {
+            if !active.iter().take(here).any(|turn| turn.id == session) {
+                active.push(ActiveTurn::elsewhere(session, holder));
+            }
+        }
+        Ok(active)
+    }
+}
