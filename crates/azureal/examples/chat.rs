@@ -118,6 +118,7 @@ impl Chat {
         }
         // If it was the only one that was shown, all are shown again.
         self.followed.compare_exchange(session.number(), 0, Relaxed, Relaxed).ok();
+        azureal::block_on(self.workspace.finish_originals()).unwrap_or_else(|error| report(&error));
     }
 }
 

@@ -103,6 +103,8 @@ fn git_directory(root: &Path) -> Result<PathBuf, NotInGit> {
 pub struct StoreLayout {
     /// The file.
     pub file: PathBuf,
+    /// Azureal's folder in the git directory, which the file has its second name in: for [`SqliteOptions`](azureal_store::sqlite::SqliteOptions).
+    pub in_git: Option<PathBuf>,
     /// Its folders.
     pub folders: StoreFolders,
     /// The second name that the file has, or gets with its next change; or the reason why it gets none.
@@ -115,12 +117,12 @@ impl StoreLayout {
         let in_git = of_store(file);
         let usable = in_git.as_deref().ok().filter(|folder| is_ours(folder));
         let folders = StoreFolders::of(file, usable);
-        let second_name = match (in_git, &folders.second_name) {
+        let second_name = match (&in_git, &folders.second_name) {
             (Err(why), _) => Err(why.to_string()),
-            (Ok(folder), None) => Err(format!("{} is another user's", shown(&folder))),
+            (Ok(folder), None) => Err(format!("{} is another user's", shown(folder))),
             (Ok(_), Some(second)) => name_of(file, second),
         };
-        Self { file: file.to_owned(), folders, second_name }
+        Self { file: file.to_owned(), in_git: in_git.ok(), folders, second_name }
     }
 }
 

@@ -220,6 +220,12 @@
 //! # }).unwrap();
 //! ```
 //!
+//! # The output of turns
+//!
+//! Stored events are short. The output of each turn as the agent printed it is kept beside them. [`Workspace::finish_originals`] compresses it: call it after
+//! a turn, when the user has the answer. [`Workspace::full_history`] returns the events of a session in their full form, for [`ExportOptions::events`](exchange::ExportOptions::events)
+//! or [`each_page`](core::each_page). [`Workspace::full_events`] finds the lines behind an event.
+//!
 //! # More
 //!
 //! [`follow`] shows what other processes add to a session. [`config`] is the configuration, [`agents`] are the agents of this machine,

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use azureal_files::Folder;
 use azureal_store::postgres::PostgresAddress;
 use azureal_store::redis::RedisAddress;
 use azureal_store::sqlite::make_folder_of;
@@ -13,6 +14,7 @@ use tracing::{debug, info};
 
 use crate::environment::Environment;
 use crate::error::{Error, quoted};
+use crate::git_folder;
 use crate::project::{Project, SharedName};
 use crate::workspace::{Notice, on_own_thread};
 
@@ -156,22 +158,56 @@ pub(crate) fn settle_name(
     Err(Error::refused("project_name", message).with_hint(hint).with_source(required))
 }
 
-/// Returns the folder in which this machine keeps what belongs to a store elsewhere. `kept_as` is the name of the project
-/// there.
+/// The folder in which this machine keeps what belongs to a store elsewhere.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ServerFolder {
+    path: PathBuf,
+    /// The folder that earlier versions used, if it is another one.
+    former: Option<PathBuf>,
+}
+
+/// Returns the folder of a store on a server. `kept_as` is the name of the project there.
 ///
-/// It has one of its own in the project, since sessions of every store have the same numbers.
-pub(crate) fn folder<A: Address>(address: &A, kept_as: &str, project: &Project) -> PathBuf {
+/// Each store has one of its own in the project, since sessions of every store have the same numbers. It is in the git directory
+/// of the project, as far as the project's own store has a folder there.
+pub(crate) fn folder<A: Address>(address: &A, kept_as: &str, project: &Project) -> ServerFolder {
     let store = format!("{address} {} {kept_as}", address.part());
     let hash = blake3::hash(store.as_bytes()).to_hex();
     let name = format!("{}-{}", A::KIND, hash.get(..16).unwrap_or(&hash));
-    project.store_path().with_file_name(name)
+    let own = project.store_path();
+    match git_folder::of_store(&own).ok().filter(|folder| git_folder::is_ours(folder)) {
+        Some(in_git) => ServerFolder { path: in_git.join(&name), former: Some(own.with_file_name(name)) },
+        None => ServerFolder { path: own.with_file_name(name), former: None },
+    }
 }
 
-/// Makes that folder, and the one around it as the project's own store would.
-pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
-    make_folder_of(folder)?;
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Error::file(folder, &error)),
-        Ok(()) | Err(_) => Ok(()),
+const SPOOLS: &str = "spool";
+const ORIGINALS: &str = "originals";
+
+impl ServerFolder {
+    pub(crate) fn spools(&self) -> PathBuf {
+        self.path.join(SPOOLS)
+    }
+
+    pub(crate) fn former_spools(&self) -> Option<PathBuf> {
+        self.former.as_ref().map(|former| former.join(SPOOLS))
+    }
+
+    /// Returns the folder of the output of turns, as far as it is on this machine.
+    pub(crate) fn originals(&self) -> PathBuf {
+        self.path.join(ORIGINALS)
+    }
+
+    /// Makes the folder, and the one around it as the project's own store would.
+    pub(crate) fn make(&self) -> Result<(), Error> {
+        let folder = &self.path;
+        if self.former.is_some() {
+            return Folder::open_or_create(folder).map(drop).map_err(|error| Error::file(folder, &error));
+        }
+        make_folder_of(folder)?;
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Error::file(folder, &error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 }

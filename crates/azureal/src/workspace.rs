@@ -19,9 +19,9 @@ use futures_executor::block_on;
 use crate::config::{self, Config, KeepOriginals, OriginalsChoice};
 use crate::environment::Environment;
 use crate::error::{Error, quoted, shown};
-use crate::git_folder;
+use crate::git_folder::StoreLayout;
 use crate::project::Project;
-use crate::server_store;
+use crate::server_store::{self, ServerFolder};
 
 /// An opened project: its configuration is found and its store open.
 pub struct Workspace {
@@ -121,7 +121,7 @@ enum Location {
     /// In this file, with these folders.
     File(PathBuf, StoreFolders),
     /// On a server. What this machine keeps for it is in this folder.
-    Server(PathBuf),
+    Server(ServerFolder),
 }
 
 impl Workspace {
@@ -232,7 +232,7 @@ impl Workspace {
     pub fn spools(&self) -> Option<Spools> {
         let spools = match &self.location {
             Location::Memory => return None,
-            Location::Server(folder) => Spools::new(folder.join("spool")),
+            Location::Server(folder) => Spools::new(folder.spools()).with_former(folder.former_spools()),
             Location::File(_, folders) => {
                 Spools::new(&folders.spools).with_former(folders.former_spools.clone())
             }
@@ -296,13 +296,10 @@ impl Workspace {
     pub fn prepare_spools(&self) -> Result<(), Error> {
         match &self.location {
             Location::Memory | Location::File(..) => Ok(()),
-            Location::Server(folder) => server_store::make_folder(folder),
+            Location::Server(folder) => folder.make(),
         }
     }
 }
-
-/// The folder of the output of turns, in what this machine keeps for a store on a server.
-const ORIGINALS: &str = "originals";
 
 /// Opens the store that the options name, or else the project's.
 fn open_store(
@@ -327,7 +324,7 @@ fn open_store(
                 true => Some(mask_with(config::redactor(environment)?)),
                 false => None,
             };
-            let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers(), mask);
+            let store = store.with_originals(folder.originals(), originals.reach_servers(), mask);
             Opened::new(Arc::new(store), Location::Server(folder))
         }
         Some(StoreChoice::Redis(mut address)) => {
@@ -339,7 +336,7 @@ fn open_store(
                 let (address, warning) = (address.to_string(), warning.to_string());
                 notices.push(Notice::Durability { address, warning });
             }
-            let store = store.with_originals(folder.join(ORIGINALS), originals.reach_servers());
+            let store = store.with_originals(folder.originals(), originals.reach_servers());
             Opened::new(Arc::new(store), Location::Server(folder))
         }
         None => {
@@ -369,8 +366,7 @@ fn memory() -> Arc<dyn SessionStore> {
 
 /// Returns the folders that belong to a store in a file.
 pub fn store_folders(file: &Path) -> StoreFolders {
-    let in_git = git_folder::of_store(file).ok();
-    StoreFolders::of(file, in_git.as_deref().filter(|folder| git_folder::is_ours(folder)))
+    StoreLayout::of(file).folders
 }
 
 /// A store that is open.
@@ -388,8 +384,7 @@ impl Opened {
 
 fn in_file(path: PathBuf, may_block: bool) -> Result<Opened, Error> {
     // A project of another user has its second name there all the same, which must not be taken for a foreign link.
-    let in_git = git_folder::of_store(&path).ok();
-    let folders = store_folders(&path);
+    let StoreLayout { in_git, folders, .. } = StoreLayout::of(&path);
     let originals = Some(folders.originals.clone());
     let mut options = SqliteOptions { in_git, originals, ..SqliteOptions::default() };
     if may_block {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +10,8 @@ use azureal_core::agent::{Agent, Ending};
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore, visible_line};
 use azureal_process::{
-    ChildEnvironment, Marker, MarkersInUse, ProcessIdentity, StopTimeouts, end_marked, find_marked,
+    ChildEnvironment, FollowError, Marker, MarkersInUse, ProcessIdentity, StopTimeouts, end_marked,
+    find_marked,
 };
 use tracing::{debug, info, warn};
 
@@ -84,6 +86,18 @@ impl fmt::Display for Recovered {
                 write!(f, "{session}: {} is still running in the background", visible_line(&turn.agent))
             }
             Self::Running(turn, _) => write!(f, "{session}: {} is running", visible_line(&turn.agent)),
+            Self::Failed(turn, IngestError::Output(FollowError::Unreadable { path, source }))
+                if source.kind() == ErrorKind::NotFound =>
+            {
+                let path = path.to_string_lossy();
+                write!(
+                    f,
+                    "the interrupted turn of {session} is not stored: its output `{}` was deleted. Its prompt is in `{}.turn` \
+                     beside it",
+                    visible_line(&path),
+                    visible_line(&turn.run)
+                )
+            }
             Self::Failed(_, error) => {
                 write!(f, "the interrupted turn of {session} could not be stored and is kept: {error}")
             }

@@ -323,3 +323,35 @@ fn what_is_in_the_place_of_our_folder_in_git_is_neither_read_nor_written() {
     fs::rename(&outside, &ours).unwrap();
     assert_eq!(prompts(&world, "p"), ["one"]);
 }
+
+#[test]
+fn an_output_that_was_deleted_is_not_said_to_be_kept() {
+    let world = repository();
+    let (begun, gate) = (world.path("begun"), world.path("gate"));
+    let script =
+        format!(": > '{}'\nwhile ! test -e '{}'; do sleep 0.02; done", begun.display(), gate.display());
+    fake_claude(&world, &script);
+    let mut command = world.with_programs(&["run", "-s", "topic", "-a", "claude", "one"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the agent has begun", || begun.exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for entry in fs::read_dir(world.path("p/.git/azureal/spool")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    fs::write(&gate, "").unwrap();
+    let mut report = String::new();
+    wait_until("the agent has ended", || {
+        report = run_in(&world, "p", &["list"]).stderr;
+        !report.contains("still running")
+    });
+    assert!(
+        report
+            .contains("the interrupted turn of S1 is not stored: its output `[folder]/p/.git/azureal/spool/"),
+        "{report}"
+    );
+    assert!(!report.contains("kept"), "{report}");
+}

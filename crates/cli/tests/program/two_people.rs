@@ -162,7 +162,8 @@ impl Person {
 
     /// Says whether the folders of spools and leases are empty.
     fn has_nothing_left(&self) -> bool {
-        let folders = fs::read_dir(self.world.path("p/.azureal")).unwrap().map(|entry| entry.unwrap().path());
+        let folders =
+            fs::read_dir(self.world.path("p/.git/azureal")).unwrap().map(|entry| entry.unwrap().path());
         folders.filter_map(|folder| fs::read_dir(folder.join("spool")).ok()).flatten().count() == 0
     }
 }

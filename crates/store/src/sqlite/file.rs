@@ -106,6 +106,7 @@ impl StoreFile {
         let has_second_name = match metadata.nlink() {
             0 | 1 => false,
             2 if self.second_name.as_ref().is_some_and(|second| second.is_of(identity)) => true,
+            2 if self.second_name.is_none() && self.is_named_in_git(identity) => true,
             _ => return Err(self.linked(&self.path, &metadata)),
         };
         if metadata.len() == 0 {
@@ -114,6 +115,18 @@ impl StoreFile {
         }
         self.check_companions()?;
         Ok(Some(Found { path: self.real_path()?, identity, has_second_name }))
+    }
+
+    /// Returns whether the file has its second name in the folder `.git` beside ours: for callers that do not say where that is.
+    fn is_named_in_git(&self, identity: Identity) -> bool {
+        let git = self.folder().parent().map(|project| project.join(".git"));
+        let git = git.filter(|git| {
+            self.lies_in_our_folder() && fs::symlink_metadata(git).is_ok_and(|git| git.is_dir())
+        });
+        let second = git.and_then(|git| {
+            SecondName::new(git.join(azureal_files::OURS_IN_GIT).join(self.path.file_name()?))
+        });
+        second.is_some_and(|second| second.is_of(identity))
     }
 
     /// Checks the files that SQLite would open with this one.

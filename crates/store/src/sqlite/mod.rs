@@ -54,7 +54,8 @@ pub struct SqliteOptions {
     pub journal: Journal,
     /// The thread that does the work.
     pub work: Work,
-    /// Azureal's folder in the git directory of the project, if the store is the project's own: see [`StoreFolders`].
+    /// Azureal's folder in the git directory of the project, if the store is the project's own: see [`StoreFolders`]. Without it, the
+    /// file gets no second name and is not put back; one that it has in `.git` is accepted.
     pub in_git: Option<PathBuf>,
     /// The folder of the [originals](SessionStore::originals): [`StoreFolders::originals`]. `None` keeps none.
     pub originals: Option<PathBuf>,

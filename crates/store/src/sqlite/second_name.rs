@@ -89,6 +89,12 @@ impl SecondName {
         if self.is_of(identity) {
             return Ok(None);
         }
+        // With `sudo`: a folder of root in the user's git directory would lock the user out.
+        let git = self.folder.parent().unwrap_or(Path::new("/"));
+        let owners = [fs::metadata(git)?.uid(), fs::symlink_metadata(file)?.uid()];
+        if owners.iter().any(|owner| *owner != rustix::process::geteuid().as_raw()) {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, "the project belongs to another user"));
+        }
         let folder = Folder::open_or_create(&self.folder)?;
         let _lock = self.lock(&folder)?;
         let mut notice = None;

@@ -84,6 +84,22 @@ fn a_store_that_was_there_before_gets_its_second_name_with_its_first_change() {
 }
 
 #[test]
+fn a_caller_that_does_not_say_where_git_is_uses_the_store_all_the_same() {
+    let project = Project::in_git();
+    let id = new_session(&project.store());
+    let store = SqliteStore::open(project.path(), SqliteOptions::default()).unwrap();
+    append(&store, id, [Event::user("Hello")]);
+    assert_eq!(read_all(&project.store(), id).len(), 1);
+    drop(store);
+    // Not behind a link.
+    let (git, elsewhere) = (project.folder.path().join(".git"), project.folder.path().join("elsewhere"));
+    fs::rename(&git, &elsewhere).unwrap();
+    symlink(&elsewhere, &git).unwrap();
+    let refused = SqliteStore::open(project.path(), SqliteOptions::default()).err().unwrap();
+    assert!(matches!(refused, StoreError::Unsafe { .. }), "{refused}");
+}
+
+#[test]
 fn an_append_that_finds_its_file_gone_puts_it_back() {
     for project in [Project::in_git(), Project::new()] {
         let store = project.store();
@@ -113,10 +129,17 @@ fn a_folder_that_is_deleted_all_the_time_loses_no_acknowledged_turn() {
         let (mut acknowledged, mut refused) = (Vec::new(), Vec::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !is_done.load(Ordering::Relaxed) {
+                for round in 0.. {
                     // May meet a file that was created meanwhile, or none at all.
                     fs::remove_dir_all(project.path().parent().unwrap()).ok();
-                    std::thread::sleep(Duration::from_millis(7));
+                    while !is_done.load(Ordering::Relaxed) && !project.path().exists() {
+                        std::thread::sleep(Duration::from_micros(200));
+                    }
+                    if is_done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // At another point of an append each time.
+                    std::thread::sleep(Duration::from_micros(round * 370 % 9_000));
                 }
             });
             for number in 0..150 {
@@ -276,7 +299,7 @@ fn what_is_in_the_place_of_the_second_name_is_not_followed() {
     refused("is no folder");
     fs::remove_file(&folder).unwrap();
     fs::rename(&elsewhere, &folder).unwrap();
-    if rustix_is_root() {
+    if is_root() {
         std::os::unix::fs::chown(project.second_name(), Some(12345), None).unwrap();
         refused("it belongs to another user");
         std::os::unix::fs::chown(project.second_name(), Some(0), None).unwrap();
@@ -284,7 +307,7 @@ fn what_is_in_the_place_of_the_second_name_is_not_followed() {
     assert_eq!(read_all(&project.store(), id).len(), 1);
 }
 
-fn rustix_is_root() -> bool {
+fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
@@ -299,6 +322,19 @@ fn a_folder_that_cannot_be_used_is_no_reason_not_to_store() {
     append(&store, id, [Event::user("Hello")]);
     assert_eq!(links(&project.path()), 1);
     assert_eq!(store.notices().take(), []);
+}
+
+#[test]
+fn a_git_directory_of_another_user_gets_no_folder_of_ours() {
+    if !is_root() {
+        return;
+    }
+    let project = Project::in_git();
+    let git = project.folder.path().join(".git");
+    std::os::unix::fs::chown(&git, Some(12345), None).unwrap();
+    new_session(&project.store());
+    assert_eq!(links(&project.path()), 1);
+    assert_eq!(fs::read_dir(git).unwrap().count(), 0);
 }
 
 #[test]

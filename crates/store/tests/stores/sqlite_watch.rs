@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::scratch::{self, Project, append, new_session, read_all, wait, worker};
+use crate::scratch::{self, Project, append, new_session, options, read_all, wait, worker};
 use azureal_store::core::{Event, SessionId, SessionStore, StoreError, Watch};
 use azureal_store::sqlite::{Journal, SqliteOptions, SqliteStore, StoreFolders};
 
@@ -67,11 +67,16 @@ fn settle(watch: &mut dyn Watch) {
 
 #[test]
 fn a_turn_that_begins_changes_or_ends_is_heard() {
-    let project = Project::new();
+    for project in [Project::new(), Project::in_git()] {
+        turns_are_heard(&project);
+    }
+}
+
+fn turns_are_heard(project: &Project) {
     let store = project.store();
     new_session(&store);
     let mut watch = wait(store.watch_all()).unwrap().unwrap();
-    let spools = StoreFolders::of(&project.path(), None).spools;
+    let spools = StoreFolders::of(&project.path(), options(&project.path()).in_git.as_deref()).spools;
     let file = |name: &str| spools.join(name);
     let add = |name: &str| {
         let mut text = fs::read(file(name)).unwrap();
@@ -104,6 +109,28 @@ fn a_turn_that_begins_changes_or_ends_is_heard() {
         fs::remove_dir_all(&spools).unwrap();
         assert!(wait(watch.changed(LONG)).unwrap(), "the folder is gone");
     }
+}
+
+#[test]
+fn our_folder_in_a_git_directory_that_is_created_later_is_heard() {
+    let project = Project::new();
+    new_session(&project.store());
+    fs::create_dir(project.folder.path().join(".git")).unwrap();
+    let store = project.store();
+    let mut watch = wait(store.watch_all()).unwrap().unwrap();
+    settle(&mut *watch);
+    let spools = project.second_name().with_file_name("spool");
+    fs::write(project.folder.path().join(".git/index"), "").unwrap();
+    assert!(!wait(watch.changed(SHORT)).unwrap(), "git's own files are not ours");
+    fs::create_dir_all(&spools).unwrap();
+    assert!(wait(watch.changed(LONG)).unwrap(), "the folder of the first turn");
+    settle(&mut *watch);
+    fs::write(spools.join("1.turn"), "").unwrap();
+    assert!(wait(watch.changed(LONG)).unwrap(), "a turn");
+    fs::write(spools.with_file_name("other"), "").unwrap();
+    settle(&mut *watch);
+    fs::write(spools.with_file_name("other"), "x").unwrap();
+    assert!(!wait(watch.changed(SHORT)).unwrap(), "other files of ours are no turns");
 }
 
 #[test]
