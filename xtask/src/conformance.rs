@@ -232,7 +232,7 @@ fn page(contracts: &[Contract], stores: &[(&str, Answers)]) -> String {
          The guarantees of every store, tested. `cargo xtask conformance` generates this page: it runs the suites of\n\
          `crates/testkit` on all four stores, with real servers. Each row is a test of that name.\n\n\
          ✓ passed, ✗ failed, – does not apply: stores of one machine have no leases, and followers of a session poll \
-         them.\n",
+         them; a store in memory has no originals.\n",
     );
     for Contract { seam, cases, offers } in contracts {
         let asked: Vec<_> = stores.iter().map(|(store, answers)| answers.asked_by(store, cases)).collect();

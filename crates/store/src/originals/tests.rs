@@ -1,3 +1,5 @@
+//! Originals in files: every step, and every step that is interrupted.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
