@@ -65,7 +65,7 @@ fn everything_that_an_agent_printed_is_kept_and_can_be_shown() {
     assert!(!full.contains("omitted"), "{full}");
     assert!(full.contains("    hello.txt\n    logo.png\n    notes.md\n    src\n    two words\n"), "{full}");
     assert!(
-        full.contains("> Write /home/dev/project/new.txt\n    content:\n        alpha\n        beta\n"),
+        full.contains("/new.txt\n    content:\n        alpha\n        beta\n"),
         "{full}"
     );
     let full = run(&world, &["show", "S1", "--full", "--json"]).quiet();
