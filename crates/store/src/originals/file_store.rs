@@ -51,8 +51,7 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
         on_thread(move || aside.set_aside(uuid)).await??;
         let deleted = self.delete_session(id).await;
         let is_deleted = deleted.is_ok();
-        let settled =
-            on_thread(move || if is_deleted { files.remove_deleted(uuid) } else { files.put_back(uuid) });
+        let settled = on_thread(move || files.finish_deleted(uuid, !is_deleted));
         match (deleted, settled.await?) {
             (Ok(()), settled) => settled,
             (Err(error), settled) => {
@@ -110,17 +109,25 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
             .await
     }
 
+    /// Completes deletions that were interrupted.
+    async fn finish_deletions(&self) -> Result<(), StoreError> {
+        let Some(files) = self.files() else { return Ok(()) };
+        for session in files.deleted_sessions()? {
+            let exists = self.find_uuid(session).await?.is_some();
+            files.finish_deleted(session, exists)?;
+        }
+        Ok(())
+    }
+
     /// [`Originals::finish`].
     #[cfg(any(feature = "redis", feature = "sqlite"))]
     async fn finish_files(&self) -> Result<(), StoreError> {
+        self.finish_deletions().await?;
         let Some(files) = self.files().cloned() else { return Ok(()) };
-        let looking = files.clone();
-        let mut gone = Vec::new();
-        for session in on_thread(move || looking.pending()).await?? {
-            if self.find_uuid(session).await?.is_none() {
-                gone.push(session);
-            }
+        // A look at one folder, which is mostly empty, is not worth a thread.
+        if files.new_sessions()?.is_empty() {
+            return Ok(());
         }
-        on_thread(move || files.finish(|session| !gone.contains(&session))).await?
+        on_thread(move || files.finish()).await?
     }
 }

@@ -21,7 +21,7 @@ mod reader;
 #[cfg(feature = "postgres")]
 mod upload;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -137,41 +137,48 @@ impl FileOriginals {
         }
     }
 
-    /// Returns the sessions that [`finish`](Self::finish) has work for.
-    pub(crate) fn pending(&self) -> Result<Vec<Uuid>, StoreError> {
+    /// Returns the sessions that have new originals.
+    pub(crate) fn new_sessions(&self) -> Result<Vec<Uuid>, StoreError> {
         self.at((|| {
             let Some(folder) = self.open()? else { return Ok(Vec::new()) };
-            let mut sessions = Vec::new();
-            if let Some(new) = open_in(&folder, NEW)? {
-                let names = new.names()?;
-                sessions
-                    .extend(names.iter().filter_map(|name| NewName::parse(name)).map(|name| name.session));
-            }
-            if let Some(deleted) = open_in(&folder, DELETED)? {
-                let names = deleted.names()?;
-                sessions.extend(names.iter().filter_map(|name| name.to_str()?.parse::<Uuid>().ok()));
-            }
+            let Some(new) = open_in(&folder, NEW)? else { return Ok(Vec::new()) };
+            let names = new.names()?;
+            let mut sessions: Vec<Uuid> =
+                names.iter().filter_map(|name| NewName::parse(name)).map(|name| name.session).collect();
             sessions.sort();
             sessions.dedup();
             Ok(sessions)
         })())
     }
 
-    /// Compresses the new originals of these sessions, and removes those of sessions that do not exist. Puts back or removes what
-    /// was set aside. Returns at once if another process does it.
-    #[cfg(any(feature = "redis", feature = "sqlite"))]
-    pub(crate) fn finish(&self, exists: impl Fn(Uuid) -> bool) -> Result<(), StoreError> {
-        self.finish_each(exists, |folder, new, name| self.at(pack_new(folder, new, name)))
+    /// Returns the sessions whose deletion was interrupted.
+    pub(crate) fn deleted_sessions(&self) -> Result<Vec<Uuid>, StoreError> {
+        self.at((|| {
+            let Some(folder) = self.open()? else { return Ok(Vec::new()) };
+            let Some(deleted) = open_in(&folder, DELETED)? else { return Ok(Vec::new()) };
+            Ok(deleted.names()?.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+        })())
     }
 
-    /// Settles each new original of these sessions, under a lock.
+    /// Completes a deletion that was interrupted: removes the originals if the session does not exist, or puts them back.
+    pub(crate) fn finish_deleted(&self, session: Uuid, exists: bool) -> Result<(), StoreError> {
+        if exists { self.put_back(session) } else { self.remove_deleted(session) }
+    }
+
+    /// Compresses the new originals. Returns at once if another process does it.
+    ///
+    /// Also those of sessions that are not in the store: a store that was damaged and set aside may come back.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    pub(crate) fn finish(&self) -> Result<(), StoreError> {
+        self.finish_each(|folder, new, name| self.at(pack_new(folder, new, name)))
+    }
+
+    /// Settles each new original, under a lock.
     fn finish_each(
         &self,
-        exists: impl Fn(Uuid) -> bool,
         mut settle: impl FnMut(&Folder, &Folder, &NewName) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(folder) = self.at(self.open())? else { return Ok(()) };
-        self.finish_deleted(&folder, &exists)?;
         let Some(new) = self.at(open_in(&folder, NEW))? else { return Ok(()) };
         // Header and output have one name.
         let mut names: Vec<NewName> =
@@ -181,12 +188,10 @@ impl FileOriginals {
         for name in names {
             // For each: a session is deleted under the same lock, and must not wait for all of them.
             let Ok(_lock) = new.try_lock() else { return Ok(()) };
-            if !exists(name.session) {
-                self.at(remove_new(&new, &name))?;
-            } else if new.size(name.header().as_ref()) > 0 {
+            // Without its header it is being put, or was until azureal died; the header follows. Or its session is deleted.
+            if new.size(name.header().as_ref()) > 0 {
                 settle(&folder, &new, &name)?;
             }
-            // Without its header it is being put, or was until azureal died; the header follows.
         }
         Ok(())
     }
@@ -285,63 +290,61 @@ impl FileOriginals {
     pub(crate) fn set_aside(&self, session: Uuid) -> Result<(), StoreError> {
         self.at((|| {
             let Some(folder) = self.open()? else { return Ok(()) };
-            let name = session.to_string();
-            if open_in(&folder, &name)?.is_none() {
-                return Ok(());
-            }
+            let new = create_in(&folder, NEW)?;
+            // A process that compresses one of these would make it again.
+            let _lock = new.lock(LOCK_TIMEOUT)?;
             let deleted = create_in(&folder, DELETED)?;
+            let name = session.to_string();
             // One that was set aside earlier is gone for good: the session was not put back.
             remove_all(&deleted, &name)?;
-            folder.move_to(name.as_ref(), &deleted, name.as_ref())?;
+            match folder.move_to(name.as_ref(), &deleted, name.as_ref()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            let aside = create_in(&deleted, &name)?;
+            for file in new_files(&new, session)? {
+                new.move_to(&file, &aside, &file)?;
+            }
+            aside.sync()?;
+            deleted.sync()?;
             folder.sync()
         })())
     }
 
     /// Puts back what was set aside: the session was not deleted.
-    pub(crate) fn put_back(&self, session: Uuid) -> Result<(), StoreError> {
+    fn put_back(&self, session: Uuid) -> Result<(), StoreError> {
         self.at((|| {
             let Some(folder) = self.open()? else { return Ok(()) };
             let Some(deleted) = open_in(&folder, DELETED)? else { return Ok(()) };
             let name = session.to_string();
-            match deleted.move_to(name.as_ref(), &folder, name.as_ref()) {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-                moved => moved,
+            let Some(aside) = open_in(&deleted, &name)? else { return Ok(()) };
+            let new = create_in(&folder, NEW)?;
+            let own = create_in(&folder, &name)?;
+            for file in aside.names()? {
+                let into = if NewName::parse(&file).is_some() { &new } else { &own };
+                aside.move_to(&file, into, &file)?;
             }
-        })())
-    }
-
-    /// Removes what was set aside, and what is new: the session is deleted.
-    pub(crate) fn remove_deleted(&self, session: Uuid) -> Result<(), StoreError> {
-        self.at((|| {
-            let Some(folder) = self.open()? else { return Ok(()) };
-            if let Some(new) = open_in(&folder, NEW)? {
-                // A process that compresses one of these would make it again.
-                let _lock = new.lock(LOCK_TIMEOUT)?;
-                for name in new.names()?.iter().filter_map(|name| NewName::parse(name)) {
-                    if name.session == session {
-                        remove_new(&new, &name)?;
-                    }
-                }
-                new.sync()?;
-                remove_all(&folder, &session.to_string())?;
-            }
-            if let Some(deleted) = open_in(&folder, DELETED)? {
-                remove_all(&deleted, &session.to_string())?;
-                deleted.sync()?;
-            }
+            own.sync()?;
+            new.sync()?;
+            deleted.remove_folder(name.as_ref())?;
+            // Not if it has others.
             folder.remove_folder(DELETED.as_ref()).ok();
+            // A session whose originals were all new has no folder yet.
+            folder.remove_folder(name.as_ref()).ok();
             Ok(())
         })())
     }
 
-    /// Completes deletions that were interrupted.
-    fn finish_deleted(&self, folder: &Folder, exists: impl Fn(Uuid) -> bool) -> Result<(), StoreError> {
-        let Some(deleted) = self.at(open_in(folder, DELETED))? else { return Ok(()) };
-        for name in self.at(deleted.names())? {
-            let Some(session) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            if exists(session) { self.put_back(session)? } else { self.remove_deleted(session)? }
-        }
-        Ok(())
+    /// Removes what was set aside: the session is deleted.
+    pub(crate) fn remove_deleted(&self, session: Uuid) -> Result<(), StoreError> {
+        self.at((|| {
+            let Some(folder) = self.open()? else { return Ok(()) };
+            let Some(deleted) = open_in(&folder, DELETED)? else { return Ok(()) };
+            remove_all(&deleted, &session.to_string())?;
+            deleted.sync()?;
+            folder.remove_folder(DELETED.as_ref()).ok();
+            Ok(())
+        })())
     }
 
     /// Deletes the originals that are older than so many days, at most once a day: all folders are read for it. Returns whether
@@ -433,6 +436,12 @@ fn create_in(folder: &Folder, name: impl AsRef<OsStr>) -> io::Result<Folder> {
     let created = folder.open_or_create_folder(name.as_ref())?;
     folder.sync()?;
     Ok(created)
+}
+
+/// Returns the files of a session's new originals.
+fn new_files(new: &Folder, session: Uuid) -> io::Result<Vec<OsString>> {
+    let is_own = |file: &OsString| NewName::parse(file).is_some_and(|name| name.session == session);
+    Ok(new.names()?.into_iter().filter(is_own).collect())
 }
 
 /// Removes a folder with its files.

@@ -63,7 +63,10 @@ impl World {
     }
 
     fn finish(&self) {
-        self.originals.finish(|_| true).unwrap();
+        for session in self.originals.deleted_sessions().unwrap() {
+            self.originals.finish_deleted(session, true).unwrap();
+        }
+        self.originals.finish().unwrap();
     }
 }
 
@@ -184,11 +187,12 @@ fn deleted_originals_are_gone_and_an_interrupted_deletion_is_completed() {
     assert_eq!(world.originals.list(OTHER).unwrap().len(), 2);
     // Killed after it was set aside: the session is still there, or it is not.
     world.originals.set_aside(OTHER).unwrap();
-    assert_eq!(world.originals.pending().unwrap(), [OTHER]);
+    assert_eq!(world.originals.deleted_sessions().unwrap(), [OTHER]);
+    assert_eq!(world.originals.list(OTHER).unwrap(), []);
     world.finish();
     assert_eq!(world.originals.list(OTHER).unwrap().len(), 2);
     world.originals.set_aside(OTHER).unwrap();
-    world.originals.finish(|_| false).unwrap();
+    world.originals.finish_deleted(OTHER, false).unwrap();
     assert_eq!(world.originals.list(OTHER).unwrap(), []);
     assert_eq!(world.files(""), ["new"]);
 }

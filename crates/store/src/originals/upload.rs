@@ -40,15 +40,14 @@ impl FileOriginals {
         })())
     }
 
-    /// Uploads the new originals of these sessions with `send`, and removes those of sessions that do not exist. An original
-    /// that is too large stays here, and so does one for which `send` returns false. Returns at once if another process does it.
+    /// Uploads the new originals with `send`. An original that is too large stays here, and so does one for which `send` returns
+    /// false. Returns at once if another process does it.
     pub(crate) fn upload(
         &self,
-        exists: impl Fn(Uuid) -> bool,
         mask: Option<&Mask>,
         mut send: impl FnMut(Uuid, &Original, File) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        self.finish_each(exists, |folder, new, name| {
+        self.finish_each(|folder, new, name| {
             if !self.takes_new {
                 return Ok(());
             }

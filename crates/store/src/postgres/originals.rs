@@ -127,23 +127,21 @@ impl Originals for PostgresStore {
     async fn finish(&self) -> Result<(), StoreError> {
         let Some(LocalOriginals { files, mask }) = &self.originals else { return Ok(()) };
         let (files, mask, pieces) = (files.clone(), mask.clone(), self.pieces());
-        let pending = {
-            let files = files.clone();
-            on_thread(move || files.pending()).await??
-        };
+        self.finish_deletions().await?;
+        // A look at one folder, which is mostly empty, is not worth a thread.
         let mut sessions = Vec::new();
-        let mut gone = Vec::new();
-        for uuid in pending {
-            match self.find_uuid(uuid).await? {
-                Some(session) => sessions.push((uuid, session)),
-                None => gone.push(uuid),
+        for uuid in files.new_sessions()? {
+            if let Some(session) = self.find_uuid(uuid).await? {
+                sessions.push((uuid, session));
             }
         }
+        if sessions.is_empty() {
+            return Ok(());
+        }
         let upload = move || {
-            let exists = |session| !gone.contains(&session);
-            files.upload(exists, mask.as_ref(), |uuid, original, packed| {
+            files.upload(mask.as_ref(), |uuid, original, packed| {
                 let session = sessions.iter().find(|(known, _)| *known == uuid).map(|(_, session)| *session);
-                // One that came meanwhile is for the next call.
+                // One that came meanwhile is for the next call, and one of another server's session stays.
                 let Some(session) = session else { return Ok(false) };
                 match block_on(pieces.upload(session, original, packed))? {
                     Uploaded::Done => {
@@ -151,7 +149,7 @@ impl Originals for PostgresStore {
                         Ok(true)
                     }
                     Uploaded::Known => Ok(true),
-                    // The next call removes it, unless the session is back.
+                    // Deleted by another machine.
                     Uploaded::Absent => Ok(false),
                 }
             })
