@@ -313,7 +313,7 @@ fn open_store(
     let choice = options.store.as_deref().filter(|choice| !choice.as_os_str().is_empty());
     let opened = match choice.map(StoreChoice::of).transpose()? {
         Some(StoreChoice::Memory) => Opened::new(memory(), Location::Memory),
-        Some(StoreChoice::File(path)) => in_file(path, options.may_block)?,
+        Some(StoreChoice::File(path)) => in_file(path, options.may_block, originals.keep)?,
         Some(StoreChoice::Postgres(mut address)) => {
             server_store::complete(&mut *address, project, environment, notices)?;
             let mut store = on_own_thread(PostgresStore::open(&address, PostgresOptions::default()))?;
@@ -341,7 +341,7 @@ fn open_store(
         }
         None => {
             notices.extend(project.warning().map(|warning| Notice::Project(warning.to_owned())));
-            in_file(project.store_path(), options.may_block)?
+            in_file(project.store_path(), options.may_block, originals.keep)?
         }
     };
     Ok(opened)
@@ -382,11 +382,12 @@ impl Opened {
     }
 }
 
-fn in_file(path: PathBuf, may_block: bool) -> Result<Opened, Error> {
+fn in_file(path: PathBuf, may_block: bool, keep: KeepOriginals) -> Result<Opened, Error> {
     // A project of another user has its second name there all the same, which must not be taken for a foreign link.
     let StoreLayout { in_git, folders, .. } = StoreLayout::of(&path);
     let originals = Some(folders.originals.clone());
-    let mut options = SqliteOptions { in_git, originals, ..SqliteOptions::default() };
+    let adds_no_originals = keep == KeepOriginals::Off;
+    let mut options = SqliteOptions { in_git, originals, adds_no_originals, ..SqliteOptions::default() };
     if may_block {
         options.work = Work::WhereCalled;
     }

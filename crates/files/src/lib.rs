@@ -120,6 +120,15 @@ impl Folder {
 
     /// Opens a file of ours that is there, to be read and, with these flags, written.
     pub fn open_file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+        self.open_checked(name, flags, check_file)
+    }
+
+    fn open_checked(
+        &self,
+        name: &OsStr,
+        flags: OFlags,
+        check: fn(&Metadata) -> io::Result<()>,
+    ) -> io::Result<File> {
         let name = plain(name)?;
         // A pipe in its place would block until its other end is opened.
         let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -129,10 +138,15 @@ impl Folder {
             Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => return Err(refused(NO_FILE)),
             Err(error) => return Err(error.into()),
         };
-        check_file(&file.metadata()?)?;
+        check(&file.metadata()?)?;
         // The agent inherits the file that it prints to.
         rustix::fs::fcntl_setfl(&file, flags & OFlags::APPEND)?;
         Ok(file)
+    }
+
+    /// Opens a file of ours that is there to be read, also if it has a second name: after `cp -al` every file has.
+    pub fn open_shared_file(&self, name: &OsStr) -> io::Result<File> {
+        self.open_checked(name, OFlags::RDONLY, check_shared_file)
     }
 
     /// Creates a file that only we can read.
@@ -200,6 +214,12 @@ impl Folder {
         }
     }
 
+    /// Locks the folder like [`lock`](Self::lock), for a caller that moves the lock to another thread.
+    pub fn hold(self, at_most: Duration) -> io::Result<HeldFolder> {
+        std::mem::forget(self.lock(at_most)?);
+        Ok(HeldFolder(self))
+    }
+
     /// Makes new and removed names in it survive a loss of power.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&*self.handle)?)
@@ -214,6 +234,15 @@ impl Folder {
             let device = named.st_dev as u64;
             (open.dev(), open.ino()) == (device, named.st_ino)
         })
+    }
+}
+
+/// A folder that is locked as a whole, until this is dropped.
+pub struct HeldFolder(Folder);
+
+impl Drop for HeldFolder {
+    fn drop(&mut self) {
+        drop(FolderLock(&self.0));
     }
 }
 
@@ -268,11 +297,16 @@ pub fn check(path: &Path) -> io::Result<()> {
 }
 
 fn check_file(found: &Metadata) -> io::Result<()> {
-    if !found.is_file() {
-        return Err(refused(NO_FILE));
-    }
+    check_shared_file(found)?;
     if found.nlink() > 1 {
         return Err(refused("has another name elsewhere (a hard link)"));
+    }
+    Ok(())
+}
+
+fn check_shared_file(found: &Metadata) -> io::Result<()> {
+    if !found.is_file() {
+        return Err(refused(NO_FILE));
     }
     check_owner(found)
 }

@@ -48,10 +48,14 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
             return self.delete_session(id).await;
         }
         let aside = files.clone();
-        on_thread(move || aside.set_aside(uuid)).await??;
+        let held = on_thread(move || aside.set_aside(uuid)).await??;
         let deleted = self.delete_session(id).await;
         let is_deleted = deleted.is_ok();
-        let settled = on_thread(move || files.finish_deleted(uuid, !is_deleted));
+        let settled = on_thread(move || {
+            let settled = files.finish_deleted(uuid, !is_deleted);
+            drop(held);
+            settled
+        });
         match (deleted, settled.await?) {
             (Ok(()), settled) => settled,
             (Err(error), settled) => {
@@ -112,6 +116,7 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
     /// Completes deletions that were interrupted.
     async fn finish_deletions(&self) -> Result<(), StoreError> {
         let Some(files) = self.files() else { return Ok(()) };
+        let Some(_held) = files.hold_deletions()? else { return Ok(()) };
         for session in files.deleted_sessions()? {
             let exists = self.find_uuid(session).await?.is_some();
             files.finish_deleted(session, exists)?;

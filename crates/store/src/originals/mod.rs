@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use azureal_core::{NewOriginal, OpenOriginal, Original, Seq, StoreError, Uuid, io_error_text};
-use azureal_files::Folder;
+use azureal_files::{Folder, HeldFolder};
 use rustix::fs::OFlags;
 
 use self::name::{NewName, PackedName};
@@ -110,6 +110,9 @@ impl FileOriginals {
 
     /// Copies the originals of a session's first events to its fork.
     pub(crate) fn fork(&self, session: Uuid, at: Seq, fork: Uuid) -> Result<(), StoreError> {
+        if !self.takes_new {
+            return Ok(());
+        }
         for original in self.list(session)? {
             if original.first == Seq::START || original.first > at {
                 continue;
@@ -124,7 +127,7 @@ impl FileOriginals {
     fn fork_one(&self, session: Uuid, original: &Original, fork: Uuid, copy: &Original) -> io::Result<()> {
         let name = PackedName::of(original);
         let packed = self.session_folder(session)?;
-        let packed = packed.map(|folder| folder.open_file(name.file().as_ref(), OFlags::RDONLY));
+        let packed = packed.map(|folder| folder.open_shared_file(name.file().as_ref()));
         match packed {
             Some(Ok(mut packed)) => {
                 self.put_packed(fork, copy, |mut file| io::copy(&mut packed, &mut file).map(drop))
@@ -160,7 +163,18 @@ impl FileOriginals {
         })())
     }
 
-    /// Completes a deletion that was interrupted: removes the originals if the session does not exist, or puts them back.
+    /// Waits until no other process deletes a session, and keeps others from it; `None` if another process does, or if there is
+    /// nothing to complete.
+    pub(crate) fn hold_deletions(&self) -> Result<Option<HeldFolder>, StoreError> {
+        self.at((|| {
+            let Some(folder) = self.open()? else { return Ok(None) };
+            let Some(deleted) = open_in(&folder, DELETED)? else { return Ok(None) };
+            Ok(if deleted.names()?.is_empty() { None } else { deleted.hold(Duration::ZERO).ok() })
+        })())
+    }
+
+    /// Completes a deletion: removes the originals if the session does not exist any more, else puts them back. The caller holds the
+    /// deletions.
     pub(crate) fn finish_deleted(&self, session: Uuid, exists: bool) -> Result<(), StoreError> {
         if exists { self.put_back(session) } else { self.remove_deleted(session) }
     }
@@ -185,15 +199,17 @@ impl FileOriginals {
             self.at(new.names())?.iter().filter_map(|name| NewName::parse(name)).collect();
         names.sort_by_key(NewName::output);
         names.dedup();
+        // One that cannot be settled does not stop the others.
+        let mut done = Ok(());
         for name in names {
             // For each: a session is deleted under the same lock, and must not wait for all of them.
-            let Ok(_lock) = new.try_lock() else { return Ok(()) };
+            let Ok(_lock) = new.try_lock() else { break };
             // Without its header it is being put, or was until azureal died; the header follows. Or its session is deleted.
             if new.size(name.header().as_ref()) > 0 {
-                settle(&folder, &new, &name)?;
+                done = done.and(settle(&folder, &new, &name));
             }
         }
-        Ok(())
+        done
     }
 
     /// Returns the originals of a session, in the order of their events.
@@ -232,7 +248,7 @@ impl FileOriginals {
         let found = self.find(session)?.into_iter().find(|original| original.run == run);
         let Some(found) = found else { return Ok(None) };
         let packed = match self.session_folder(session)? {
-            Some(folder) => folder.open_file(PackedName::of(&found).file().as_ref(), OFlags::RDONLY),
+            Some(folder) => folder.open_shared_file(PackedName::of(&found).file().as_ref()),
             None => Err(ErrorKind::NotFound.into()),
         };
         match packed {
@@ -281,22 +297,24 @@ impl FileOriginals {
     /// Deletes the originals of a session, and returns their size.
     pub(crate) fn delete(&self, session: Uuid) -> Result<u64, StoreError> {
         let bytes = self.size(session)?;
-        self.set_aside(session)?;
+        let _held = self.set_aside(session)?;
         self.remove_deleted(session)?;
         Ok(bytes)
     }
 
-    /// Moves the originals of a session out of the way, before the session is deleted.
-    pub(crate) fn set_aside(&self, session: Uuid) -> Result<(), StoreError> {
+    /// Moves the originals of a session out of the way, before the session is deleted. No other process completes the deletion as
+    /// long as the result is held.
+    pub(crate) fn set_aside(&self, session: Uuid) -> Result<Option<HeldFolder>, StoreError> {
         self.at((|| {
-            let Some(folder) = self.open()? else { return Ok(()) };
+            let Some(folder) = self.open()? else { return Ok(None) };
             let new = create_in(&folder, NEW)?;
+            let deleted = create_in(&folder, DELETED)?;
+            let held = deleted.clone().hold(LOCK_TIMEOUT)?;
             // A process that compresses one of these would make it again.
             let _lock = new.lock(LOCK_TIMEOUT)?;
-            let deleted = create_in(&folder, DELETED)?;
             let name = session.to_string();
-            // One that was set aside earlier is gone for good: the session was not put back.
-            remove_all(&deleted, &name)?;
+            // What an earlier deletion set aside before it died belongs to the same session.
+            self.put_back_from(&folder, &new, &deleted, &name)?;
             match folder.move_to(name.as_ref(), &deleted, name.as_ref()) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
@@ -307,7 +325,8 @@ impl FileOriginals {
             }
             aside.sync()?;
             deleted.sync()?;
-            folder.sync()
+            folder.sync()?;
+            Ok(Some(held))
         })())
     }
 
@@ -316,23 +335,24 @@ impl FileOriginals {
         self.at((|| {
             let Some(folder) = self.open()? else { return Ok(()) };
             let Some(deleted) = open_in(&folder, DELETED)? else { return Ok(()) };
-            let name = session.to_string();
-            let Some(aside) = open_in(&deleted, &name)? else { return Ok(()) };
             let new = create_in(&folder, NEW)?;
-            let own = create_in(&folder, &name)?;
-            for file in aside.names()? {
-                let into = if NewName::parse(&file).is_some() { &new } else { &own };
-                aside.move_to(&file, into, &file)?;
-            }
-            own.sync()?;
-            new.sync()?;
-            deleted.remove_folder(name.as_ref())?;
-            // Not if it has others.
-            folder.remove_folder(DELETED.as_ref()).ok();
-            // A session whose originals were all new has no folder yet.
-            folder.remove_folder(name.as_ref()).ok();
-            Ok(())
+            self.put_back_from(&folder, &new, &deleted, &session.to_string())
         })())
+    }
+
+    fn put_back_from(&self, folder: &Folder, new: &Folder, deleted: &Folder, name: &str) -> io::Result<()> {
+        let Some(aside) = open_in(deleted, name)? else { return Ok(()) };
+        let own = create_in(folder, name)?;
+        for file in aside.names()? {
+            let into = if NewName::parse(&file).is_some() { new } else { &own };
+            aside.move_to(&file, into, &file)?;
+        }
+        own.sync()?;
+        new.sync()?;
+        deleted.remove_folder(name.as_ref())?;
+        // A session whose originals were all new has no folder yet.
+        folder.remove_folder(name.as_ref()).ok();
+        Ok(())
     }
 
     /// Removes what was set aside: the session is deleted.
@@ -341,9 +361,7 @@ impl FileOriginals {
             let Some(folder) = self.open()? else { return Ok(()) };
             let Some(deleted) = open_in(&folder, DELETED)? else { return Ok(()) };
             remove_all(&deleted, &session.to_string())?;
-            deleted.sync()?;
-            folder.remove_folder(DELETED.as_ref()).ok();
-            Ok(())
+            deleted.sync()
         })())
     }
 

@@ -186,7 +186,10 @@ fn deleted_originals_are_gone_and_an_interrupted_deletion_is_completed() {
     assert_eq!(world.originals.list(SESSION).unwrap(), []);
     assert_eq!(world.originals.list(OTHER).unwrap().len(), 2);
     // Killed after it was set aside: the session is still there, or it is not.
-    world.originals.set_aside(OTHER).unwrap();
+    let held = world.originals.set_aside(OTHER).unwrap();
+    assert!(world.originals.hold_deletions().unwrap().is_none(), "another process completes no deletion");
+    drop(held);
+    assert!(world.originals.hold_deletions().unwrap().is_some());
     assert_eq!(world.originals.deleted_sessions().unwrap(), [OTHER]);
     assert_eq!(world.originals.list(OTHER).unwrap(), []);
     world.finish();
@@ -194,7 +197,7 @@ fn deleted_originals_are_gone_and_an_interrupted_deletion_is_completed() {
     world.originals.set_aside(OTHER).unwrap();
     world.originals.finish_deleted(OTHER, false).unwrap();
     assert_eq!(world.originals.list(OTHER).unwrap(), []);
-    assert_eq!(world.files(""), ["new"]);
+    assert_eq!(world.files("deleted"), [""; 0]);
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub struct SqliteOptions {
     pub in_git: Option<PathBuf>,
     /// The folder of the [originals](SessionStore::originals): [`StoreFolders::originals`]. `None` keeps none.
     pub originals: Option<PathBuf>,
+    /// Whether originals can only be read and deleted.
+    pub adds_no_originals: bool,
 }
 
 /// The thread that does the work of a store.
@@ -118,8 +120,11 @@ impl SqliteStore {
     /// upgrades an older file, in one transaction.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path = path.into();
-        let (work, originals) =
-            (options.work, options.originals.clone().map(|folder| FileOriginals::new(folder, true)));
+        let adds_originals = !options.adds_no_originals;
+        let (work, originals) = (
+            options.work,
+            options.originals.clone().map(|folder| FileOriginals::new(folder, adds_originals)),
+        );
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
         let notices = database.notices();
