@@ -1,14 +1,17 @@
 //! Deleting everything that azureal keeps of a project.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use azureal_agents::registry;
 use azureal_core::{ListQuery, SessionId};
-use azureal_engine::{FoundSpool, Transcript, transcripts_of};
+use azureal_engine::{FoundTurn, Spools, Transcript, transcripts_of};
+use azureal_files::OURS;
 
 use crate::error::{Error, shown};
+use crate::server_store;
 use crate::workspace::{COMPANIONS, Workspace};
 
 /// The number of the agents' own transcripts that are looked for. Each is a search of the agents' folders.
@@ -44,9 +47,21 @@ impl Purge {
         self.parts.iter().map(|part| part.bytes).sum()
     }
 
-    /// Deletes it. If this is interrupted, another purge deletes the rest.
-    pub fn run(&self) -> Result<(), Error> {
-        for path in self.parts.iter().flat_map(|part| &part.paths) {
+    /// Deletes it, and closes the store. If this is interrupted, another purge deletes the rest.
+    ///
+    /// # Errors
+    ///
+    /// A turn runs. It may have begun since the purge was prepared; sessions without one are deleted by then.
+    pub async fn run(&self, workspace: &Workspace) -> Result<(), Error> {
+        workspace.check_idle()?;
+        // One by one, as `rm` does. Another process that has the file open writes it again when it is gone: then without any session.
+        for record in workspace.store.list(&ListQuery::default()).await? {
+            let _lease = workspace.lease(record.id, "purge").await?;
+            workspace.store.delete(record.id).await?;
+        }
+        workspace.check_idle()?;
+        workspace.store.close().await?;
+        for path in workspace.purge_parts().iter().flat_map(|part| &part.paths) {
             remove(path).map_err(|error| Error::file(path, &error))?;
         }
         Ok(())
@@ -60,10 +75,10 @@ impl Workspace {
     ///
     /// The store is not a file, or a turn runs.
     pub async fn purge(&self) -> Result<Purge, Error> {
-        let Some((file, folders)) = self.file() else {
+        if self.file().is_none() {
             return Err(Error::usage("only a store in a file can be purged")
                 .with_hint("`azureal rm` deletes single sessions of a store on a server"));
-        };
+        }
         self.check_idle()?;
         let mut transcripts = Vec::new();
         let records = self.store.list(&ListQuery::default()).await?;
@@ -72,7 +87,14 @@ impl Workspace {
                 transcripts.append(&mut self.transcripts(record.id).await?);
             }
         }
-        let own = file.parent().unwrap_or(Path::new("."));
+        let (sessions, parts) = (records.len() as u64, self.purge_parts());
+        Ok(Purge { sessions, parts, transcripts })
+    }
+
+    /// Returns what there is to delete now.
+    fn purge_parts(&self) -> Vec<PurgePart> {
+        let Some((file, folders)) = self.file() else { return Vec::new() };
+        let own = file.parent().filter(|own| !own.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let in_git = folders.second_name.as_deref().and_then(Path::parent);
         let with_companions = |path: &Path| {
             COMPANIONS.iter().map(|end| with_suffix(path, end)).chain([path.to_owned()]).collect::<Vec<_>>()
@@ -81,41 +103,42 @@ impl Workspace {
         // would belong to the next one.
         let store = folders.second_name.iter().cloned().chain(with_companions(file)).collect();
         let aside = in_git.into_iter().flat_map(|folder| named(folder, |name| name.starts_with(SET_ASIDE)));
-        let is_server = |name: &str| name.starts_with("postgres-") || name.starts_with("redis-");
-        let of_servers =
-            [Some(own), in_git].into_iter().flatten().flat_map(|folder| named(folder, is_server));
         let spools = [Some(folders.spools.clone()), folders.former_spools.clone()].into_iter().flatten();
-        let leftovers = named(own, |name| name.contains(".azs.new-") || name.contains(".azs.import-"));
+        let unfinished = format!("{}.new-", file.file_name().unwrap_or_default().to_string_lossy());
         let parts = [
             ("sessions", store),
             ("output of turns", vec![folders.originals.clone()]),
             ("unfinished turns", spools.collect()),
             ("stores that were set aside", aside.collect()),
-            ("unfinished turns of stores on servers", of_servers.collect()),
-            ("leftovers", leftovers),
+            ("unfinished turns of stores on servers", self.server_folders()),
+            ("leftovers", named(own, |name| name.starts_with(&unfinished))),
         ];
-        let mut parts: Vec<PurgePart> =
-            parts.into_iter().map(|(what, paths)| PurgePart::of(what, paths)).collect();
-        parts.retain(|part| !part.paths.is_empty());
-        let sessions = records.len() as u64;
-        Ok(Purge { sessions, parts, transcripts })
+        let parts = parts.into_iter().map(|(what, paths)| PurgePart::of(what, paths));
+        parts.filter(|part| !part.paths.is_empty()).collect()
+    }
+
+    /// Returns the folders that this machine keeps for stores on servers, if the store is a project's own.
+    fn server_folders(&self) -> Vec<PathBuf> {
+        let Some((file, folders)) = self.file() else { return Vec::new() };
+        let own = file.parent().filter(|folder| folder.file_name() == Some(OsStr::new(OURS)));
+        let in_git = folders.second_name.as_deref().and_then(Path::parent);
+        own.into_iter().chain(in_git).flat_map(|folder| named(folder, server_store::is_folder_name)).collect()
     }
 
     /// Refuses if a turn runs.
     fn check_idle(&self) -> Result<(), Error> {
-        let Some(spools) = self.spools() else { return Ok(()) };
-        let found = spools.find().map_err(|error| Error::file(&error.path, &error.source))?;
-        let running = found.iter().find_map(|found| match found {
-            FoundSpool::Owned(turn, _) => Some(turn.session),
-            FoundSpool::Orphan(spool) => Some(spool.turn().session),
-            FoundSpool::Unreadable(_) => None,
-        });
-        match running {
-            Some(session) => Err(Error::new("busy", format!("a turn of S{session} is running")).with_hint(
-                format!("wait for it, or end it with `azureal cancel S{session}`; nothing was deleted"),
-            )),
-            None => Ok(()),
+        let of_servers = self.server_folders().into_iter().map(|folder| Spools::new(folder.join("spool")));
+        for spools in self.spools().into_iter().chain(of_servers) {
+            let turns = spools.found_turns().map_err(|error| Error::file(&error.path, &error.source))?;
+            if let Some(FoundTurn { session, .. }) = turns.iter().find(|turn| turn.is_running) {
+                return Err(Error::new("busy", format!("a turn of {session} is running")).with_hint(
+                    format!(
+                        "wait for it, or end it with `azureal cancel {session}`; nothing more was deleted"
+                    ),
+                ));
+            }
         }
+        Ok(())
     }
 
     /// Finds the agents' own transcripts of a session's turns. azureal does not delete them.

@@ -181,6 +181,14 @@ pub(crate) fn folder<A: Address>(address: &A, kept_as: &str, project: &Project) 
     }
 }
 
+/// Returns whether a folder may be that of a store on a server, by its name.
+pub(crate) fn is_folder_name(name: &str) -> bool {
+    let hash = [PostgresAddress::KIND, RedisAddress::KIND]
+        .iter()
+        .find_map(|kind| name.strip_prefix(kind)?.strip_prefix('-'));
+    hash.is_some_and(|hash| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 const SPOOLS: &str = "spool";
 const ORIGINALS: &str = "originals";
 

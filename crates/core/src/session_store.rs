@@ -241,6 +241,10 @@ pub struct NewTurn {
     pub mark: Option<NewMark>,
     /// The last event that the session must have, or the turn is not appended: [`StoreError::Moved`].
     pub after: Option<Seq>,
+    /// When the session must have been created ([`SessionRecord::created_at`]), or the turn is not appended:
+    /// [`StoreError::NoSuchSession`]. Only a store in a file checks it. Its file may be replaced while a turn runs, and then the
+    /// number belongs to another session.
+    pub session_created: Option<String>,
     /// The lease under which the turn ran. If another lease was granted since, the turn is not appended:
     /// [`StoreError::Fenced`]. A store without leases ignores it.
     pub lease: Option<LeaseId>,

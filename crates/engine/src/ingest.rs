@@ -393,6 +393,7 @@ async fn store_once(
                 }),
                 used_in: spool.turn().used_in.clone(),
                 ends_run: true,
+                session_created: Some(made.clone()).filter(|made| !made.is_empty()),
                 ..NewTurn::verbatim(events)
             };
             append(store, meant_for, made, turn, destination).await?
@@ -441,6 +442,8 @@ async fn append(
                 return Err(StoreError::NoSuchSession(session));
             }
             let worktree = record.worktree;
+            // A fork is created now.
+            let turn = NewTurn { session_created: None, ..turn };
             let fork =
                 store.fork(session, *began_after, NewSession { worktree, ..NewSession::default() }).await?;
             Ok((fork, Some(store.append(fork, turn).await?)))

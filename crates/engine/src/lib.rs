@@ -72,7 +72,7 @@ pub use request::{
 };
 pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};
 pub use slots::Slots;
-pub use spool::{FoundSpool, Spool, SpoolError, Spools};
+pub use spool::{FoundSpool, FoundTurn, Spool, SpoolError, Spools};
 pub use transcripts::{Transcript, transcripts_of};
 pub use turn_event::{Accepted, Began, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
 pub use turn_machine::{Effect, Input, Sent, TurnMachine};

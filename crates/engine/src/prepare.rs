@@ -22,6 +22,7 @@ use crate::output_limit::OutputLimit;
 use crate::recover::{Recovered, recover, recover_spools};
 use crate::request::{SessionTarget, TurnOptions, TurnRequest, TurnStart};
 use crate::session_lease::{SessionLease, SessionLeased, lease_session};
+use crate::spool::FoundTurn;
 use crate::turn_event::{Accepted, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
 use crate::turn_machine::Input;
 
@@ -357,7 +358,8 @@ impl Preparation {
         let session = record.id;
         let Some(run) = &record.original_run else { return Ok(false) };
         // The first release of azureal noted its runs in the same place. The spool has that turn, and is stored when it can be.
-        if spools.are_of(session).unwrap_or(true) {
+        let is_of = |turns: Vec<FoundTurn>| turns.iter().any(|turn| turn.session == session);
+        if spools.found_turns().map_or(true, is_of) {
             return Ok(false);
         }
         let (idle, record) = match look_at_original(agents, environment, run) {

@@ -256,7 +256,7 @@ async fn recover_one(
 }
 
 /// Finds the process of a run, also where azureal died between starting and noting it.
-fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
+pub(crate) fn living_process(spool: &Spool) -> Option<ProcessIdentity> {
     if let Some(process) = spool.process().map(SpooledProcess::identity)
         && process.is_alive()
     {

@@ -77,6 +77,8 @@ async fn settle_spool(
                 let parser = agent.parser_version();
                 spool.note_stored(StoredTurn { first: first.0, last: last.0, parser, bytes })?;
             }
+            // Before the header is moved, which leads to it.
+            spool.remove_errors()?;
             originals.put(session, original).await?;
         }
         _ if is_kept => {

@@ -24,6 +24,7 @@ use crate::context_commands::CONTEXT_MARKER;
 use crate::header::{Header, HeaderLine, SpooledEnding, SpooledProcess, SpooledTurn, StoredTurn};
 use crate::launch::RUN_MARKER;
 use crate::lease::remove_leftovers;
+use crate::recover::living_process;
 use crate::watch::Watcher;
 
 /// The folder of the spools.
@@ -80,6 +81,27 @@ pub enum FoundSpool {
     Owned(Box<SpooledTurn>, Option<SpooledProcess>),
     /// Its header cannot be read. It is left where it is.
     Unreadable(PathBuf),
+}
+
+/// A turn whose spool is there.
+#[derive(Debug)]
+pub struct FoundTurn {
+    /// Its session.
+    pub session: SessionId,
+    /// Whether another process runs it, or its agent continues in the background.
+    pub is_running: bool,
+    /// Its spool, unless it is another process's.
+    spool: Option<Box<Spool>>,
+}
+
+impl FoundTurn {
+    /// Removes the spool of a turn that does not run: its session is deleted.
+    pub fn discard(self) -> Result<(), SpoolError> {
+        match self.spool.filter(|_| !self.is_running) {
+            Some(spool) => spool.remove().map(drop),
+            None => Ok(()),
+        }
+    }
 }
 
 /// An error of a spool.
@@ -296,14 +318,19 @@ impl Spools {
         self.former.as_deref()
     }
 
-    /// Returns whether there is a spool of a session.
-    pub fn are_of(&self, session: SessionId) -> Result<bool, SpoolError> {
-        let is_of = |found: &FoundSpool| match found {
-            FoundSpool::Orphan(spool) => spool.turn().session_id() == Some(session),
-            FoundSpool::Owned(turn, _) => turn.session_id() == Some(session),
-            FoundSpool::Unreadable(_) => false,
+    /// Returns the spools of sessions, with whether their turns run. The others could not be stored or settled.
+    pub fn found_turns(&self) -> Result<Vec<FoundTurn>, SpoolError> {
+        let turn = |found: FoundSpool| match found {
+            FoundSpool::Orphan(spool) => {
+                let is_running = living_process(&spool).is_some();
+                Some(FoundTurn { session: spool.turn().session_id()?, is_running, spool: Some(spool) })
+            }
+            FoundSpool::Owned(turn, _) => {
+                Some(FoundTurn { session: turn.session_id()?, is_running: true, spool: None })
+            }
+            FoundSpool::Unreadable(_) => None,
         };
-        Ok(self.find()?.iter().any(is_of))
+        Ok(self.find()?.into_iter().filter_map(turn).collect())
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -443,8 +470,8 @@ fn headers_in(path: &Path) -> Result<Vec<FoundHeader>, SpoolError> {
     Ok(headers.collect())
 }
 
-/// Removes what processes have left that died while they created a spool: no agent was started. A file that cannot be removed is
-/// left for the next time.
+/// Removes what processes have left that died while they created a spool, so that no agent was started, or while they removed one. A
+/// file that cannot be removed is left for the next time.
 fn remove_unfinished(folder: &Folder, names: &[OsString]) {
     for name in
         names.iter().filter(|name| Path::new(name).extension().is_some_and(|found| found == UNFINISHED))
@@ -456,6 +483,13 @@ fn remove_unfinished(folder: &Folder, names: &[OsString]) {
         // The header last: it leads to the others.
         for kind in [OUTPUT, ERRORS, UNFINISHED] {
             drop(folder.remove(Path::new(name).with_extension(kind).as_os_str()));
+        }
+    }
+    for name in names.iter().filter(|name| Path::new(name).extension().is_some_and(|found| found == ERRORS)) {
+        let has = |kind: &str| is_there(&folder.join(Path::new(name).with_extension(kind)));
+        // An unfinished header gets its name in between, not the other way round.
+        if !has(UNFINISHED) && !has(HEADER) {
+            drop(folder.remove(name));
         }
     }
 }
@@ -606,6 +640,12 @@ impl Spool {
             header: self.header_path.clone(),
             output: self.output_path.clone(),
         })
+    }
+
+    /// Removes what the process wrote to standard error: the header has what is kept of it.
+    pub(crate) fn remove_errors(&self) -> Result<(), SpoolError> {
+        let path = self.errors_path();
+        self.folder.remove(name_of(&path)).map_err(at(&path))
     }
 
     /// Removes the spool: the turn is in the store, and its files that became the original are elsewhere. Returns whether the

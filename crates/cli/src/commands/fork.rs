@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::SessionArg;
 use crate::failure::Failure;
-use crate::output::{Output, counted};
+use crate::output::{Output, counted, warn};
 use azureal::Workspace;
 use azureal::sessions::{called, check_new_name, keep_name, resolve};
 
@@ -40,6 +40,13 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
         keep_name(&*place.store, name, id).await?;
     }
     let fork = place.store.get(id).await?;
+    if let Some(originals) = place.store.originals().filter(|_| place.keeps_originals()) {
+        let is_copied = |found: &azureal_core::Original| found.first != Seq::START && found.first <= at;
+        let wanted = originals.list(original.id).await?.iter().filter(|found| is_copied(found)).count();
+        if originals.list(id).await?.len() < wanted {
+            warn(&format!("the output of its turns was not copied whole; {} has it", called(&original)));
+        }
+    }
     if out.is_json() {
         out.json(&json!({
             "id": id.to_string(),

@@ -1,11 +1,9 @@
 use std::io::Write;
-use std::ops::ControlFlow;
 
 use azureal::Workspace;
 use azureal::sessions::{called, resolve, resolve_to_read};
-use azureal_core::{Original, Page, Seq, SessionId, SessionRecord};
-use azureal_engine::{OriginalLines, each_line, original_length};
-use azureal_process::Line;
+use azureal_core::{Original, Page, Seq, SessionRecord};
+use azureal_engine::{OriginalLines, original_length};
 use serde_json::json;
 
 use super::SessionToRead;
@@ -55,7 +53,7 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
             return Err(none(&record));
         }
         for original in events.originals() {
-            print(place, record.id, original, None, out).await?;
+            print(place, &record, original, None, out).await?;
         }
         return Ok(());
     };
@@ -67,19 +65,17 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
     };
     match events.lines_of(&stored).await? {
         None => Err(none(&record)),
-        Some(OriginalLines::Line(original, line)) => {
-            print(place, record.id, &original, Some(line), out).await
-        }
+        Some(OriginalLines::Line(original, line)) => print(place, &record, &original, Some(line), out).await,
         Some(OriginalLines::Turn(original)) => {
             tell(&format!("event {seq} is not from one line: this is the output of its whole turn"));
-            print(place, record.id, &original, None, out).await
+            print(place, &record, &original, None, out).await
         }
         Some(OriginalLines::Unmatched(original)) => {
             tell(&format!(
                 "event {seq} is not found in the output, which another version of azureal has read: this is the output of its \
                  whole turn"
             ));
-            print(place, record.id, &original, None, out).await
+            print(place, &record, &original, None, out).await
         }
     }
 }
@@ -87,37 +83,32 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
 /// Prints one line of an original, or all of them, byte for byte.
 async fn print(
     place: &Workspace,
-    session: SessionId,
+    record: &SessionRecord,
     original: &Original,
     only: Option<u64>,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let Some(originals) = place.store.originals() else { return Ok(()) };
-    let Some(mut content) = originals.open(session, &original.run).await? else { return Ok(()) };
-    let Some(only) = only else {
-        let (length, mut printed) = (original_length(&content.header), 0);
-        while let Some(piece) = content.output.next().await? {
-            printed += piece.len() as u64;
+    let Some(originals) = place.store.originals() else { return Err(none(record)) };
+    let Some(mut content) = originals.open(record.id, &original.run).await? else { return Err(none(record)) };
+    let (length, mut printed, mut line) = (original_length(&content.header), 0, 0);
+    while let Some(piece) = content.output.next().await? {
+        printed += piece.len() as u64;
+        let Some(only) = only else {
             out.write_all(&piece)?;
+            continue;
+        };
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            if line == only {
+                out.write_all(part)?;
+            }
+            line += u64::from(part.ends_with(b"\n"));
         }
-        if let Some(missing @ 1..) = length.and_then(|length| length.checked_sub(printed)) {
-            warn(&format!("{} of this output are missing, after a loss of power", bytes_text(missing)));
+        if line > only {
+            return out.flush();
         }
-        return out.flush();
-    };
-    let (mut number, mut found) = (0, None);
-    each_line(content, |line| {
-        let is_it = number == only;
-        number += 1;
-        if is_it {
-            found = Some(line);
-        }
-        if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })
-    .await?;
-    if let Some(Line::Bytes(bytes)) = found {
-        out.write_all(&bytes)?;
-        out.write_all(b"\n")?;
+    }
+    if let Some(missing @ 1..) = length.and_then(|length| length.checked_sub(printed)) {
+        warn(&format!("{} of this output are missing, after a loss of power", bytes_text(missing)));
     }
     out.flush()
 }

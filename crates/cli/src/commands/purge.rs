@@ -39,9 +39,7 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
     if !args.yes {
         confirm(&purge)?;
     }
-    // Open files would come back or keep their content on the disk.
-    place.store.close().await?;
-    purge.run()?;
+    purge.run(place).await?;
     if out.is_json() {
         return out.json(&report(&purge));
     }

@@ -1,5 +1,5 @@
 use azureal_core::{SessionRecord, visible_line};
-use azureal_engine::{SessionLease, SpoolError};
+use azureal_engine::{FoundTurn, SessionLease, SpoolError};
 use serde_json::json;
 
 use super::purge::tell_of_transcripts;
@@ -109,10 +109,14 @@ async fn idle(place: &Workspace, record: &SessionRecord) -> Result<Option<Sessio
     let lease = place.lease(record.id, "rm").await?;
     let at = |error: SpoolError| Failure::file(&error.path, &error.source);
     // One whose azureal has gone holds no lease.
-    if spools.are_of(record.id).map_err(at)? {
+    let turns = spools.found_turns().map_err(at)?;
+    let (own, _): (Vec<_>, Vec<_>) = turns.into_iter().partition(|turn| turn.session == record.id);
+    if own.iter().any(|turn| turn.is_running) {
         return Err(Failure::new("busy", format!("a turn of {} is running", called(record)))
             .with_hint(format!("wait for it, or end it with `azureal cancel {}`", record.id)));
     }
+    // What could not be stored is deleted with its session.
+    own.into_iter().try_for_each(FoundTurn::discard).map_err(at)?;
     Ok(Some(lease))
 }
 

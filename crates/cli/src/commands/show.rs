@@ -213,6 +213,11 @@ impl Printer<'_> {
     /// Shows events of a turn that is not stored yet.
     fn live(&mut self, events: &[Event]) -> Result<(), Failure> {
         for event in events {
+            let event = match self.redactor {
+                Some(redactor) => redactor.redact_event(event),
+                None => Cow::Borrowed(event),
+            };
+            let event = &*event;
             if self.out.is_json() {
                 self.out.json(&TurnEventLine::live(event))?;
             } else {

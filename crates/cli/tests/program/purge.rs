@@ -1,6 +1,8 @@
 //! Deleting for good: a session, and everything of a project.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
 use azureal_testkit::until;
 
@@ -72,7 +74,7 @@ fn a_purge_deletes_all_of_a_project_but_its_configuration() {
     ask(&world);
     world.file("p/.azureal/azufig.toml", "agent = \"offline\"\n");
     world.file("p/.git/azureal/sessions-2026-01-31T09-30-00Z.azs", SECRET);
-    world.file("p/.azureal/postgres-0123456789abcdef/spool/x.jsonl", SECRET);
+    world.file("p/.azureal/postgres-0123456789abcdef/x.jsonl", SECRET);
     assert!(!holding(&world, "p").is_empty());
     let ran = run(&world, &["purge"]);
     assert_eq!(ran.code, 3, "{ran}");
@@ -122,6 +124,52 @@ fn nothing_is_purged_while_a_turn_runs() {
     child.wait().unwrap();
     assert_eq!(run(&world, &["purge", "--yes"]).code, 0);
     assert!(!world.store().exists());
+}
+
+#[test]
+fn folders_that_are_not_ours_stay() {
+    let world = World::new();
+    for file in ["p/postgres-data/db", "p/redis-notes", "p/.azureal/postgres-data/db", "p/other.azs.new-1-0"]
+    {
+        world.file(file, "precious");
+    }
+    world.file("p/.azureal/redis-0123456789abcdef/x", "x");
+    assert_eq!(world.run(&["--store", "./old.azs", "run", "-a", "offline", "hi"]).code, 0);
+    assert_eq!(world.run(&["run", "-a", "offline", "hi"]).code, 0);
+    assert_eq!(world.run(&["--store", "./old.azs", "purge", "--yes"]).code, 0);
+    assert!(!world.path("p/old.azs").exists() && world.store().exists());
+    assert_eq!(world.run(&["purge", "--yes"]).code, 0);
+    let precious = world.snapshot("p").into_iter().filter(|(_, content)| content == b"precious");
+    assert_eq!(precious.count(), 4);
+    assert!(!world.path("p/.azureal/redis-0123456789abcdef").exists());
+}
+
+#[test]
+fn a_process_that_has_the_store_open_brings_no_session_back() {
+    let world = World::new();
+    assert_eq!(world.run(&["run", "-a", "offline", SECRET]).code, 0);
+    let mut child =
+        world.command(&["show", "-f", "S1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(world.run(&["purge", "--yes"]).code, 0);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(world.run(&["list", "--json", "--all"]).json().as_array().unwrap().len(), 0);
+    assert_eq!(holding(&world, "p"), [""; 0]);
+}
+
+#[test]
+fn what_could_not_be_stored_is_deleted_with_its_session() {
+    let world = World::new();
+    assert_eq!(world.run(&["run", "-s", "work", "-a", "offline", "one"]).code, 0);
+    let originals = world.path("p/.git/azureal/originals");
+    fs::set_permissions(&originals, fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = world.run(&["run", "-s", "work", "-a", "offline", SECRET]);
+    assert!(ran.code == 0 && ran.stderr.contains("the turn is stored, but its output is still in"), "{ran}");
+    fs::set_permissions(&originals, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(world.run(&["rm", "work", "--yes"]).code, 0);
+    assert_eq!(holding(&world, "p"), [""; 0]);
 }
 
 #[test]

@@ -65,6 +65,11 @@ pub(super) fn append(
 ) -> Result<Appended, Fault> {
     let rows = pack(codec, turn)?;
     let transaction = sessions::begin(connection)?;
+    if let Some(created) = &turn.session_created
+        && sessions::created_at(&transaction, id)?.as_ref() != Some(created)
+    {
+        return Err(StoreError::NoSuchSession(id).into());
+    }
     let newest = counts::catch_up(&transaction, codec)?;
     let appended = append_rows(&transaction, id, turn, &rows, newest)?;
     connection::commit(transaction)?;

@@ -134,6 +134,14 @@ pub(super) fn find(
         .collect()
 }
 
+/// Returns when a session was created.
+pub(super) fn created_at(connection: &Connection, id: SessionId) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT created FROM sessions WHERE id = ?1")?
+        .query_row([id.number()], |row| Ok(normal_timestamp(&text(row.get_ref(0)?).unwrap_or_default())))
+        .optional()
+}
+
 pub(super) fn find_uuid(connection: &Connection, uuid: Uuid) -> Result<Option<SessionId>, Fault> {
     connection
         .prepare_cached("SELECT id FROM sessions WHERE uuid = ?1 ORDER BY active DESC, id DESC LIMIT 1")?
