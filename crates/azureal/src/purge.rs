@@ -211,5 +211,5 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Describes a transcript that an agent's program keeps.
 pub fn describe_transcript(transcript: &Transcript) -> String {
-    format!("{} keeps {}", transcript.program, shown(&transcript.path))
+    format!("{} stays: {}", transcript.name, shown(&transcript.path))
 }

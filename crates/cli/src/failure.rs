@@ -106,7 +106,11 @@ impl Failure {
             let error = json!({"kind": self.kind, "message": self.message, "hint": self.hint});
             visible_json(&json!({ "error": error }).to_string()).into_owned()
         } else {
-            let mut text = format!("{} {}", output::alarm("error:"), self.text());
+            let mut text = match self.exit {
+                // The user asked for it.
+                Exit::Cancelled => self.text(),
+                _ => format!("{} {}", output::alarm("error:"), self.text()),
+            };
             if let Some(hint) = &self.hint {
                 text.push_str(&format!("\n{} {}", output::emphasis("hint:"), set_in(hint)));
             }

@@ -11,8 +11,8 @@ use crate::own_record::find_record;
 /// A transcript of an agent's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcript {
-    /// The program, for people.
-    pub program: &'static str,
+    /// The name of this kind of transcript, for people: `Claude Code's transcript`.
+    pub name: &'static str,
     /// The file.
     pub path: PathBuf,
 }
@@ -40,7 +40,7 @@ pub async fn transcripts_of(
     .await?;
     let found = runs.iter().take(most).filter_map(|run| find_record(agents, environment, run));
     let mut transcripts: Vec<Transcript> =
-        found.map(|(record, path)| Transcript { program: record.name, path }).collect();
+        found.map(|(record, path)| Transcript { name: record.name, path }).collect();
     transcripts.dedup();
     Ok(transcripts)
 }

@@ -497,7 +497,7 @@ fn an_interrupt_while_commands_run_ends_them_all_and_leaves_no_session() {
     let ran = project.world.ran(child.wait_with_output().unwrap());
     assert_eq!(ran.code, 130, "{ran}");
     assert!(ran.stderr.ends_with(
-        "error: cancelled while the context commands ran\nhint: the agent was not asked, and nothing was stored\n"
+        "cancelled while the context commands ran\nhint: the agent was not asked, and nothing was stored\n"
     ));
     assert_eq!((running(&seconds), project.sessions(), project.sent().len()), (0, 0, 0));
 }

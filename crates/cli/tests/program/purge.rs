@@ -60,7 +60,7 @@ fn a_deleted_session_leaves_nothing_and_the_transcript_of_its_agent_is_named() {
     assert_eq!(run(&world, &["run", "-a", "offline", "another"]).code, 0);
     let ran = run(&world, &["rm", "work", "--yes"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "deleted S1 work\n"), "{ran}");
-    assert!(ran.stderr.contains("keeps [folder]/user/.claude/projects/p/0d3f1c5e"), "{ran}");
+    assert!(ran.stderr.contains("transcript stays: [folder]/user/.claude/projects/p/0d3f1c5e"), "{ran}");
     assert_eq!(holding(&world, "p"), [""; 0]);
     let left = world.snapshot("p/.git/azureal/originals");
     assert_eq!(left.len(), 1, "that of the other session: {left:?}");
@@ -83,7 +83,7 @@ fn a_purge_deletes_all_of_a_project_but_its_configuration() {
     let ran = run(&world, &["purge", "--yes"]);
     assert_eq!(ran.code, 0, "{ran}");
     assert!(ran.stdout.starts_with("deleted 1 session and all that belongs to them ("), "{ran}");
-    assert!(ran.stderr.contains("keeps [folder]/user/.claude/projects/p/0d3f1c5e"), "{ran}");
+    assert!(ran.stderr.contains("transcript stays: [folder]/user/.claude/projects/p/0d3f1c5e"), "{ran}");
     let left: Vec<String> = world
         .snapshot("p")
         .iter()
