@@ -86,7 +86,7 @@ impl Folder {
     fn open_in(parent: &OwnedFd, name: &OsStr, path: &Path) -> io::Result<Self> {
         let handle = open_folder(parent, name)?;
         let handle = File::from(handle);
-        check_owner(&handle.metadata()?)?;
+        check_owner(&handle.metadata()?, path)?;
         Ok(Self { handle: Arc::new(handle.into()), path: path.to_owned() })
     }
 
@@ -129,7 +129,7 @@ impl Folder {
             Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => return Err(refused(NO_FILE)),
             Err(error) => return Err(error.into()),
         };
-        check_file(&file.metadata()?)?;
+        check_file(&file.metadata()?, &self.join(name))?;
         // The agent inherits the file that it prints to.
         rustix::fs::fcntl_setfl(&file, flags & OFlags::APPEND)?;
         Ok(file)
@@ -264,29 +264,35 @@ fn plain(name: &OsStr) -> io::Result<&OsStr> {
 
 /// Returns whether the file at a path is ours.
 pub fn check(path: &Path) -> io::Result<()> {
-    check_file(&fs::symlink_metadata(path)?)
+    check_file(&fs::symlink_metadata(path)?, path)
 }
 
-fn check_file(found: &Metadata) -> io::Result<()> {
+fn check_file(found: &Metadata, path: &Path) -> io::Result<()> {
     if !found.is_file() {
         return Err(refused(NO_FILE));
     }
     if found.nlink() > 1 {
         return Err(refused("has another name elsewhere (a hard link)"));
     }
-    check_owner(found)
+    check_owner(found, path)
 }
 
-fn check_owner(found: &Metadata) -> io::Result<()> {
+fn check_owner(found: &Metadata, path: &Path) -> io::Result<()> {
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused("belongs to another user"));
     }
     if found.mode() & OTHERS != 0 {
-        return Err(refused(
-            "is open to others, so azureal has not made it; remove it, or close it with `chmod go=` if it is yours",
-        ));
+        // Not "remove it": it may be the last copy of a history.
+        return Err(refused(&format!("is open to others; `chmod go= {}` closes it", as_argument(path))));
     }
     Ok(())
+}
+
+/// Returns a path as a word of a shell.
+pub fn as_argument(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 const NO_FILE: &str = "is no plain file";

@@ -1,7 +1,7 @@
 //! `git clean -fdx`, which deletes everything in a worktree that git does not track: what becomes of the history.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -188,6 +188,80 @@ fn without_a_second_name_the_turn_that_runs_and_the_open_store_are_put_back() {
     clean(&world.path("p"));
     let listed = run_in(&world, "p", &["list"]);
     assert!(listed.code == 0 && !listed.stderr.contains("kept"), "{listed}");
+}
+
+/// Runs the program with a `.git` that is mounted read-only. `None` if this user cannot mount.
+fn run_read_only(world: &World, arguments: &[&str]) -> Option<Ran> {
+    let mount = "mount --bind .git .git && mount -o remount,ro,bind .git";
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script]).current_dir(world.path("p"));
+        command
+    };
+    if !unshare(mount).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let program = world.with_programs(arguments);
+    let mut command = unshare(&format!("{mount} && exec \"$0\" \"$@\""));
+    command.arg(program.get_program()).args(program.get_args()).env_clear();
+    command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // The paths of the system's own programs.
+    let path = [world.path("bin").to_str().unwrap(), "/usr/sbin", "/usr/bin", "/sbin", "/bin"].join(":");
+    Some(world.ran(command.env("PATH", path).output().unwrap()))
+}
+
+#[test]
+fn a_read_only_git_directory_is_no_reason_not_to_run_a_turn() {
+    let world = repository();
+    let arguments = ["run", "-s", "topic", "-a", "offline"];
+    let Some(ran) = run_read_only(&world, &[&arguments[..], &["one"]].concat()) else { return };
+    assert!(ran.code == 0 && !ran.stderr.contains("warning"), "{ran}");
+    assert_eq!(links(&world.store()), 1);
+    let config = run_read_only(&world, &["config"]).unwrap();
+    let why = "The store has no second name in a git directory: [folder]/p/.git is read-only\n";
+    assert!(config.stdout.contains(why), "{config}");
+    assert!(!world.path("p/.git/azureal").exists());
+    turn(&world, "p", "two");
+    assert_eq!(links(&world.store()), 2);
+    // The folder exists now, and has a turn that runs.
+    let (begun, gate) = (world.path("begun"), world.path("gate"));
+    let script =
+        format!(": > '{}'\nwhile ! test -e '{}'; do sleep 0.02; done", begun.display(), gate.display());
+    fake_claude(&world, &script);
+    let mut child = world.with_programs(&["run", "-s", "topic", "-a", "claude", "three"]);
+    let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the agent has begun", || begun.exists());
+    let refused = run_read_only(&world, &[&arguments[..], &["four"]].concat()).unwrap();
+    assert!(refused.code != 0 && refused.stderr.contains("S1"), "{refused}");
+    fs::write(&gate, "").unwrap();
+    assert!(child.wait().unwrap().success());
+    let ran = run_read_only(&world, &[&arguments[..], &["five"]].concat()).unwrap();
+    assert!(ran.code == 0 && !ran.stderr.contains("warning"), "{ran}");
+    assert_eq!(prompts(&world, "p"), ["one", "two", "three", "five"]);
+    assert!(!run_read_only(&world, &["config"]).unwrap().stdout.contains("second name"));
+}
+
+#[test]
+fn a_folder_in_git_that_is_open_to_others_is_named_with_the_command_that_closes_it() {
+    let world = repository();
+    let folder = world.path("p/.git/azureal");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    turn(&world, "p", "one");
+    assert!(world.path("p/.azureal/spool").exists() && fs::read_dir(&folder).unwrap().count() == 0);
+    let command = "`chmod go= [folder]/p/.git/azureal`";
+    let config = run_in(&world, "p", &["config"]);
+    assert!(config.stdout.contains(&format!("nothing there is used; {command} closes it")), "{config}");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    turn(&world, "p", "two");
+    // The second name is the only copy: the command that closes the folder is all that is said.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    clean(&world.path("p"));
+    let listed = run_in(&world, "p", &["list"]);
+    assert!(listed.code != 0 && listed.stderr.contains(&format!("; {command} closes it")), "{listed}");
+    assert!(!listed.stderr.contains("remove"), "{listed}");
+    shell(&world, "chmod go= p/.git/azureal");
+    assert_eq!(prompts(&world, "p"), ["one", "two"]);
 }
 
 #[test]

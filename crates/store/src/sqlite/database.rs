@@ -216,7 +216,8 @@ impl Database {
             return Ok(None);
         }
         let path = self.file.real_path()?;
-        let spools = StoreFolders::of(&path, self.options.in_git.as_deref()).spools;
+        let spools = self.options.spools.clone();
+        let spools = spools.unwrap_or_else(|| StoreFolders::of(&path, self.options.in_git.as_deref()).spools);
         let watch = super::watch::FileWatch::start(&path, spools, is_closed);
         if watch.is_none() {
             tracing::info!("the system has no watch left: callers poll the store");

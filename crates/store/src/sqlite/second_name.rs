@@ -125,7 +125,9 @@ impl SecondName {
             source: format!("it is missing, and cannot be put back from {}: {error}", self.path.display())
                 .into(),
         };
-        let folder = Folder::open(&self.folder).map_err(not_done)?;
+        let folder = Folder::open(&self.folder).map_err(|error| {
+            not_done(io::Error::new(error.kind(), format!("{} {error}", self.folder.display())))
+        })?;
         let _lock = self.lock(&folder).map_err(not_done)?;
         if fs::symlink_metadata(store.path()).is_ok() {
             // Another process was faster.
