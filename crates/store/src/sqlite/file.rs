@@ -253,22 +253,37 @@ impl StoreFile {
 
     /// Removes what creations that were killed have left.
     pub(super) fn remove_leftovers(&self) {
-        let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
-            return;
-        };
-        let prefix = format!("{name}{UNFINISHED}");
-        for entry in fs::read_dir(self.folder()).into_iter().flatten().flatten() {
-            let file_name = entry.file_name();
-            let owner = file_name
-                .to_str()
-                .and_then(|name| name.strip_prefix(&prefix)?.split('-').next()?.parse().ok())
-                .and_then(rustix::process::Pid::from_raw);
-            let Some(owner) = owner else { continue };
+        for (path, end) in self.all_unfinished() {
+            let owner = end.split('-').next().and_then(|owner| owner.parse().ok());
+            let Some(owner) = owner.and_then(rustix::process::Pid::from_raw) else { continue };
             if rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH) {
                 // Only cleanup: a file that cannot be removed does no harm.
-                drop(fs::remove_file(entry.path()));
+                drop(fs::remove_file(path));
             }
         }
+    }
+
+    /// Removes the temporary names of this file that processes have left which were killed while they put it back. Another process
+    /// may have the id of such a one by now. Only under the lock of the second name: no process puts it back then.
+    pub(super) fn remove_temporary_names(&self, identity: Identity) {
+        for (path, _) in self.all_unfinished() {
+            if fs::symlink_metadata(&path).is_ok_and(|found| Identity::of(&found) == identity) {
+                for suffix in COMPANIONS.iter().chain(&[""]) {
+                    drop(fs::remove_file(with_suffix(&path, suffix)));
+                }
+            }
+        }
+    }
+
+    /// Returns every temporary name beside the file, with the part that follows the prefix.
+    fn all_unfinished(&self) -> Vec<(PathBuf, String)> {
+        let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
+            return Vec::new();
+        };
+        let prefix = format!("{name}{UNFINISHED}");
+        let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
+        let end = |name: &OsStr| Some(name.to_str()?.strip_prefix(&prefix)?.to_owned());
+        entries.filter_map(|entry| Some((entry.path(), end(&entry.file_name())?))).collect()
     }
 
     fn check_folder(&self) -> Result<(), StoreError> {

@@ -371,6 +371,53 @@ fn a_journal_that_is_still_there_is_applied_before_the_check() {
     assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
 }
 
+#[test]
+fn a_temporary_name_that_a_killed_process_has_left_does_not_keep_the_file_from_being_put_back() {
+    let project = Project::in_git();
+    let id = new_session(&project.store());
+    append(&project.store(), id, [Event::user("Hello")]);
+    clean(&project);
+    // Process 1 always lives.
+    let temporary = with_suffix(&project.path(), ".new-1-0");
+    fs::create_dir(temporary.parent().unwrap()).unwrap();
+    fs::set_permissions(temporary.parent().unwrap(), Permissions::from_mode(0o700)).unwrap();
+    fs::hard_link(project.second_name(), &temporary).unwrap();
+    fs::write(with_suffix(&temporary, "-journal"), "").unwrap();
+    // A store that process 1 creates is its own.
+    let other = with_suffix(&project.path(), ".new-1-1");
+    fs::write(&other, "x").unwrap();
+    assert_eq!(read_all(&project.store(), id).len(), 1);
+    assert_eq!(links(&project.path()), 2);
+    fs::remove_file(other).unwrap();
+    assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
+}
+
+#[test]
+fn a_change_whose_journal_is_deleted_ends_before_the_file_is_checked() {
+    let project = Project::in_git();
+    new_session(&project.store());
+    let raw = project.raw();
+    // Not written to the file yet: others may read it.
+    raw.execute_batch("BEGIN IMMEDIATE; UPDATE sessions SET name = 'renamed';").unwrap();
+    assert!(with_suffix(&project.path(), "-journal").exists());
+    clean(&project);
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| {
+            let store = project.store();
+            assert!(has_ended.load(Ordering::SeqCst), "checked in the middle of a change");
+            wait(store.list(&ListQuery::default())).unwrap().remove(0).name
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!project.path().exists());
+        has_ended.store(true, Ordering::SeqCst);
+        // An error, since its journal is gone; the change is in the file.
+        drop(raw.execute_batch("COMMIT"));
+        drop(raw);
+        assert_eq!(opened.join().unwrap(), "renamed");
+    });
+}
+
 /// SQLite writes the pages of a change in their order. Git deletes the journal, and the process is killed in between.
 #[test]
 fn a_half_written_change_without_its_journal_never_passes_for_a_whole_one() {
