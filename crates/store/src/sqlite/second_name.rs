@@ -64,6 +64,11 @@ impl SecondName {
         self.look().is_some_and(|found| Identity::of(&found) == identity)
     }
 
+    /// Returns an error of the folder, with its path.
+    fn in_folder(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{} {error}", self.folder.display()))
+    }
+
     /// Gives the file its second name, if it does not have it. Another file of that name gets a new name, and is never
     /// removed.
     ///
@@ -81,7 +86,7 @@ impl SecondName {
         if owners.iter().any(|owner| *owner != rustix::process::geteuid().as_raw()) {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "the project belongs to another user"));
         }
-        let folder = Folder::open_or_create(&self.folder)?;
+        let folder = Folder::open_or_create(&self.folder).map_err(|error| self.in_folder(error))?;
         let _lock = folder.lock(connection::LOCK_TIMEOUT)?;
         let mut notice = None;
         if let Some(found) = self.look() {
@@ -111,9 +116,7 @@ impl SecondName {
             source: format!("it is missing, and cannot be put back from {}: {error}", self.path.display())
                 .into(),
         };
-        let folder = Folder::open(&self.folder).map_err(|error| {
-            not_done(io::Error::new(error.kind(), format!("{} {error}", self.folder.display())))
-        })?;
+        let folder = Folder::open(&self.folder).map_err(|error| not_done(self.in_folder(error)))?;
         let _lock = folder.lock(connection::LOCK_TIMEOUT).map_err(not_done)?;
         if fs::symlink_metadata(store.path()).is_ok() {
             // Another process was faster.
