@@ -343,6 +343,40 @@ fn copies_of_a_project_have_their_own_history_and_lose_none() {
 }
 
 #[test]
+fn a_store_that_was_replaced_and_then_only_read_is_the_one_that_is_put_back() {
+    let world = repository();
+    turn(&world, "p", "old");
+    shell(&world, "cp p/.azureal/sessions.azs restored.azs");
+    let restored = world.path("restored.azs");
+    let restored = restored.to_str().unwrap();
+    let ran = run_in(&world, "p", &["--store", restored, "run", "-a", "offline", "only restored"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    shell(&world, "mv restored.azs p/.azureal/sessions.azs");
+    let listed = run_in(&world, "p", &["list"]);
+    assert!(listed.stderr.contains("led to another file") && listed.stdout.contains("S2"), "{listed}");
+    clean(&world.path("p"));
+    let listed = run_in(&world, "p", &["list"]);
+    assert!(listed.stderr.contains("is back with all its sessions"), "{listed}");
+    assert!(listed.stdout.contains("S2"), "{listed}");
+}
+
+#[test]
+fn sessions_of_a_cleaned_project_are_copied() {
+    let world = repository();
+    turn(&world, "p", "one");
+    clean(&world.path("p"));
+    fs::create_dir(world.path("outside")).unwrap();
+    let store = world.store();
+    let arguments = ["copy", "--from", store.to_str().unwrap(), "--to", "copy.azs"];
+    let copied = run_in(&world, "outside", &arguments);
+    assert_eq!(copied.code, 0, "{copied}");
+    assert!(copied.stderr.contains("is back with all its sessions"), "{copied}");
+    let shown = run_in(&world, "outside", &["--store", "copy.azs", "show", "topic"]);
+    assert!(shown.stdout.contains("one"), "{shown}");
+    assert_eq!(links(&store), 2);
+}
+
+#[test]
 fn a_copy_that_shares_its_files_is_refused_until_they_are_parted() {
     let world = repository();
     turn(&world, "p", "one");
