@@ -8,8 +8,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use azureal_files::{OURS, OURS_IN_GIT};
+use azureal_files::{OURS, OURS_IN_GIT, as_argument};
 use azureal_store::sqlite::StoreFolders;
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
 
 use crate::error::shown;
 use crate::project::{Config, pointer};
@@ -28,6 +30,19 @@ pub(crate) enum NotInGit {
     OtherOwner(PathBuf),
     /// The git directory is outside the project, and does not name it.
     Unconfirmed(PathBuf),
+    /// The place of the folder in the git directory has something else.
+    NoFolder(PathBuf),
+    /// The folder in the git directory is open to other users.
+    OpenToOthers(PathBuf),
+    /// This process cannot write to the folder or to the git directory: a container may have it mounted read-only.
+    ReadOnly(PathBuf),
+}
+
+impl NotInGit {
+    /// Returns whether the folder may have turns of processes that can write there.
+    pub(crate) fn is_readable(&self) -> bool {
+        matches!(self, Self::OpenToOthers(_) | Self::ReadOnly(_))
+    }
 }
 
 impl fmt::Display for NotInGit {
@@ -41,6 +56,14 @@ impl fmt::Display for NotInGit {
                 "{} does not say that this is its worktree; `git config core.worktree \"$PWD\"` does",
                 shown(git)
             ),
+            Self::NoFolder(folder) => write!(f, "{} is no folder", shown(folder)),
+            Self::OpenToOthers(folder) => write!(
+                f,
+                "{} is open to others, so nothing there is used; `chmod go= {}` closes it",
+                shown(folder),
+                as_argument(folder)
+            ),
+            Self::ReadOnly(folder) => write!(f, "{} is read-only", shown(folder)),
         }
     }
 }
@@ -65,10 +88,31 @@ pub(crate) fn of_store(file: &Path) -> Result<PathBuf, NotInGit> {
     Ok(git.join(OURS_IN_GIT))
 }
 
-/// Returns whether this user owns the git directory that the folder is in, and so can write there.
-pub(crate) fn is_ours(folder: &Path) -> bool {
-    let git = folder.parent().and_then(|git| fs::metadata(git).ok());
-    git.is_some_and(|git| git.uid() == rustix::process::geteuid().as_raw())
+/// Checks that this process can keep its files in azureal's folder in a git directory. Creates nothing.
+pub(crate) fn check_usable(folder: &Path) -> Result<(), NotInGit> {
+    let git = folder.parent().unwrap_or(Path::new("/"));
+    let ours = rustix::process::geteuid().as_raw();
+    if fs::metadata(git).ok().is_none_or(|git| git.uid() != ours) {
+        return Err(NotInGit::OtherOwner(git.to_owned()));
+    }
+    match fs::symlink_metadata(folder) {
+        Err(_) if !is_writable(git) => Err(NotInGit::ReadOnly(git.to_owned())),
+        // The use of a link is an error that names it: a turn behind it may be running.
+        Err(_) => Ok(()),
+        Ok(found) if found.is_symlink() => Ok(()),
+        Ok(found) if !found.is_dir() => Err(NotInGit::NoFolder(folder.to_owned())),
+        Ok(found) if found.uid() != ours => Err(NotInGit::OtherOwner(folder.to_owned())),
+        Ok(found) if found.mode() & 0o077 != 0 => Err(NotInGit::OpenToOthers(folder.to_owned())),
+        Ok(_) if !is_writable(folder) => Err(NotInGit::ReadOnly(folder.to_owned())),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Returns whether files can be created in a folder, as far as the system tells.
+fn is_writable(folder: &Path) -> bool {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    let found = rustix::fs::accessat(CWD, folder, access, AtFlags::EACCESS);
+    !matches!(found, Err(Errno::ROFS | Errno::ACCESS | Errno::PERM))
 }
 
 /// Returns the git directory of the main worktree in this folder, or the folder itself if it is a bare repository.
@@ -115,15 +159,26 @@ impl StoreLayout {
     /// Returns where the store in this file has its folders, whether the file exists or not.
     pub fn of(file: &Path) -> Self {
         let in_git = of_store(file);
-        let usable = in_git.as_deref().ok().filter(|folder| is_ours(folder));
-        let folders = StoreFolders::of(file, usable);
-        let second_name = match (&in_git, &folders.second_name) {
+        let usable = in_git.as_deref().map_err(Clone::clone).and_then(check_usable);
+        let folders = match (&in_git, &usable) {
+            (Ok(folder), Ok(())) => StoreFolders::of(file, Some(folder)),
+            (Ok(folder), Err(why)) if why.is_readable() => StoreFolders::of_unwritable_git(file, folder),
+            _ => StoreFolders::of(file, None),
+        };
+        let second_name = match (usable, &folders.second_name) {
+            (Err(NotInGit::ReadOnly(_)), Some(second)) if is_same(file, second) => Ok(second.clone()),
             (Err(why), _) => Err(why.to_string()),
-            (Ok(folder), None) => Err(format!("{} is another user's", shown(folder))),
-            (Ok(_), Some(second)) => name_of(file, second),
+            (Ok(()), second) => second
+                .as_deref()
+                .map_or_else(|| Err(NotInGit::NotTheProjects.to_string()), |second| name_of(file, second)),
         };
         Self { file: file.to_owned(), in_git: in_git.ok(), folders, second_name }
     }
+}
+
+fn is_same(file: &Path, other: &Path) -> bool {
+    let identity = |path| fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    identity(file).is_some_and(|found| Some(found) == identity(other))
 }
 
 /// Returns the second name of a file that can have it.

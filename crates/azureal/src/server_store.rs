@@ -162,8 +162,9 @@ pub(crate) fn settle_name(
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ServerFolder {
     path: PathBuf,
-    /// The folder that earlier versions used, if it is another one.
+    /// The folder that earlier versions use, or processes that can write to the git directory, if it is another one.
     former: Option<PathBuf>,
+    is_in_git: bool,
 }
 
 /// Returns the folder of a store on a server. `kept_as` is the name of the project there.
@@ -175,9 +176,15 @@ pub(crate) fn folder<A: Address>(address: &A, kept_as: &str, project: &Project) 
     let hash = blake3::hash(store.as_bytes()).to_hex();
     let name = format!("{}-{}", A::KIND, hash.get(..16).unwrap_or(&hash));
     let own = project.store_path();
-    match git_folder::of_store(&own).ok().filter(|folder| git_folder::is_ours(folder)) {
-        Some(in_git) => ServerFolder { path: in_git.join(&name), former: Some(own.with_file_name(name)) },
-        None => ServerFolder { path: own.with_file_name(name), former: None },
+    let (beside, in_git) = (own.with_file_name(&name), git_folder::of_store(&own));
+    let Ok(in_git) = in_git.map(|folder| folder.join(&name)) else {
+        return ServerFolder { path: beside, former: None, is_in_git: false };
+    };
+    match git_folder::check_usable(in_git.parent().unwrap_or(&in_git)) {
+        Ok(()) => ServerFolder { path: in_git, former: Some(beside), is_in_git: true },
+        Err(why) => {
+            ServerFolder { path: beside, former: why.is_readable().then_some(in_git), is_in_git: false }
+        }
     }
 }
 
@@ -209,7 +216,7 @@ impl ServerFolder {
     /// Makes the folder, and the one around it as the project's own store would.
     pub(crate) fn make(&self) -> Result<(), Error> {
         let folder = &self.path;
-        if self.former.is_some() {
+        if self.is_in_git {
             return Folder::open_or_create(folder).map(drop).map_err(|error| Error::file(folder, &error));
         }
         make_folder_of(folder)?;

@@ -10,6 +10,7 @@ use std::thread;
 use azureal_agents::registry;
 use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
 use azureal_engine::{Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
+use azureal_files::as_argument;
 use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
 use azureal_store::sqlite::{FileNotice, FileNotices, SqliteOptions, StoreFolders, Work};
@@ -105,13 +106,6 @@ impl fmt::Display for Notice {
             }
         }
     }
-}
-
-/// Returns a path as a word of a shell.
-fn as_argument(path: &Path) -> String {
-    let text = shown(path).to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The place of a store.
@@ -385,9 +379,10 @@ impl Opened {
 fn in_file(path: PathBuf, may_block: bool, keep: KeepOriginals) -> Result<Opened, Error> {
     // A project of another user has its second name there all the same, which must not be taken for a foreign link.
     let StoreLayout { in_git, folders, .. } = StoreLayout::of(&path);
-    let originals = Some(folders.originals.clone());
+    let (spools, originals) = (Some(folders.spools.clone()), Some(folders.originals.clone()));
     let adds_no_originals = keep == KeepOriginals::Off;
-    let mut options = SqliteOptions { in_git, originals, adds_no_originals, ..SqliteOptions::default() };
+    let mut options =
+        SqliteOptions { in_git, spools, originals, adds_no_originals, ..SqliteOptions::default() };
     if may_block {
         options.work = Work::WhereCalled;
     }

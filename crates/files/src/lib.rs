@@ -86,7 +86,7 @@ impl Folder {
     fn open_in(parent: &OwnedFd, name: &OsStr, path: &Path) -> io::Result<Self> {
         let handle = open_folder(parent, name)?;
         let handle = File::from(handle);
-        check_owner(&handle.metadata()?)?;
+        check_owner(&handle.metadata()?, path)?;
         Ok(Self { handle: Arc::new(handle.into()), path: path.to_owned() })
     }
 
@@ -127,7 +127,7 @@ impl Folder {
         &self,
         name: &OsStr,
         flags: OFlags,
-        check: fn(&Metadata) -> io::Result<()>,
+        check: fn(&Metadata, &Path) -> io::Result<()>,
     ) -> io::Result<File> {
         let name = plain(name)?;
         // A pipe in its place would block until its other end is opened.
@@ -138,7 +138,7 @@ impl Folder {
             Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => return Err(refused(NO_FILE)),
             Err(error) => return Err(error.into()),
         };
-        check(&file.metadata()?)?;
+        check(&file.metadata()?, &self.join(name))?;
         // The agent inherits the file that it prints to.
         rustix::fs::fcntl_setfl(&file, flags & OFlags::APPEND)?;
         Ok(file)
@@ -293,34 +293,40 @@ fn plain(name: &OsStr) -> io::Result<&OsStr> {
 
 /// Returns whether the file at a path is ours.
 pub fn check(path: &Path) -> io::Result<()> {
-    check_file(&fs::symlink_metadata(path)?)
+    check_file(&fs::symlink_metadata(path)?, path)
 }
 
-fn check_file(found: &Metadata) -> io::Result<()> {
-    check_shared_file(found)?;
+fn check_file(found: &Metadata, path: &Path) -> io::Result<()> {
+    check_shared_file(found, path)?;
     if found.nlink() > 1 {
         return Err(refused("has another name elsewhere (a hard link)"));
     }
     Ok(())
 }
 
-fn check_shared_file(found: &Metadata) -> io::Result<()> {
+fn check_shared_file(found: &Metadata, path: &Path) -> io::Result<()> {
     if !found.is_file() {
         return Err(refused(NO_FILE));
     }
-    check_owner(found)
+    check_owner(found, path)
 }
 
-fn check_owner(found: &Metadata) -> io::Result<()> {
+fn check_owner(found: &Metadata, path: &Path) -> io::Result<()> {
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused("belongs to another user"));
     }
     if found.mode() & OTHERS != 0 {
-        return Err(refused(
-            "is open to others, so azureal has not made it; remove it, or close it with `chmod go=` if it is yours",
-        ));
+        // Not "remove it": it may be the last copy of a history.
+        return Err(refused(&format!("is open to others; `chmod go= {}` closes it", as_argument(path))));
     }
     Ok(())
+}
+
+/// Returns a path as a word of a shell.
+pub fn as_argument(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 const NO_FILE: &str = "is no plain file";

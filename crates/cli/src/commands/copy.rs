@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use azureal::exchange::{CopyReport, ImportOutcome, SourceStore, copy_session, originals_problem};
 use azureal::sessions::{called, resolve};
-use azureal::{Project, StoreChoice, Workspace, store_folders};
+use azureal::{Project, StoreChoice, StoreLayout, Workspace};
 use azureal_core::{SessionRecord, SessionStore, visible_line};
 use futures_executor::block_on;
 
@@ -130,7 +130,12 @@ fn open(from: Option<&Path>, to: Option<&Path>) -> Result<(SourceStore, Workspac
             if place.owns(&path) {
                 return Err(same());
             }
-            let originals = store_folders(&path).originals;
+            let layout = StoreLayout::of(&path);
+            if !path.exists() && layout.folders.second_name.as_ref().is_some_and(|second| second.exists()) {
+                // It was deleted. Opening it puts it back.
+                drop(open_workspace(Some(&path))?);
+            }
+            let originals = layout.folders.originals;
             Ok((SourceStore::in_file(&path, originals, &std::env::temp_dir())?, place))
         }
         StoreChoice::Postgres(address) => from_server(from, to, address.to_string(), same),

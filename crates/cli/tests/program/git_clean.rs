@@ -1,7 +1,7 @@
 //! `git clean -fdx`, which deletes everything in a worktree that git does not track: what becomes of the history.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -190,6 +190,80 @@ fn without_a_second_name_the_turn_that_runs_and_the_open_store_are_put_back() {
     assert!(listed.code == 0 && !listed.stderr.contains("kept"), "{listed}");
 }
 
+/// Runs the program with a `.git` that is mounted read-only. `None` if this user cannot mount.
+fn run_read_only(world: &World, arguments: &[&str]) -> Option<Ran> {
+    let mount = "mount --bind .git .git && mount -o remount,ro,bind .git";
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script]).current_dir(world.path("p"));
+        command
+    };
+    if !unshare(mount).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let program = world.with_programs(arguments);
+    let mut command = unshare(&format!("{mount} && exec \"$0\" \"$@\""));
+    command.arg(program.get_program()).args(program.get_args()).env_clear();
+    command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // The paths of the system's own programs.
+    let path = [world.path("bin").to_str().unwrap(), "/usr/sbin", "/usr/bin", "/sbin", "/bin"].join(":");
+    Some(world.ran(command.env("PATH", path).output().unwrap()))
+}
+
+#[test]
+fn a_read_only_git_directory_is_no_reason_not_to_run_a_turn() {
+    let world = repository();
+    let arguments = ["run", "-s", "topic", "-a", "offline"];
+    let Some(ran) = run_read_only(&world, &[&arguments[..], &["one"]].concat()) else { return };
+    assert!(ran.code == 0 && !ran.stderr.contains("warning"), "{ran}");
+    assert_eq!(links(&world.store()), 1);
+    let config = run_read_only(&world, &["config"]).unwrap();
+    let why = "The store has no second name in a git directory: [folder]/p/.git is read-only\n";
+    assert!(config.stdout.contains(why), "{config}");
+    assert!(!world.path("p/.git/azureal").exists());
+    turn(&world, "p", "two");
+    assert_eq!(links(&world.store()), 2);
+    // The folder exists now, and has a turn that runs.
+    let (begun, gate) = (world.path("begun"), world.path("gate"));
+    let script =
+        format!(": > '{}'\nwhile ! test -e '{}'; do sleep 0.02; done", begun.display(), gate.display());
+    fake_claude(&world, &script);
+    let mut child = world.with_programs(&["run", "-s", "topic", "-a", "claude", "three"]);
+    let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the agent has begun", || begun.exists());
+    let refused = run_read_only(&world, &[&arguments[..], &["four"]].concat()).unwrap();
+    assert!(refused.code != 0 && refused.stderr.contains("S1"), "{refused}");
+    fs::write(&gate, "").unwrap();
+    assert!(child.wait().unwrap().success());
+    let ran = run_read_only(&world, &[&arguments[..], &["five"]].concat()).unwrap();
+    assert!(ran.code == 0 && !ran.stderr.contains("warning"), "{ran}");
+    assert_eq!(prompts(&world, "p"), ["one", "two", "three", "five"]);
+    assert!(!run_read_only(&world, &["config"]).unwrap().stdout.contains("second name"));
+}
+
+#[test]
+fn a_folder_in_git_that_is_open_to_others_is_named_with_the_command_that_closes_it() {
+    let world = repository();
+    let folder = world.path("p/.git/azureal");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    turn(&world, "p", "one");
+    assert!(world.path("p/.azureal/spool").exists() && fs::read_dir(&folder).unwrap().count() == 0);
+    let command = "`chmod go= [folder]/p/.git/azureal`";
+    let config = run_in(&world, "p", &["config"]);
+    assert!(config.stdout.contains(&format!("nothing there is used; {command} closes it")), "{config}");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    turn(&world, "p", "two");
+    // The second name is the only copy: the command that closes the folder is all that is said.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    clean(&world.path("p"));
+    let listed = run_in(&world, "p", &["list"]);
+    assert!(listed.code != 0 && listed.stderr.contains(&format!("; {command} closes it")), "{listed}");
+    assert!(!listed.stderr.contains("remove"), "{listed}");
+    shell(&world, "chmod go= p/.git/azureal");
+    assert_eq!(prompts(&world, "p"), ["one", "two"]);
+}
+
 #[test]
 fn a_clean_in_one_worktree_leaves_the_store_of_all() {
     let world = repository();
@@ -266,6 +340,40 @@ fn copies_of_a_project_have_their_own_history_and_lose_none() {
     clean(&world.path("copied"));
     assert_eq!(prompts(&world, "copied"), ["one", "two"]);
     assert_eq!(prompts(&world, "p"), ["one"]);
+}
+
+#[test]
+fn a_store_that_was_replaced_and_then_only_read_is_the_one_that_is_put_back() {
+    let world = repository();
+    turn(&world, "p", "old");
+    shell(&world, "cp p/.azureal/sessions.azs restored.azs");
+    let restored = world.path("restored.azs");
+    let restored = restored.to_str().unwrap();
+    let ran = run_in(&world, "p", &["--store", restored, "run", "-a", "offline", "only restored"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    shell(&world, "mv restored.azs p/.azureal/sessions.azs");
+    let listed = run_in(&world, "p", &["list"]);
+    assert!(listed.stderr.contains("led to another file") && listed.stdout.contains("S2"), "{listed}");
+    clean(&world.path("p"));
+    let listed = run_in(&world, "p", &["list"]);
+    assert!(listed.stderr.contains("is back with all its sessions"), "{listed}");
+    assert!(listed.stdout.contains("S2"), "{listed}");
+}
+
+#[test]
+fn sessions_of_a_cleaned_project_are_copied() {
+    let world = repository();
+    turn(&world, "p", "one");
+    clean(&world.path("p"));
+    fs::create_dir(world.path("outside")).unwrap();
+    let store = world.store();
+    let arguments = ["copy", "--from", store.to_str().unwrap(), "--to", "copy.azs"];
+    let copied = run_in(&world, "outside", &arguments);
+    assert_eq!(copied.code, 0, "{copied}");
+    assert!(copied.stderr.contains("is back with all its sessions"), "{copied}");
+    let shown = run_in(&world, "outside", &["--store", "copy.azs", "show", "topic"]);
+    assert!(shown.stdout.contains("one"), "{shown}");
+    assert_eq!(links(&store), 2);
 }
 
 #[test]

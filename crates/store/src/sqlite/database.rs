@@ -1,17 +1,19 @@
 //! The file of a store on its thread: opened when it is needed, checked before every use, and put back if it was deleted.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use azureal_core::{Compaction, NewSession, NewTurn, SessionId, StoreError, Watch};
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 use super::codec::Codec;
 use super::error::{self, Fault};
 use super::file::{Found, Identity, StoreFile};
 use super::notice::{FileNotice, FileNotices};
 use super::schema::{self, SessionColumns};
+use super::second_name::SecondName;
 use super::{SqliteOptions, StoreFolders, connection, events, second_name, sessions};
 
 /// Turns an error of a write into one of a read, if the caller only wanted to read.
@@ -91,7 +93,12 @@ impl Database {
         loop {
             match self.open_file(&mut lost) {
                 Ok(open) => {
+                    self.note_replaced(lost.as_ref(), open.as_ref());
                     self.open = open;
+                    // The second name is no copy of this store then.
+                    if self.file.second_name().is_some_and(SecondName::exists) {
+                        self.name_twice();
+                    }
                     return Ok(self.open.is_some());
                 }
                 Err(error) if matches!(error, StoreError::Busy { .. }) || self.file.exists() => {
@@ -149,6 +156,22 @@ impl Database {
         }
     }
 
+    /// Notes that sessions are gone with a file that was open and is replaced. The second name may have that file, which gets a
+    /// name of its own then.
+    fn note_replaced(&self, lost: Option<&Open>, open: Option<&Open>) {
+        let (Some(lost), Some(open)) = (lost, open) else { return };
+        if self.file.second_name().is_some_and(|second| second.is_of(lost.identity)) {
+            return;
+        }
+        match count_missing(&lost.connection, &open.connection) {
+            Ok(0) => {}
+            counted => {
+                let sessions = counted.ok();
+                self.notices.add(FileNotice::Replaced { file: self.path().to_owned(), sessions });
+            }
+        }
+    }
+
     /// Gives the open file its second name, once for each opened file.
     fn name_twice(&mut self) {
         let Some(open) = self.open.as_mut().filter(|open| !open.is_named) else { return };
@@ -156,6 +179,11 @@ impl Database {
         let Some(second) = self.file.second_name() else { return };
         match second.renew(self.file.path(), open.identity) {
             Ok(notice) => notice.into_iter().for_each(|notice| self.notices.add(notice)),
+            // The next use would put back another store.
+            Err(error) if second.exists() && !second.is_of(open.identity) => {
+                let (file, other) = (self.file.path().to_owned(), second.path().to_owned());
+                self.notices.add(FileNotice::NotNamed { file, other, why: error.to_string() });
+            }
             // `azureal config` says so. A turn is stored all the same.
             Err(error) => {
                 tracing::info!(error = ?error.to_string(), "the store has no second name");
@@ -216,7 +244,8 @@ impl Database {
             return Ok(None);
         }
         let path = self.file.real_path()?;
-        let spools = StoreFolders::of(&path, self.options.in_git.as_deref()).spools;
+        let spools = self.options.spools.clone();
+        let spools = spools.unwrap_or_else(|| StoreFolders::of(&path, self.options.in_git.as_deref()).spools);
         let watch = super::watch::FileWatch::start(&path, spools, is_closed);
         if watch.is_none() {
             tracing::info!("the system has no watch left: callers poll the store");
@@ -288,6 +317,23 @@ impl Database {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the number of sessions of a file that are not in another one with all their events.
+fn count_missing(lost: &Connection, open: &Connection) -> rusqlite::Result<usize> {
+    let sessions = |connection: &Connection| {
+        // A file of the original program has no UUIDs.
+        let of = |identity: &str| {
+            let newest = "(SELECT max(seq) FROM events WHERE session_id = sessions.id)";
+            connection.prepare(&format!("SELECT id, {identity}, {newest} FROM sessions"))
+        };
+        let mut rows = of("uuid").or_else(|_| of("created"))?;
+        let row = |row: &Row<'_>| Ok(((row.get(0)?, row.get(1)?), row.get(2)?));
+        rows.query_map([], row)?.collect::<rusqlite::Result<HashMap<(i64, Option<String>), Option<i64>>>>()
+    };
+    let now = sessions(open)?;
+    let is_missing = |(session, newest): &(_, Option<i64>)| now.get(session).is_none_or(|now| now < newest);
+    Ok(sessions(lost)?.into_iter().filter(is_missing).count())
 }
 
 impl Drop for Database {

@@ -12,14 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use azureal_core::StoreError;
+use azureal_files::{OURS, as_argument};
 use rusqlite::Connection;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::second_name::{COMPANIONS, SecondName, with_suffix};
 use super::{error, schema};
 
-/// The folder that belongs to azureal in a project.
-const FOLDER: &str = ".azureal";
 /// Excludes history from commits; only the configuration is shared.
 const GITIGNORE: &str =
     "# History stays out of commits; only the configuration is shared.\n*\n!azufig.toml\n";
@@ -76,14 +75,14 @@ impl StoreFile {
     }
 
     fn lies_in_our_folder(&self) -> bool {
-        self.folder().file_name().is_some_and(|name| name == FOLDER)
+        self.folder().file_name().is_some_and(|name| name == OURS)
     }
 
     /// Returns the path that SQLite is given: links above our folder are the user's and are followed here,
     /// so that SQLite can refuse all others.
     pub(super) fn real_path(&self) -> Result<PathBuf, StoreError> {
         let folder = fs::canonicalize(self.folder()).map_err(|error| self.io(error))?;
-        if self.lies_in_our_folder() && folder.file_name() != Some(OsStr::new(FOLDER)) {
+        if self.lies_in_our_folder() && folder.file_name() != Some(OsStr::new(OURS)) {
             // A link took its place after the check.
             return Err(self.is_unsafe(self.folder(), "it is a symbolic link"));
         }
@@ -254,22 +253,37 @@ impl StoreFile {
 
     /// Removes what creations that were killed have left.
     pub(super) fn remove_leftovers(&self) {
-        let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
-            return;
-        };
-        let prefix = format!("{name}{UNFINISHED}");
-        for entry in fs::read_dir(self.folder()).into_iter().flatten().flatten() {
-            let file_name = entry.file_name();
-            let owner = file_name
-                .to_str()
-                .and_then(|name| name.strip_prefix(&prefix)?.split('-').next()?.parse().ok())
-                .and_then(rustix::process::Pid::from_raw);
-            let Some(owner) = owner else { continue };
+        for (path, end) in self.all_unfinished() {
+            let owner = end.split('-').next().and_then(|owner| owner.parse().ok());
+            let Some(owner) = owner.and_then(rustix::process::Pid::from_raw) else { continue };
             if rustix::process::test_kill_process(owner) == Err(rustix::io::Errno::SRCH) {
                 // Only cleanup: a file that cannot be removed does no harm.
-                drop(fs::remove_file(entry.path()));
+                drop(fs::remove_file(path));
             }
         }
+    }
+
+    /// Removes the temporary names of this file that processes have left which were killed while they put it back. Another process
+    /// may have the id of such a one by now. Only under the lock of the second name: no process puts it back then.
+    pub(super) fn remove_temporary_names(&self, identity: Identity) {
+        for (path, _) in self.all_unfinished() {
+            if fs::symlink_metadata(&path).is_ok_and(|found| Identity::of(&found) == identity) {
+                for suffix in COMPANIONS.iter().chain(&[""]) {
+                    drop(fs::remove_file(with_suffix(&path, suffix)));
+                }
+            }
+        }
+    }
+
+    /// Returns every temporary name beside the file, with the part that follows the prefix.
+    fn all_unfinished(&self) -> Vec<(PathBuf, String)> {
+        let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
+            return Vec::new();
+        };
+        let prefix = format!("{name}{UNFINISHED}");
+        let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
+        let end = |name: &OsStr| Some(name.to_str()?.strip_prefix(&prefix)?.to_owned());
+        entries.filter_map(|entry| Some((entry.path(), end(&entry.file_name())?))).collect()
     }
 
     fn check_folder(&self) -> Result<(), StoreError> {
@@ -304,11 +318,11 @@ impl StoreFile {
     /// Returns the error of a file that has more names than a store may have, with the commands that make it a file of its own.
     pub(super) fn linked(&self, path: &Path, metadata: &Metadata) -> StoreError {
         let second = self.second_name.as_ref().filter(|second| second.is_of(Identity::of(metadata)));
-        let own = with_suffix(&self.path, ".own");
+        let own = as_argument(&with_suffix(&self.path, ".own"));
         let mut commands =
-            format!("cp -p {} {} && mv {} {}", quoted(path), quoted(&own), quoted(&own), quoted(&self.path));
+            format!("cp -p {} {own} && mv {own} {}", as_argument(path), as_argument(&self.path));
         if let Some(second) = second {
-            commands.push_str(&format!(" && rm {}", quoted(second.path())));
+            commands.push_str(&format!(" && rm {}", as_argument(second.path())));
         }
         let cause = if metadata.nlink() > 2 { ", as after `cp -al`" } else { "" };
         self.is_unsafe(path, &format!("{ANOTHER_NAME}{cause}; `{commands}` makes it a file of its own"))
@@ -362,13 +376,6 @@ fn narrow(path: &Path, mode: u32) -> io::Result<()> {
 
 const ANOTHER_NAME: &str = "it has another name elsewhere (a hard link)";
 
-/// Returns a path as a word of a shell.
-fn quoted(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
-    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
-}
-
 /// The prefix of a store that is being created; the id of the process follows.
 const UNFINISHED: &str = ".new-";
 /// Tells the attempts of one process apart.
@@ -417,8 +424,8 @@ mod tests {
         let outside = folder.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("sessions.azs"), "").unwrap();
-        std::os::unix::fs::symlink(&outside, folder.path().join(FOLDER)).unwrap();
-        let file = StoreFile::new(folder.path().join(FOLDER).join("sessions.azs"), None);
+        std::os::unix::fs::symlink(&outside, folder.path().join(OURS)).unwrap();
+        let file = StoreFile::new(folder.path().join(OURS).join("sessions.azs"), None);
         assert!(file.write_gitignore().is_err());
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
         assert!(matches!(file.real_path(), Err(StoreError::Unsafe { .. })));

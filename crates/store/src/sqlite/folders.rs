@@ -13,7 +13,7 @@ const PROJECT_STORE: &str = "sessions.azs";
 pub struct StoreFolders {
     /// The folder that keeps turns until they are in the store.
     pub spools: PathBuf,
-    /// The folder that earlier versions used for them, if it is another one.
+    /// The folder that earlier versions use for them, or processes that can write to the git directory, if it is another one.
     pub former_spools: Option<PathBuf>,
     /// The folder that keeps the output of stored turns.
     pub originals: PathBuf,
@@ -50,6 +50,16 @@ impl StoreFolders {
                 originals: beside(ORIGINALS),
                 second_name: None,
             },
+        }
+    }
+
+    /// Returns the folders of a project's own store if this process cannot keep files in azureal's folder in the git directory. The
+    /// turns that are there are still found.
+    pub fn of_unwritable_git(file: &Path, in_git: &Path) -> Self {
+        Self {
+            former_spools: Some(in_git.join(SPOOLS)),
+            second_name: Some(in_git.join(PROJECT_STORE)),
+            ..Self::of(file, None)
         }
     }
 }

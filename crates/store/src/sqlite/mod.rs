@@ -57,6 +57,8 @@ pub struct SqliteOptions {
     /// Azureal's folder in the git directory of the project, if the store is the project's own: see [`StoreFolders`]. Without it, the
     /// file gets no second name and is not put back; one that it has in `.git` is accepted.
     pub in_git: Option<PathBuf>,
+    /// The folder of the turns that run, whose changes [`SessionStore::watch`] reports too. `None` is [`StoreFolders::spools`].
+    pub spools: Option<PathBuf>,
     /// The folder of the [originals](SessionStore::originals): [`StoreFolders::originals`]. `None` keeps none.
     pub originals: Option<PathBuf>,
     /// Whether originals can only be read and deleted.

@@ -1,4 +1,4 @@
-//! What a user should know of a store's file, though it is no error.
+//! Notices of a store's file: for the user, though they are no errors.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -36,6 +36,22 @@ pub enum FileNotice {
         /// The new name of the other file.
         kept: PathBuf,
     },
+    /// Another file has the second name, and this one cannot get it.
+    NotNamed {
+        /// The store.
+        file: PathBuf,
+        /// The second name.
+        other: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// It was replaced by another file while it was open, and had sessions or turns that the other one does not have.
+    Replaced {
+        /// The file.
+        file: PathBuf,
+        /// The number of these sessions, if it is known.
+        sessions: Option<usize>,
+    },
 }
 
 impl fmt::Display for FileNotice {
@@ -66,6 +82,26 @@ impl fmt::Display for FileNotice {
                 file.display(),
                 kept.display()
             ),
+            Self::NotNamed { file, other, why } => write!(
+                f,
+                "{} is another file than {}, and that cannot be changed: {why}. If the store is deleted, its sessions are not \
+                 put back",
+                other.display(),
+                file.display()
+            ),
+            Self::Replaced { file, sessions } => {
+                let sessions = match sessions {
+                    Some(1) => "1 session".to_owned(),
+                    Some(count) => format!("{count} sessions"),
+                    None => "an unknown number of sessions".to_owned(),
+                };
+                write!(
+                    f,
+                    "{} was replaced by another file while it was open: {sessions} of the former file, or their newest turns, \
+                     are not in the new one",
+                    file.display()
+                )
+            }
         }
     }
 }

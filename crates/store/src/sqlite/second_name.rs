@@ -15,11 +15,10 @@ use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azureal_core::StoreError;
-use azureal_files::{Folder, FolderLock};
+use azureal_files::Folder;
 use rusqlite::Connection;
 use tracing::{debug, info, warn};
 
@@ -65,17 +64,9 @@ impl SecondName {
         self.look().is_some_and(|found| Identity::of(&found) == identity)
     }
 
-    /// Waits for the lock on the folder.
-    fn lock<'a>(&self, folder: &'a Folder) -> io::Result<FolderLock<'a>> {
-        let deadline = Instant::now() + connection::LOCK_TIMEOUT;
-        loop {
-            match folder.try_lock() {
-                Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline => {
-                    thread::sleep(POLL_INTERVAL);
-                }
-                locked => return locked,
-            }
-        }
+    /// Returns an error of the folder, with its path.
+    fn in_folder(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{} {error}", self.folder.display()))
     }
 
     /// Gives the file its second name, if it does not have it. Another file of that name gets a new name, and is never
@@ -95,8 +86,8 @@ impl SecondName {
         if owners.iter().any(|owner| *owner != rustix::process::geteuid().as_raw()) {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "the project belongs to another user"));
         }
-        let folder = Folder::open_or_create(&self.folder)?;
-        let _lock = self.lock(&folder)?;
+        let folder = Folder::open_or_create(&self.folder).map_err(|error| self.in_folder(error))?;
+        let _lock = folder.lock(connection::LOCK_TIMEOUT)?;
         let mut notice = None;
         if let Some(found) = self.look() {
             if Identity::of(&found) == identity {
@@ -125,15 +116,17 @@ impl SecondName {
             source: format!("it is missing, and cannot be put back from {}: {error}", self.path.display())
                 .into(),
         };
-        let folder = Folder::open(&self.folder).map_err(not_done)?;
-        let _lock = self.lock(&folder).map_err(not_done)?;
+        let folder = Folder::open(&self.folder).map_err(|error| not_done(self.in_folder(error)))?;
+        let _lock = folder.lock(connection::LOCK_TIMEOUT).map_err(not_done)?;
         if fs::symlink_metadata(store.path()).is_ok() {
             // Another process was faster.
             return Ok(None);
         }
         store.make_folder().map_err(|error| not_done(io::Error::other(error.to_string())))?;
-        // Among them may be the temporary name of a process that was killed here.
         store.remove_leftovers();
+        if let Some(found) = self.look() {
+            store.remove_temporary_names(Identity::of(&found));
+        }
         store.check_companions()?;
         let Some(found) = self.look() else { return Ok(None) };
         check_owner(&found).map_err(not_done)?;
@@ -267,6 +260,11 @@ LIMIT 1";
 
 fn check_content(connection: &Connection) -> rusqlite::Result<Soundness> {
     let damaged = |why: String| Ok(Soundness::Damaged(why));
+    // A process that has the file open may be in the middle of a change whose journal is deleted: it ends first. Its next one
+    // has a journal beside the first name.
+    if !connection.is_readonly("main")? {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+    }
     let journal: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
     let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if found != "ok" {

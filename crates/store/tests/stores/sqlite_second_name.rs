@@ -207,10 +207,9 @@ fn two_names_of_two_files_are_both_kept() {
     fs::remove_file(project.path()).unwrap();
     fs::write(project.path(), copy).unwrap();
     let old = fs::metadata(project.second_name()).unwrap().ino();
+    // Reading settles it: otherwise a clean would put the other file back.
     let store = project.store();
     assert_eq!(count(&store), 1);
-    assert_eq!(in_git(&project), ["sessions.azs"], "reading changes nothing");
-    append(&store, id, [Event::user("More")]);
     let notices = store.notices().take();
     let [FileNotice::OtherFile { kept, .. }] = &notices[..] else { panic!("{notices:?}") };
     assert_eq!(fs::metadata(kept).unwrap().ino(), old);
@@ -224,6 +223,58 @@ fn two_names_of_two_files_are_both_kept() {
         append(&project.store(), id, [Event::user("More")]);
     }
     assert_eq!(in_git(&project).len(), 5);
+}
+
+#[test]
+fn a_second_name_of_another_file_that_cannot_be_changed_is_told() {
+    let project = Project::in_git();
+    new_session(&project.store());
+    let copy = fs::read(project.path()).unwrap();
+    fs::remove_file(project.path()).unwrap();
+    fs::write(project.path(), copy).unwrap();
+    let folder = project.second_name().parent().unwrap().to_owned();
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    let notices = project.store().notices().take();
+    let [FileNotice::NotNamed { other, why, .. }] = &notices[..] else { panic!("{notices:?}") };
+    assert_eq!(*other, project.second_name());
+    assert!(why.starts_with(folder.to_str().unwrap()) && why.contains("is open to others"), "{why}");
+    assert_eq!(in_git(&project), ["sessions.azs"]);
+}
+
+#[test]
+fn sessions_that_are_gone_with_a_replaced_file_are_told() {
+    let [project, other] = [Project::new(), Project::new()];
+    let (store, other_store) = (project.store(), other.store());
+    let id = new_session(&store);
+    append(&store, id, [Event::user("Hello")]);
+    assert_eq!(new_session(&other_store), id);
+    drop(other_store);
+    let replaced = |sessions| FileNotice::Replaced { file: project.path(), sessions: Some(sessions) };
+    let copy = fs::read(project.path()).unwrap();
+    let replace = |content: &[u8]| {
+        let new = project.path().with_extension("other");
+        fs::write(&new, content).unwrap();
+        fs::rename(new, project.path()).unwrap();
+    };
+    // A file with all its turns loses none.
+    replace(&copy);
+    assert_eq!((count(&store), store.notices().take()), (1, vec![]));
+    append(&store, id, [Event::user("More")]);
+    replace(&copy);
+    assert_eq!((count(&store), store.notices().take()), (1, vec![replaced(1)]));
+    // Another session has the same number.
+    replace(&fs::read(other.path()).unwrap());
+    assert_eq!((count(&store), store.notices().take()), (1, vec![replaced(1)]));
+    assert!(replaced(1).to_string().contains("was replaced by another file while it was open: 1 session"));
+    // The second name keeps the former file, and the notice is that of its new name.
+    let project = Project::in_git();
+    let store = project.store();
+    new_session(&store);
+    fs::copy(other.path(), project.path().with_extension("other")).unwrap();
+    fs::rename(project.path().with_extension("other"), project.path()).unwrap();
+    assert_eq!(count(&store), 1);
+    let notices = store.notices().take();
+    assert!(matches!(&notices[..], [FileNotice::OtherFile { .. }]), "{notices:?}");
 }
 
 #[test]
@@ -369,6 +420,53 @@ fn a_journal_that_is_still_there_is_applied_before_the_check() {
     append(&store, id, [Event::user("More")]);
     drop(store);
     assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
+}
+
+#[test]
+fn a_temporary_name_that_a_killed_process_has_left_does_not_keep_the_file_from_being_put_back() {
+    let project = Project::in_git();
+    let id = new_session(&project.store());
+    append(&project.store(), id, [Event::user("Hello")]);
+    clean(&project);
+    // Process 1 always lives.
+    let temporary = with_suffix(&project.path(), ".new-1-0");
+    fs::create_dir(temporary.parent().unwrap()).unwrap();
+    fs::set_permissions(temporary.parent().unwrap(), Permissions::from_mode(0o700)).unwrap();
+    fs::hard_link(project.second_name(), &temporary).unwrap();
+    fs::write(with_suffix(&temporary, "-journal"), "").unwrap();
+    // A store that process 1 creates is its own.
+    let other = with_suffix(&project.path(), ".new-1-1");
+    fs::write(&other, "x").unwrap();
+    assert_eq!(read_all(&project.store(), id).len(), 1);
+    assert_eq!(links(&project.path()), 2);
+    fs::remove_file(other).unwrap();
+    assert_eq!(project.files(), [".gitignore", "sessions.azs"]);
+}
+
+#[test]
+fn a_change_whose_journal_is_deleted_ends_before_the_file_is_checked() {
+    let project = Project::in_git();
+    new_session(&project.store());
+    let raw = project.raw();
+    // Not written to the file yet: others may read it.
+    raw.execute_batch("BEGIN IMMEDIATE; UPDATE sessions SET name = 'renamed';").unwrap();
+    assert!(with_suffix(&project.path(), "-journal").exists());
+    clean(&project);
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| {
+            let store = project.store();
+            assert!(has_ended.load(Ordering::SeqCst), "checked in the middle of a change");
+            wait(store.list(&ListQuery::default())).unwrap().remove(0).name
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!project.path().exists());
+        has_ended.store(true, Ordering::SeqCst);
+        // An error, since its journal is gone; the change is in the file.
+        drop(raw.execute_batch("COMMIT"));
+        drop(raw);
+        assert_eq!(opened.join().unwrap(), "renamed");
+    });
 }
 
 /// SQLite writes the pages of a change in their order. Git deletes the journal, and the process is killed in between.
