@@ -9,15 +9,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use azureal_files::{OURS, OURS_IN_GIT, as_argument};
-use azureal_store::sqlite::StoreFolders;
+use azureal_store::sqlite::{PROJECT_STORE, StoreFolders};
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 
 use crate::error::shown;
 use crate::project::{Config, pointer};
-
-/// The name of a project's own store.
-const STORE: &str = "sessions.azs";
 
 /// The reason why a store has no folder in a git directory, and its file no second name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +68,8 @@ impl fmt::Display for NotInGit {
 /// Returns azureal's folder in the git directory of the project whose own store is this file, whether the folder exists or not.
 pub(crate) fn of_store(file: &Path) -> Result<PathBuf, NotInGit> {
     let is_named = |path: &Path, name: &str| path.file_name().is_some_and(|found| found == name);
-    let Some(folder) = file.parent().filter(|folder| is_named(file, STORE) && is_named(folder, OURS)) else {
+    let Some(folder) = file.parent().filter(|folder| is_named(file, PROJECT_STORE) && is_named(folder, OURS))
+    else {
         return Err(NotInGit::NotTheProjects);
     };
     let root = match folder.parent() {

@@ -13,7 +13,8 @@ use azureal_engine::{Engine, FullEvents, FullHistory, Recovered, Spools, this_pr
 use azureal_files::as_argument;
 use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
-use azureal_store::sqlite::{FileNotice, FileNotices, SqliteOptions, StoreFolders, Work};
+pub(crate) use azureal_store::sqlite::COMPANIONS;
+use azureal_store::sqlite::{FileNotice, FileNotices, SqliteOptions, StoreFolders, Work, with_suffix};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
@@ -391,9 +392,6 @@ fn in_file(path: PathBuf, may_block: bool, keep: KeepOriginals) -> Result<Opened
     Ok(Opened { store: Arc::new(store), location: Location::File(path, folders), file_notices })
 }
 
-/// What SQLite puts beside a file.
-pub(crate) const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
-
 impl Workspace {
     /// Says whether a path leads to the store or to a file that belongs to it, however it is spelt.
     pub fn owns(&self, path: &Path) -> bool {
@@ -401,11 +399,7 @@ impl Workspace {
             return false;
         };
         is_same_file(path, store)
-            || COMPANIONS.iter().any(|companion| {
-                let mut name = store.as_os_str().to_owned();
-                name.push(companion);
-                is_same_file(path, Path::new(&name))
-            })
+            || COMPANIONS.iter().any(|companion| is_same_file(path, &with_suffix(store, companion)))
     }
 }
 

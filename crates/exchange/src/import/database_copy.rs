@@ -13,7 +13,7 @@ use std::time::Duration;
 use azureal_core::StoreError;
 use azureal_store::sqlite::rusqlite::backup::{Backup, StepResult};
 use azureal_store::sqlite::rusqlite::{self, Connection, ErrorCode, OpenFlags};
-use azureal_store::sqlite::{check_foreign, open_foreign};
+use azureal_store::sqlite::{COMPANIONS, check_foreign, open_foreign, with_suffix};
 
 use super::ImportError;
 use crate::temporary::TemporaryFolder;
@@ -22,8 +22,6 @@ use crate::temporary::TemporaryFolder;
 const PAGES: i32 = 4096;
 /// The longest time to wait for a program that writes the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The suffixes of files that SQLite creates beside a database.
-const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 /// The offset of the byte of the header that says that the file is in WAL mode.
 const WRITE_VERSION: usize = 18;
 
@@ -159,19 +157,13 @@ fn leaves_no_trace(path: &Path) -> io::Result<bool> {
     File::open(path)?.take(100).read_to_end(&mut header)?;
     let is_wal = header.get(WRITE_VERSION) == Some(&2);
     // The index of the log exists while a program uses the file, and would stay if we created it.
-    Ok(!is_wal || beside(path, "-shm").exists())
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+    Ok(!is_wal || with_suffix(path, "-shm").exists())
 }
 
 /// Returns an error if SQLite would open a path beside the file that is no plain file: reading a pipe would block.
 fn check_companions(path: &Path) -> Result<(), ImportError> {
     for suffix in COMPANIONS {
-        let companion = beside(path, suffix);
+        let companion = with_suffix(path, suffix);
         if fs::symlink_metadata(&companion).is_ok_and(|found| !found.is_file()) {
             return Err(ImportError::UnsafeCompanion { path: companion });
         }
@@ -182,7 +174,7 @@ fn check_companions(path: &Path) -> Result<(), ImportError> {
 /// Returns the size of a copy of the database in bytes, at most.
 fn needed(path: &Path) -> io::Result<u64> {
     let of_companions =
-        COMPANIONS.iter().filter_map(|suffix| fs::symlink_metadata(beside(path, suffix)).ok());
+        COMPANIONS.iter().filter_map(|suffix| fs::symlink_metadata(with_suffix(path, suffix)).ok());
     Ok(fs::metadata(path)?.len() + of_companions.map(|found| found.len()).sum::<u64>())
 }
 
@@ -215,11 +207,11 @@ fn backup(from: &Path, to: &Path, timeout: Duration) -> Result<(), StoreError> {
 
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-journal"] {
-        let mut source = match File::open(beside(from, suffix)) {
+        let mut source = match File::open(with_suffix(from, suffix)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !suffix.is_empty() => continue,
             source => source?,
         };
-        io::copy(&mut source, &mut private_file(&beside(to, suffix))?)?;
+        io::copy(&mut source, &mut private_file(&with_suffix(to, suffix))?)?;
     }
     Ok(())
 }
@@ -274,7 +266,7 @@ mod tests {
             writer.execute("INSERT INTO messages VALUES (zeroblob(2000))", []).unwrap();
         }
         // More than fits into memory: the writer holds the file and its journal.
-        assert!(beside(&path, "-journal").exists());
+        assert!(with_suffix(&path, "-journal").exists());
         let copy = || DatabaseCopy::copy(&path, folder.path(), Duration::from_millis(20));
         let error = copy().unwrap_err();
         assert!(matches!(error, ImportError::Store(StoreError::Busy { .. })), "{error}");

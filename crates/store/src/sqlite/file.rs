@@ -16,7 +16,8 @@ use azureal_files::{OURS, as_argument};
 use rusqlite::Connection;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::second_name::{COMPANIONS, SecondName, with_suffix};
+use super::folders::{COMPANIONS, with_suffix};
+use super::second_name::SecondName;
 use super::{error, schema};
 
 /// Excludes history from commits; only the configuration is shared.

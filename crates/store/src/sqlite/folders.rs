@@ -3,7 +3,16 @@
 use std::path::{Path, PathBuf};
 
 /// The name of a project's own store.
-const PROJECT_STORE: &str = "sessions.azs";
+pub const PROJECT_STORE: &str = "sessions.azs";
+/// The suffixes of the files that SQLite creates beside a database.
+pub const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
+
+/// Returns the path of a file beside another one, whose name begins with that of the other.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.to_owned().into_os_string();
+    path.push(suffix);
+    path.into()
+}
 
 /// The files and folders that belong to a store in a file.
 ///
@@ -29,12 +38,7 @@ impl StoreFolders {
     /// have the same numbers.
     pub fn of(file: &Path, in_git: Option<&Path>) -> Self {
         let beside = |name: &str| match file.file_name() {
-            Some(own) if own != PROJECT_STORE => {
-                let mut own = own.to_owned();
-                own.push(".");
-                own.push(name);
-                file.with_file_name(own)
-            }
+            Some(own) if own != PROJECT_STORE => with_suffix(file, &format!(".{name}")),
             _ => file.with_file_name(name),
         };
         match in_git {

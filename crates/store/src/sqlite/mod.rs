@@ -43,7 +43,7 @@ use database::{Database, Open, removed, unreadable};
 use error::Fault;
 pub(crate) use error::hint;
 pub use file::make_folder_of;
-pub use folders::StoreFolders;
+pub use folders::{COMPANIONS, PROJECT_STORE, StoreFolders, with_suffix};
 pub use notice::{FileNotice, FileNotices};
 use worker::Worker;
 

@@ -24,6 +24,7 @@ use tracing::{debug, info, warn};
 
 use super::connection;
 use super::file::{Identity, StoreFile};
+use super::folders::{COMPANIONS, with_suffix};
 use super::notice::FileNotice;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -31,7 +32,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const MOST_NAMES: usize = 1_000;
 /// The companions of a database that hold changes which are not in it yet.
 const CHANGES: [&str; 2] = ["-journal", "-wal"];
-pub(super) const COMPANIONS: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// The second name of a store's file, which may not have it yet.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl SecondName {
     }
 
     /// Returns an error of the folder, with its path.
-    fn in_folder(&self, error: io::Error) -> io::Error {
+    fn in_folder(&self, error: &io::Error) -> io::Error {
         io::Error::new(error.kind(), format!("{} {error}", self.folder.display()))
     }
 
@@ -86,7 +86,7 @@ impl SecondName {
         if owners.iter().any(|owner| *owner != rustix::process::geteuid().as_raw()) {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "the project belongs to another user"));
         }
-        let folder = Folder::open_or_create(&self.folder).map_err(|error| self.in_folder(error))?;
+        let folder = Folder::open_or_create(&self.folder).map_err(|error| self.in_folder(&error))?;
         let _lock = folder.lock(connection::LOCK_TIMEOUT)?;
         let mut notice = None;
         if let Some(found) = self.look() {
@@ -116,7 +116,7 @@ impl SecondName {
             source: format!("it is missing, and cannot be put back from {}: {error}", self.path.display())
                 .into(),
         };
-        let folder = Folder::open(&self.folder).map_err(|error| not_done(self.in_folder(error)))?;
+        let folder = Folder::open(&self.folder).map_err(|error| not_done(self.in_folder(&error)))?;
         let _lock = folder.lock(connection::LOCK_TIMEOUT).map_err(not_done)?;
         if fs::symlink_metadata(store.path()).is_ok() {
             // Another process was faster.
@@ -205,13 +205,6 @@ fn set_aside(folder: &Folder, path: &Path, prefix: &str) -> io::Result<PathBuf> 
         }
     }
     Err(ErrorKind::AlreadyExists.into())
-}
-
-/// Returns the path of a companion of a database.
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.to_owned().into_os_string();
-    path.push(suffix);
-    path.into()
 }
 
 /// The result of a check.
