@@ -303,6 +303,31 @@ fn the_header_of_an_original_names_the_parser_and_the_place() {
 }
 
 #[test]
+fn a_turn_that_was_compacted_in_the_middle_has_several_originals() {
+    let world = World::new();
+    let session = world.session();
+    let agent: &'static dyn Agent = Script::new("");
+    let output = call().to_json() + "\n" + &result().to_json() + "\n";
+    for (run, goes_on) in [("a", false), ("b", true)] {
+        let spool = world.spools.begin(SpooledTurn { goes_on, ..turn(session, run, agent.name()) }).unwrap();
+        spool.output().unwrap().write_all(output.as_bytes()).unwrap();
+        drop(spool);
+        block_on(recover(&*world.store, &world.spools, &[agent], own_environment())).unwrap();
+    }
+    let originals = world.originals(session);
+    assert_eq!(originals.iter().map(|original| original.run.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let mut full_events = world.full_events(session, leak([agent]));
+    let events = world.events(session);
+    assert_eq!(events.iter().filter(|stored| stored.kind == "Compacted").count(), 1);
+    let results: Vec<&StoredEvent> = events.iter().filter(|stored| stored.kind == "ToolResult").collect();
+    assert_eq!(results.len(), 2);
+    for (stored, original) in results.into_iter().zip(&originals) {
+        assert!(original.covers(stored.seq));
+        assert_eq!(block_on(full_events.full(stored)).unwrap(), FullEvent::Found(Box::new(result())));
+    }
+}
+
+#[test]
 fn a_turn_leaves_its_output_compressed_and_no_spool() {
     let world = World::new();
     let project = Project::at(world.folder.path(), Arc::clone(&world.store));
