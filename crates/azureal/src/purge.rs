@@ -9,10 +9,11 @@ use azureal_agents::registry;
 use azureal_core::{ListQuery, SessionId};
 use azureal_engine::{FoundTurn, Spools, Transcript, transcripts_of};
 use azureal_files::OURS;
+use azureal_store::sqlite::{COMPANIONS, with_suffix};
 
 use crate::error::{Error, shown};
 use crate::server_store;
-use crate::workspace::{COMPANIONS, Workspace};
+use crate::workspace::Workspace;
 
 /// The number of the agents' own transcripts that are looked for. Each is a search of the agents' folders.
 const MOST_TRANSCRIPTS: usize = 200;
@@ -184,12 +185,6 @@ fn named(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 /// Removes a file or a folder, and makes that survive a loss of power. A link is removed, not followed.

@@ -13,8 +13,9 @@ use azureal_engine::{Engine, FullEvents, FullHistory, Recovered, Spools, this_pr
 use azureal_files::as_argument;
 use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
-pub(crate) use azureal_store::sqlite::COMPANIONS;
-use azureal_store::sqlite::{FileNotice, FileNotices, SqliteOptions, StoreFolders, Work, with_suffix};
+use azureal_store::sqlite::{
+    COMPANIONS, FileNotice, FileNotices, SqliteOptions, StoreFolders, Work, with_suffix,
+};
 use azureal_store::{MemoryStore, PostgresStore, RedisStore, ServerStore, SqliteStore};
 use futures_executor::block_on;
 
