@@ -43,6 +43,7 @@ fn a_private_key_is_masked_however_it_is_written() {
         ("as it is", key.clone()),
         ("without its end", lines[..8].join("\n")),
         ("without its beginning", lines[5..].join("\n")),
+        ("cut off in its last line", key.trim_end_matches(" KEY-----").to_owned()),
         ("with lines omitted", omitted),
         ("with line numbers", numbered),
         ("indented", indented),
@@ -97,6 +98,12 @@ fn the_mask_names_the_kind_and_the_rest_stays() {
         ("password: &str = \"hunter2\";".into(), "password: &str = \"[redacted: password]\";"),
         ("config['db_password'] = 'hunter2'".into(), "config['db_password'] = '[redacted: password]'"),
         ("Server=db;Password=hunter2;User=ada".into(), "Server=db;Password=[redacted: password];User=ada"),
+        (
+            "curl -u ada:hunter2 a && curl --user bob:tiger4 b".into(),
+            "curl -u ada:[redacted: password] a && curl --user bob:[redacted: password] b",
+        ),
+        ("a\\ncurl -s -u 'ada:hunter2' a".into(), "a\\ncurl -s -u 'ada:[redacted: password]' a"),
+        ("sort -u ada:hunter2, curly -u ada:hunter2".into(), "sort -u ada:hunter2, curly -u ada:hunter2"),
         ("<password>hunter2</password>".into(), "<password>[redacted: password]</password>"),
         (
             "CREATE USER ada IDENTIFIED BY 'hunter2'".into(),
