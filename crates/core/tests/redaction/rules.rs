@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::chance::Chance;
 use crate::kinds::KINDS;
+use crate::thorough;
 
 fn plain() -> Redactor {
     static PLAIN: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([], &[""; 0]).unwrap());
@@ -238,7 +239,7 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: thorough(300, 1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn masking_twice_is_masking_once(text in pieces()) {
