@@ -6,6 +6,7 @@ use memchr::memchr2;
 use serde::de::IgnoredAny;
 
 use super::Redactor;
+use super::named::{self, Class};
 
 /// The depth of the keys of our own format: the kind of an event, and its fields.
 const OWN_KEYS: usize = 2;
@@ -16,17 +17,17 @@ pub(super) fn redact<'t>(redactor: &Redactor, text: &'t str) -> Cow<'t, str> {
     }
     let mut masked = String::new();
     let (mut done, mut at, mut depth) = (0, 0, 0_usize);
-    // The key that the next string belongs to, also in a list.
-    let mut key: Option<Cow<'t, str>> = None;
+    // What the key says of the strings that belong to it, also in a list.
+    let mut class: Option<Class> = None;
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
             b'{' => {
                 depth += 1;
-                key = None;
+                class = None;
             }
             b'}' => {
                 depth = depth.saturating_sub(1);
-                key = None;
+                class = None;
             }
             b'"' => {
                 let Some(mut literal) = Literal::at(text, at) else { break };
@@ -34,11 +35,10 @@ pub(super) fn redact<'t>(redactor: &Redactor, text: &'t str) -> Cow<'t, str> {
                 let replacement = if literal.is_key {
                     let replacement =
                         if depth > OWN_KEYS { changed(redactor.redact(&decoded)) } else { None };
-                    key = Some(decoded);
+                    class = named::class_of(&decoded);
                     replacement
                 } else {
-                    let name = key.as_deref().unwrap_or_default();
-                    match redactor.label_of_field(name, &decoded) {
+                    match class.and_then(|class| named::label_of_field(class, &decoded)) {
                         Some(label) => Some(format!("{}{label}]", super::OPEN)),
                         None => changed(redactor.redact(&decoded)),
                     }

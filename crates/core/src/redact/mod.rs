@@ -158,11 +158,6 @@ impl Redactor {
         json::redact(self, text)
     }
 
-    /// Returns the label for the value of a field, if the field's name makes it a secret.
-    fn label_of_field(&self, name: &str, value: &str) -> Option<&'static str> {
-        named::label_of_field(name, value)
-    }
-
     /// Masks once; `None` if there is no secret.
     fn pass(&self, text: &str) -> Option<String> {
         let mut found = self.find(text);
@@ -170,8 +165,11 @@ impl Redactor {
             return None;
         }
         let masks = masks_in(text);
+        found.sort_by_key(|secret| secret.range.start);
+        let mut run = Run::default();
         found.retain_mut(|secret| {
-            secret.range = without_half_escapes(text, secret.range.clone());
+            run.continue_to(text, secret.range.start);
+            secret.range = without_half_escapes(text, secret.range.clone(), run.length);
             !secret.range.is_empty()
         });
         found.sort_by_key(|secret| (secret.range.start, secret.rank));
@@ -346,17 +344,38 @@ fn outside(range: &Range<usize>, masks: &[Range<usize>]) -> Vec<Range<usize>> {
     pieces
 }
 
-/// Leaves out the part of a range that belongs to an escape sequence of JSON, of which the rest is outside.
-fn without_half_escapes(text: &str, Range { mut start, mut end }: Range<usize>) -> Range<usize> {
-    let backslashes = |before: usize| {
-        text.as_bytes()
-            .get(..before)
-            .map_or(0, |bytes| bytes.iter().rev().take_while(|byte| **byte == b'\\').count())
-    };
-    if backslashes(start) % 2 == 1 {
+/// The backslashes before a position of a text.
+#[derive(Default)]
+struct Run {
+    position: usize,
+    length: usize,
+}
+
+impl Run {
+    /// Counts those before a later position. A run with many secrets in it is counted once.
+    fn continue_to(&mut self, text: &str, position: usize) {
+        let between = text.as_bytes().get(self.position..position).unwrap_or_default();
+        let length = backslashes_at_end(between);
+        self.length = if length == between.len() { self.length + length } else { length };
+        self.position = position;
+    }
+}
+
+fn backslashes_at_end(bytes: &[u8]) -> usize {
+    bytes.iter().rev().take_while(|byte| **byte == b'\\').count()
+}
+
+/// Leaves out the part of a range that belongs to an escape sequence of JSON, of which the rest is outside. There are so many
+/// backslashes before the range.
+fn without_half_escapes(
+    text: &str,
+    Range { mut start, mut end }: Range<usize>,
+    before: usize,
+) -> Range<usize> {
+    if before % 2 == 1 {
         start += text.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
     }
-    if start < end && backslashes(end).min(end - start) % 2 == 1 {
+    if start < end && text.as_bytes().get(start..end).map_or(0, backslashes_at_end) % 2 == 1 {
         end -= 1;
     }
     start..end.max(start)

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use memchr::memchr3;
 use regex::Regex;
 
 use super::guard;
@@ -12,9 +13,13 @@ const LONGEST_NAME: usize = 96;
 /// Only the beginning of a value decides whether it is one.
 const DECIDES: usize = 256;
 
+/// The largest number of backslashes before a quotation mark: that of JSON in JSON, five times. Two marks of which neither closes the
+/// other have different numbers, so this is also how often a text is read.
+const MOST_BACKSLASHES: usize = 31;
+
 /// What a name says of its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
+pub(super) enum Class {
     /// A person may have chosen it, so it need not look random.
     Password,
     Secret,
@@ -123,11 +128,14 @@ impl NamedValues {
 
     pub(super) fn find(&self, text: &str, mut take: impl FnMut(Range<usize>, &'static str)) {
         let mut at = 0;
+        let mut words = Words::default();
         while let Some(found) = self.regex.find_at(text, at) {
             at = found.end();
             let Some((name, sign)) = name_and_sign(text, found.range()) else { continue };
             let Some(class) = class_of(name.text) else { continue };
-            let Some((value, style)) = value_after(text, found.end(), &name, sign, class) else { continue };
+            let Some((value, style)) = value_after(text, found.end(), &name, sign, class, &mut words) else {
+                continue;
+            };
             let Some(content) = text.get(value.clone()) else { continue };
             if is_secret(class, style, content) {
                 at = value.end;
@@ -137,9 +145,8 @@ impl NamedValues {
     }
 }
 
-/// Returns the label for a value with this name.
-pub(super) fn label_of_field(name: &str, value: &str) -> Option<&'static str> {
-    let class = class_of(name)?;
+/// Returns the label for the value of a field, if it is a secret.
+pub(super) fn label_of_field(class: Class, value: &str) -> Option<&'static str> {
     is_secret(class, Style::Quoted, value).then(|| class.label())
 }
 
@@ -177,6 +184,46 @@ fn name_and_sign(text: &str, found: Range<usize>) -> Option<(Name<'_>, &str)> {
     Some((name, sign))
 }
 
+/// The characters that end a value without quotation marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Cookies have several words.
+    Cookie,
+    Environment,
+    Url,
+    Line,
+}
+
+impl End {
+    fn is_at(self, c: char) -> bool {
+        let always = c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\');
+        let in_line = matches!(c, ',' | ';' | '&' | ')' | '}' | ']' | '>' | '<' | '|');
+        match self {
+            Self::Cookie => matches!(c, '\n' | '\r' | '"' | '\'' | '`' | '\\'),
+            Self::Environment => always,
+            Self::Url => always || in_line || c == '#',
+            Self::Line => always || in_line,
+        }
+    }
+}
+
+/// The word that was read last, for each way in which it can end. A value can have further names in it, as in `pw=pw=pw=`: their values end
+/// where it ends, and are not read again.
+#[derive(Default)]
+struct Words([Range<usize>; 4]);
+
+impl Words {
+    /// Returns the end of the word that begins here.
+    fn end_of(&mut self, text: &str, start: usize, end: End) -> Option<usize> {
+        let known = self.0.get_mut(end as usize)?;
+        if !known.contains(&start) {
+            let rest = text.get(start..)?;
+            *known = start..start + rest.find(|c| end.is_at(c)).unwrap_or(rest.len());
+        }
+        Some(known.end)
+    }
+}
+
 /// Finds the value that begins here, and how it is written.
 fn value_after(
     text: &str,
@@ -184,6 +231,7 @@ fn value_after(
     name: &Name<'_>,
     sign: &str,
     class: Class,
+    words: &mut Words,
 ) -> Option<(Range<usize>, Style)> {
     let rest = text.get(start..)?;
     // A comparison, or a path of a language.
@@ -211,48 +259,47 @@ fn value_after(
         name.text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
     let is_in_url = matches!(name.before, Some('?' | '&'));
     let style = if has_capitals && sign == "=" && !is_in_url { Style::Environment } else { Style::Bare };
-    let ends = |c: char| {
-        let always = c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\');
-        let in_line = matches!(c, ',' | ';' | '&' | ')' | '}' | ']' | '>' | '<' | '|');
-        match (class, style) {
-            // Cookies have several words.
-            (Class::Cookie, _) => matches!(c, '\n' | '\r' | '"' | '\'' | '`' | '\\'),
-            (_, Style::Environment) => always,
-            _ => always || in_line || (is_in_url && c == '#'),
-        }
+    let ends = match (class, style) {
+        (Class::Cookie, _) => End::Cookie,
+        (_, Style::Environment) => End::Environment,
+        _ if is_in_url => End::Url,
+        _ => End::Line,
     };
-    let length = rest.find(ends).unwrap_or(rest.len());
+    let end = words.end_of(text, start, ends)?;
     // What stands before an argument or an index is code.
     let is_code = style == Style::Bare
-        && (rest.get(..length).is_some_and(|value| value.contains(['(', '[', '{']))
-            || rest.get(length..).is_some_and(|rest| rest.starts_with(['<', '('])));
-    (length > 0 && !is_code).then_some((start..start + length, style))
+        && (rest.chars().take((end - start).min(DECIDES)).any(|c| matches!(c, '(' | '[' | '{'))
+            || text.get(end..).is_some_and(|rest| rest.starts_with(['<', '('])));
+    (end > start && !is_code).then_some((start..end, style))
 }
 
 /// Returns the length of a text in quotation marks that had so many backslashes before the first mark.
 fn length_of_quoted(text: &str, quote: char, backslashes: usize) -> Option<usize> {
-    let mut run = 0;
-    for (at, c) in text.char_indices() {
-        match c {
-            '\\' => run += 1,
-            // In JSON, the string that all of this is in ends here.
-            '"' if quote != '"' => return None,
-            '\n' => return None,
-            _ if c == quote => {
-                let closes = run <= backslashes || (backslashes == 0 && run % 2 == 0);
-                if closes {
-                    return Some(if backslashes == 0 { at } else { at - run });
-                }
-                run = 0;
-            }
-            _ => run = 0,
-        }
+    if backslashes > MOST_BACKSLASHES {
+        return None;
     }
-    None
+    let bytes = text.as_bytes();
+    let mark = u8::try_from(quote).ok()?;
+    let mut from = 0;
+    loop {
+        let at = from + memchr3(mark, b'"', b'\n', bytes.get(from..)?)?;
+        // A line ends here or, in JSON, the string that all of this is in.
+        if bytes.get(at) != Some(&mark) {
+            return None;
+        }
+        let before = bytes.get(from..at)?.iter().rev();
+        // More of them than there were before the first mark close nothing. Without any before it, their parity counts.
+        let most = if backslashes == 0 { at - from } else { backslashes + 1 };
+        let run = before.take(most).take_while(|byte| **byte == b'\\').count();
+        if run <= backslashes || (backslashes == 0 && run % 2 == 0) {
+            return Some(if backslashes == 0 { at } else { at - run });
+        }
+        from = at + 1;
+    }
 }
 
 /// Reads from a name what its value is.
-fn class_of(name: &str) -> Option<Class> {
+pub(super) fn class_of(name: &str) -> Option<Class> {
     let words = words_of(name);
     let last = words.last()?.as_str();
     let before = words.len().checked_sub(2).and_then(|index| words.get(index)).map_or("", String::as_str);

@@ -38,9 +38,14 @@ pub(super) fn find(text: &str) -> Vec<Range<usize>> {
             found.push(range);
         }
     }
+    let mut done_with_putty = 0;
     for position in memmem::find_iter(text.as_bytes(), PUTTY) {
         let start = position + PUTTY.len();
+        if start < done_with_putty {
+            continue;
+        }
         if let Some(end) = body_after(text, start) {
+            done_with_putty = end;
             found.push(start..end);
         }
     }
@@ -97,13 +102,21 @@ fn body_after(text: &str, start: usize) -> Option<usize> {
         let content = text.get(word.clone())?;
         if content.starts_with("--") {
             // Either the marker at the end, or that of another key.
-            if text.get(word.start..)?.trim_start_matches(['-', ' ']).starts_with("END ") && end.is_some() {
-                let from = text.get(word.start..)?.find(MARKER)? + word.start;
-                end = Marker::around(text, from).map(|marker| marker.range.end).or(end);
+            let rest = text.get(word.start..)?.trim_start_matches(['-', ' ']);
+            if rest.starts_with("END ") && end.is_some() {
+                // It is near, or cut off.
+                let near = rest
+                    .as_bytes()
+                    .iter()
+                    .take(LONGEST_BETWEEN)
+                    .position(|byte| *byte == b'\n' || *byte == b'\\');
+                let near = rest.as_bytes().get(..near.unwrap_or(LONGEST_BETWEEN).min(rest.len()))?;
+                let marker = memmem::find(near, MARKER.as_bytes())
+                    .and_then(|found| Marker::around(text, text.len() - rest.len() + found));
+                end = marker.filter(|marker| !marker.is_begin).map(|marker| marker.range.end).or(end);
             }
             break;
         }
-        let content = without_number(content);
         let long = content.bytes().take_while(|byte| is_base64(*byte)).count();
         if long >= LONG {
             let body = word.end - content.len() + long;
@@ -156,7 +169,8 @@ fn separator_len(text: &str, at: usize) -> usize {
     text.get(at..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8)
 }
 
-/// Returns the next word: what stands between separators and escape sequences.
+/// Returns the next word: what stands between separators and escape sequences, without the number of its line. A long word
+/// is cut off some way behind its base64.
 fn next_word(text: &str, mut at: usize) -> Option<Range<usize>> {
     loop {
         let rest = text.get(at..)?;
@@ -168,9 +182,17 @@ fn next_word(text: &str, mut at: usize) -> Option<Range<usize>> {
             at += 1;
             continue;
         }
-        let rest = text.get(at..)?;
-        let length = rest.find(is_separator).unwrap_or(rest.len());
-        return Some(at..at + length);
+        let rest = without_number(text.get(at..)?);
+        let base64 = rest.bytes().take_while(|byte| is_base64(*byte)).count();
+        let other: usize = rest
+            .get(base64..)?
+            .chars()
+            .take(LONGEST_BETWEEN + 1)
+            .take_while(|c| !is_separator(*c))
+            .map(char::len_utf8)
+            .sum();
+        let start = text.len() - rest.len();
+        return Some(start..start + base64 + other);
     }
 }
 

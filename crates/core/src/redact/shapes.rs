@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use memchr::memmem;
 use regex::Regex;
 
 use super::guard;
@@ -10,6 +11,9 @@ use super::guard;
 /// A value in a frame that is no secret is looked at again for the shapes in it, if it is no longer than this. A longer
 /// one would take time that is not linear.
 const LOOKED_AT_AGAIN: usize = 512;
+
+/// How far before an argument its command is looked for, in bytes.
+const LONGEST_COMMAND: usize = 1024;
 
 /// A kind of secret.
 struct Shape {
@@ -30,6 +34,8 @@ enum Guard {
     NoPlaceholder,
     /// It must have letters and digits, or look random.
     Mixed,
+    /// It must be an argument of `curl` or `wget`, and not stand for another value.
+    Argument,
 }
 
 const fn sure(label: &'static str, pattern: &'static str) -> Shape {
@@ -40,7 +46,7 @@ const fn random(label: &'static str, pattern: &'static str) -> Shape {
     Shape { label, pattern, guard: Guard::Random }
 }
 
-/// Every shape. Of two that begin at the same place, the first counts.
+/// Most shapes. Of two that begin at the same place, the first counts.
 const SHAPES: &[Shape] = &[
     // Clouds.
     sure("aws access key", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"),
@@ -124,11 +130,9 @@ const SHAPES: &[Shape] = &[
     sure("grafana token", r"(?:glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}\b|glc_[A-Za-z0-9+/=]{32,})"),
     sure("new relic key", r"NR(?:AK|RA|II|JS)-[A-Za-z0-9]{18,}"),
     sure("dynatrace token", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}\b"),
-    sure("mapbox token", r"sk\.eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}"),
     random("facebook token", r"EAA[A-Za-z0-9]{80,}"),
     random("resend key", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
     // Of every service.
-    sure("json web token", r"eyJ[A-Za-z0-9_-]{10,}\.(?:eyJ)?[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),
     Shape {
         label: "authorization",
         pattern: r#"(?i:authorization)(?:\\*["'`])?[ \t]{0,4}[:=][ \t]{0,4}(?:\\*["'`])?(?:[A-Za-z][A-Za-z0-9-]*[ \t]+)?([^\s"'`\\:=][^\s"'`\\]{7,})"#,
@@ -145,12 +149,7 @@ const SHAPES: &[Shape] = &[
         pattern: r#"machine[ \t]+[^\s]+[ \t]+login[ \t]+[^\s]+[ \t]+password[ \t]+([^\s"'`\\]{4,})"#,
         guard: Guard::NoPlaceholder,
     },
-    Shape {
-        label: "password",
-        pattern: r#"(?:curl|wget)[^\n"'`\\]*[ \t](?:-u|--user)[ \t]+["']?[^\s:"']+:([^\s"'`\\]{4,})"#,
-        guard: Guard::NoPlaceholder,
-    },
-    // What need not begin like a word. These are last: `Shapes::new` counts on that.
+    // What need not begin like a word. These are last: `Together::new` counts on that.
     Shape {
         label: "password",
         pattern: r#"://[^\s:@/?#"'`\\<>]*:([^\s@/"'`\\<>]+)@"#,
@@ -166,23 +165,52 @@ const SHAPES: &[Shape] = &[
         pattern: r#"--(?i:(?:[a-z0-9]+-)*(?:password|passwd|passphrase|secret|token|api-?key|access-key))[ \t]+["']?([^\s"'`\\]{6,})"#,
         guard: Guard::Mixed,
     },
+    Shape {
+        label: "password",
+        pattern: r#"-(?:u|-user)[ \t]+["']?[^\s:"']+:([^\s"'`\\]{4,})"#,
+        guard: Guard::Argument,
+    },
 ];
 
-/// All shapes as one regular expression.
-pub(super) struct Shapes {
+/// Shapes that can begin again and again before it is known whether the first is one. Secrets of other shapes can be in them. Looked for
+/// together, each of those would cost a search to the end of the text.
+const PENDING: &[Shape] = &[
+    sure("mapbox token", r"sk\.eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}"),
+    sure("json web token", r"eyJ[A-Za-z0-9_-]{10,}\.(?:eyJ)?[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),
+];
+
+/// Every shape.
+pub(super) struct Shapes([Together; 2]);
+
+impl Shapes {
+    pub(super) fn new() -> Result<Self, regex::Error> {
+        Ok(Self([Together::new(SHAPES)?, Together::new(PENDING)?]))
+    }
+
+    /// Finds secrets of every shape.
+    pub(super) fn find(&self, text: &str, mut take: impl FnMut(Range<usize>, &'static str)) {
+        for together in &self.0 {
+            together.find(text, &mut take);
+        }
+    }
+}
+
+/// Several shapes as one regular expression.
+struct Together {
+    shapes: &'static [Shape],
     regex: Regex,
     /// For each shape the number of its group, and whether the next group is inside of it.
     groups: Vec<(usize, bool)>,
 }
 
-impl Shapes {
-    pub(super) fn new() -> Result<Self, regex::Error> {
+impl Together {
+    fn new(shapes: &'static [Shape]) -> Result<Self, regex::Error> {
         // A word begins here; in JSON also after the letter of an escape sequence.
         let mut pattern = String::from(r"(?:\b|\\[nrtbf]|\\u[0-9a-fA-F]{4})(?:");
-        let mut groups = Vec::with_capacity(SHAPES.len());
+        let mut groups = Vec::with_capacity(shapes.len());
         let mut next = 1;
         let mut are_words = true;
-        for (index, shape) in SHAPES.iter().enumerate() {
+        for (index, shape) in shapes.iter().enumerate() {
             let has_inner = has_group(shape.pattern);
             let is_word = !shape.pattern.starts_with(['-', '<', ':']);
             if are_words && !is_word {
@@ -196,16 +224,18 @@ impl Shapes {
             groups.push((next, has_inner));
             next += 1 + usize::from(has_inner);
         }
-        Ok(Self { regex: Regex::new(&of_ascii(&pattern))?, groups })
+        if are_words {
+            pattern.push(')');
+        }
+        Ok(Self { shapes, regex: Regex::new(&of_ascii(&pattern))?, groups })
     }
 
-    /// Finds secrets of every shape.
-    pub(super) fn find(&self, text: &str, mut take: impl FnMut(Range<usize>, &'static str)) {
+    fn find(&self, text: &str, take: &mut impl FnMut(Range<usize>, &'static str)) {
         let mut at = 0;
         while let Some(whole) = self.regex.find_at(text, at) {
             at = whole.end();
             let Some(captures) = self.regex.captures_at(text, whole.start()) else { continue };
-            let matched = self.groups.iter().zip(SHAPES).find_map(|((group, has_inner), shape)| {
+            let matched = self.groups.iter().zip(self.shapes).find_map(|((group, has_inner), shape)| {
                 let outer = captures.get(*group)?;
                 Some((shape, has_inner, if *has_inner { captures.get(group + 1)? } else { outer }))
             });
@@ -215,6 +245,9 @@ impl Shapes {
                 Guard::Random => guard::is_random(secret.as_str(), 16),
                 Guard::NoPlaceholder => !guard::is_placeholder(secret.as_str()),
                 Guard::Mixed => is_mixed_secret(secret.as_str()),
+                Guard::Argument => {
+                    is_argument(text, whole.start()) && !guard::is_placeholder(secret.as_str())
+                }
             };
             if is_secret {
                 take(secret.range(), shape.label);
@@ -231,6 +264,27 @@ fn is_mixed_secret(value: &str) -> bool {
     let is_code = value.contains(['(', ')', '[', ']', '{', '<', '>']);
     let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
     !is_code && !guard::is_placeholder(value) && (is_mixed || guard::is_random(value, 8))
+}
+
+/// Says whether an argument of `curl` or `wget` begins here.
+fn is_argument(text: &str, start: usize) -> bool {
+    let before = text.as_bytes().get(start.saturating_sub(LONGEST_COMMAND)..start).unwrap_or_default();
+    let begin = before.iter().rposition(|byte| b"\n\"'`\\".contains(byte)).map_or(0, |end| end + 1);
+    let command = before.get(begin..).unwrap_or_default();
+    // In JSON, a line begins after the letter of an escape sequence.
+    let is_letter = begin > 0 && before.get(begin - 1) == Some(&b'\\');
+    let is_whole = |at: usize| command.get(at + 4).is_some_and(|byte| !byte.is_ascii_alphanumeric());
+    let is_begin = |at: usize| match at.checked_sub(1) {
+        None => true,
+        Some(0) if is_letter => true,
+        Some(previous) => {
+            command.get(previous).is_some_and(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
+        }
+    };
+    command.last().is_some_and(|byte| matches!(byte, b' ' | b'\t'))
+        && ["curl", "wget"]
+            .iter()
+            .any(|name| memmem::find_iter(command, name).any(|at| is_begin(at) && is_whole(at)))
 }
 
 /// Makes word boundaries and case of ASCII letters alone, which is faster.
@@ -266,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_shape_has_at_most_one_group() {
-        for shape in SHAPES {
+        for shape in SHAPES.iter().chain(PENDING) {
             let groups = Regex::new(&of_ascii(shape.pattern)).unwrap().captures_len() - 1;
             assert_eq!(groups, usize::from(has_group(shape.pattern)), "{}", shape.label);
         }

@@ -5,9 +5,13 @@ use serde_json::{Value, json};
 
 use crate::chance::Chance;
 use crate::kinds::{KINDS, Kind};
+use crate::thorough;
 
-/// How many secrets of each kind are drawn for each place.
-const DRAWN: usize = 20;
+/// Returns how many secrets of each kind are drawn for each place.
+fn drawn() -> usize {
+    thorough(5, 20)
+}
+
 /// The share that must be found in every place, in percent.
 const LEAST: f64 = 98.0;
 
@@ -78,7 +82,7 @@ fn measure(redact: impl Fn(&str) -> String) -> Vec<(&'static str, usize, usize, 
             let mut chance = Chance::new(14);
             let (mut all, mut found, mut missed) = (0, 0, Vec::new());
             for kind in KINDS {
-                for _ in 0..DRAWN {
+                for _ in 0..drawn() {
                     let secret = kind.draw(&mut chance);
                     let masked = redact(&write(kind, &secret));
                     // Also a part of it is a leak.
@@ -99,7 +103,7 @@ fn measure(redact: impl Fn(&str) -> String) -> Vec<(&'static str, usize, usize, 
 
 #[track_caller]
 fn check(title: &str, measured: &[(&str, usize, usize, Vec<String>)]) {
-    println!("{title}: {} kinds, {DRAWN} of each", KINDS.len());
+    println!("{title}: {} kinds, {} of each", KINDS.len(), drawn());
     for (place, found, all, missed) in measured {
         let share = 100.0 * *found as f64 / *all as f64;
         println!("  {place}: {found} of {all} ({share:.1} %)");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::chance::Chance;
 use crate::kinds::KINDS;
+use crate::thorough;
 
 fn plain() -> Redactor {
     static PLAIN: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([], &[""; 0]).unwrap());
@@ -43,6 +44,7 @@ fn a_private_key_is_masked_however_it_is_written() {
         ("as it is", key.clone()),
         ("without its end", lines[..8].join("\n")),
         ("without its beginning", lines[5..].join("\n")),
+        ("cut off in its last line", key.trim_end_matches(" KEY-----").to_owned()),
         ("with lines omitted", omitted),
         ("with line numbers", numbered),
         ("indented", indented),
@@ -97,6 +99,12 @@ fn the_mask_names_the_kind_and_the_rest_stays() {
         ("password: &str = \"hunter2\";".into(), "password: &str = \"[redacted: password]\";"),
         ("config['db_password'] = 'hunter2'".into(), "config['db_password'] = '[redacted: password]'"),
         ("Server=db;Password=hunter2;User=ada".into(), "Server=db;Password=[redacted: password];User=ada"),
+        (
+            "curl -u ada:hunter2 a && curl --user bob:tiger4 b".into(),
+            "curl -u ada:[redacted: password] a && curl --user bob:[redacted: password] b",
+        ),
+        ("a\\ncurl -s -u 'ada:hunter2' a".into(), "a\\ncurl -s -u 'ada:[redacted: password]' a"),
+        ("sort -u ada:hunter2, curly -u ada:hunter2".into(), "sort -u ada:hunter2, curly -u ada:hunter2"),
         ("<password>hunter2</password>".into(), "<password>[redacted: password]</password>"),
         (
             "CREATE USER ada IDENTIFIED BY 'hunter2'".into(),
@@ -231,7 +239,7 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: thorough(300, 1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn masking_twice_is_masking_once(text in pieces()) {
