@@ -105,10 +105,12 @@ impl Workspace {
         let store = folders.second_name.iter().cloned().chain(with_companions(file)).collect();
         let aside = in_git.into_iter().flat_map(|folder| named(folder, |name| name.starts_with(SET_ASIDE)));
         let spools = [Some(folders.spools.clone()), folders.former_spools.clone()].into_iter().flatten();
+        let originals =
+            [Some(folders.originals.clone()), folders.former_originals.clone()].into_iter().flatten();
         let unfinished = format!("{}.new-", file.file_name().unwrap_or_default().to_string_lossy());
         let parts = [
             ("sessions", store),
-            ("output of turns", vec![folders.originals.clone()]),
+            ("output of turns", originals.collect()),
             ("unfinished turns", spools.collect()),
             ("stores that were set aside", aside.collect()),
             ("unfinished turns of stores on servers", self.server_folders()),

@@ -382,9 +382,16 @@ fn in_file(path: PathBuf, may_block: bool, keep: KeepOriginals) -> Result<Opened
     // A project of another user has its second name there all the same, which must not be taken for a foreign link.
     let StoreLayout { in_git, folders, .. } = StoreLayout::of(&path);
     let (spools, originals) = (Some(folders.spools.clone()), Some(folders.originals.clone()));
+    let former_originals = folders.former_originals.clone();
     let adds_no_originals = keep == KeepOriginals::Off;
-    let mut options =
-        SqliteOptions { in_git, spools, originals, adds_no_originals, ..SqliteOptions::default() };
+    let mut options = SqliteOptions {
+        in_git,
+        spools,
+        originals,
+        former_originals,
+        adds_no_originals,
+        ..SqliteOptions::default()
+    };
     if may_block {
         options.work = Work::WhereCalled;
     }

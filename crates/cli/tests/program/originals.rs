@@ -173,3 +173,17 @@ fn an_ephemeral_turn_has_no_original() {
     assert_eq!(ran.code, 0, "{ran}");
     assert_eq!(world.snapshot("p"), before);
 }
+
+#[test]
+fn a_project_that_becomes_a_repository_keeps_its_originals() {
+    let world = World::new();
+    fs::remove_dir_all(world.path("p/.git")).unwrap();
+    world.program("claude", &format!("cat > /dev/null\ncat '{}'", recording().display()));
+    ask(&world);
+    let printed = fs::read_to_string(recording()).unwrap();
+    assert!(world.path("p/.azureal/originals").exists());
+    world.file("p/.git/HEAD", "ref: refs/heads/main\n");
+    assert_eq!(run(&world, &["original", "S1"]).quiet(), printed);
+    assert!(!world.path("p/.azureal/originals").exists());
+    assert_eq!(files(&world).len(), 1);
+}

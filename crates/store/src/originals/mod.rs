@@ -22,7 +22,7 @@ mod reader;
 mod upload;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -30,6 +30,7 @@ use std::time::{Duration, SystemTime};
 use azureal_core::{NewOriginal, OpenOriginal, Original, Seq, StoreError, Uuid, io_error_text};
 use azureal_files::{Folder, HeldFolder};
 use rustix::fs::OFlags;
+use tracing::debug;
 
 use self::name::{NewName, PackedName};
 use self::pack::{Unpacker, pack};
@@ -54,13 +55,52 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone)]
 pub(crate) struct FileOriginals {
     folder: PathBuf,
+    /// The folder that kept them before. They are moved from there, or read there if that is not possible.
+    former: Option<PathBuf>,
     takes_new: bool,
 }
 
 impl FileOriginals {
     /// If `takes_new` is false, those that are there can be read and deleted, and no other is added.
     pub(crate) fn new(folder: PathBuf, takes_new: bool) -> Self {
-        Self { folder, takes_new }
+        Self { folder, former: None, takes_new }
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn with_former(self, former: Option<PathBuf>) -> Self {
+        Self { former, ..self }
+    }
+
+    /// Returns the originals in the former folder, as far as they are still there.
+    fn former(&self) -> Option<Self> {
+        let former = self.former.clone().filter(|former| fs::symlink_metadata(former).is_ok())?;
+        Some(Self::new(former, false))
+    }
+
+    /// Moves the originals of the former folder here. What cannot be moved stays there.
+    fn adopt_former(&self) -> io::Result<()> {
+        let Some(former) = self.former() else { return Ok(()) };
+        let Some(old) = found(Folder::open(&former.folder))? else { return Ok(()) };
+        let folder = Folder::open_or_create(&self.folder)?;
+        for name in old.names()? {
+            if name == EXPIRED {
+                old.remove(&name)?;
+                continue;
+            }
+            let Some(from) = open_in(&old, &name)? else { continue };
+            let into = create_in(&folder, &name)?;
+            if name == DELETED {
+                for session in from.names()? {
+                    move_files(&from.open_folder(&session)?, &create_in(&into, &session)?)?;
+                    from.remove_folder(&session)?;
+                }
+            } else {
+                move_files(&from, &into)?;
+            }
+            old.remove_folder(&name)?;
+        }
+        // Not if it has files that are not ours.
+        fs::remove_dir(&former.folder)
     }
 
     /// Puts the files of a new original into the folder, where they survive a loss of power.
@@ -218,12 +258,16 @@ impl FileOriginals {
     }
 
     fn find(&self, session: Uuid) -> io::Result<Vec<Original>> {
-        let Some(folder) = self.open()? else { return Ok(Vec::new()) };
-        let mut found: Vec<Original> = Vec::new();
+        let folder = self.open()?;
+        // What is still there could not be moved.
+        let mut found = self.former().map_or(Ok(Vec::new()), |former| former.find(session))?;
+        let Some(folder) = folder else { return Ok(found) };
         if let Some(packed) = open_in(&folder, session.to_string())? {
             for file in packed.names()? {
                 let Some(name) = PackedName::parse(&file) else { continue };
-                found.push(name.original(packed.size(&file)));
+                if !found.iter().any(|original| original.run == name.run) {
+                    found.push(name.original(packed.size(&file)));
+                }
             }
         }
         if let Some(new) = open_in(&folder, NEW)? {
@@ -259,7 +303,9 @@ impl FileOriginals {
             }
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             Err(_) => {
-                let Some((header, output)) = self.open_new(session, run)? else { return Ok(None) };
+                let Some((header, output)) = self.open_new(session, run)? else {
+                    return self.former().map_or(Ok(None), |former| former.open_content(session, run));
+                };
                 let header = pack::read_header(header)?;
                 Ok(Some(OpenOriginal { header, output: Box::new(PartReader::new(self.place(), output)) }))
             }
@@ -400,6 +446,9 @@ impl FileOriginals {
     }
 
     fn open(&self) -> io::Result<Option<Folder>> {
+        if let Err(error) = self.adopt_former() {
+            debug!(error = ?error.to_string(), "originals of the former folder are not moved");
+        }
         found(Folder::open(&self.folder))
     }
 
@@ -460,6 +509,17 @@ fn create_in(folder: &Folder, name: impl AsRef<OsStr>) -> io::Result<Folder> {
 fn new_files(new: &Folder, session: Uuid) -> io::Result<Vec<OsString>> {
     let is_own = |file: &OsString| NewName::parse(file).is_some_and(|name| name.session == session);
     Ok(new.names()?.into_iter().filter(is_own).collect())
+}
+
+/// Moves all files of a folder. One that another process has moved is as good as moved.
+fn move_files(from: &Folder, into: &Folder) -> io::Result<()> {
+    for file in from.names()? {
+        match from.move_to(&file, into, &file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    into.sync()
 }
 
 /// Removes a folder with its files.

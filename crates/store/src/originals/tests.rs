@@ -232,3 +232,28 @@ fn files_that_are_not_ours_are_not_read() {
     let bad = NewOriginal { run: "../a".to_owned(), ..world.spool("c", 1, "x\n") };
     assert!(world.originals.put(SESSION, &bad).is_err());
 }
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn originals_of_a_former_folder_are_moved_or_read_there() {
+    let world = World::new();
+    world.originals.put(SESSION, &world.spool("a", 1, "x\n")).unwrap();
+    world.finish();
+    world.originals.put(SESSION, &world.spool("b", 5, "y\n")).unwrap();
+    drop(world.originals.set_aside(OTHER).unwrap());
+    let (before, new) = (world.originals.list(SESSION).unwrap(), world.folder.path().join("git"));
+    let former = world.folder.path().join("originals");
+    // Where it cannot be moved to, it is read.
+    fs::write(&new, "in the way").unwrap();
+    let blocked = FileOriginals::new(new.join("originals"), true).with_former(Some(former.clone()));
+    assert!(blocked.list(SESSION).is_err() || blocked.list(SESSION).unwrap() == before);
+    fs::remove_file(&new).unwrap();
+    Folder::open_or_create(&new).unwrap();
+    let moved = FileOriginals::new(new.join("originals"), true).with_former(Some(former.clone()));
+    assert_eq!(moved.list(SESSION).unwrap(), before);
+    assert!(!former.exists());
+    assert_eq!(moved.open_run(SESSION, "b").unwrap().unwrap().header, "{\"run\":\"b\"}\n");
+    moved.finish().unwrap();
+    assert_eq!(moved.list(SESSION).unwrap().len(), 2);
+    assert_eq!(moved.deleted_sessions().unwrap(), [OTHER]);
+}

@@ -26,6 +26,8 @@ pub struct StoreFolders {
     pub former_spools: Option<PathBuf>,
     /// The folder that keeps the output of stored turns.
     pub originals: PathBuf,
+    /// The folder that kept it before the project had its git directory, or keeps it while that cannot be written.
+    pub former_originals: Option<PathBuf>,
     /// The second name of the store's file.
     pub second_name: Option<PathBuf>,
 }
@@ -46,12 +48,14 @@ impl StoreFolders {
                 spools: folder.join(SPOOLS),
                 former_spools: Some(beside(SPOOLS)),
                 originals: folder.join(ORIGINALS),
+                former_originals: Some(beside(ORIGINALS)),
                 second_name: Some(folder.join(PROJECT_STORE)),
             },
             None => Self {
                 spools: beside(SPOOLS),
                 former_spools: None,
                 originals: beside(ORIGINALS),
+                former_originals: None,
                 second_name: None,
             },
         }
@@ -62,6 +66,7 @@ impl StoreFolders {
     pub fn of_unwritable_git(file: &Path, in_git: &Path) -> Self {
         Self {
             former_spools: Some(in_git.join(SPOOLS)),
+            former_originals: Some(in_git.join(ORIGINALS)),
             second_name: Some(in_git.join(PROJECT_STORE)),
             ..Self::of(file, None)
         }

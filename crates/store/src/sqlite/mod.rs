@@ -61,6 +61,8 @@ pub struct SqliteOptions {
     pub spools: Option<PathBuf>,
     /// The folder of the [originals](SessionStore::originals): [`StoreFolders::originals`]. `None` keeps none.
     pub originals: Option<PathBuf>,
+    /// The folder that kept them before: [`StoreFolders::former_originals`].
+    pub former_originals: Option<PathBuf>,
     /// Whether originals can only be read and deleted.
     pub adds_no_originals: bool,
 }
@@ -125,7 +127,9 @@ impl SqliteStore {
         let adds_originals = !options.adds_no_originals;
         let (work, originals) = (
             options.work,
-            options.originals.clone().map(|folder| FileOriginals::new(folder, adds_originals)),
+            options.originals.clone().map(|folder| {
+                FileOriginals::new(folder, adds_originals).with_former(options.former_originals.clone())
+            }),
         );
         let mut database = Database::new(path.clone(), options)?;
         database.opened()?;
