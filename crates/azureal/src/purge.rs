@@ -96,14 +96,12 @@ impl Workspace {
     fn purge_parts(&self) -> Vec<PurgePart> {
         let Some((file, folders)) = self.file() else { return Vec::new() };
         let own = file.parent().filter(|own| !own.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let in_git = folders.second_name.as_deref().and_then(Path::parent);
         let with_companions = |path: &Path| {
             COMPANIONS.iter().map(|end| with_suffix(path, end)).chain([path.to_owned()]).collect::<Vec<_>>()
         };
         // The second name first: it would bring the first one back. The files of the database before it: without the file they
         // would belong to the next one.
         let store = folders.second_name.iter().cloned().chain(with_companions(file)).collect();
-        let aside = in_git.into_iter().flat_map(|folder| named(folder, |name| name.starts_with(SET_ASIDE)));
         let spools = [Some(folders.spools.clone()), folders.former_spools.clone()].into_iter().flatten();
         let originals =
             [Some(folders.originals.clone()), folders.former_originals.clone()].into_iter().flatten();
@@ -112,12 +110,19 @@ impl Workspace {
             ("sessions", store),
             ("output of turns", originals.collect()),
             ("unfinished turns", spools.collect()),
-            ("stores that were set aside", aside.collect()),
+            ("stores that were set aside", self.stores_set_aside()),
             ("unfinished turns of stores on servers", self.server_folders()),
             ("leftovers", named(own, |name| name.starts_with(&unfinished))),
         ];
         let parts = parts.into_iter().map(|(what, paths)| PurgePart::of(what, paths));
         parts.filter(|part| !part.paths.is_empty()).collect()
+    }
+
+    /// Returns the stores that were set aside in the git directory. They may have copies of sessions.
+    pub fn stores_set_aside(&self) -> Vec<PathBuf> {
+        let second_name = self.file().and_then(|(_, folders)| folders.second_name.as_deref());
+        let in_git = second_name.and_then(Path::parent);
+        in_git.map(|folder| named(folder, |name| name.starts_with(SET_ASIDE))).unwrap_or_default()
     }
 
     /// Returns the folders that this machine keeps for stores on servers, if the store is a project's own.

@@ -5,8 +5,9 @@ use serde_json::json;
 use super::purge::tell_of_transcripts;
 use crate::confirm::{Answer, ask};
 use crate::failure::Failure;
-use crate::output::{Output, bytes_text, counted};
+use crate::output::{Output, bytes_text, counted, tell};
 use azureal::Workspace;
+use azureal::error::shown;
 use azureal::sessions::{called, resolve};
 use azureal::turns::{ActiveTurn, describe_holder};
 
@@ -95,6 +96,9 @@ pub(crate) async fn run(
     out.flush()?;
     if !out.is_json() {
         tell_of_transcripts(&transcripts);
+        for path in place.stores_set_aside() {
+            tell(&format!("a store that was set aside may have a copy: {}", shown(&path)));
+        }
     }
     done?;
     busy

@@ -62,8 +62,11 @@ fn a_deleted_session_leaves_nothing_and_the_transcript_of_its_agent_is_named() {
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "deleted S1 work\n"), "{ran}");
     assert!(ran.stderr.contains("transcript stays: [folder]/user/.claude/projects/p/0d3f1c5e"), "{ran}");
     assert_eq!(holding(&world, "p"), [""; 0]);
+    world.file("p/.git/azureal/sessions-damaged-20260131T093000Z.azs", "x");
+    let again = run(&world, &["rm", "S2", "--yes"]);
+    assert!(again.stderr.contains("may have a copy: [folder]/p/.git/azureal/sessions-damaged"), "{again}");
     let left = world.snapshot("p/.git/azureal/originals");
-    assert_eq!(left.len(), 1, "that of the other session: {left:?}");
+    assert_eq!(left.len(), 0, "{left:?}");
 }
 
 #[test]

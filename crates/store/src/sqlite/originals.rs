@@ -7,7 +7,7 @@ use azureal_core::{
 };
 use rusqlite::OptionalExtension;
 
-use super::{SqliteStore, sessions};
+use super::{SqliteStore, sessions, values};
 use crate::originals::{FileOriginals, FileStore, on_thread};
 
 #[async_trait]
@@ -24,7 +24,7 @@ impl FileStore for SqliteStore {
             let uuid: Option<Option<String>> = open
                 .connection
                 .prepare_cached("SELECT uuid FROM sessions WHERE id = ?1")?
-                .query_row([id.number()], |row| row.get(0))
+                .query_row([id.number()], |row| Ok(values::text(row.get_ref(0)?)))
                 .optional()?;
             match uuid {
                 Some(uuid) => Ok(uuid.and_then(|uuid| uuid.parse().ok())),
