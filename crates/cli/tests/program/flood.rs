@@ -178,6 +178,23 @@ fn a_gigabyte_in_one_line_is_kept_and_costs_no_memory() {
 }
 
 #[test]
+fn a_line_that_is_too_long_to_be_read_can_be_printed() {
+    let world = World::new();
+    let bytes = 65 << 20;
+    let (ran, _) = run_flooded(&world, &format!("head -c {bytes} /dev/zero | tr '\\0' x; echo"));
+    assert_eq!(ran.code, 0, "{ran}");
+    let events = world.run(&["show", "S1", "--json"]).json_lines();
+    let error = events.iter().find(|event| event["kind"] == "Error").unwrap();
+    let printed = world.run(&["original", "S1", "--seq", &error["seq"].to_string()]);
+    assert!(
+        printed.code == 0 && printed.stdout.len() > bytes,
+        "{} bytes: {}",
+        printed.stdout.len(),
+        printed.stderr
+    );
+}
+
+#[test]
 fn a_gigabyte_in_lines_is_kept_and_costs_little_memory() {
     let world = World::new();
     let line = results(&world, 64 * 1024);

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
+use azureal_testkit::until;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -516,4 +518,25 @@ fn an_export_carries_the_identity_and_an_import_keeps_it() {
         world.run(&["import", "older.json", "--store", "b.azs"]).quiet().starts_with("S3 older with 1 event")
     );
     assert!(world.run(&["import", "older.json", "--store", "b.azs"]).quiet().starts_with("S3 is unchanged"));
+}
+
+#[test]
+fn a_turn_is_not_stored_in_another_session_of_the_same_number() {
+    let world = World::new();
+    fs::remove_dir_all(world.path("p/.git")).unwrap();
+    assert_eq!(world.run(&["run", "-a", "offline", "one"]).code, 0);
+    world.program("claude", "cat > /dev/null\ntouch started\nwhile [ ! -e go ]; do sleep 0.05; done");
+    let mut child = world.with_programs(&["run", "-s", "S1", "-a", "claude", "of the old store"]);
+    let child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the agent runs", || world.path("p/started").exists().then_some(()));
+    fs::remove_dir_all(world.path("p/.azureal")).unwrap();
+    // Sessions are told apart by the second in which they were created.
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    assert_eq!(world.run(&["run", "-a", "offline", "brand new"]).code, 0);
+    world.file("p/go", "");
+    let ran = world.ran(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 1, "{ran}");
+    let events = world.run(&["show", "S1", "--json"]).json_lines();
+    let prompts: Vec<&str> = events.iter().filter_map(|event| event["data"]["content"].as_str()).collect();
+    assert_eq!(prompts, ["brand new"]);
 }

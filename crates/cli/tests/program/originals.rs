@@ -187,3 +187,19 @@ fn a_project_that_becomes_a_repository_keeps_its_originals() {
     assert!(!world.path("p/.azureal/originals").exists());
     assert_eq!(files(&world).len(), 1);
 }
+
+#[test]
+fn a_user_who_keeps_no_originals_gets_none_by_a_copy_or_a_fork() {
+    let world = world();
+    let source = world.store();
+    let other = world.path("other.azs");
+    world.file("user/.config/azureal/azufig.toml", "[originals]\nkeep = \"off\"\n");
+    let off = |arguments: &[&str]| {
+        let ran = world.ran(world.with_programs(arguments).env("HOME", world.path("user")).output().unwrap());
+        assert_eq!(ran.code, 0, "{ran}");
+    };
+    off(&["copy", "--from", source.to_str().unwrap(), "--to", other.to_str().unwrap()]);
+    assert!(!world.path("other.azs.originals").exists());
+    off(&["fork", "S1"]);
+    assert_eq!(files(&world).len(), 1, "that of the origin");
+}

@@ -1,7 +1,10 @@
 //! Secrets on their way out: masked in exports and in the log, kept in the store.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
+use azureal_testkit::until;
 use serde_json::json;
 
 use crate::world::{Ran, World, assistant, user};
@@ -165,4 +168,39 @@ fn a_project_cannot_say_what_is_masked() {
     // It has no say in an export.
     world.session("s", &[user("hi")]);
     assert!(run(&world, &["export", "s"]).quiet().contains("hi"));
+}
+
+#[test]
+fn full_events_are_masked_while_they_arrive_and_afterwards() {
+    let world = World::new();
+    let [github, ..] = secrets().map(|(_, secret)| secret);
+    let text = json!({"type": "assistant", "message": {"content": [{"type": "text", "text": format!("Use {github} now")}]}});
+    let end = json!({"type": "result", "subtype": "success", "is_error": false, "result": "x"});
+    world.program(
+        "claude",
+        &format!("cat > /dev/null\necho '{text}'\nwhile [ ! -e go ]; do sleep 0.05; done\necho '{end}'"),
+    );
+    let mut turn = world
+        .with_programs(&["run", "-s", "work", "-a", "claude", "hi"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the agent has answered", || {
+        let ran = world.run(&["list", "--json"]);
+        ran.json().as_array().unwrap().first().is_some_and(|session| session["running"] == true).then_some(())
+    });
+    let mut follower = world.command(&["show", "-f", "--full", "work"]);
+    let mut follower = follower.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let live = lines.find_map(|line| line.ok().filter(|line| line.starts_with("Use "))).unwrap();
+    assert_eq!(live, "Use [redacted: github token] now");
+    world.file("p/go", "");
+    assert!(turn.wait().unwrap().success());
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    let stored = world.run(&["show", "--full", "work"]);
+    assert!(stored.stdout.contains("Use [redacted: github token] now"), "{stored}");
+    assert!(stored.stderr.contains("secrets are masked in 1 event"), "{stored}");
+    assert!(world.run(&["show", "--full", "--raw", "work"]).stdout.contains(&github));
 }
