@@ -16,6 +16,7 @@ mod compact;
 mod context_commands;
 mod drive;
 mod engine;
+mod find_spools;
 mod full_events;
 mod full_history;
 mod gather;
@@ -54,6 +55,7 @@ pub use context_commands::{
     run_commands,
 };
 pub use engine::{Engine, EngineOptions, RunningTurn};
+pub use find_spools::{FoundSpool, FoundTurn};
 pub use full_events::{FullEvent, FullEvents, OriginalLines, each_line, original_length};
 pub use full_history::{FullHistory, FullHistoryGaps};
 pub use gather::{GatherError, end_commands};
@@ -72,7 +74,7 @@ pub use request::{
 };
 pub use session_lease::{LeaseError, SessionLease, SessionLeased, lease_session};
 pub use slots::Slots;
-pub use spool::{FoundSpool, FoundTurn, Spool, SpoolError, Spools};
+pub use spool::{Spool, SpoolError, Spools};
 pub use transcripts::{Transcript, transcripts_of};
 pub use turn_event::{Accepted, Began, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
 pub use turn_machine::{Effect, Input, Sent, TurnMachine};

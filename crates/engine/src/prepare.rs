@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use crate::drive::{Driver, Message, TurnTask};
 use crate::engine::{EngineOptions, SharedSlots, SubmittedTurn};
+use crate::find_spools::FoundTurn;
 use crate::handle::{Posted, TurnControls, TurnResult};
 use crate::header::SpooledTurn;
 use crate::launch::stop_turn;
@@ -22,7 +23,6 @@ use crate::output_limit::OutputLimit;
 use crate::recover::{Recovered, recover, recover_spools};
 use crate::request::{SessionTarget, TurnOptions, TurnRequest, TurnStart};
 use crate::session_lease::{SessionLease, SessionLeased, lease_session};
-use crate::spool::FoundTurn;
 use crate::turn_event::{Accepted, Busy, FinishedTurn, OriginalRunEvent, TurnError, TurnEvent};
 use crate::turn_machine::Input;
 

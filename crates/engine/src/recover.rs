@@ -16,13 +16,14 @@ use azureal_process::{
 use tracing::{debug, info, warn};
 
 use crate::bridge;
+use crate::find_spools::FoundSpool;
 use crate::gather::end_commands;
 use crate::header::{SpooledProcess, SpooledTurn};
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::launch::{RUN_MARKER, STDERR_BYTES};
 use crate::original_run::clear_own_note;
 use crate::own_record::{Noted, recover_noted};
-use crate::spool::{FoundSpool, SESSION_MARKER, Spool, SpoolError, Spools};
+use crate::spool::{SESSION_MARKER, Spool, SpoolError, Spools};
 
 /// A spool that was found, and what became of it.
 #[derive(Debug)]
