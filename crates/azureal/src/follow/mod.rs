@@ -1,12 +1,11 @@
-//! A session as it grows, by whoever's hand.
+//! Following a session: the events that any process adds to it.
 //!
 //! A turn that runs on this machine is shown from its spool as its agent prints it, and then from the store, without
 //! showing an event twice. Turns of other machines appear when they are stored.
 //!
-//! A store that can tell is listened to. Any other is asked again and again, and so is one that has said nothing for a
-//! while. A question reads the last event that was seen and what came after it, by its place: one small query of a
-//! server, and of a file less than a millisecond, which is a thousandth of a core. No lock is held in between, so it
-//! stops no writer.
+//! A store with a watch notifies the follower. Other stores are polled, and so is a watch that has been silent for a
+//! while. A poll reads the last event that was seen and the events after it, by their numbers: one small query of a
+//! server, less than a millisecond of a file. No lock is held between two polls, so a follower stops no writer.
 
 mod live;
 
@@ -60,7 +59,7 @@ pub enum News {
     /// A turn whose events were returned live is over and is not in this session: it is stored in a fork, or its spool was
     /// removed.
     StoredElsewhere,
-    /// What was seen of it is not there any more: it begins anew.
+    /// The session was cleared: its events begin at 1 again.
     Cleared,
 }
 
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_was_cleared_begins_anew_however_long_it_has_become() {
+    fn a_session_that_was_cleared_begins_again_however_long_it_has_become() {
         let store = MemoryStore::default();
         let id = block_on(store.create(NewSession::default())).unwrap();
         let append = |texts: &[&str]| {

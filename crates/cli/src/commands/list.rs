@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::active::describe_briefly;
 use crate::damage::warn_of_damage;
 use crate::failure::Failure;
-use crate::output::{Output, Paint, fit, tell, to_json};
+use crate::output::{Output, Paint, fit, tell, to_json, warn};
 use crate::threshold::threshold;
 use crate::token_counts::count;
 use azureal::Workspace;
@@ -98,18 +98,21 @@ async fn write_json(
     let sizes = match place.store.originals() {
         Some(originals) => {
             let ids: Vec<SessionId> = records.iter().map(|record| record.id).collect();
-            // Sizes are not worth the whole list.
-            originals.sizes(&ids).await.unwrap_or_default()
+            originals.sizes(&ids).await
         }
-        None => Vec::new(),
+        None => Ok(vec![0; records.len()]),
     };
+    // A size that cannot be read is left out. It is not worth the whole list.
+    let sizes = sizes.unwrap_or_else(|error| {
+        warn(&format!("the sizes of originals cannot be read: {error}"));
+        Vec::new()
+    });
     out.text("[")?;
     for (index, record) in records.iter().enumerate() {
         out.text(if index == 0 { "\n" } else { ",\n" })?;
         let meter = Meter::of(record, threshold);
         let line = SessionLine::live(record, turn_of(record, active), meter);
-        let bytes = sizes.get(index).copied().unwrap_or(0);
-        out.text(&to_json(&line.with_originals(bytes))?)?;
+        out.text(&to_json(&line.with_originals(sizes.get(index).copied()))?)?;
     }
     out.line(if records.is_empty() { "]" } else { "\n]" })
 }

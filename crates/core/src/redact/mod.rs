@@ -4,7 +4,7 @@
 //! patterns, private keys ([`private_key`]), the shapes of well-known keys and tokens ([`shapes`]), and values with
 //! a secret name, such as `DB_PASSWORD=…` ([`named`]). `docs/redaction.md` says what they find and what they miss.
 //!
-//! Masking is a net. It reduces accidents, and is no protection against somebody who hides a secret on purpose.
+//! Masking is a net. It reduces accidents, and is no protection against a user who hides a secret on purpose.
 
 mod guard;
 mod json;

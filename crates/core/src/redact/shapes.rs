@@ -172,7 +172,7 @@ const SHAPES: &[Shape] = &[
     },
 ];
 
-/// Shapes that can begin again and again before it is known whether the first is one. Secrets of other shapes can be in them. Looked for
+/// Shapes that can begin many times before the first one is matched or rejected. Secrets of other shapes can be in them. Looked for
 /// together, each of those would cost a search to the end of the text.
 const PENDING: &[Shape] = &[
     sure("mapbox token", r"sk\.eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}"),

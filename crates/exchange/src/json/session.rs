@@ -59,10 +59,10 @@ impl<'a, Usage, Turn> SessionLine<'a, Usage, Turn> {
         Self { running: Some(turn.is_some()), turn, context: Some(context), completed, ..exported }
     }
 
-    /// Adds the size of the output of its turns.
+    /// Adds the size of the output of its turns, if it is known.
     #[must_use]
-    pub fn with_originals(self, bytes: u64) -> Self {
-        Self { original_bytes: Some(bytes), ..self }
+    pub fn with_originals(self, bytes: Option<u64>) -> Self {
+        Self { original_bytes: bytes, ..self }
     }
 
     /// Describes a session for an export.

@@ -92,6 +92,14 @@ pub(crate) trait FileStore: SessionStore + Originals + Sized {
         self.with_files(id, FileOriginals::delete).await.map(drop)
     }
 
+    /// Returns the sizes of the files of sessions, which may have no UUID. One thread reads all of them.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    async fn sizes_of_files(&self, uuids: Vec<Option<Uuid>>) -> Result<Vec<u64>, StoreError> {
+        let Some(files) = self.files().cloned() else { return Ok(vec![0; uuids.len()]) };
+        let size = move |uuid: Option<Uuid>| uuid.map_or(Ok(0), |uuid| files.size(uuid));
+        on_thread(move || uuids.into_iter().map(size).collect()).await?
+    }
+
     /// [`Originals::put`].
     async fn put_file(&self, id: SessionId, new: NewOriginal) -> Result<(), StoreError> {
         self.with_files(id, move |files, uuid| files.put(uuid, &new)).await

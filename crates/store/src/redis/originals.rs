@@ -79,8 +79,6 @@ impl Originals for RedisStore {
             let records = self.records(ids).await?.into_iter();
             uuids.extend(records.map(|record| record.and_then(|record| record.uuid)));
         }
-        let Some(files) = self.originals.clone() else { return Ok(vec![0; sessions.len()]) };
-        on_thread(move || uuids.into_iter().map(|uuid| uuid.map_or(Ok(0), |uuid| files.size(uuid))).collect())
-            .await?
+        self.sizes_of_files(uuids).await
     }
 }

@@ -89,4 +89,15 @@ impl Originals for SqliteStore {
         let Some(files) = self.originals.clone() else { return Ok(()) };
         on_thread(move || files.expire(days, SystemTime::now())).await?.map(drop)
     }
+
+    async fn sizes(&self, sessions: &[SessionId]) -> Result<Vec<u64>, StoreError> {
+        let mut uuids = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            uuids.push(match self.uuid_of(*session).await {
+                Err(StoreError::NoSuchSession(_)) => None,
+                uuid => uuid?,
+            });
+        }
+        self.sizes_of_files(uuids).await
+    }
 }

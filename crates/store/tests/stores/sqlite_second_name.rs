@@ -152,7 +152,7 @@ fn a_folder_that_is_deleted_all_the_time_loses_no_acknowledged_turn() {
             }
             is_done.store(true, Ordering::Relaxed);
         });
-        // The folder was deleted between two steps of putting it back, again and again.
+        // The folder was deleted between two steps of every attempt to put it back.
         assert!(!refused.iter().any(|error| error.contains("no session")), "{refused:?}");
         let texts: Vec<String> = read_all(&store, id)
             .iter()

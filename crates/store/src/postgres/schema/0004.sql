@@ -39,7 +39,7 @@ CREATE TABLE @schema@.original_pieces (
 -- They are compressed.
 ALTER TABLE @schema@.original_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 
--- Whoever may use the other tables may use these.
+-- The roles that may use the other tables may use these.
 DO $$
 DECLARE
   granted record;
