@@ -2,7 +2,7 @@ use std::io::Write;
 
 use azureal::Workspace;
 use azureal::sessions::{called, resolve, resolve_to_read};
-use azureal_core::{Original, Page, Seq, SessionRecord};
+use azureal_core::{Original, Page, Seq, SessionRecord, visible};
 use azureal_engine::{OriginalLines, original_length};
 use serde_json::json;
 
@@ -14,8 +14,8 @@ use crate::output::{Output, bytes_text, counted, tell, warn};
 /// Print the output of a session's turns as the agents printed it
 ///
 /// azureal stores short events and keeps the whole output of every turn beside them. With `--seq`, the line that an event was
-/// read from; without, everything, turn after turn. Nothing is masked or escaped. With `--json` and without `--seq`, a list of what
-/// is kept.
+/// read from; without, everything, turn after turn. Byte for byte and without masks; only a terminal gets visible signs instead of control
+/// characters. With `--json` and without `--seq`, a list of what is kept.
 ///
 /// `azureal show --full` shows the same as a transcript.
 #[derive(Debug, clap::Args)]
@@ -94,12 +94,12 @@ async fn print(
     while let Some(piece) = content.output.next().await? {
         printed += piece.len() as u64;
         let Some(only) = only else {
-            out.write_all(&piece)?;
+            write(&piece, out)?;
             continue;
         };
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
             if line == only {
-                out.write_all(part)?;
+                write(part, out)?;
             }
             line += u64::from(part.ends_with(b"\n"));
         }
@@ -111,6 +111,14 @@ async fn print(
         warn(&format!("{} of this output are missing, after a loss of power", bytes_text(missing)));
     }
     out.flush()
+}
+
+/// Writes bytes as they are, unless a terminal would act on them.
+fn write(bytes: &[u8], out: &mut Output) -> Result<(), Failure> {
+    if out.is_terminal() {
+        return out.text(&visible(&String::from_utf8_lossy(bytes)));
+    }
+    Ok(out.write_all(bytes)?)
 }
 
 fn write_list(originals: &[Original], out: &mut Output) -> Result<(), Failure> {
