@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 14] = [
     ("azureal-core", &[]),
     ("azureal-files", &[]),
     ("azureal-process", &[]),
@@ -23,6 +23,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("azureal-agents", &["azureal-core", "azureal-process"]),
     ("azureal-engine", &["azureal-core", "azureal-files", "azureal-process"]),
     ("azureal-exchange", &["azureal-core", "azureal-store", "azureal-agents"]),
+    ("azureal-transcript", &["azureal-core"]),
     (
         "azureal",
         &[
@@ -33,6 +34,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
             "azureal-agents",
             "azureal-engine",
             "azureal-exchange",
+            "azureal-transcript",
         ],
     ),
     ("azureal-tui", &["azureal"]),
@@ -47,6 +49,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
             "azureal-agents",
             "azureal-engine",
             "azureal-exchange",
+            "azureal-transcript",
             "azureal-tui",
         ],
     ),

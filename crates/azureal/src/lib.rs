@@ -235,6 +235,7 @@
 pub mod agents;
 mod child;
 pub mod config;
+pub mod desk;
 mod environment;
 pub mod error;
 pub mod exchange;
@@ -253,6 +254,7 @@ mod workspace;
 pub use azureal_core as core;
 pub use azureal_engine as engine;
 pub use azureal_store as store;
+pub use azureal_transcript as transcript;
 
 pub use azureal_core::agent::{AgentOutput, Permission};
 pub use azureal_core::event::Outcome;

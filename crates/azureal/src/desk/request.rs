@@ -1,0 +1,204 @@
+//! Requests of an interface.
+
+use azureal_core::{Seq, SessionId};
+
+/// An opened conversation of an interface, numbered by the interface. A new conversation has no session before its first turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PaneId(pub u32);
+
+/// A request of an interface. [`Desk::perform`](super::Desk::perform) never blocks; the answer comes as [`News`](super::News).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// Lists sessions, the last active one first. Answer: [`News::Sessions`](super::News::Sessions), and again whenever
+    /// the list changes, whichever process changed it.
+    List {
+        /// Whether those of other worktrees too.
+        all_worktrees: bool,
+        /// The most sessions.
+        limit: usize,
+    },
+    /// Opens a session in a pane and follows it. Answer: [`News::Opened`](super::News::Opened).
+    Open {
+        /// The pane.
+        pane: PaneId,
+        /// The session.
+        session: SessionId,
+        /// The number of events to read from its end.
+        last: usize,
+    },
+    /// Stops following the session of a pane. A running turn continues.
+    Close {
+        /// The pane.
+        pane: PaneId,
+    },
+    /// Reads the events before one. Answer: [`News::Page`](super::News::Page).
+    ReadBefore {
+        /// The pane.
+        pane: PaneId,
+        /// The event.
+        before: Seq,
+        /// The most events.
+        limit: usize,
+    },
+    /// Reads the events after one. Answer: [`News::Page`](super::News::Page).
+    ReadAfter {
+        /// The pane.
+        pane: PaneId,
+        /// The event.
+        after: Seq,
+        /// The most events.
+        limit: usize,
+    },
+    /// Reads the full form of events from the output of their turns. Answer: [`News::Full`](super::News::Full).
+    ReadFull {
+        /// The pane.
+        pane: PaneId,
+        /// The first event.
+        first: Seq,
+        /// The last event.
+        last: Seq,
+    },
+    /// Finds the prompt before or after an event. Answer: [`News::Found`](super::News::Found).
+    FindPrompt {
+        /// The pane.
+        pane: PaneId,
+        /// The event.
+        from: Seq,
+        /// Whether to look for an earlier one.
+        backwards: bool,
+    },
+    /// Searches the text of a session, ignoring case. Answer: [`News::Found`](super::News::Found).
+    FindText {
+        /// The pane.
+        pane: PaneId,
+        /// The text.
+        text: String,
+        /// The event to search from, which is not searched itself.
+        from: Seq,
+        /// Whether to search backwards.
+        backwards: bool,
+    },
+    /// Sends a prompt: starts a turn. Answers: [`News::Turn`](super::News::Turn), for as long as the turn runs.
+    ///
+    /// While a turn of the pane runs, that is an error. The interface keeps the prompt and sends it after
+    /// [`TurnNews::Over`](super::TurnNews::Over), so that the user can edit it until it goes out.
+    Send {
+        /// The pane.
+        pane: PaneId,
+        /// The prompt.
+        prompt: String,
+        /// The agent; `None` for the session's.
+        agent: Option<String>,
+        /// The model; `None` for the session's.
+        model: Option<String>,
+    },
+    /// Cancels the turn of a pane, also one that another azureal of this machine runs.
+    Cancel {
+        /// The pane.
+        pane: PaneId,
+    },
+    /// Answers a question of the agent.
+    Answer {
+        /// The pane.
+        pane: PaneId,
+        /// The question.
+        question: String,
+        /// The chosen option; `None` refuses.
+        option: Option<String>,
+    },
+    /// Renames a session.
+    Rename {
+        /// The session.
+        session: SessionId,
+        /// The new name.
+        name: String,
+    },
+    /// Copies the events of a session up to one into a new session. Answer: [`News::Forked`](super::News::Forked).
+    Fork {
+        /// The session.
+        session: SessionId,
+        /// The last event of the copy.
+        at: Seq,
+    },
+    /// Deletes a session for good. The interface has asked the user.
+    Delete {
+        /// The session.
+        session: SessionId,
+    },
+    /// Switches the agent and model of a session. It is stored as a `ModelSwitch`.
+    Switch {
+        /// The pane.
+        pane: PaneId,
+        /// The agent.
+        agent: String,
+        /// The model; `None` for the agent's default.
+        model: Option<String>,
+    },
+    /// Compacts a session.
+    Compact {
+        /// The pane.
+        pane: PaneId,
+    },
+    /// Renders the context that the next agent receives. Answer: [`News::Context`](super::News::Context).
+    Context {
+        /// The pane.
+        pane: PaneId,
+    },
+    /// Finds the installed agents. Answer: [`News::Agents`](super::News::Agents).
+    Agents,
+    /// Trusts the configuration files of the project. The interface has shown them.
+    Trust,
+    /// Completes a path of the project. Answer: [`News::Paths`](super::News::Paths).
+    CompletePath {
+        /// The beginning of the path.
+        prefix: String,
+    },
+    /// Keeps what the interface must not lose: drafts, staged and queued prompts, history. Written to disk within a second.
+    Keep(Box<super::Kept>),
+    /// Copies a text to the clipboard of the system. Answer: [`News::Copied`](super::News::Copied).
+    Copy {
+        /// The text.
+        text: String,
+    },
+    /// Opens a text in the user's editor. Needs the terminal: see [`Request::needs_terminal`].
+    /// Answer: [`News::Edited`](super::News::Edited).
+    Edit {
+        /// The text.
+        text: String,
+        /// What to do with the result.
+        purpose: EditPurpose,
+    },
+    /// Opens the whole session as text in the pager or in the editor. Needs the terminal.
+    Read {
+        /// The pane.
+        pane: PaneId,
+        /// The program.
+        with: ReadWith,
+    },
+}
+
+/// The purpose of an edited text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EditPurpose {
+    /// It becomes the text of the prompt box.
+    Prompt,
+    /// It is only looked at.
+    Look,
+}
+
+/// A program that shows a session as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadWith {
+    /// `$PAGER`.
+    Pager,
+    /// `$EDITOR`.
+    Editor,
+}
+
+impl Request {
+    /// Returns whether the request starts a program that uses the terminal. The interface releases the terminal, performs the request with
+    /// [`Desk::perform_in_terminal`](super::Desk::perform_in_terminal), which blocks until the program has ended, and takes the terminal back.
+    pub fn needs_terminal(&self) -> bool {
+        matches!(self, Self::Edit { .. } | Self::Read { .. })
+    }
+}

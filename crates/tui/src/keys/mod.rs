@@ -1,0 +1,5 @@
+//! Keys.
+
+mod table;
+
+pub use table::{Action, Context, Entry};
