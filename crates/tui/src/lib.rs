@@ -4,3 +4,4 @@
 //! library performs the requests ([`azureal::desk`]).
 
 pub mod keys;
+pub mod theme;

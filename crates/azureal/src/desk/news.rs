@@ -1,9 +1,13 @@
 //! News for an interface.
 
+use std::ops::Range;
+
 use azureal_core::agent::AgentOutput;
 use azureal_core::bridge::Question;
 use azureal_core::event::Complete;
 use azureal_core::{Event, Seq, SessionId, SessionRecord, StoredEvent};
+
+use azureal_transcript::Tone;
 
 use super::{Kept, PaneId};
 use crate::error::Error;
@@ -43,6 +47,17 @@ pub enum News {
         text: Option<String>,
         /// The event; `None` if there is no hit.
         seq: Option<Seq>,
+    },
+    /// The tones of code in a block, by places in the source of the block.
+    Highlighted {
+        /// The pane.
+        pane: PaneId,
+        /// The first event of the block, and its part.
+        block: (Seq, u16),
+        /// The place of the code in the source of the block, in bytes.
+        at: usize,
+        /// The tones.
+        tones: Vec<(Range<usize>, Tone)>,
     },
     /// The session of a pane has more events, which another process stored.
     Appended {

@@ -144,6 +144,19 @@ pub enum Request {
         /// The pane.
         pane: PaneId,
     },
+    /// Finds the tones of code in a block. Answer: [`News::Highlighted`](super::News::Highlighted), unless the code is too large or its language unknown.
+    Highlight {
+        /// The pane.
+        pane: PaneId,
+        /// The first event of the block, and its part.
+        block: (Seq, u16),
+        /// The place of the code in the source of the block, in bytes.
+        at: usize,
+        /// The language as the author named it.
+        language: String,
+        /// The code.
+        code: String,
+    },
     /// Finds the installed agents. Answer: [`News::Agents`](super::News::Agents).
     Agents,
     /// Trusts the configuration files of the project. The interface has shown them.
