@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, is_unheard, warn};
 use crate::recovery::recover;
+use crate::times::Clock;
 use crate::transcript::{Detail, Text, Transcript, duration};
 use azureal::Workspace;
 use azureal::exchange::DamagedEvents;
@@ -126,7 +127,7 @@ pub(crate) async fn run(
         if let Some(turn) = turns.find(|turn| !args.follow || turn.host.is_some()) {
             let title = "running: ";
             let width = printer.out.width().map(|width| width.saturating_sub(title.len()));
-            let line = format!("{title}{}", describe(turn, azureal_engine::clock::now(), width));
+            let line = format!("{title}{}", describe(turn, &Clock::read(), width));
             let line = printer.out.paint().quiet(&line);
             let gap = if seen.is_some() { "\n" } else { "" };
             printer.out.text(&format!("{gap}{line}\n"))?;

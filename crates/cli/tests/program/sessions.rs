@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader, Write};
 
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
-use crate::terminal::answering;
+use crate::terminal::{answering, shown_on};
 use crate::world::{World, assistant, exported, user};
 
 fn conversation() -> World {
@@ -114,15 +115,21 @@ fn sessions_are_listed() {
         "hello",
         &[user("Hello,\nworld"), json!({"Complete": {"success": false, "duration_ms": 5, "cost_usd": 0.0}})],
     );
-    let ran = world.run(&["list"]);
-    // The age is the only thing that moves.
-    let steady = ran.stdout.replace(" 1s ", " 0s ");
-    insta::assert_snapshot!(steady, @r"
-           NAME       AGENT   AGE  MSGS      CONTEXT   COST  PREVIEW
-    S2  ✗  hello               0s     1  244 ~61 0 %         Hello, world
-    S1  ✓  fix-login  claude   0s     5  384 ~96 0 %  $0.25  Why does the login fail?
+    insta::assert_snapshot!(world.run(&["list"]).quiet(), @r"
+           NAME       AGENT          ACTIVE  MSGS   COST  CONTEXT  LAST PROMPT
+    S2  ✗  hello                   just now     1             0 %  Hello, world
+    S1  ✓  fix-login  claude/opus  just now     5  $0.25      0 %  Why does the login fail?
     ");
     assert_eq!(world.run(&["ls", "-n", "1"]).stdout.lines().count(), 2);
+    assert_eq!(
+        world.run(&["ls", "-n", "0"]).quiet(),
+        "    NAME  AGENT  ACTIVE  MSGS  COST  CONTEXT  LAST PROMPT\n"
+    );
+    for columns in [120, 80, 50] {
+        let shown = shown_on(world.command(&["list"]), columns);
+        assert!(shown.contains("Why does the login"), "{columns}: {shown}");
+        assert!(shown.lines().all(|line| line.width() <= usize::from(columns)), "{columns}: {shown}");
+    }
     insta::assert_snapshot!(world.run(&["list", "--json"]), @r#"
     exit code 0
     --- stdout
