@@ -9,7 +9,7 @@ mod summarisers;
 pub mod version;
 
 pub use choice::{AgentChoice, Wanted, choose, program_of};
-pub use login::is_logged_in;
+pub use login::{is_logged_in, login_hint};
 pub use program_cache::ProgramFile;
 pub use summarisers::{SUMMARY_TIMEOUT, summarisers};
 
