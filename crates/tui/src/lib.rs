@@ -4,4 +4,5 @@
 //! library performs the requests ([`azureal::desk`]).
 
 pub mod keys;
+pub mod terminal;
 pub mod theme;
