@@ -5,4 +5,5 @@
 
 pub mod keys;
 pub mod prompt;
+pub mod terminal;
 pub mod theme;
