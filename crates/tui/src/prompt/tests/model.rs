@@ -173,8 +173,6 @@ fn check_drawing(fixture: &Fixture, waiting: &Waiting, (width, most): (u16, u16)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
     fn the_text_and_the_cursor_are_those_of_a_simple_editor(edits in vec(edit(), 1..60)) {
         let (mut fixture, mut reference) = (Fixture::default(), Reference::default());
@@ -405,8 +403,6 @@ impl User {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
     #[test]
     fn nothing_is_lost_and_the_cursor_is_inside(steps in vec(step(), 1..80)) {
         let mut user = User::default();
