@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -273,6 +274,23 @@ impl Workspace {
             Location::Memory | Location::File(..) => worktree,
             Location::Server(_) => format!("{} {worktree}", self.holder("").user),
         }
+    }
+
+    /// Returns the file in which interfaces keep what the user has typed, outside of the project; `None` for a store in memory, or if
+    /// the user has no folder for it.
+    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+        let identity = match &self.location {
+            Location::Memory => return None,
+            Location::File(file, _) => {
+                let folder = folder_of(file);
+                let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+                real.join(file.file_name().unwrap_or_default())
+            }
+            Location::Server(folder) => folder.spools(),
+        };
+        let hash = blake3::hash(identity.as_os_str().as_bytes()).to_hex();
+        let name = format!("{}.json", hash.get(..32).unwrap_or(&hash));
+        Some(self.environment.state()?.join("desk").join(name))
     }
 
     /// Returns the file of the store and its folders; `None` if it is in memory or on a server.

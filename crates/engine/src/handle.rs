@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll};
-use std::thread;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use azureal_core::agent::AgentOutput;
 use azureal_core::{PAGE_EVENTS, Page, Seq, SessionId, SessionStore};
@@ -146,12 +147,38 @@ impl TurnHandle {
         if self.is_over { None } else { block_on(self.next()) }
     }
 
+    /// Waits for the next event, at most so long; [`Poll::Pending`] if none came meanwhile.
+    pub fn next_event_within(&mut self, at_most: Duration) -> Poll<Option<TurnEvent>> {
+        let deadline = Instant::now() + at_most;
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        while !self.is_over {
+            if let Poll::Ready(next) = self.poll_next_unpin(&mut context) {
+                return Poll::Ready(next);
+            }
+            match deadline.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return Poll::Pending,
+                left => thread::park_timeout(left),
+            }
+        }
+        Poll::Ready(None)
+    }
+
     /// Returns the result. Blocks until the turn is over, and drops the events that were not taken; after the last event it
     /// does not block.
     pub fn result(mut self) -> Result<FinishedTurn, TurnError> {
         while self.next_event().is_some() {}
         // It is there when the events end, unless the thread that reports them has panicked.
         self.result.take()
+    }
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 

@@ -139,6 +139,8 @@ pub enum News {
         pane: Option<PaneId>,
         /// Why, with a hint.
         error: Error,
+        /// The prompt of a [`Send`](super::Request::Send) that was refused because a turn of the pane runs, which continues.
+        unsent: Option<String>,
     },
 }
 
@@ -218,14 +220,16 @@ pub enum TurnNews {
     Began {
         /// The prompt as typed; `None` if the turn continues after a compaction.
         prompt: Option<String>,
-        /// The expected number of the first event.
+        /// The expected number of the first event: the prompt, or `Compacted` without one. The first event of the outputs has the
+        /// next number.
         first: Seq,
         /// When it began, in milliseconds since 1970.
         since_ms: u64,
         /// Whether this interface started it.
         is_ours: bool,
     },
-    /// Output of the agent. Events are whole, not short.
+    /// Output of the agent, without questions. Events are whole, not short. The end of the turn is not among them but in
+    /// [`Stored`](Self::Stored).
     Output(Vec<AgentOutput>),
     /// The context usage, measured while the turn runs.
     Meter(Meter),

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
 use azureal_core::agent::AgentOutput;
-use azureal_core::{Event, Seq, SessionRecord, StoredEvent, compact_event};
+use azureal_core::{Event, Seq, SessionRecord, StoredEvent};
 use azureal_engine::{SpooledTurn, Spools, Watcher};
 use azureal_process::ProcessIdentity;
 
-/// The most events that are read at a time, so that the reader of a flood still looks at other things.
-const MOST_EVENTS: usize = 512;
+/// The most outputs that are read at a time, so that the reader of a flood still looks at other things.
+const MOST_OUTPUTS: usize = 512;
 /// The time that an azureal has to store a turn whose agent has ended. After it, the turn is taken for abandoned.
 const STORED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -54,6 +54,8 @@ struct Shown {
 pub(super) enum Stored {
     /// It is new.
     New(StoredEvent),
+    /// It belongs to a turn that was shown live, and was not shown.
+    Rest(StoredEvent),
     /// It is the end of a turn that was shown live, and that begins with this event.
     End(StoredEvent, Seq),
 }
@@ -100,42 +102,41 @@ impl LiveTurns {
         None
     }
 
-    /// Begins to read a turn and returns the event that it begins with. `None` if its agent has ended: then it may be stored
-    /// already, and is shown when it is.
-    pub(super) fn begin(&mut self, turn: SpooledTurn, process: ProcessIdentity) -> Option<Event> {
+    /// Begins to read a turn, and returns it. `None` if its agent has ended: then it may be stored already, and is shown when
+    /// it is.
+    pub(super) fn begin(&mut self, turn: SpooledTurn, process: ProcessIdentity) -> Option<SpooledTurn> {
         self.done.insert(turn.run.clone());
         if !process.is_alive() {
             return None;
         }
         let agent = registry::find(&turn.agent).ok()?;
         let watcher = self.spools.watch(&turn, agent, Some(process.clone())).ok()?;
-        let opening = turn.opening();
         self.awaited.push_back(Shown {
             run: turn.run.clone(),
-            opening: opening.clone(),
+            opening: turn.opening(),
             first: None,
             kinds: VecDeque::new(),
         });
-        self.current = Some(LiveTurn { turn, watcher, process, ended: None });
-        Some(opening)
+        self.current = Some(LiveTurn { turn: turn.clone(), watcher, process, ended: None });
+        Some(turn)
     }
 
-    /// Reads the events that have been printed, in the form in which they will be stored. Never waits.
-    pub(super) fn read(&mut self) -> Vec<Event> {
-        let mut events = Vec::new();
-        let Some(live) = &mut self.current else { return events };
-        while events.len() < MOST_EVENTS {
+    /// Reads what has been printed. Never waits.
+    pub(super) fn read(&mut self) -> Vec<AgentOutput> {
+        let mut outputs = Vec::new();
+        let Some(live) = &mut self.current else { return outputs };
+        while outputs.len() < MOST_OUTPUTS {
             // An output that cannot be read any more is read when the turn is stored.
-            let Ok(Some(outputs)) = live.watcher.try_outputs() else { break };
-            events.extend(outputs.into_iter().filter_map(|output| match output {
-                AgentOutput::Event(event) => Some(compact_event(event)),
+            let Ok(Some(mut next)) = live.watcher.try_outputs() else { break };
+            outputs.append(&mut next);
+        }
+        if let Some(shown) = self.awaited.iter_mut().find(|shown| shown.run == live.turn.run) {
+            shown.kinds.extend(outputs.iter().filter_map(|output| match output {
+                AgentOutput::Event(event) => Some(event.kind().to_owned()),
                 _ => None,
             }));
         }
-        if let Some(shown) = self.awaited.iter_mut().find(|shown| shown.run == live.turn.run) {
-            shown.kinds.extend(events.iter().map(|event| event.kind().to_owned()));
-        }
-        events
+        outputs
     }
 
     /// Returns whether the agent has ended and nobody has stored its turn for a while: its azureal is gone.
@@ -202,7 +203,7 @@ impl LiveTurns {
         }
         // From here on the stored turn is another than the one that was shown, or has more.
         shown.kinds.clear();
-        Some(Stored::New(stored))
+        Some(Stored::Rest(stored))
     }
 }
 
@@ -235,6 +236,7 @@ mod tests {
             .filter_map(|stored| live.take(stored))
             .map(|taken| match taken {
                 Stored::New(stored) => format!("{} {}", stored.seq.0, stored.kind),
+                Stored::Rest(stored) => format!("{} rest {}", stored.seq.0, stored.kind),
                 Stored::End(stored, first) => format!("{} ends {}", stored.seq.0, first.0),
             })
             .collect()
@@ -253,7 +255,7 @@ mod tests {
         assert_eq!(store(&mut live, 1, &other), ["1 UserMessage", "2 AssistantText", "3 Complete"]);
         let turn =
             [Event::user("go"), Event::assistant("a"), Event::assistant("b"), Event::error("k", "m"), end()];
-        assert_eq!(store(&mut live, 4, &turn), ["6 AssistantText", "7 Error", "8 ends 4"]);
+        assert_eq!(store(&mut live, 4, &turn), ["6 rest AssistantText", "7 rest Error", "8 ends 4"]);
         assert_eq!(store(&mut live, 9, &turn).len(), 5, "the same again is another turn");
     }
 
@@ -263,7 +265,7 @@ mod tests {
         show(&mut live, "a", Event::user("go"), 1);
         show(&mut live, "b", Event::Compacted, 2);
         let first = [Event::user("go"), Event::assistant("a"), Event::Compacting, end()];
-        assert_eq!(store(&mut live, 1, &first), ["3 Compacting", "4 ends 1"]);
+        assert_eq!(store(&mut live, 1, &first), ["3 rest Compacting", "4 ends 1"]);
         let second = [Event::Compacted, Event::assistant("b"), Event::assistant("c"), end()];
         assert_eq!(store(&mut live, 5, &second), ["8 ends 5"]);
         assert!(live.awaited.is_empty());
@@ -275,7 +277,7 @@ mod tests {
         show(&mut live, "a", Event::user("go"), 3);
         let turn =
             [Event::user("go"), Event::assistant("a"), Event::error("k", "m"), Event::assistant("b"), end()];
-        assert_eq!(store(&mut live, 1, &turn), ["3 Error", "4 AssistantText", "5 ends 1"]);
+        assert_eq!(store(&mut live, 1, &turn), ["3 rest Error", "4 rest AssistantText", "5 ends 1"]);
         // One with less than was shown ends as well.
         show(&mut live, "b", Event::user("go"), 3);
         assert_eq!(store(&mut live, 6, &[Event::user("go"), end()]), ["7 ends 6"]);

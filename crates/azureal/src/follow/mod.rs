@@ -3,20 +3,22 @@
 //! A turn that runs on this machine is shown from its spool as its agent prints it, and then from the store, without
 //! showing an event twice. Turns of other machines appear when they are stored.
 //!
-//! A store with a watch notifies the follower. Other stores are polled, and so is a watch that has been silent for a
-//! while. A poll reads the last event that was seen and the events after it, by their numbers: one small query of a
+//! A store with a watch notifies the follower: of its events, and a file also of turns that begin and end on this machine. Other
+//! stores are polled, and so is a watch that has been silent for a while. A poll reads the last event that was seen and the events after it, by their numbers: one small query of a
 //! server, less than a millisecond of a file. No lock is held between two polls, so a follower stops no writer.
 
 mod live;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use azureal_core::agent::AgentOutput;
 use azureal_core::{
-    Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Watch,
+    PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError, StoredEvent, Watch,
 };
-use azureal_engine::Spools;
+use azureal_engine::{SpooledTurn, Spools};
 
 use self::live::{LiveTurns, Stored};
 use crate::error::Error;
@@ -29,8 +31,8 @@ const LIVE_PACE: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Follows a session: returns what is added to it, by any process.
-pub struct Follower<'a> {
-    store: &'a dyn SessionStore,
+pub struct Follower {
+    store: Arc<dyn SessionStore>,
     id: SessionId,
     /// What tells that there may be more, where the store can.
     watch: Option<Box<dyn Watch>>,
@@ -49,8 +51,12 @@ pub struct Follower<'a> {
 pub enum News {
     /// It has these events more.
     Events(Vec<StoredEvent>),
-    /// A running turn has these events more. They are not stored yet, and are not returned again when they are.
-    Live(Vec<Event>),
+    /// A turn runs on this machine. It begins with [`SpooledTurn::opening`].
+    Began(Box<SpooledTurn>),
+    /// Its agent has printed this. The events are not stored yet, and are not returned again when they are.
+    Live(Vec<AgentOutput>),
+    /// It is being stored, and has these events besides.
+    Rest(Vec<StoredEvent>),
     /// A turn whose events were returned live is stored: its end, and the number of its first event.
     Complete(StoredEvent, Seq),
     /// The agent of a running turn has ended, and no process stores the turn. [`Workspace::recover`](crate::Workspace::recover)
@@ -63,18 +69,25 @@ pub enum News {
     Cleared,
 }
 
-impl<'a> Follower<'a> {
+impl Follower {
     /// Follows a session from the event that was seen last.
     pub async fn start(
-        store: &'a dyn SessionStore,
+        store: Arc<dyn SessionStore>,
         id: SessionId,
         seen: Option<StoredEvent>,
     ) -> Result<Self, Error> {
         let watch = match store.watch(id).await {
             Err(StoreError::NoSuchSession(_)) => return Err(deleted(id)),
+            Ok(None) => store.watch_all().await?,
             watch => watch?,
         };
-        Ok(Self { store, id, watch, seen, checked: None, live: None, queue: VecDeque::new() })
+        Ok(Self { watch, ..Self::polled(store, id, seen) })
+    }
+
+    /// Follows a session from the event that was seen last, for a caller that learns of changes itself, and calls
+    /// [`poll`](Self::poll).
+    pub(crate) fn polled(store: Arc<dyn SessionStore>, id: SessionId, seen: Option<StoredEvent>) -> Self {
+        Self { store, id, watch: None, seen, checked: None, live: None, queue: VecDeque::new() }
     }
 
     /// Follows the running turns of this machine too.
@@ -94,18 +107,10 @@ impl<'a> Follower<'a> {
     /// A front end calls it in a loop, and checks between two calls whether its reader is still there. It blocks the calling thread
     /// if the store sends no notifications.
     pub async fn next(&mut self) -> Result<Option<News>, Error> {
-        if let Some(news) = self.queue.pop_front() {
+        if let Some(news) = self.step(self.is_due()).await? {
             return Ok(Some(news));
         }
-        self.look_live().await?;
-        if self.queue.is_empty() && self.is_due() {
-            self.look().await?;
-        }
-        if let Some(news) = self.queue.pop_front() {
-            return Ok(Some(news));
-        }
-        let is_reading = self.live.as_ref().is_some_and(LiveTurns::is_reading);
-        let pause = if is_reading { LIVE_PACE } else { PACE };
+        let pause = if self.is_reading() { LIVE_PACE } else { PACE };
         let may_have_changed = match &mut self.watch {
             Some(watch) => watch.changed(pause).await?,
             None => {
@@ -119,6 +124,44 @@ impl<'a> Follower<'a> {
         Ok(self.queue.pop_front())
     }
 
+    /// Returns what comes next, if it is there. Reads the store if it may have changed since the last call.
+    pub(crate) async fn poll(&mut self, may_have_changed: bool) -> Result<Option<News>, Error> {
+        let is_due = may_have_changed || self.checked.is_none();
+        self.step(is_due).await
+    }
+
+    async fn step(&mut self, is_due: bool) -> Result<Option<News>, Error> {
+        if let Some(news) = self.queue.pop_front() {
+            return Ok(Some(news));
+        }
+        self.look_live().await?;
+        if self.queue.is_empty() && is_due {
+            self.look().await?;
+        }
+        Ok(self.queue.pop_front())
+    }
+
+    /// Returns the events that were stored since, and reads no output of a running turn.
+    pub(crate) async fn stored(&mut self) -> Result<Vec<News>, Error> {
+        while self.look().await? {}
+        Ok(self.queue.drain(..).collect())
+    }
+
+    /// Says whether a turn is read while it runs, so that the caller polls.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.live.as_ref().is_some_and(LiveTurns::is_reading)
+    }
+
+    /// Returns the number of the last event that was seen.
+    pub(crate) fn last_seen(&self) -> Seq {
+        self.seen.as_ref().map_or(Seq::START, |seen| seen.seq)
+    }
+
+    /// Continues after this event: the caller has those before it.
+    pub(crate) fn skip_to(&mut self, seen: StoredEvent) {
+        self.seen = Some(seen);
+    }
+
     /// Returns whether the store is to be read without a notification.
     fn is_due(&self) -> bool {
         let pace = if self.watch.is_none() { PACE } else { SILENCE };
@@ -128,9 +171,9 @@ impl<'a> Follower<'a> {
     /// Reads what a running turn has printed, or finds one.
     async fn look_live(&mut self) -> Result<(), Error> {
         let Some(live) = &mut self.live else { return Ok(()) };
-        let events = live.read();
-        if !events.is_empty() {
-            self.queue.push_back(News::Live(events));
+        let outputs = live.read();
+        if !outputs.is_empty() {
+            self.queue.push_back(News::Live(outputs));
             return Ok(());
         }
         let gone = live.gone();
@@ -149,8 +192,8 @@ impl<'a> Follower<'a> {
         let Some((turn, process)) = live.find() else { return Ok(()) };
         // What was stored before it comes first.
         while self.look().await? {}
-        let opening = self.live.as_mut().and_then(|live| live.begin(turn, process));
-        self.queue.extend(opening.map(|opening| News::Live(vec![opening])));
+        let begun = self.live.as_mut().and_then(|live| live.begin(turn, process));
+        self.queue.extend(begun.map(|turn| News::Began(Box::new(turn))));
         Ok(())
     }
 
@@ -187,21 +230,18 @@ impl<'a> Follower<'a> {
             self.queue.push_back(News::Events(events));
             return;
         };
-        let mut new = Vec::new();
         for stored in events {
-            match live.take(stored) {
-                None => {}
-                Some(Stored::New(stored)) => new.push(stored),
-                Some(Stored::End(stored, first)) => {
-                    if !new.is_empty() {
-                        self.queue.push_back(News::Events(std::mem::take(&mut new)));
-                    }
-                    self.queue.push_back(News::Complete(stored, first));
-                }
+            let news = match live.take(stored) {
+                None => continue,
+                Some(Stored::New(stored)) => News::Events(vec![stored]),
+                Some(Stored::Rest(stored)) => News::Rest(vec![stored]),
+                Some(Stored::End(stored, first)) => News::Complete(stored, first),
+            };
+            match (self.queue.back_mut(), news) {
+                (Some(News::Events(events)), News::Events(mut more))
+                | (Some(News::Rest(events)), News::Rest(mut more)) => events.append(&mut more),
+                (_, news) => self.queue.push_back(news),
             }
-        }
-        if !new.is_empty() {
-            self.queue.push_back(News::Events(new));
         }
     }
 }
@@ -221,13 +261,13 @@ mod tests {
 
     #[test]
     fn a_session_that_was_cleared_begins_again_however_long_it_has_become() {
-        let store = MemoryStore::default();
+        let store = Arc::new(MemoryStore::default());
         let id = block_on(store.create(NewSession::default())).unwrap();
         let append = |texts: &[&str]| {
             block_on(store.append(id, NewTurn::verbatim(texts.iter().map(|text| Event::user(*text)))))
                 .unwrap();
         };
-        let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
+        let mut follower = block_on(Follower::start(store.clone(), id, None)).unwrap();
         let mut news = || match block_on(follower.look())
             .map(|_| follower.queue.pop_front())
             .map_err(|error| error.kind())
@@ -262,11 +302,11 @@ mod tests {
 
     #[test]
     fn more_than_a_page_comes_in_pages() {
-        let store = MemoryStore::default();
+        let store = Arc::new(MemoryStore::default());
         let id = block_on(store.create(NewSession::default())).unwrap();
         let events = (0..PAGE_EVENTS * 2 + 1).map(|n| Event::user(n.to_string()));
         block_on(store.append(id, NewTurn::verbatim(events))).unwrap();
-        let mut follower = block_on(Follower::start(&store, id, None)).unwrap();
+        let mut follower = block_on(Follower::start(store.clone(), id, None)).unwrap();
         let mut numbers = Vec::new();
         while block_on(follower.look()).unwrap() {
             let Some(News::Events(events)) = follower.queue.pop_front() else { panic!("no events") };

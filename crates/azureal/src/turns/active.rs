@@ -1,7 +1,7 @@
 //! The turns that are running, as far as this machine and the store know.
 
 use azureal_core::{Holder, SessionId};
-use azureal_engine::{Recovered, SpooledTurn};
+use azureal_engine::{Began, Recovered, SpooledTurn, clock};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -58,6 +58,23 @@ impl ActiveTurn {
             host: None,
             prompt: Some(prompt.clone()).filter(|_| !goes_on),
         })
+    }
+
+    /// Describes a turn of this process.
+    pub(crate) fn ours(agent: &str, model: Option<String>, began: &Began) -> Self {
+        let id = began.record.id;
+        Self {
+            id,
+            session: id.to_string(),
+            agent: agent.to_owned(),
+            model,
+            pid: Some(began.process.pid),
+            since: clock::now_text(),
+            orphan: false,
+            user: None,
+            host: None,
+            prompt: Some(began.prompt.clone()).filter(|_| !began.continues),
+        }
     }
 
     /// Describes a turn of another machine by the holder of its lease.

@@ -4,6 +4,7 @@
 //! [trusted](crate::config) before.
 
 mod active;
+mod cancel;
 mod context;
 mod error;
 mod plan;
@@ -19,6 +20,7 @@ use azureal_engine::{
 use azureal_exchange::TemporaryFolder;
 
 pub use active::ActiveTurn;
+pub use cancel::CancelledTurn;
 pub use context::ContextSettings;
 pub use error::{describe_busy, describe_holder};
 pub use plan::TurnSettings;

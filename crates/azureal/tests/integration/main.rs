@@ -7,4 +7,5 @@
 
 mod async_use;
 mod chat;
+mod desk;
 mod environment;

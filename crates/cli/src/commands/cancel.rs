@@ -1,5 +1,4 @@
-use azureal_engine::{Recovered, SpooledProcess, SpooledTurn, end_commands, stop_turn};
-use azureal_process::ProcessIdentity;
+use azureal_engine::Recovered;
 
 use super::SessionArg;
 use crate::failure::Failure;
@@ -7,7 +6,7 @@ use crate::output::Output;
 use crate::recovery::recover;
 use azureal::Workspace;
 use azureal::sessions::{called, resolve};
-use azureal::turns::describe_holder;
+use azureal::turns::CancelledTurn;
 
 /// Cancel the running turn of a session
 ///
@@ -29,50 +28,14 @@ pub(crate) async fn run(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let record = resolve(&*place.store, &args.session.session).await?;
-    let of_session = |turn: &SpooledTurn| turn.session_id() == Some(record.id);
-    let running = found.iter().find_map(|found| match found {
-        Recovered::Running(turn, process) if of_session(turn) => {
-            let process = process.as_ref();
-            let identity = |process: &SpooledProcess| ProcessIdentity {
-                pid: process.pid,
-                started: process.began.clone(),
-            };
-            Some((turn, process.map(identity), false))
-        }
-        Recovered::Orphan(turn, process) if of_session(turn) => Some((turn, Some(process.clone()), true)),
-        _ => None,
-    });
-    let Some((turn, process, is_orphan)) = running else {
-        let leases = place.store.held_leases().await?;
-        if let Some((_, holder)) = leases.iter().find(|(session, _)| *session == record.id) {
-            let who = describe_holder(holder);
-            return Err(Failure::new(
-                "elsewhere",
-                format!("the turn of {} runs elsewhere: {who}", called(&record)),
-            )
-            .with_hint("cancel it on the machine where it runs"));
-        }
-        return Err(Failure::new("not_running", format!("no turn of {} is running", called(&record)))
-            .with_hint("`azureal ps` shows which are"));
-    };
-    if let Some(spools) = place.spools() {
-        match &process {
-            Some(process) => stop_turn(&spools, turn, process).map_err(azureal::Error::from)?,
-            // Its context is being gathered, and its agent not asked yet.
-            None => {
-                spools.note_cancel(turn).map_err(|error| Failure::file(&error.path, &error.source))?;
-                end_commands(turn);
-            }
-        }
-    }
+    let CancelledTurn { agent, pid, is_orphan } = place.cancel_turn(record.id, found).await?;
     if is_orphan {
         // Nobody else waits for it.
         recover(place).await;
     }
     if out.is_json() {
-        return out.json(&serde_json::json!({
-            "session": record.id.to_string(), "agent": turn.agent, "pid": process.map(|process| process.pid)
-        }));
+        let session = record.id.to_string();
+        return out.json(&serde_json::json!({"session": session, "agent": agent, "pid": pid}));
     }
     out.line(&format!("cancelled the turn of {}", called(&record)))
 }

@@ -1,7 +1,10 @@
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use azureal_core::agent::AgentOutput;
 use azureal_core::{
-    Digest, Event, Page, Redactor, Seq, SessionId, SessionRecord, StoredEvent, visible, visible_line,
+    Digest, Event, Page, Redactor, Seq, SessionId, SessionRecord, StoredEvent, compact_event, visible,
+    visible_line,
 };
 use azureal_engine::Recovered;
 use serde_json::json;
@@ -136,7 +139,7 @@ pub(crate) async fn run(
         printer.out.flush()?;
         // Heard also where a shell has its background ignore it: nothing else ends this.
         let _interrupts = Interrupts::listen()?;
-        let follower = Follower::start(&*place.store, record.id, seen).await?;
+        let follower = Follower::start(Arc::clone(&place.store), record.id, seen).await?;
         let follower = follower.with_live_turns(place.spools(), &record);
         if place.is_on_server() && follower.is_polling() {
             warn(
@@ -242,7 +245,7 @@ impl Printer<'_> {
 ///
 /// Ctrl-C ends the program as it ends any other: everything that was seen has been handed on, and no lock is held.
 async fn follow(
-    mut follower: Follower<'_>,
+    mut follower: Follower,
     place: &Workspace,
     id: SessionId,
     printer: &mut Printer<'_>,
@@ -250,8 +253,16 @@ async fn follow(
     // Without a look at that, `show --follow | head -1` would not end before the next event.
     while !is_unheard() {
         match follower.next().await? {
-            Some(News::Events(events)) => printer.page(&events)?,
-            Some(News::Live(events)) => printer.live(&events)?,
+            Some(News::Events(events) | News::Rest(events)) => printer.page(&events)?,
+            Some(News::Began(turn)) => printer.live(&[turn.opening()])?,
+            Some(News::Live(outputs)) => {
+                let event = |output| match output {
+                    // As it will be stored.
+                    AgentOutput::Event(event) => Some(compact_event(event)),
+                    _ => None,
+                };
+                printer.live(&outputs.into_iter().filter_map(event).collect::<Vec<_>>())?;
+            }
             Some(News::Complete(complete, first)) => printer.complete(&complete, first)?,
             // As every command does when it starts.
             Some(News::Abandoned) => drop(recover(place).await),

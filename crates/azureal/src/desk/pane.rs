@@ -1,0 +1,249 @@
+//! The thread of a pane: performs its requests in their order, and follows its session.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use azureal_core::{Page, Seq, SessionId, StoredEvent};
+use azureal_engine::SessionTarget;
+use futures_executor::block_on;
+
+use super::following::{Following, LIVE_PACE};
+use super::hub::HubMessage;
+use super::outbox::OpenPane;
+use super::questions::answer;
+use super::running::OwnTurn;
+use super::shared::Shared;
+use super::turn::Turn;
+use super::{News, NextAgent, Opened, Request, TurnNews};
+use crate::error::Error;
+use crate::meter::Meter;
+use crate::turns::TurnSettings;
+
+/// The most events that are read for one request.
+const MOST_EVENTS: usize = 4_096;
+
+/// A message to the thread of a pane.
+pub(super) enum PaneMessage {
+    Request(Request),
+    /// The store may have changed.
+    Changed,
+    /// The pane's own turn is over: these are its last news.
+    Ended {
+        over: Box<TurnNews>,
+        sent: Sender<()>,
+    },
+    /// The pane was closed.
+    Close,
+}
+
+/// The state of a pane.
+pub(super) struct PaneThread {
+    shared: Arc<Shared>,
+    pane: OpenPane,
+    inbox: Receiver<PaneMessage>,
+    sender: Sender<PaneMessage>,
+    following: Arc<Mutex<Following>>,
+    own: Option<OwnTurn>,
+    /// The agent and model that were chosen for a conversation without a session.
+    chosen: NextAgent,
+    is_known_to_hub: bool,
+}
+
+impl PaneThread {
+    pub(super) fn start(shared: &Arc<Shared>, pane: OpenPane) -> Sender<PaneMessage> {
+        let (sender, inbox) = mpsc::channel();
+        let mut thread = Self {
+            shared: Arc::clone(shared),
+            pane,
+            inbox,
+            sender: sender.clone(),
+            following: Arc::new(Mutex::new(Following::new(Arc::clone(shared), pane))),
+            own: None,
+            chosen: NextAgent::default(),
+            is_known_to_hub: false,
+        };
+        let builder = thread::Builder::new().name("azureal-desk-pane".to_owned());
+        drop(builder.spawn(move || thread.run()));
+        sender
+    }
+
+    fn following(&self) -> MutexGuard<'_, Following> {
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&mut self) {
+        loop {
+            let is_reading = self.own.is_none() && self.following().is_reading();
+            let next = match is_reading {
+                true => self.inbox.recv_timeout(LIVE_PACE),
+                false => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let mut has_changed = false;
+            match next {
+                Ok(PaneMessage::Close) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(PaneMessage::Changed) => has_changed = true,
+                Ok(PaneMessage::Ended { over, sent }) => {
+                    self.own = None;
+                    self.shared.outbox.turn(self.pane, *over);
+                    sent.send(()).ok();
+                    has_changed = true;
+                }
+                Ok(PaneMessage::Request(request)) => self.perform(request),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            // A turn of this pane reports itself.
+            if self.own.is_none() && (has_changed || is_reading) {
+                self.following().poll(has_changed);
+            }
+        }
+    }
+
+    fn perform(&mut self, request: Request) {
+        let performed = match request {
+            Request::Open { session, last, .. } => self.open(session, last),
+            Request::ReadBefore { before, limit, .. } => {
+                self.page(before, true, Page::Before(before, limit.min(MOST_EVENTS)))
+            }
+            Request::ReadAfter { after, limit, .. } => {
+                self.page(after, false, Page::After(after, limit.min(MOST_EVENTS)))
+            }
+            Request::Send { prompt, agent, model, .. } => {
+                self.send(prompt, agent, model);
+                Ok(())
+            }
+            Request::Cancel { .. } => {
+                self.cancel();
+                Ok(())
+            }
+            Request::Answer { question, option, .. } => {
+                let control = match &self.own {
+                    Some(own) => own.control(),
+                    None => self.following().control(),
+                };
+                answer(control.as_ref(), &question, option.as_deref())
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = performed {
+            self.shared.outbox.failed(self.pane, error);
+        }
+    }
+
+    /// Opens a session and follows it.
+    fn open(&mut self, session: SessionId, last: usize) -> Result<(), Error> {
+        let store = &self.shared.workspace.store;
+        let record = block_on(store.get(session))?;
+        let mut events: Vec<StoredEvent> = Vec::new();
+        let last = last.min(MOST_EVENTS);
+        while events.len() < last {
+            let before = events.first().map_or(Seq::END, |first| first.seq);
+            let mut page = block_on(store.read(session, Page::Before(before, last - events.len())))?;
+            if page.is_empty() {
+                break;
+            }
+            page.append(&mut events);
+            events = page;
+        }
+        let seen = match events.last() {
+            Some(seen) => Some(seen.clone()),
+            None => block_on(store.read(session, Page::last(1)))?.pop(),
+        };
+        let opened = Opened {
+            pane: self.pane.id,
+            meter: Meter::of(&record, self.shared.threshold()),
+            events,
+            next: self.shared.next_agent(Some(&record)),
+            record: record.clone(),
+        };
+        self.following().start(&record, seen);
+        self.shared.outbox.send_to(self.pane, News::Opened(Box::new(opened)));
+        self.be_woken();
+        if self.own.is_none() {
+            // A turn may run already.
+            self.following().poll(true);
+        }
+        Ok(())
+    }
+
+    /// Lets the hub wake this thread when the store may have changed.
+    fn be_woken(&mut self) {
+        if !std::mem::replace(&mut self.is_known_to_hub, true) {
+            self.shared.tell_hub(HubMessage::Follow(self.sender.clone()));
+        }
+    }
+
+    fn page(&self, from: Seq, backwards: bool, page: Page) -> Result<(), Error> {
+        let session = self.following().session();
+        let events = match session {
+            Some(session) => block_on(self.shared.workspace.store.read(session, page))?,
+            None => Vec::new(),
+        };
+        self.shared.outbox.send_to(self.pane, News::Page { pane: self.pane.id, from, backwards, events });
+        Ok(())
+    }
+
+    /// Starts a turn, unless one of the pane runs.
+    fn send(&mut self, prompt: String, agent: Option<String>, model: Option<String>) {
+        let (session, is_foreign) = {
+            let following = self.following();
+            (following.session(), following.is_foreign())
+        };
+        if self.own.is_some() || is_foreign {
+            let error = Error::new("busy", "a turn of this conversation is running")
+                .with_hint("wait for its end or cancel it; your prompt was not sent");
+            let news = News::Failed { pane: Some(self.pane.id), error, unsent: Some(prompt) };
+            self.shared.outbox.send_to(self.pane, news);
+            return;
+        }
+        let chosen = if session.is_none() { self.chosen.clone() } else { NextAgent::default() };
+        let has_agent = agent.is_some();
+        let settings = TurnSettings {
+            agent: agent.or(chosen.agent),
+            model: if has_agent { model } else { model.or(chosen.model) },
+            ..TurnSettings::default()
+        };
+        let target = match session {
+            Some(session) => SessionTarget::Existing(session),
+            None => SessionTarget::New(self.shared.workspace.new_session("")),
+        };
+        let own = self.shared.turns.begin();
+        self.own = Some(own.clone());
+        self.be_woken();
+        Turn::start(Turn {
+            shared: Arc::clone(&self.shared),
+            pane: self.pane,
+            following: Arc::clone(&self.following),
+            thread: self.sender.clone(),
+            own,
+            target,
+            prompt,
+            settings,
+        });
+    }
+
+    /// Cancels the turn of the pane, also one of another process. That takes a while, on a thread of its own.
+    fn cancel(&self) {
+        if let Some(own) = &self.own {
+            return own.cancel();
+        }
+        let (session, shared, pane) = (self.following().session(), Arc::clone(&self.shared), self.pane);
+        let Some(session) = session else { return };
+        thread::spawn(move || {
+            let workspace = &shared.workspace;
+            if let Some(controls) = workspace.engine().ok().and_then(|engine| engine.turn(session)) {
+                return controls.cancel();
+            }
+            let cancelled = block_on(async {
+                let found = workspace.recover().await?;
+                workspace.cancel_turn(session, &found).await
+            });
+            match cancelled {
+                // Nobody else stores it.
+                Ok(cancelled) if cancelled.is_orphan => shared.tell_hub(HubMessage::Look),
+                Ok(_) => {}
+                Err(error) => shared.outbox.failed(pane, error),
+            }
+        });
+    }
+}

@@ -1,0 +1,105 @@
+//! What the threads of a desk have in common.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+
+use azureal_core::{SessionRecord, Threshold};
+
+use super::hub::HubMessage;
+use super::keep::Keep;
+use super::outbox::Outbox;
+use super::running::RunningTurns;
+use super::{News, NextAgent};
+use crate::agents::{Wanted, choose};
+use crate::config::Config;
+use crate::workspace::Workspace;
+
+/// The workspace and the ways between the threads.
+pub(super) struct Shared {
+    pub(super) workspace: Arc<Workspace>,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) turns: RunningTurns,
+    pub(super) keep: Arc<Keep>,
+    config: RwLock<Arc<Config>>,
+    hub: Sender<HubMessage>,
+    has_recovered: (Mutex<bool>, Condvar),
+}
+
+impl Shared {
+    pub(super) fn new(
+        workspace: Arc<Workspace>,
+        config: Arc<Config>,
+        hub: Sender<HubMessage>,
+        send: impl Fn(News) + Send + Sync + 'static,
+    ) -> Self {
+        let outbox = Arc::new(Outbox::new(send));
+        Self {
+            keep: Keep::new(workspace.state_file(), Arc::clone(&outbox)),
+            workspace,
+            outbox,
+            turns: RunningTurns::default(),
+            config: RwLock::new(config),
+            hub,
+            has_recovered: (Mutex::new(false), Condvar::new()),
+        }
+    }
+
+    /// Sends what an earlier interface kept.
+    pub(super) fn restore(&self) {
+        let (kept, notice) = self.keep.restore();
+        self.outbox.send(News::Restored(Box::new(kept)));
+        if let Some(notice) = notice {
+            self.outbox.send(News::Notice(notice));
+        }
+    }
+
+    pub(super) fn tell_hub(&self, message: HubMessage) {
+        // The hub ends when the desk is left.
+        self.hub.send(message).ok();
+    }
+
+    pub(super) fn hub(&self) -> Sender<HubMessage> {
+        self.hub.clone()
+    }
+
+    /// Returns the configuration that is in effect.
+    pub(super) fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn threshold(&self) -> Threshold {
+        self.config().compaction_threshold()
+    }
+
+    /// Returns the agent and model that the next turn of a session uses.
+    pub(super) fn next_agent(&self, record: Option<&SessionRecord>) -> NextAgent {
+        let (config, counts) = (self.config(), record.map(|record| &record.counts));
+        let wanted = Wanted {
+            last_agent: counts.and_then(|counts| counts.agent.as_deref()),
+            last_model: counts.and_then(|counts| counts.requested_model.as_deref()),
+            configured_agent: config.agent(),
+            configured_model: config.model(),
+            ..Wanted::default()
+        };
+        match choose(&wanted, self.workspace.environment()) {
+            Ok(choice) => NextAgent { agent: Some(choice.agent.name().to_owned()), model: choice.model },
+            // It is not installed, which the turn reports.
+            Err(_) => NextAgent {
+                agent: wanted.last_agent.or(wanted.configured_agent).map(str::to_owned),
+                model: wanted.last_model.map(str::to_owned),
+            },
+        }
+    }
+
+    /// Notes that interrupted turns were looked for: turns may begin.
+    pub(super) fn note_recovered(&self) {
+        *self.has_recovered.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.has_recovered.1.notify_all();
+    }
+
+    /// Waits until interrupted turns were looked for.
+    pub(super) fn wait_for_recovery(&self) {
+        let has_recovered = self.has_recovered.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.has_recovered.1.wait_while(has_recovered, |has_recovered| !*has_recovered));
+    }
+}

@@ -1,0 +1,143 @@
+//! What other processes do.
+
+use std::fs;
+
+use azureal::desk::{News, Request, TurnNews};
+use azureal::{Event, block_on};
+use azureal_core::NewTurn;
+use azureal_testkit::until;
+
+use super::{PANE, WAITING_CLAUDE, World, said, session};
+
+#[test]
+fn events_of_another_process_are_appended_to_an_open_session_and_the_list_is_sent_again() {
+    let world = World::new("");
+    let other = world.workspace();
+    let id = block_on(other.create_session("first")).unwrap();
+    let append = |text: &str| {
+        block_on(other.store.append(id, NewTurn::verbatim([Event::user(text)]))).unwrap();
+    };
+    append("one");
+    let desk = world.desk();
+    desk.desk.perform(Request::List { all_worktrees: false, limit: 50 });
+    desk.open(id);
+    let opened = desk.until("opened session", |news| match news {
+        News::Opened(opened) => Some(opened),
+        _ => None,
+    });
+    assert_eq!((opened.record.name.as_str(), opened.events.len()), ("first", 1));
+    append("two");
+    let (mut events, mut listed) = (Vec::new(), 0);
+    desk.until("both", |news| {
+        match news {
+            News::Appended { events: more, .. } => events.extend(more),
+            News::Sessions(lines) => listed = lines[0].record.counts.events,
+            _ => {}
+        }
+        (events.len() == 1 && listed == 2).then_some(())
+    });
+    assert_eq!(events[0].seq.0, 2);
+    block_on(other.store.clear(id)).unwrap();
+    desk.until("change", |news| matches!(news, News::Changed { pane: PANE }).then_some(()));
+    append("three");
+    desk.until("event", |news| match news {
+        News::Appended { events, .. } => (events[0].seq.0 == 1).then_some(()),
+        _ => None,
+    });
+    block_on(other.store.delete(id)).unwrap();
+    desk.until("deletion", |news| matches!(news, News::Deleted { pane: PANE }).then_some(()));
+    desk.until("empty list", |news| matches!(news, News::Sessions(lines) if lines.is_empty()).then_some(()));
+}
+
+#[test]
+fn a_turn_of_another_desk_is_shown_live_and_stored_once() {
+    let world = World::new(WAITING_CLAUDE);
+    let (ours, other) = (world.desk(), world.desk());
+    ours.send("Why?");
+    until("the agent runs", || world.path("running").exists().then_some(()));
+    other.open(session(1));
+    other.until_turn("live output", |news| match news {
+        TurnNews::Output(outputs) => (said(&outputs) == ["Half."]).then_some(()),
+        _ => None,
+    });
+    other.desk.perform(Request::Send { pane: PANE, prompt: "Too early".into(), agent: None, model: None });
+    other.until("refusal", |news| match news {
+        News::Failed { unsent, .. } => {
+            assert_eq!(unsent.as_deref(), Some("Too early"));
+            Some(())
+        }
+        _ => None,
+    });
+    world.release();
+    let mut texts = Vec::new();
+    let mut words = Vec::new();
+    other.until_turn("end", |news| {
+        words.push(super::word(&news));
+        if let TurnNews::Output(outputs) = &news {
+            texts.extend(said(outputs));
+        }
+        matches!(news, TurnNews::Over { error: None, .. }).then_some(())
+    });
+    assert_eq!(texts, ["Whole."]);
+    assert!(words.contains(&"stored S1 1-5 done".to_owned()), "{words:?}");
+    ours.turn();
+    assert_eq!(other.rest(), [""; 0], "nothing is shown twice");
+    assert_eq!(ours.texts(session(1)), ["Why?", "Half.", "Whole.", "(done)"]);
+}
+
+#[test]
+fn a_turn_of_another_process_can_be_cancelled() {
+    let world = World::new(WAITING_CLAUDE);
+    let (ours, other) = (world.desk(), world.desk());
+    ours.send("Why?");
+    until("the agent runs", || world.path("running").exists().then_some(()));
+    other.open(session(1));
+    other.until_turn("begin", |news| matches!(news, TurnNews::Began { is_ours: false, .. }).then_some(()));
+    other.desk.perform(Request::Cancel { pane: PANE });
+    let told = other.turn();
+    assert!(told.contains(&"stored S1 1-4 cancelled".to_owned()), "{told:?}");
+    let told = ours.turn();
+    assert!(told.contains(&"stored S1 1-4 cancelled".to_owned()), "{told:?}");
+    other.desk.perform(Request::Cancel { pane: PANE });
+    other.until("refusal", |news| match news {
+        News::Failed { error, .. } => (error.kind() == "not_running").then_some(()),
+        _ => None,
+    });
+}
+
+#[test]
+fn drafts_are_restored_by_the_next_desk_and_those_of_two_are_merged() {
+    let world = World::new("");
+    let restored = |desk: &super::Listener| {
+        desk.until("what was kept", |news| match news {
+            News::Restored(kept) => Some(*kept),
+            _ => None,
+        })
+    };
+    let (one, two) = (world.desk(), world.desk());
+    let (mut first, mut second) = (restored(&one), restored(&two));
+    assert_eq!(first, second);
+    first.drafts.entry("a".into()).or_default().text = "of one".into();
+    second.drafts.entry("b".into()).or_default().text = "of two".into();
+    one.desk.perform(Request::Keep(Box::new(first)));
+    two.desk.perform(Request::Keep(Box::new(second)));
+    one.desk.leave();
+    two.desk.leave();
+    let three = world.desk();
+    let kept = restored(&three);
+    let drafts: Vec<(&str, &str)> =
+        kept.drafts.iter().map(|(key, draft)| (key.as_str(), draft.text.as_str())).collect();
+    assert_eq!(drafts, [("a", "of one"), ("b", "of two")]);
+
+    // A damaged file is set aside, and said.
+    let folder = world.path("home/.local/state/azureal/desk");
+    let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    fs::write(&file, "{").unwrap();
+    let four = world.desk();
+    assert_eq!(restored(&four).drafts.len(), 0);
+    four.until("notice", |news| match news {
+        News::Notice(text) => text.contains("damaged-1").then_some(()),
+        _ => None,
+    });
+    assert!(!file.exists());
+}
