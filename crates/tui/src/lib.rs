@@ -4,5 +4,6 @@
 //! library performs the requests ([`azureal::desk`]).
 
 pub mod keys;
+pub mod prompt;
 pub mod terminal;
 pub mod theme;
