@@ -74,6 +74,7 @@ pub enum Action {
     Redraw,
     Compact,
     Trust,
+    Answer,
     Close,
     Quit,
     Slot(u8),

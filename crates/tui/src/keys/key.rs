@@ -83,6 +83,16 @@ impl Key {
         self.code == code && self.modifiers.is_empty()
     }
 
+    /// Returns it for people, in ASCII: `Ctrl-X`, `Alt-Up`, `Enter`.
+    pub fn in_ascii(self) -> String {
+        let mut text = self.to_string();
+        for (symbol, word) in [("↵", "Enter"), ("↑", "Up"), ("↓", "Down"), ("←", "Left"), ("→", "Right")]
+        {
+            text = text.replace(symbol, word);
+        }
+        text
+    }
+
     /// Returns its name in the configuration.
     pub fn name(self) -> String {
         self.written(|name| name.1, |modifier| modifier.1)
@@ -100,7 +110,7 @@ impl Key {
         match (NAMES.iter().find(|row| row.0 == self.code), self.code) {
             (Some(row), _) => text.push_str(name(row)),
             (None, KeyCode::F(number)) => {
-                text.push_str(&format!("{}{number}", if name(&F) == F.1 { 'f' } else { 'F' }))
+                text.push_str(&format!("{}{number}", if name(&F) == F.1 { 'f' } else { 'F' }));
             }
             (None, KeyCode::Char(c)) => text.push(c),
             (None, code) => text.push_str(&format!("{code:?}").to_lowercase()),

@@ -8,12 +8,13 @@ use super::{Action, Context, Entry, Key, TABLE};
 #[derive(Debug, Clone)]
 pub struct Keys {
     rows: Vec<(Entry, Vec<Key>)>,
+    is_ascii: bool,
 }
 
 impl Default for Keys {
     fn default() -> Self {
         let keys = |entry: &Entry| entry.keys.iter().filter_map(|key| key.parse().ok()).collect();
-        Self { rows: TABLE.iter().map(|entry| (*entry, keys(entry))).collect() }
+        Self { rows: TABLE.iter().map(|entry| (*entry, keys(entry))).collect(), is_ascii: false }
     }
 }
 
@@ -44,6 +45,17 @@ impl Keys {
             }
         }
         keys.conflict().map_or(Ok(keys), Err)
+    }
+
+    /// Writes keys in ASCII, or not.
+    #[must_use]
+    pub fn with_ascii(self, is_ascii: bool) -> Self {
+        Self { is_ascii, ..self }
+    }
+
+    /// Returns a key for people.
+    pub fn shown(&self, key: Key) -> String {
+        if self.is_ascii { key.in_ascii() } else { key.to_string() }
     }
 
     /// Returns the conflict of two actions that have the same key in the same place.
@@ -85,7 +97,7 @@ impl Keys {
         let of = |wanted: Context| {
             let mut rows =
                 self.rows.iter().filter(|(entry, _)| entry.context == wanted && entry.action == action);
-            rows.find_map(|(_, keys)| keys.first()).map(ToString::to_string)
+            rows.find_map(|(_, keys)| keys.first()).map(|key| self.shown(*key))
         };
         of(context).or_else(|| of(Context::Anywhere)).or_else(|| {
             let menu = of(Context::Menu)?;

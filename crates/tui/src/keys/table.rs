@@ -155,6 +155,7 @@ pub const TABLE: &[Entry] = table! {
         A::OpenPager, "menu-pager", ["o"], "pager", "Open the session in `$PAGER`";
         A::OpenEditor, "menu-editor", ["e"], "editor", "Open the session in `$EDITOR`";
         A::Trust, "menu-trust", ["t"], "trust", "Show and trust the configuration files of the project";
+        A::Answer, "menu-answer", ["a"], "answer", "Answer the open question of the agent";
         A::Palette, "menu-palette", ["p"], "commands", "Find an action by its words";
         A::Close, "menu-close", ["x"], "close slot", "Close the slot; its turn continues";
         A::Help, "menu-help", ["h"], "help", "All keys";
