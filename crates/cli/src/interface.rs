@@ -17,7 +17,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::environment::environment;
 use crate::failure::Failure;
-use crate::open::{LateNotices, open_workspace};
+use crate::open::{LateNotices, open_for_interface};
 use crate::output::{Output, tell};
 
 /// Events that are looked through for the last answer.
@@ -63,7 +63,7 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
             .with_hint("`azureal show` prints a session, `azureal run` sends a prompt, `azureal --plain` prints lines"));
     }
     // The desk waits for the store on threads of its own.
-    let workspace = Arc::new(open_workspace(store, false)?);
+    let workspace = Arc::new(open_for_interface(store)?);
     let _notices = LateNotices(&workspace);
     let config = Arc::new(workspace.load_config()?);
     let session = match &args.session {
@@ -120,7 +120,12 @@ fn settings(workspace: &Workspace, environment: &Environment) -> Settings {
     let directory = workspace.project.directory();
     let name = directory.file_name().map(|name| name.to_string_lossy().into_owned());
     let is_remote = ["SSH_CONNECTION", "SSH_TTY"].into_iter().any(|name| environment.value(name).is_some());
-    Settings { project: name.unwrap_or_default(), has_motion: !is_remote, ..Settings::default() }
+    Settings {
+        project: name.unwrap_or_default(),
+        branch: workspace.project.branch().map(str::to_owned),
+        has_motion: !is_remote,
+        ..Settings::default()
+    }
 }
 
 fn theme(environment: &Environment) -> Theme {

@@ -16,7 +16,7 @@ use azureal::desk::{Desk, News, Request};
 
 use self::pace::Pace;
 use crate::terminal::{CLIPBOARD_LIMIT, Input, PASTE_LIMIT, Terminal, TerminalEvent, TerminalSettings};
-use crate::{Effect, Message, State, draw, update};
+use crate::{Effect, Message, State, draw, prepare, update};
 
 /// Time for news before input is looked for again.
 const NEWS_SHARE: Duration = Duration::from_millis(4);
@@ -43,7 +43,7 @@ pub fn run(
     let events = Arc::clone(inbox);
     let mut terminal = Terminal::take(settings, move |event| events.add_event(event))?;
     let mut conversation = Conversation { state, desk, inbox, for_terminal: Vec::new(), pace: Pace::default() };
-    conversation.state.set_size(terminal.size());
+    conversation.resize(&terminal);
     let requests = conversation.state.start(session);
     conversation.perform(requests);
     let signal = conversation.run(&mut terminal)?;
@@ -160,7 +160,7 @@ impl Conversation<'_> {
     }
 
     fn take_one(&mut self, news: News) {
-        self.pace.note_news(&news, self.state.shown_pane());
+        self.pace.note_news(&news, self.state.shown);
         self.update(Message::News(news));
     }
 
@@ -253,7 +253,7 @@ impl Conversation<'_> {
     }
 
     fn draw(&mut self, terminal: &mut Terminal) -> io::Result<()> {
-        let requests = self.state.prepare();
+        let requests = prepare(&mut self.state);
         self.perform(requests);
         terminal.draw(|frame| draw(&self.state, frame))?;
         self.pace.drawn(Instant::now());
@@ -262,8 +262,8 @@ impl Conversation<'_> {
 
     /// Writes what must not be lost.
     fn keep(&mut self) {
-        let requests = self.state.keep_now();
-        self.perform(requests);
+        self.state.keeper.hurry(now_ms());
+        self.update(Message::Tick);
     }
 
     /// Returns when the loop has to do something by itself; `None` if it can sleep.
