@@ -11,7 +11,7 @@ use azureal_core::{Event, Page, SessionId, SessionStore};
 use azureal_tui::keys::Keys;
 use azureal_tui::terminal::TerminalSettings;
 use azureal_tui::theme::Theme;
-use azureal_tui::{Ended, Inbox, Settings, State, plain, run};
+use azureal_tui::{Ended, Inbox, Settings, State, run};
 use futures_executor::block_on;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -79,7 +79,7 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
     let desk = Desk::new(Arc::clone(&workspace), config, move |one| news.add_news(one));
     let state = State::new(settings, theme, keys, (80, 24), 0);
     let ended = if is_plain {
-        plain::run(state, &desk, &inbox, session)?
+        run(state, &desk, &inbox, terminal, session)?
     } else {
         run(state, &desk, &inbox, terminal, session)?
     };
@@ -97,7 +97,8 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
 /// Prints the last answer and how to come back, on the screen that the user returns to.
 fn say_goodbye(workspace: &Workspace, ended: Ended, out: &mut Output) -> Result<(), Failure> {
     let Some(session) = ended.session else { return Ok(()) };
-    let Some(record) = block_on(workspace.store.get(session))? else { return Ok(()) };
+    // It may have been deleted.
+    let Ok(record) = block_on(workspace.store.get(session)) else { return Ok(()) };
     if let Some(answer) = block_on(last_answer(&*workspace.store, session))? {
         out.text(&visible(&answer))?;
         out.line("")?;
