@@ -1,6 +1,6 @@
 //! Colours and marks.
 
-use azureal::transcript::{Style as TextStyle, Tone};
+use azureal::transcript::{Change, Style as TextStyle, Tone};
 use ratatui::style::{Color, Modifier, Style};
 
 /// The colours and marks of the interface.
@@ -29,7 +29,19 @@ pub enum Background {
 impl Theme {
     /// Returns the style of a text.
     pub fn style(&self, text: TextStyle) -> Style {
-        let mut style = self.tone(text.tone);
+        let change = match text.change {
+            Some(Change::Added) => Some(self.tone(Tone::Added)),
+            Some(Change::Removed) => Some(self.tone(Tone::Removed)),
+            Some(Change::Unchanged) | None => None,
+        };
+        // The colours of code are shown only where they leave the colour of the change.
+        let mut style = match change {
+            Some(change) if change.bg.is_some() && !matches!(text.tone, Tone::Added | Tone::Removed) => {
+                self.tone(text.tone).patch(change)
+            }
+            Some(change) => change,
+            None => self.tone(text.tone),
+        };
         for (is_set, modifier) in [
             (text.bold, Modifier::BOLD),
             (text.italic, Modifier::ITALIC),
