@@ -38,9 +38,14 @@ pub fn estimated(chars: u64) -> u64 {
 impl Meter {
     /// Measures a session as it is stored. That costs no look at its events.
     pub fn of(record: &SessionRecord, threshold: Threshold) -> Self {
+        Self::of_text(record, record.context_chars(), threshold)
+    }
+
+    /// Measures a session whose context was read, and has so many characters.
+    pub fn of_text(record: &SessionRecord, chars: u64, threshold: Threshold) -> Self {
         let agent = record.counts.agent.as_deref().unwrap_or("the agent");
         let counted = record.counts.context_tokens.map(|tokens| (tokens, agent));
-        Self::of_context(record.context_chars(), counted, threshold)
+        Self::of_context(chars, counted, threshold)
     }
 
     /// Measures a context of so many characters, with its tokens and the agent that counted them, if one did.

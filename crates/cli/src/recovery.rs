@@ -6,9 +6,9 @@ use azureal_core::{SessionId, StoreError};
 use azureal_engine::{IngestError, Noted, OriginalRunEvent, Recovered};
 use jiff::Timestamp;
 
-use crate::active::in_words;
 use crate::confirm::{Answer, ask};
 use crate::output::{tell, warn};
+use crate::times::in_words;
 use crate::turn::kept;
 use azureal::Workspace;
 

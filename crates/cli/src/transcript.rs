@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use azureal_core::event::{CommandRecord, Complete, MessageEvent, Outcome, SystemMessage};
-use azureal_core::{Block, Event, Json, Role, StoredEvent, Tokens, Tool, visible, visible_line};
+use azureal_core::{Block, Event, Json, Role, Seq, StoredEvent, Tokens, Tool, visible, visible_line};
 
 use crate::output::{Paint, counted};
+use crate::times::Clock;
 use crate::token_counts::{received, sent};
 
 pub(crate) use azureal_core::duration_text as duration;
@@ -18,6 +19,8 @@ pub(crate) struct Transcript {
     /// Whose words stand above, so that a heading is not repeated.
     speaker: Option<Speaker>,
     begun: bool,
+    /// The numbers of the prompt that comes next.
+    prompt_place: Option<String>,
 }
 
 /// What is done with text from outside.
@@ -59,7 +62,13 @@ impl From<Role> for Speaker {
 
 impl Transcript {
     pub(crate) fn new(paint: Paint, text: Text) -> Self {
-        Self { paint, text, detail: Detail::Short, speaker: None, begun: false }
+        Self { paint, text, detail: Detail::Short, speaker: None, begun: false, prompt_place: None }
+    }
+
+    /// Says which turn begins with the next prompt, and at which event if it is stored.
+    pub(crate) fn begin_turn(&mut self, turn: usize, seq: Option<Seq>) {
+        let event = seq.map_or_else(String::new, |seq| format!(", event {seq}"));
+        self.prompt_place = Some(format!("turn {turn}{event}"));
     }
 
     /// Shows events in this detail.
@@ -150,7 +159,9 @@ impl Transcript {
                 Speaker::User => Role::User,
                 Speaker::Assistant | Speaker::Margin => Role::Assistant,
             };
-            line(out, &self.paint.heading(role.heading()));
+            let place = self.prompt_place.take_if(|_| speaker == Speaker::User);
+            let place = place.map_or_else(String::new, |place| self.paint.quiet(&format!("  {place}")));
+            line(out, &format!("{}{place}", self.paint.heading(role.heading())));
         }
         self.speaker = Some(speaker);
         line(out, self.shown(text.trim_end_matches('\n')).as_ref());
@@ -268,7 +279,7 @@ fn context_taken(system: &SystemMessage) -> Option<String> {
     }
     let mut text = "context taken".to_owned();
     if let Some(at) = &system.context_executed_at {
-        text.push_str(&format!(" {at}"));
+        text.push_str(&format!(" {}", Clock::read().local(at)));
     }
     let commands: Vec<String> = commands
         .iter()

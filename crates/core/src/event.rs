@@ -272,8 +272,26 @@ pub struct Usage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelSwitch {
-    /// The new model.
+    /// The new model; [`DEFAULT`](Self::DEFAULT) for the agent's own choice.
     pub model: String,
+    /// The agent that the user chose for the next turn, with the model; `None` if the agent that runs reports the switch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+}
+
+impl ModelSwitch {
+    /// Stands for the agent's own choice of a model.
+    pub const DEFAULT: &str = "default";
+
+    /// A switch that the running agent reports.
+    pub fn reported(model: impl Into<String>) -> Self {
+        Self { model: model.into(), agent: None }
+    }
+
+    /// The user's choice for the next turn; without a model it is the agent's own choice.
+    pub fn chosen(agent: impl Into<String>, model: Option<String>) -> Self {
+        Self { model: model.unwrap_or_else(|| Self::DEFAULT.to_owned()), agent: Some(agent.into()) }
+    }
 }
 
 /// The fields of [`Event::SystemMessage`].
@@ -583,7 +601,11 @@ mod tests {
                 }),
                 r#"{"Complete":{"success":false,"duration_ms":0,"cost_usd":0.0,"outcome":"interrupted","continues":true}}"#,
             ),
-            (Event::ModelSwitch(ModelSwitch { model: "m".into() }), r#"{"ModelSwitch":{"model":"m"}}"#),
+            (Event::ModelSwitch(ModelSwitch::reported("m")), r#"{"ModelSwitch":{"model":"m"}}"#),
+            (
+                Event::ModelSwitch(ModelSwitch::chosen("a", Some("m".into()))),
+                r#"{"ModelSwitch":{"model":"m","agent":"a"}}"#,
+            ),
             (Event::Compacting, r#""Compacting""#),
             (Event::Compacted, r#""Compacted""#),
             (

@@ -50,6 +50,7 @@ mod store_error;
 mod system_message;
 mod tool;
 mod transport;
+mod turn_index;
 mod visible;
 mod watch;
 
@@ -96,6 +97,7 @@ pub use store_error::StoreError;
 pub use system_message::{Beginning, context_block, context_error_block, has_context, system_message};
 pub use tool::Tool;
 pub use transport::{StubTransport, Transport, TransportError};
+pub use turn_index::TurnIndex;
 pub use uuid::Uuid;
 pub use visible::{
     acts_on_terminal, ascii_json, quoted, to_visible_json, visible, visible_json, visible_line,

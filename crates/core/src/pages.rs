@@ -31,8 +31,8 @@ pub enum EventRange {
     All,
     /// So many from the beginning.
     First(usize),
-    /// So many from the end.
-    Last(usize),
+    /// Those after this one.
+    After(Seq),
 }
 
 /// Reads events page by page and hands each page on, in order.
@@ -42,17 +42,11 @@ pub async fn each_page<S: EventSource + ?Sized, E: From<StoreError>>(
     range: EventRange,
     mut take: impl FnMut(Vec<StoredEvent>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut left = match range {
-        EventRange::All => usize::MAX,
-        EventRange::First(count) => count,
-        EventRange::Last(count) => {
-            for page in last_pages(source, id, count).await? {
-                take(page)?;
-            }
-            return Ok(());
-        }
+    let (mut after, mut left) = match range {
+        EventRange::All => (Seq::START, usize::MAX),
+        EventRange::First(count) => (Seq::START, count),
+        EventRange::After(seq) => (seq, usize::MAX),
     };
-    let mut after = Seq::START;
     while left > 0 {
         let page = source.read_events(id, Page::After(after, left.min(PAGE_EVENTS))).await?;
         let Some(last) = page.last() else { break };
@@ -61,22 +55,4 @@ pub async fn each_page<S: EventSource + ?Sized, E: From<StoreError>>(
         take(page)?;
     }
     Ok(())
-}
-
-/// Reads only the last events, as pages in their order.
-async fn last_pages<S: EventSource + ?Sized>(
-    source: &S,
-    id: SessionId,
-    count: usize,
-) -> Result<Vec<Vec<StoredEvent>>, StoreError> {
-    let (mut pages, mut before, mut left) = (Vec::new(), Seq::END, count);
-    while left > 0 {
-        let page = source.read_events(id, Page::Before(before, left.min(PAGE_EVENTS))).await?;
-        let Some(first) = page.first() else { break };
-        before = first.seq;
-        left = left.saturating_sub(page.len());
-        pages.push(page);
-    }
-    pages.reverse();
-    Ok(pages)
 }

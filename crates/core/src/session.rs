@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use crate::event::{Init, Usage};
+use crate::event::{Init, ModelSwitch, Usage};
 use crate::fold::{MessagePosition, Open};
 use crate::{Block, Event, Role, rendered_chars};
 
@@ -258,11 +258,11 @@ pub struct Counts {
     pub last_prompt: Option<String>,
     /// Whether an agent has ever answered, be it with a tool call.
     pub answered: bool,
-    /// The agent that ran last, also if it never answered.
+    /// The agent that ran last, also if it never answered, or that the user chose since.
     pub agent: Option<String>,
     /// The model of that agent that answered last.
     pub model: Option<String>,
-    /// The model that was asked for in the last turn; `None` if the agent's default was used.
+    /// The model that was asked for in the last turn, or that the user chose since; `None` for the agent's default.
     pub requested_model: Option<String>,
     /// The rendered length of these events, in characters, without a summary. Stores call it `told`.
     pub rendered_chars: u64,
@@ -340,6 +340,13 @@ impl Counts {
                 if !model.is_empty() {
                     self.model = Some(model.clone());
                 }
+            }
+            // The user's choice is what the next turn uses, as if the agent had run with it.
+            Event::ModelSwitch(ModelSwitch { model, agent: Some(agent) }) => {
+                let model = Some(model.clone()).filter(|model| model != ModelSwitch::DEFAULT);
+                self.agent = Some(agent.clone());
+                self.model.clone_from(&model);
+                self.requested_model = model;
             }
             Event::ModelSwitch(switch) => self.model = Some(switch.model.clone()),
             Event::AssistantText(_) | Event::ToolCall(_) | Event::Plan(_) => self.answered = true,

@@ -8,9 +8,6 @@ use azureal_core::event::{Init, ModelSwitch};
 
 use crate::header::SpooledTurn;
 
-/// Stands for the agent's own choice in a [`ModelSwitch`] back to it.
-const DEFAULT_MODEL: &str = "default";
-
 /// The start of a run as far as we know it ourselves.
 pub(crate) struct RunStart {
     known: Init,
@@ -29,9 +26,9 @@ impl RunStart {
                 agent_session: None,
                 requested_model: turn.model.clone(),
             },
-            switch: turn.switches_model.then(|| ModelSwitch {
-                model: turn.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
-            }),
+            switch: turn
+                .switches_model
+                .then(|| ModelSwitch::reported(turn.model.as_deref().unwrap_or(ModelSwitch::DEFAULT))),
             has_begun: false,
         }
     }

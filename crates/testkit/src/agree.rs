@@ -317,7 +317,8 @@ fn event() -> impl Strategy<Value = NewEvent> {
                 Event::Init(Init { model, agent, requested_model, ..Init::default() })
             }
         ),
-        text().prop_map(|model| Event::ModelSwitch(ModelSwitch { model })),
+        (text(), proptest::option::of(text()))
+            .prop_map(|(model, agent)| Event::ModelSwitch(ModelSwitch { model, agent })),
         (select(&Role::ALL[..]), vec(text().prop_map(Block::text), 0..3))
             .prop_map(|(role, content)| Event::Message(MessageEvent { role, content })),
         text().prop_map(|message| Event::error("kind", message)),

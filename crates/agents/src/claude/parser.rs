@@ -166,7 +166,7 @@ impl Parser {
             // Why depends on the subtype: too many requests, a refusal, a missing consent.
             _ if !system.fallback_model.is_empty() => {
                 self.model = Some(system.fallback_model.clone());
-                let mut out = vec![event(Event::ModelSwitch(ModelSwitch { model: system.fallback_model }))];
+                let mut out = vec![event(Event::ModelSwitch(ModelSwitch::reported(system.fallback_model)))];
                 if !system.content.is_empty() {
                     out.push(AgentOutput::Notice(system.content));
                 }
@@ -206,7 +206,7 @@ impl Parser {
                 agent_session: system.session_id,
                 ..Init::default()
             }),
-            Some(before) if before != system.model => Event::ModelSwitch(ModelSwitch { model: system.model }),
+            Some(before) if before != system.model => Event::ModelSwitch(ModelSwitch::reported(system.model)),
             Some(_) => return ignored(NAME, "init"),
         };
         vec![event(start)]

@@ -10,6 +10,7 @@ use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, tell};
 use crate::spinner::Spinner;
 use crate::threshold::threshold;
+use crate::times::Clock;
 use azureal::Workspace;
 use azureal::agents::{SUMMARY_TIMEOUT, summarisers};
 use azureal::sessions::{called, resolve};
@@ -210,6 +211,7 @@ async fn list(place: &Workspace, record: &SessionRecord, out: &mut Output) -> Re
     if compactions.is_empty() {
         tell(&format!("{} has no summary", called(record)));
     }
+    let clock = Clock::read();
     for one in &compactions {
         let chars = counted(one.summary.chars().count() as u64, "character");
         let writer = match one.writer.as_deref() {
@@ -220,7 +222,7 @@ async fn list(place: &Workspace, record: &SessionRecord, out: &mut Output) -> Re
         out.line(&format!(
             "up to event {}, {chars}, {writer}, {}",
             one.after_seq,
-            visible_line(&one.created_at)
+            clock.local(&one.created_at)
         ))?;
     }
     Ok(())

@@ -17,8 +17,8 @@ use azureal::sessions::{called, resolve_to_read};
 /// everything after it, in the tags that it is sent in. If output is not a terminal, it is exact to the byte.
 ///
 /// The number of tokens is the provider's count at the end of the last turn, the agent's own instructions included. If
-/// that is not known, it is an estimate: a quarter of the number of characters. `azureal tokens` and `azureal list` show
-/// the same number.
+/// that is not known, it is an estimate: a quarter of the number of characters. `azureal tokens` shows the same number, and
+/// `azureal list` the same percentage.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -39,7 +39,8 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
     let after = compaction.map(|compaction| compaction.after_seq.0);
     let text = wrap_context(&read_context(&*place.store, record.id).await?);
     let chars = text.chars().count() as u64;
-    let meter = Meter::of(&record, threshold(&place.project));
+    // Of a summary that an earlier version wrote, the record has only an estimate.
+    let meter = Meter::of_text(&record, chars, threshold(&place.project));
     let since = read_record_chars(&*place.store, &record).await?;
     let Meter { threshold, percent, .. } = meter;
     if out.is_json() {

@@ -3,6 +3,7 @@ use azureal_engine::Recovered;
 use crate::active::describe;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
+use crate::times::Clock;
 use azureal::Workspace;
 
 /// Show the turns that are running, of every azureal on this store
@@ -33,10 +34,11 @@ pub(crate) async fn run(
     if active.is_empty() {
         tell("no turn is running");
     }
+    let clock = Clock::read();
     for turn in &active {
         let session = turn.session().to_string();
         let width = out.width().map(|width| width.saturating_sub(session.len() + 3));
-        out.line(&format!("{session} · {}", describe(turn, azureal_engine::clock::now(), width)))?;
+        out.line(&format!("{session} · {}", describe(turn, &clock, width)))?;
     }
     Ok(())
 }

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use azureal_core::agent::AgentOutput;
 use azureal_core::{
-    Digest, Event, Page, Redactor, Seq, SessionId, SessionRecord, StoredEvent, compact_event, visible,
-    visible_line,
+    Digest, Event, Page, Redactor, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex, compact_event,
+    visible, visible_line,
 };
 use azureal_engine::Recovered;
 use serde_json::json;
@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, is_unheard, warn};
 use crate::recovery::recover;
+use crate::times::Clock;
 use crate::transcript::{Detail, Text, Transcript, duration};
 use azureal::Workspace;
 use azureal::exchange::DamagedEvents;
@@ -27,7 +28,7 @@ use azureal_engine::FullHistoryGaps;
 
 /// Show the messages and tool calls of a session
 ///
-/// Tool calls are one line each, results are as they were stored, reasoning is folded away. `--full` shows all of it. With `--json`, one line per
+/// Each prompt has the numbers of its turn and of its event, which `azureal fork --at` takes. Tool calls are one line each, results are as they were stored, reasoning is folded away. `--full` shows all of it. With `--json`, one line per
 /// stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored. An event that cannot be
 /// read has `error` instead of `data`.
 ///
@@ -42,7 +43,7 @@ use azureal_engine::FullHistoryGaps;
 #[command(after_long_help = "\
 Examples:
   azureal show S3
-  azureal show fix-login --last 20
+  azureal show fix-login --last 3
   azureal show S3 --digest
   azureal show S3 --full | less -R
   azureal show S3 --last 0 --follow
@@ -50,7 +51,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionToRead,
-    /// Only the last N events
+    /// Only the last N turns: each begins with a prompt
     #[arg(long, value_name = "N")]
     last: Option<usize>,
     /// Continue with new events, also of a turn that is running, until Ctrl-C
@@ -95,7 +96,15 @@ pub(crate) async fn run(
     let detail = if args.full { Detail::Full } else { Detail::Short };
     let transcript = Transcript::new(out.paint(), text).with(detail);
     let redactor = if args.full && !args.raw { Some(place.redactor()?) } else { None };
-    let mut printer = Printer { transcript, redactor, masked: 0, damaged: DamagedEvents::default(), out };
+    let (after, turn) = match args.last {
+        Some(last) => {
+            let turns = TurnIndex::read(&*place.store, record.id).await?;
+            (turns.before_last(last), turns.count().saturating_sub(last))
+        }
+        None => (Seq::START, 0),
+    };
+    let damaged = DamagedEvents::default();
+    let mut printer = Printer { transcript, redactor, masked: 0, damaged, turn, out };
     if !printer.out.is_json() {
         let header = header(&record, printer.out);
         printer.out.text(&header)?;
@@ -105,7 +114,7 @@ pub(crate) async fn run(
         Some(0) if args.follow => place.store.read(record.id, Page::last(1)).await?.pop(),
         _ => None,
     };
-    let range = args.last.map_or(EventRange::All, EventRange::Last);
+    let range = EventRange::After(after);
     let take = |mut page: Vec<StoredEvent>| {
         printer.page(&page)?;
         seen = page.pop().or(seen.take());
@@ -129,7 +138,7 @@ pub(crate) async fn run(
         if let Some(turn) = turns.find(|turn| !args.follow || turn.host.is_some()) {
             let title = "running: ";
             let width = printer.out.width().map(|width| width.saturating_sub(title.len()));
-            let line = format!("{title}{}", describe(turn, azureal_engine::clock::now(), width));
+            let line = format!("{title}{}", describe(turn, &Clock::read(), width));
             let line = printer.out.paint().quiet(&line);
             let gap = if seen.is_some() { "\n" } else { "" };
             printer.out.text(&format!("{gap}{line}\n"))?;
@@ -176,6 +185,8 @@ struct Printer<'a> {
     /// The number of events with a masked secret.
     masked: u64,
     damaged: DamagedEvents,
+    /// The number of the turn that was shown last.
+    turn: usize,
     out: &'a mut Output,
 }
 
@@ -192,6 +203,10 @@ impl Printer<'_> {
 
     fn page(&mut self, page: &[StoredEvent]) -> Result<(), Failure> {
         for stored in page {
+            if stored.begins_turn() {
+                self.turn += 1;
+                self.transcript.begin_turn(self.turn, Some(stored.seq));
+            }
             let stored = &*self.masked(stored);
             if self.out.is_json() {
                 let line = EventLine::of(stored);
@@ -221,6 +236,10 @@ impl Printer<'_> {
                 None => Cow::Borrowed(event),
             };
             let event = &*event;
+            if event.begins_turn() {
+                self.turn += 1;
+                self.transcript.begin_turn(self.turn, None);
+            }
             if self.out.is_json() {
                 self.out.json(&TurnEventLine::live(event))?;
             } else {
@@ -266,11 +285,17 @@ async fn follow(
             Some(News::Complete(complete, first)) => printer.complete(&complete, first)?,
             // As every command does when it starts.
             Some(News::Abandoned) => drop(recover(place).await),
-            Some(News::StoredElsewhere) => warn(&format!(
-                "the turn above is not stored in {id}: another process took the session over, and it is in a fork, or its \
-                 spool was removed"
-            )),
-            Some(News::Cleared) => warn(&format!("{id} was cleared, and starts again")),
+            Some(News::StoredElsewhere) => {
+                printer.turn = printer.turn.saturating_sub(1);
+                warn(&format!(
+                    "the turn above is not stored in {id}: another process took the session over, and it is in a fork, or its \
+                     spool was removed"
+                ));
+            }
+            Some(News::Cleared) => {
+                printer.turn = 0;
+                warn(&format!("{id} was cleared, and starts again"));
+            }
             None => {}
         }
     }
@@ -304,8 +329,13 @@ fn header(record: &SessionRecord, out: &Output) -> String {
             .flatten()
             .map(|name| visible_line(name).into_owned()),
     );
+    let clock = Clock::read();
     if !record.created_at.is_empty() {
-        parts.push(visible_line(&record.created_at).into_owned());
+        parts.push(format!("created {}", clock.local(&record.created_at)));
+    }
+    let active = clock.ago(&record.last_active);
+    if !active.is_empty() {
+        parts.push(format!("active {active}"));
     }
     parts.push(counted(record.counts.messages, "message"));
     if record.duration_ms > 0 {

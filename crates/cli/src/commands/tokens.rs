@@ -21,7 +21,7 @@ const SEARCHED: usize = 20;
 /// left out if no agent reported any.
 ///
 /// The tokens of the context are the provider's count of the last request, the agent's own instructions included; without
-/// one, an estimate of four characters to a token. `azureal list` and `azureal context --stats` show the same number.
+/// one, an estimate of four characters to a token. `azureal context --stats` shows the same number.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:

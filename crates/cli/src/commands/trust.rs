@@ -1,4 +1,3 @@
-use azureal_core::visible_line;
 use serde::Serialize;
 use serde_json::json;
 
@@ -6,6 +5,7 @@ use crate::confirm::{Answer, ask};
 use crate::environment::environment;
 use crate::failure::{Failure, quoted};
 use crate::output::{Output, counted};
+use crate::times::Clock;
 use crate::trust_question;
 use azureal::Project;
 use azureal::config::owner::{Foreign, Owners};
@@ -161,7 +161,7 @@ fn report(config: &Config, out: &mut Output) -> Result<(), Failure> {
         let files = config.project_files().map(file_line).collect();
         return out.json(&Line { state, since, files });
     }
-    let since = since.map_or_else(String::new, |since| format!(" since {}", visible_line(&since)));
+    let since = since.map_or_else(String::new, |since| format!(" since {}", Clock::read().local(&since)));
     let text = match standing {
         Standing::NoFiles => "there is nothing to trust: no configuration file of this project says anything",
         Standing::Trusted { .. } => "trusted",

@@ -70,9 +70,12 @@ fn sees_turns_of_another_process(world: &World, store: &str) -> String {
     assert!(begin.starts_with("S1 · talk") && begin.contains("First question"), "{begin}");
     say("Second question");
     let next = following.until("✓ done");
-    assert!(next.contains("## User\nSecond question") && !next.contains("First question\n"), "{next}");
+    // A turn that is seen before it is stored has no number of its event yet.
+    assert!(next.contains("## User  turn 2") && next.contains("\nSecond question"), "{next}");
+    assert!(!next.contains("First question\n"), "{next}");
     say("Third question");
-    assert!(following.until("✓ done").contains("## User\nThird question"));
+    let next = following.until("✓ done");
+    assert!(next.contains("## User  turn 3") && next.contains("\nThird question"), "{next}");
     signal(&following.child, "-INT");
     // As with any program that Ctrl-C ends: a shell calls that 130.
     assert_eq!(following.child.wait().unwrap().signal(), Some(2));
@@ -138,12 +141,12 @@ fn nothing_of_what_is_there_and_all_that_comes() {
     let mut following = Following::start(&world, "", &["talk", "--last", "0"]);
     assert!(following.line().starts_with("S1 · talk"));
     block_on(store.append(id, NewTurn::verbatim([Event::user("new")]))).unwrap();
-    assert_eq!(following.until("new"), "\n## User\nnew\n");
+    assert_eq!(following.until("new"), "\n## User  turn 2, event 2\nnew\n");
     // It begins anew when it is cleared, and ends when it is deleted.
     block_on(store.clear(id)).unwrap();
     block_on(store.append(id, NewTurn::verbatim([Event::user("newer"), Event::assistant("newest")])))
         .unwrap();
-    assert!(following.until("newest").contains("newer"));
+    assert!(following.until("newest").contains("## User  turn 1, event 1\nnewer\n"));
     world.run(&["rm", "S1", "--yes"]).quiet();
     let (code, said) = following.end();
     assert_eq!(code, Some(1));
@@ -217,7 +220,7 @@ fn a_running_turn_is_seen_as_it_runs_and_once() {
     let mut program = Following::start(&world, "", &["talk", "--last", "0", "--json"]);
     // Nothing of it is stored yet.
     let shown = people.until("[reasoning, 1 line]");
-    assert!(shown.contains("## User\nWhat is new?\n"), "{shown}");
+    assert!(shown.contains("## User  turn 2\nWhat is new?\n"), "{shown}");
     assert!(!shown.contains("running:"), "{shown}");
     let first: Value = serde_json::from_str(&program.line()).unwrap();
     assert_eq!(first, json!({"kind": "UserMessage", "data": {"content": "What is new?"}}));
@@ -247,6 +250,7 @@ fn a_running_turn_is_seen_as_it_runs_and_once() {
     turn.wait().unwrap();
     let shown = people.until("✓ done");
     assert_eq!(shown.matches("And now?").count(), 1, "{shown}");
+    assert!(shown.contains("## User  turn 3"), "{shown}");
     assert_eq!(shown.matches("Finished streaming.").count(), 1, "{shown}");
     for following in [people, program] {
         signal(&following.child, "-INT");
@@ -365,7 +369,7 @@ fn a_turn_of_a_real_agent_is_seen_as_it_runs() {
         let lines = BufReader::new(child.stdout.take().unwrap());
         let mut following = Following { child, lines };
         let live = following.until("Half an answer.");
-        assert!(live.contains("## User\nThe first prompt\n"), "{agent}: {live}");
+        assert!(live.contains("## User  turn 1\nThe first prompt\n"), "{agent}: {live}");
         gate.open();
         assert!(turn.wait().unwrap().success());
         let rest = following.until("✓ done");
@@ -392,7 +396,8 @@ fn a_turn_that_is_compacted_in_the_middle_is_seen_once() {
         lines.read_line(&mut line).unwrap();
         serde_json::from_str::<Value>(&line).unwrap()
     };
-    assert_eq!(next()["kind"], "Complete", "it has begun");
+    let begun: Vec<Value> = (0..before).map(|_| next()).collect();
+    assert_eq!(begun.last().unwrap()["kind"], "Complete", "it has begun");
     let ran = real.run(&["run", "-s", "work", "-a", "claude", "--permission", "all", "Do all the steps"]);
     assert_eq!(ran.code, 0, "{ran}");
     let stored = real.events().split_off(before);

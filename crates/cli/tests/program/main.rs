@@ -53,6 +53,7 @@ mod sessions;
 mod status_line;
 mod terminal;
 mod trust;
+mod turn_numbers;
 mod two_people;
 mod usage;
 mod worktrees;

@@ -43,6 +43,19 @@ impl Terminal {
     }
 }
 
+/// Runs a command whose output is a terminal of so many columns, without colours. Returns what it showed.
+pub(crate) fn shown_on(mut command: Command, columns: u16) -> String {
+    let terminal = Terminal::open();
+    terminal.resize(columns);
+    command.env("NO_COLOR", "1").stdout(terminal.side_of_the_program());
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut shown = Vec::new();
+    drop(terminal.into_our_side().read_to_end(&mut shown));
+    assert!(child.wait().unwrap().success());
+    String::from_utf8_lossy(&shown).replace("\r\n", "\n")
+}
+
 /// Runs a command on a terminal at which somebody types `answer`. Returns its exit code and what the terminal showed.
 pub(crate) fn answering(mut command: Command, answer: &str) -> (i32, String) {
     let terminal = Terminal::open();

@@ -51,7 +51,7 @@ impl World {
     /// The program, ready to be run in the project and with nothing of our environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_azureal"));
-        command.args(arguments).current_dir(self.path("p")).env_clear().stdin(Stdio::null());
+        command.args(arguments).current_dir(self.path("p")).env_clear().env("TZ", "UTC").stdin(Stdio::null());
         command
     }
 
@@ -178,9 +178,9 @@ impl fmt::Display for Ran {
     }
 }
 
-/// Replaces every `2026-01-31T09:30:00Z` by `[time]`.
+/// Replaces every `2026-01-31T09:30:00Z` and every `2026-01-31 09:30` by `[time]`.
 fn without_times(text: &str) -> String {
-    without(text, "0000-00-00T00:00:00Z", "[time]")
+    without(&without(text, "0000-00-00T00:00:00Z", "[time]"), "0000-00-00 00:00", "[time]")
 }
 
 /// Replaces every random UUID by `[uuid]`.

@@ -303,7 +303,8 @@ fn silent() -> BoxedStrategy<Event> {
         }),
         (text(), text()).prop_map(|(name, output)| Event::Hook(Hook { name, output })),
         text().prop_map(|name| Event::Command(Command { name })),
-        text().prop_map(|model| Event::ModelSwitch(ModelSwitch { model })),
+        (text(), option::of(text()))
+            .prop_map(|(model, agent)| Event::ModelSwitch(ModelSwitch { model, agent })),
         (text(), option::of(text()))
             .prop_map(|(text, subagent)| Event::Reasoning(Reasoning { text, subagent })),
         complete.prop_map(|(success, duration_ms, cost_usd, with_usage)| {

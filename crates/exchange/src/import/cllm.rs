@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<IncomingSession, ImportErr
     // The system message stays the first event.
     let at = usize::from(matches!(conversation.events.first(), Some(Event::SystemMessage(_))));
     if let Some(model) = stored.model.filter(|model| !model.is_empty()) {
-        conversation.events.insert(at, Event::ModelSwitch(ModelSwitch { model }));
+        conversation.events.insert(at, Event::ModelSwitch(ModelSwitch::reported(model)));
     }
     let (texts, totals, problems) = conversation.finish();
     Ok(IncomingSession {

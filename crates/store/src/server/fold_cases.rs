@@ -35,6 +35,7 @@ impl ModelOutcome {
     fn of(turn: &NewTurn) -> Self {
         let first_agent = turn.events.iter().find_map(|new| match new.event() {
             Event::Init(init) => init.agent.clone(),
+            Event::ModelSwitch(switch) => switch.agent.clone(),
             _ => None,
         });
         let after = |agent: Option<&str>, model: Option<&str>| {
@@ -152,13 +153,15 @@ mod tests {
             let (agent, model) = (agent.map(str::to_owned), model.to_owned());
             Event::Init(Init { agent, model, ..Init::default() })
         };
-        let switch = Event::ModelSwitch(ModelSwitch { model: "switched".to_owned() });
+        let switch = Event::ModelSwitch(ModelSwitch::reported("switched"));
         let events = [
             init(Some("a"), "one"),
             init(Some("b"), ""),
             init(None, "two"),
             switch,
+            Event::ModelSwitch(ModelSwitch::chosen("b", Some("chosen".to_owned()))),
             init(Some("a"), ""),
+            Event::ModelSwitch(ModelSwitch::chosen("a", None)),
             init(None, ""),
             Event::user("hello"),
         ];

@@ -2,8 +2,8 @@
 
 use azureal_core::event::{Complete, Init, MessageEvent, ModelSwitch, ToolCall, ToolResult};
 use azureal_core::{
-    Appended, Block, ListQuery, Mark, MediaType, Message, NewEvent, NewMark, Role, Tokens, append_events,
-    events_of_message, fold, read_history,
+    Appended, Block, ListQuery, Mark, MediaType, Message, NewEvent, NewMark, Role, Tokens, TurnIndex,
+    append_events, events_of_message, fold, read_history,
 };
 
 use super::*;
@@ -63,7 +63,8 @@ pub(super) fn varied_events() -> Vec<Event> {
         result("inner", Some("t1")),
         result("t2", None),
         call("t3", Some(true)),
-        Event::ModelSwitch(ModelSwitch { model: "haiku".to_owned() }),
+        Event::ModelSwitch(ModelSwitch::reported("haiku")),
+        Event::ModelSwitch(ModelSwitch::chosen("codex", None)),
         Event::from_json(r#"{"Future":{"n":1}}"#).unwrap(),
         Event::error("agent", "it broke"),
         Event::Compacted,
@@ -279,6 +280,13 @@ pub(super) async fn prompts_are_found_from_a_point_backwards(store: Store) {
             assert_eq!(store.read(id, Page::Before(stored.seq.next(), 1)).await.unwrap(), [stored]);
         }
     }
+    let log = store.read(id, Page::After(Seq::START, usize::MAX)).await.unwrap();
+    let turns = TurnIndex::read(&*store, id).await.unwrap();
+    assert_eq!((turns.count(), &turns), (3, &TurnIndex::of(&log)));
+    // More than are read at a time.
+    let many = session_of_prompts(&store, 600).await;
+    let turns = TurnIndex::read(&*store, many).await.unwrap();
+    assert_eq!((turns.count(), turns.first_event(300)), (600, Some(Seq(300))));
 }
 
 pub(super) async fn a_page_ends_where_the_log_does(store: Store) {

@@ -116,9 +116,9 @@ impl Listener {
         let deadline = Instant::now() + LIMIT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(news) = self.news.recv_timeout(left) else {
-                panic!("no {what} in:\n{}", self.log.lock().unwrap().join("\n"));
-            };
+            let news = self.news.recv_timeout(left);
+            assert!(news.is_ok(), "no {what} in:\n{}", self.log.lock().unwrap().join("\n"));
+            let news = news.unwrap();
             self.log.lock().unwrap().push(format!("{news:?}").chars().take(300).collect());
             if let Some(found) = look(news) {
                 return found;
