@@ -13,6 +13,7 @@ mod message;
 mod overlay;
 pub mod pane;
 pub mod prompt;
+mod run;
 mod state;
 pub mod terminal;
 pub mod theme;
@@ -20,5 +21,6 @@ mod update;
 
 pub use draw::draw;
 pub use message::Message;
+pub use run::{Ended, Inbox, run};
 pub use state::{Effect, Focus, Settings, State};
 pub use update::{prepare, update};

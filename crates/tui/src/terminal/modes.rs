@@ -47,17 +47,16 @@ fn output() -> BorrowedFd<'static> {
     rustix::stdio::stdout()
 }
 
-/// Takes the terminal: raw mode and the screen of the interface.
+/// Takes the terminal: raw mode and the screen of the interface. Sets everything again if the terminal is taken: another program may have
+/// changed it while this one was stopped.
 pub(super) fn take(has_mouse: bool) -> io::Result<()> {
     let _writing = writing();
-    if IS_OURS.load(Ordering::SeqCst) {
-        return Ok(());
-    }
     let now = tcgetattr(input())?;
     let mut raw = now.clone();
     raw.make_raw();
-    *lock(&BEFORE) = Some(usual(now));
-    IS_OURS.store(true, Ordering::SeqCst);
+    if !IS_OURS.swap(true, Ordering::SeqCst) {
+        *lock(&BEFORE) = Some(usual(now));
+    }
     HAS_KEYBOARD.store(false, Ordering::SeqCst);
     tcsetattr(input(), OptionalActions::Now, &raw)?;
     write_all(BEGIN.as_bytes())?;
