@@ -11,6 +11,7 @@ mod damage;
 mod dashed_prompt;
 mod environment;
 mod failure;
+mod interface;
 mod interrupts;
 mod live;
 mod log;
