@@ -98,6 +98,11 @@ impl Project {
         &self.worktree
     }
 
+    /// Returns the branch that is checked out; `None` without one.
+    pub fn branch(&self) -> Option<&str> {
+        self.branch.as_deref()
+    }
+
     /// Says whether the worktree belongs to a git repository.
     pub fn is_in_git(&self) -> bool {
         self.worktree.join(".git").exists()

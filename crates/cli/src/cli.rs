@@ -17,6 +17,7 @@ use crate::completion;
 use crate::dashed_prompt::protect;
 use crate::environment::environment;
 use crate::failure::Failure;
+use crate::interface::{self, run_interface};
 use crate::log;
 use crate::open::{LateNotices, open_workspace};
 use crate::output::{Format, Output};
@@ -56,6 +57,8 @@ to another file.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused for safety, 130 cancelled."
 )]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    interface: interface::Args,
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
@@ -137,12 +140,21 @@ pub(crate) fn run() -> Result<(), (Failure, bool)> {
 
 impl Cli {
     fn run(self) -> Result<(), Failure> {
-        let Self { global, command } = self;
+        let Self { global, interface, command } = self;
         let mut out = Output::new(if global.json { Format::Json } else { Format::People });
         let Some(command) = command else {
-            out.text(&Self::command().render_help().to_string())?;
-            return out.flush();
+            if global.json || !interface.asks_for_interface() {
+                out.text(&Self::command().render_help().to_string())?;
+                return out.flush();
+            }
+            log::start(&environment())?;
+            go_to(global.directory.as_deref())?;
+            return run_interface(&interface, global.store.as_deref().map(Path::new), &mut out);
         };
+        if let Some(option) = interface.option() {
+            return Err(Failure::usage(format!("`{option}` before a command opens the interface"))
+                .with_hint("put it behind the command, if the command has it"));
+        }
         if let Command::Completions(args) = &command {
             return completions::run(args, &mut out);
         }
@@ -150,9 +162,7 @@ impl Cli {
             return help::run(args, &mut out).and_then(|()| out.flush());
         }
         log::start(&environment())?;
-        if let Some(directory) = &global.directory {
-            std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))?;
-        }
+        go_to(global.directory.as_deref())?;
         if matches!(command, Command::Agents(_) | Command::Config(_) | Command::Trust(_))
             && let Ok(place) = open_workspace(global.store.as_deref().map(Path::new))
         {
@@ -229,6 +239,12 @@ impl Cli {
             Ok(())
         })
     }
+}
+
+/// Makes a folder the current one, if one is given.
+fn go_to(directory: Option<&Path>) -> Result<(), Failure> {
+    let Some(directory) = directory else { return Ok(()) };
+    std::env::set_current_dir(directory).map_err(|error| Failure::file(directory, &error))
 }
 
 /// Compresses the output of stored turns. What fails is done by the next command.

@@ -14,7 +14,16 @@ use crate::output::warn;
 /// Opens the store that is named, or else the project's. Asks where only the user knows the answer, and warns.
 pub(crate) fn open_workspace(store: Option<&Path>) -> Result<Workspace, Failure> {
     // A command does one thing after the other, so nobody is kept waiting.
-    let mut options = Options { store: store.map(Path::to_owned), may_block: true, ..Options::default() };
+    open(store, true)
+}
+
+/// Opens the same store for an interface, which must not wait for it.
+pub(crate) fn open_for_interface(store: Option<&Path>) -> Result<Workspace, Failure> {
+    open(store, false)
+}
+
+fn open(store: Option<&Path>, may_block: bool) -> Result<Workspace, Failure> {
+    let mut options = Options { store: store.map(Path::to_owned), may_block, ..Options::default() };
     let environment = environment();
     let mut opened = Workspace::open(Path::new("."), &environment, &options);
     if let Err(error) = &opened

@@ -1,7 +1,11 @@
 //! The blocks of a session.
 
+use std::borrow::Cow;
+
+use azureal_core::Seq;
 use azureal_core::event::Complete;
-use azureal_core::{Event, Seq};
+
+use crate::ending::ending;
 
 /// A part of a session that is shown as one thing.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,6 +16,8 @@ pub struct Block {
     pub part: u16,
     /// The last event that belongs to it.
     pub last: Seq,
+    /// The number of its changes. Rows that were laid out for an earlier version are stale.
+    pub version: u32,
     /// What it shows.
     pub content: Content,
 }
@@ -29,15 +35,17 @@ pub enum Content {
     End(Complete),
 }
 
-/// A text in Markdown.
+/// A text. The texts of agents are Markdown, those of users and of the system are shown as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
     /// The author.
     pub author: Author,
-    /// The agent and its model, if they are known.
+    /// The agent, if it is known.
     pub agent: Option<String>,
-    /// The model.
+    /// The model, if it is known.
     pub model: Option<String>,
+    /// The name of a plan.
+    pub title: Option<String>,
     /// Whether a heading names the author: the text before is another author's.
     pub has_heading: bool,
     /// The number of the turn that begins with this prompt, if it is known.
@@ -78,9 +86,10 @@ pub struct Call {
     pub state: CallState,
     /// The result in a few words: `212 lines`, `+4 −1`, `exit 101 · 38 lines`; empty without one.
     pub summary: String,
-    /// The change of a file, as lines of a unified diff; empty without one.
+    /// The change of a file, as lines of a unified diff; empty without one. Only if line numbers are known, a line
+    /// `@@ -118,2 +118,2 @@` says so; between two changes without them is a line `@@`.
     pub diff: Vec<String>,
-    /// The output.
+    /// The output. Empty if the diff says it all.
     pub output: String,
     /// The number of lines that are missing in the output.
     pub omitted: u64,
@@ -112,25 +121,84 @@ pub enum Level {
     Error,
 }
 
-/// Folds events into blocks.
-#[derive(Debug, Clone, Default)]
-pub struct Transcript {
-    blocks: Vec<Block>,
+impl Block {
+    /// Creates a block of one event.
+    pub fn new(seq: Seq, part: u16, content: Content) -> Self {
+        Self { seq, part, last: seq, version: 0, content }
+    }
+
+    /// Creates the block of a prompt.
+    pub fn prompt(seq: Seq, text: impl Into<String>) -> Self {
+        let text = Text { has_heading: true, ..Text::new(Author::User, text) };
+        Self::new(seq, 0, Content::Text(text))
+    }
+
+    /// Returns whether no event that is expected can change it.
+    pub fn is_stable(&self) -> bool {
+        match &self.content {
+            Content::Text(text) => text.is_finished,
+            Content::Call(call) => call.state != CallState::Running,
+            Content::Notice(..) | Content::End(_) => true,
+        }
+    }
+
+    /// Returns the text that is copied: without line breaks of a layout and without decoration. The places of
+    /// [`Row::source`](crate::Row::source) are in it.
+    pub fn source(&self) -> Cow<'_, str> {
+        match &self.content {
+            Content::Text(text) => Cow::Borrowed(&text.source),
+            Content::Call(call) => Cow::Owned(call.source()),
+            Content::Notice(_, text) => Cow::Borrowed(text),
+            Content::End(complete) => Cow::Owned(ending(complete).join(" · ")),
+        }
+    }
+
+    /// Returns whether a blank row belongs between two blocks. Calls and notices that follow each other stay together.
+    pub fn has_gap_after(&self, next: &Self) -> bool {
+        let is_line = |block: &Self| matches!(block.content, Content::Call(_) | Content::Notice(..));
+        !(is_line(self) && is_line(next))
+    }
 }
 
-impl Transcript {
-    /// Adds an event.
-    pub fn push(&mut self, seq: Seq, event: &Event) {
-        let _ = (seq, event);
+impl Text {
+    /// Creates a finished text without a heading.
+    pub fn new(author: Author, source: impl Into<String>) -> Self {
+        Self {
+            author,
+            agent: None,
+            model: None,
+            title: None,
+            has_heading: false,
+            turn: None,
+            source: source.into(),
+            is_finished: true,
+        }
     }
 
-    /// Adds to the text that the agent is writing. The finished text takes its place.
-    pub fn push_delta(&mut self, seq: Seq, text: &str) {
-        let _ = (seq, text);
+    /// Returns whether it is laid out as Markdown.
+    pub fn is_markdown(&self) -> bool {
+        !matches!(self.author, Author::User | Author::System)
+    }
+}
+
+impl Call {
+    /// Returns the key, the diff and the output, one after the other.
+    fn source(&self) -> String {
+        let mut text = self.key.clone();
+        for line in self.diff.iter().chain((!self.output.is_empty()).then_some(&self.output)) {
+            text.push('\n');
+            text.push_str(line);
+        }
+        text
     }
 
-    /// Returns the blocks.
-    pub fn blocks(&self) -> &[Block] {
-        &self.blocks
+    /// Returns the place of the diff in the source.
+    pub(crate) fn diff_start(&self) -> usize {
+        self.key.len() + 1
+    }
+
+    /// Returns the place of the output in the source.
+    pub(crate) fn output_start(&self) -> usize {
+        self.diff_start() + self.diff.iter().map(|line| line.len() + 1).sum::<usize>()
     }
 }

@@ -6,7 +6,21 @@
 //! Nothing here knows a terminal: a front end maps each [`Tone`] to a colour.
 
 mod block;
+mod call;
+mod call_rows;
+mod code;
+mod diff;
+mod ending;
+mod layout;
+mod markdown;
 mod row;
+mod transcript;
+mod wrap;
 
-pub use block::{Author, Block, Call, CallState, Content, Level, Text, Transcript};
-pub use row::{Fold, Layout, Row, Span, Style, Tone, rows};
+pub use block::{Author, Block, Call, CallState, Content, Level, Text};
+pub use call::Places;
+pub use code::{CodePart, apply_tones, code_parts};
+pub use ending::{ending, short_count};
+pub use layout::rows;
+pub use row::{Change, Fold, Layout, Row, Span, Style, Tone};
+pub use transcript::Transcript;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Block, Content};
+use crate::wrap::cells;
 
 /// A row of text on a screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,12 +16,16 @@ pub struct Row {
 }
 
 /// A part of a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Span {
     /// The text.
     pub text: String,
     /// Its style.
     pub style: Style,
+    /// The bytes of the block's source that it shows; empty for decoration.
+    pub source: Range<usize>,
+    /// Whether the text is these bytes. If not, it stands for all of them: an expanded tab, an escaped character.
+    pub is_exact: bool,
 }
 
 /// A style, without a colour: front ends choose those.
@@ -37,10 +41,23 @@ pub struct Style {
     pub underline: bool,
     /// Struck through.
     pub strike: bool,
+    /// The change that the text is part of, in a diff.
+    pub change: Option<Change>,
+}
+
+/// A change in a diff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// An added line.
+    Added,
+    /// A removed line.
+    Removed,
+    /// A line beside the change.
+    Unchanged,
 }
 
 /// The meaning of a text.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Tone {
     /// Words of the agent.
     #[default]
@@ -89,7 +106,7 @@ pub struct Layout {
 }
 
 /// How much of a block is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fold {
     /// One line, and of a failed call the reason.
     Closed,
@@ -99,10 +116,37 @@ pub enum Fold {
     Open,
 }
 
-/// Lays a block out.
-pub fn rows(block: &Block, layout: &Layout) -> Vec<Row> {
-    let _ = layout;
-    match &block.content {
-        Content::Text(_) | Content::Call(_) | Content::Notice(..) | Content::End(_) => Vec::new(),
+impl Row {
+    /// Returns the text without styles.
+    pub fn text(&self) -> String {
+        self.spans.iter().map(|span| span.text.as_str()).collect()
+    }
+
+    /// Returns the width in columns.
+    pub fn width(&self) -> usize {
+        self.spans.iter().map(Span::width).sum()
+    }
+
+    /// Creates a row of decoration.
+    pub fn decoration(spans: Vec<Span>) -> Self {
+        Self { spans, ..Self::default() }
+    }
+}
+
+impl Span {
+    /// Creates a span of decoration.
+    pub fn new(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style, source: 0..0, is_exact: false }
+    }
+
+    /// Returns the width in columns.
+    pub fn width(&self) -> usize {
+        cells(&self.text)
+    }
+}
+
+impl From<Tone> for Style {
+    fn from(tone: Tone) -> Self {
+        Self { tone, ..Self::default() }
     }
 }

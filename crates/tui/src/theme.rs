@@ -1,6 +1,6 @@
 //! Colours and marks.
 
-use azureal::transcript::{Style as TextStyle, Tone};
+use azureal::transcript::{Change, Style as TextStyle, Tone};
 use ratatui::style::{Color, Modifier, Style};
 
 /// The colours and marks of the interface.
@@ -29,7 +29,19 @@ pub enum Background {
 impl Theme {
     /// Returns the style of a text.
     pub fn style(&self, text: TextStyle) -> Style {
-        let mut style = self.tone(text.tone);
+        let change = match text.change {
+            Some(Change::Added) => Some(self.tone(Tone::Added)),
+            Some(Change::Removed) => Some(self.tone(Tone::Removed)),
+            Some(Change::Unchanged) | None => None,
+        };
+        // The colours of code are shown only where they leave the colour of the change.
+        let mut style = match change {
+            Some(change) if change.bg.is_some() && !matches!(text.tone, Tone::Added | Tone::Removed) => {
+                self.tone(text.tone).patch(change)
+            }
+            Some(change) => change,
+            None => self.tone(text.tone),
+        };
         for (is_set, modifier) in [
             (text.bold, Modifier::BOLD),
             (text.italic, Modifier::ITALIC),
@@ -73,4 +85,69 @@ impl Theme {
             None => style.fg(text),
         }
     }
+
+    /// Returns a mark.
+    pub fn mark(&self, mark: Mark) -> &'static str {
+        let (drawn, ascii) = match mark {
+            Mark::Running => ("●", "*"),
+            Mark::Unread => ("◐", "o"),
+            Mark::Good => ("✓", "+"),
+            Mark::Bad => ("✗", "x"),
+            Mark::Prompt => ("›", ">"),
+            Mark::Chosen => ("▸", ">"),
+            Mark::Full => ("▓", "#"),
+            Mark::Empty => ("░", "."),
+            Mark::Divider => ("│", "|"),
+            Mark::Rule => ("─", "-"),
+            Mark::Dot => ("·", "-"),
+            Mark::More => ("…", "~"),
+            Mark::Below => ("↓", "v"),
+        };
+        if self.is_ascii { ascii } else { drawn }
+    }
+
+    /// Returns the style of the chosen row of a list. It is reversed and has a mark, so that it needs no colour.
+    pub fn chosen(&self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// Returns the tone of a context meter: green below 60 %, yellow to 89 %, red from 90 %.
+    pub fn fill_tone(percent: u64) -> Tone {
+        match percent {
+            0..60 => Tone::Good,
+            60..90 => Tone::Caution,
+            _ => Tone::Bad,
+        }
+    }
+}
+
+/// A mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// A turn runs.
+    Running,
+    /// There is something new.
+    Unread,
+    /// The last turn succeeded.
+    Good,
+    /// The last turn failed.
+    Bad,
+    /// Before the prompt.
+    Prompt,
+    /// Before the chosen row.
+    Chosen,
+    /// A full part of a meter.
+    Full,
+    /// An empty part of a meter.
+    Empty,
+    /// Between the list and the pane.
+    Divider,
+    /// A line across.
+    Rule,
+    /// Between parts of a line.
+    Dot,
+    /// At the end of a shortened text.
+    More,
+    /// Something is below.
+    Below,
 }

@@ -3,7 +3,7 @@ use std::io::Write;
 use azureal_core::{read_context, read_record_chars, visible, wrap_context};
 use serde_json::json;
 
-use super::SessionToRead;
+use super::{Paging, SessionToRead};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::threshold::threshold;
@@ -31,6 +31,8 @@ pub(crate) struct Args {
     /// Show its size instead; `--json` always shows both
     #[arg(long)]
     stats: bool,
+    #[command(flatten)]
+    paging: Paging,
 }
 
 pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
@@ -67,5 +69,10 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
             None => "summary     none".to_owned(),
         });
     }
-    if out.is_terminal() { out.line(&visible(&text)) } else { Ok(out.write_all(text.as_bytes())?) }
+    if !out.is_terminal() {
+        return Ok(out.write_all(text.as_bytes())?);
+    }
+    args.paging.begin(out)?;
+    out.line(&visible(&text))?;
+    out.end_pager()
 }

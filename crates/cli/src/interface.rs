@@ -1,0 +1,149 @@
+//! Bare `azureal`: the interface on the terminal.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::Arc;
+
+use azureal::desk::Desk;
+use azureal::sessions::{called, resolve_to_read};
+use azureal::{Environment, Workspace, visible};
+use azureal_core::{Event, Page, SessionId, SessionStore};
+use azureal_tui::keys::Keys;
+use azureal_tui::terminal::TerminalSettings;
+use azureal_tui::theme::Theme;
+use azureal_tui::{Ended, Inbox, Settings, State, run};
+use futures_executor::block_on;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::environment::environment;
+use crate::failure::Failure;
+use crate::open::{LateNotices, open_for_interface};
+use crate::output::{Output, tell};
+
+/// Events that are looked through for the last answer.
+const LAST_EVENTS: usize = 64;
+
+/// What the interface takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Open this session in the interface: its number (S3), its name, or a unique prefix of it
+    #[arg(short = 's', long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Print lines instead of drawing a screen, for screen readers and simple terminals; also `AZUREAL_PLAIN=1`
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+impl Args {
+    /// Returns whether the interface is asked for: by an option, or by being on a terminal.
+    pub(crate) fn asks_for_interface(&self) -> bool {
+        self.session.is_some() || self.plain || is_on_terminal()
+    }
+
+    /// Returns the option that needs the interface, if there is one.
+    pub(crate) fn option(&self) -> Option<&'static str> {
+        match self {
+            Self { session: Some(_), .. } => Some("--session"),
+            Self { plain: true, .. } => Some("--plain"),
+            _ => None,
+        }
+    }
+}
+
+fn is_on_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Opens the interface, and returns when the user has left it.
+pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
+    let environment = environment();
+    let is_plain =
+        args.plain || is_set(&environment, "AZUREAL_PLAIN") || environment.variable("TERM") == Some("dumb");
+    if !is_plain && !is_on_terminal() {
+        return Err(Failure::usage("the interface needs a terminal").with_hint(
+            "`azureal show` prints a session, `azureal run` sends a prompt, `azureal --plain` prints lines",
+        ));
+    }
+    // The desk waits for the store on threads of its own.
+    let workspace = Arc::new(open_for_interface(store)?);
+    let _notices = LateNotices(&workspace);
+    let config = Arc::new(workspace.load_config()?);
+    let session = match &args.session {
+        Some(text) => Some(block_on(resolve_to_read(&workspace, Some(text)))?.id),
+        None => None,
+    };
+    let keys = Keys::default();
+    let theme = theme(&environment);
+    let settings = settings(&workspace, &environment);
+    let terminal = terminal_settings(&settings, &environment);
+    let inbox = Arc::new(Inbox::default());
+    let news = Arc::clone(&inbox);
+    let desk = Desk::new(Arc::clone(&workspace), config, move |one| news.add_news(one));
+    let state = State::new(settings, theme, keys, (80, 24), 0);
+    let ended = if is_plain {
+        run(state, &desk, &inbox, terminal, session)?
+    } else {
+        run(state, &desk, &inbox, terminal, session)?
+    };
+    desk.leave();
+    if let Some(signal) = ended.signal {
+        // The exit status says which.
+        emulate_default_handler(signal)?;
+    }
+    if !is_plain {
+        say_goodbye(&workspace, ended, out)?;
+    }
+    out.flush()
+}
+
+/// Prints the last answer and how to come back, on the screen that the user returns to.
+fn say_goodbye(workspace: &Workspace, ended: Ended, out: &mut Output) -> Result<(), Failure> {
+    let Some(session) = ended.session else { return Ok(()) };
+    // It may have been deleted.
+    let Ok(record) = block_on(workspace.store.get(session)) else { return Ok(()) };
+    if let Some(answer) = block_on(last_answer(&*workspace.store, session))? {
+        out.text(&visible(&answer))?;
+        out.line("")?;
+        out.flush()?;
+    }
+    tell(&format!("{}: `azureal -s {session}` opens it again", called(&record)));
+    Ok(())
+}
+
+/// Returns the last message of the agent, if it is among the last events.
+async fn last_answer(store: &dyn SessionStore, session: SessionId) -> Result<Option<String>, Failure> {
+    let events = store.read(session, Page::last(LAST_EVENTS)).await?;
+    Ok(events.iter().rev().find_map(|stored| match stored.event() {
+        Ok(Event::AssistantText(answer)) => Some(answer.text),
+        _ => None,
+    }))
+}
+
+fn settings(workspace: &Workspace, environment: &Environment) -> Settings {
+    let directory = workspace.project.directory();
+    let name = directory.file_name().map(|name| name.to_string_lossy().into_owned());
+    let is_remote = ["SSH_CONNECTION", "SSH_TTY"].into_iter().any(|name| environment.value(name).is_some());
+    Settings {
+        project: name.unwrap_or_default(),
+        branch: workspace.project.branch().map(str::to_owned),
+        has_motion: !is_remote,
+        ..Settings::default()
+    }
+}
+
+fn theme(environment: &Environment) -> Theme {
+    Theme { has_colours: environment.value("NO_COLOR").is_none(), background: None, is_ascii: false }
+}
+
+fn terminal_settings(settings: &Settings, environment: &Environment) -> TerminalSettings {
+    TerminalSettings {
+        uses_mouse: settings.uses_mouse,
+        is_in_tmux: environment.value("TMUX").is_some(),
+        // The console of Linux shows what it does not understand.
+        takes_questions: environment.variable("TERM").is_some_and(|term| term != "linux"),
+    }
+}
+
+fn is_set(environment: &Environment, name: &str) -> bool {
+    environment.value(name).is_some_and(|value| value != "0")
+}

@@ -1,0 +1,235 @@
+//! Events as blocks.
+
+use azureal_core::event::{
+    AssistantText, Complete, Init, ModelSwitch, Plan, Reasoning, ToolCall, ToolResult,
+};
+use azureal_transcript::{CallState, Content};
+
+use super::*;
+
+fn call(id: &str, tool: &str, input: serde_json::Value) -> Event {
+    Event::ToolCall(ToolCall {
+        tool_use_id: id.into(),
+        tool_name: tool.into(),
+        file_path: None,
+        input: input.into(),
+        omitted: None,
+        starts: None,
+        subagent: None,
+    })
+}
+
+fn result(id: &str, content: &str, is_error: bool) -> Event {
+    Event::ToolResult(ToolResult {
+        tool_use_id: id.into(),
+        content: content.into(),
+        is_error,
+        ..ToolResult::default()
+    })
+}
+
+fn turn() -> Vec<Event> {
+    let path = |name: &str| serde_json::json!({"file_path": format!("/home/dev/project/{name}")});
+    vec![
+        Event::user("The login test still fails when two tabs refresh."),
+        Event::Init(Init {
+            cwd: "/home/dev/project".into(),
+            model: "gpt-5.5".into(),
+            agent: Some("codex".into()),
+            ..Init::default()
+        }),
+        Event::Reasoning(Reasoning { text: "**Looking**\n\nat it".into(), ..Reasoning::default() }),
+        Event::assistant("Two refreshes race on the same token row. I will lock it."),
+        call("a", "Read", path("src/auth/token.rs")),
+        call("b", "Bash", serde_json::json!({"command": "cargo test -p api login"})),
+        result(
+            "b",
+            "Exit code 101\nrunning 3 tests\nthread 'login::two_tabs' panicked at tests/login.rs:41\n",
+            true,
+        ),
+        result("a", &(1..=12).map(|n| format!("{n}\tx\n")).collect::<String>(), false),
+        call(
+            "c",
+            "Edit",
+            serde_json::json!({"file_path": "/home/dev/project/src/auth/token.rs",
+            "old_string": "    let row = self.find(id)?;\n    row", "new_string": "    let row = self.find_for_update(id)?;\n    row"}),
+        ),
+        result("c", "Updated:\n   118→    let row = self.find_for_update(id)?;\n   119→    row\n", false),
+        call("d", "Grep", serde_json::json!({"pattern": "find_for_update"})),
+        result("d", "a:1\nb:2", false),
+        call("e", "Write", serde_json::json!({"file_path": "/home/dev/notes", "content": "one\ntwo\n"})),
+        result("e", "File created", false),
+        call("f", "Edit", path("x")),
+        result("f", "<tool_use_error>String to replace not found in file.</tool_use_error>", true),
+        Event::AssistantText(AssistantText {
+            text: "I looked.".into(),
+            subagent: Some("g".into()),
+            ..AssistantText::default()
+        }),
+        call("h", "Bash", serde_json::json!({"command": "sleep 9\necho done"})),
+        Event::Plan(Plan { name: "Mend".into(), content: "1. a\n2. b".into() }),
+        Event::ModelSwitch(ModelSwitch { model: "gpt-6".into() }),
+        Event::assistant("Done."),
+        Event::Complete(Complete {
+            success: true,
+            duration_ms: 12_000,
+            cost_usd: 0.04,
+            ..Complete::default()
+        }),
+    ]
+}
+
+#[test]
+fn a_turn_is_shown_at_each_width_and_fold() {
+    let transcript = folded(&turn());
+    for width in [120, 80, 40] {
+        for fold in [Fold::Closed, Fold::Preview, Fold::Open] {
+            let layout = layout(width, fold);
+            for block in transcript.blocks() {
+                check(block, &layout);
+            }
+            insta::assert_snapshot!(
+                format!("turn_{width}_{fold:?}"),
+                text(&screen(transcript.blocks(), &layout))
+            );
+        }
+    }
+    insta::assert_snapshot!("turn_styles", styled(&screen(transcript.blocks(), &layout(80, Fold::Preview))));
+    let ascii = Layout { is_ascii: true, ..layout(60, Fold::Preview) };
+    insta::assert_snapshot!("turn_ascii", text(&screen(transcript.blocks(), &ascii)));
+}
+
+#[test]
+fn stored_events_do_not_repeat_those_that_were_shown_live() {
+    let events = turn();
+    let mut transcript = folded(&events);
+    let before = transcript.blocks().to_vec();
+    for (event, seq) in events.iter().zip(1..) {
+        transcript.push(Seq(seq), &azureal_core::compact_event(event.clone()));
+    }
+    assert_eq!(transcript.blocks(), before);
+}
+
+#[test]
+fn full_events_take_the_place_of_short_ones() {
+    let events = turn();
+    let short: Vec<Event> = events.iter().cloned().map(azureal_core::compact_event).collect();
+    let mut transcript = folded(&short);
+    for (event, seq) in events.iter().zip(1..) {
+        transcript.replace(Seq(seq), event);
+    }
+    let content = |transcript: &Transcript| -> Vec<Content> {
+        transcript.blocks().iter().map(|block| block.content.clone()).collect()
+    };
+    assert_eq!(content(&transcript), content(&folded(&events)));
+    for (event, seq) in events.iter().zip(1..) {
+        assert!(!transcript.replace(Seq(seq), event), "event {seq} changed again");
+    }
+}
+
+#[test]
+fn earlier_events_can_be_put_in_front_at_any_place() {
+    let mut events = turn();
+    events.extend(turn());
+    let whole = folded(&events);
+    for cut in 0..events.len() {
+        let (mut earlier, mut later) = (Transcript::new(places()), Transcript::new(places()));
+        for (event, seq) in events.iter().zip(1..) {
+            let half = if seq <= cut { &mut earlier } else { &mut later };
+            half.push(Seq(seq as u64), event);
+        }
+        later.prepend(earlier);
+        let shown = |transcript: &Transcript| -> Vec<(Seq, u16, Seq, Content)> {
+            transcript
+                .blocks()
+                .iter()
+                .map(|block| (block.seq, block.part, block.last, block.content.clone()))
+                .collect()
+        };
+        assert_eq!(shown(&later), shown(&whole), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_text_that_is_being_written_is_replaced_by_the_finished_one() {
+    let mut transcript = folded(&[Event::user("Hi")]);
+    transcript.push_delta(Seq(2), "Hel");
+    transcript.push_delta(Seq(2), "lo");
+    assert!(!transcript.blocks()[1].is_stable());
+    assert_eq!(transcript.blocks()[1].source(), "Hello");
+    // An event of a subagent comes between.
+    transcript.push(Seq(2), &call("a", "Bash", serde_json::json!({"command": "ls"})));
+    assert_eq!(transcript.blocks().len(), 3);
+    assert_eq!(transcript.blocks()[2].seq, Seq(3));
+    transcript.push_delta(Seq(3), " you");
+    let version = transcript.blocks()[2].version;
+    transcript.push(Seq(3), &Event::assistant("Hello, you"));
+    let block = &transcript.blocks()[2];
+    assert!(block.is_stable() && block.version > version);
+    assert_eq!(block.source(), "Hello, you");
+    transcript.push_delta(Seq(4), "never finished");
+    transcript.push(Seq(4), &Event::Complete(Complete::default()));
+    assert_eq!(transcript.blocks().len(), 4);
+    let Content::Call(call) = &transcript.blocks()[1].content else { unreachable!() };
+    assert_eq!(call.state, CallState::NoResult);
+}
+
+#[test]
+fn a_text_that_is_being_written_is_bounded() {
+    let mut transcript = Transcript::default();
+    for n in 0..30_000 {
+        transcript.push_delta(
+            Seq(1),
+            &format!("line {n} of a text without an end, which an agent may well write é\n"),
+        );
+    }
+    let source = transcript.blocks()[0].source();
+    assert!(source.len() <= 1 << 20, "{}", source.len());
+    assert!(source.starts_with("line 0 ") && source.contains("line 29999 ") && source.contains(" left out]"));
+}
+
+#[test]
+fn ids_that_are_used_again_belong_to_the_last_call() {
+    let transcript = folded(&[
+        call("item_1", "Bash", serde_json::json!({"command": "first"})),
+        Event::user("again"),
+        call("item_1", "Bash", serde_json::json!({"command": "second"})),
+        result("item_1", "ok", false),
+    ]);
+    let states: Vec<CallState> = transcript
+        .blocks()
+        .iter()
+        .filter_map(|block| match &block.content {
+            Content::Call(call) => Some(call.state),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(states, [CallState::NoResult, CallState::Done]);
+}
+
+#[test]
+fn a_copy_is_the_source_without_decoration() {
+    let transcript = folded(&[
+        call("a", "Bash", serde_json::json!({"command": "ls\t-l"})),
+        result("a", "one\ttwo\n\u{1b}[1mthree", false),
+    ]);
+    assert_eq!(transcript.blocks()[0].source(), "ls\t-l\none\ttwo\n\u{1b}[1mthree");
+}
+
+#[test]
+fn damaged_rows_and_unknown_kinds_are_notices() {
+    let mut transcript = Transcript::default();
+    transcript.damaged(Seq(1), "Tool\u{1b}Call", "not JSON");
+    transcript.damaged(Seq(1), "again", "ignored");
+    transcript.push(Seq(2), &Event::from_json(r#"{"Telemetry":{}}"#).unwrap());
+    transcript.push(Seq(3), &Event::from_json(r#"{"Message":{"role":"user","content":[{"type":"text","text":"look"},{"type":"image","media_type":"image/png","data":"AAAA"}]}}"#).unwrap());
+    insta::assert_snapshot!(text(&screen(transcript.blocks(), &layout(80, Fold::Closed))), @r"
+    ✗ event 1 (Tool␛Call) cannot be read: not JSON
+    ! unknown event Telemetry
+
+    you
+      look
+
+    · [image: image/png, 3 bytes]
+    ");
+}

@@ -1,0 +1,161 @@
+//! The list of sessions.
+
+use azureal::desk::SessionLine;
+use azureal::transcript::Tone;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Modifier, Style};
+
+use super::areas::Areas;
+use super::meter;
+use super::text::{Piece, one_line, pad, pad_left, style_row, wrap, write};
+use crate::keys::{Action, Context};
+use crate::list::title;
+use crate::state::clock::{ago, parse_ms, running};
+use crate::state::{Focus, State};
+use crate::theme::Mark;
+
+/// From this width on, a row has the model, the cost and the context usage too.
+const FULL_WIDTH: u16 = 70;
+
+/// Draws the list. Returns the place of the cursor in the filter.
+pub(super) fn draw(state: &State, areas: &Areas, buf: &mut Buffer) -> Option<Position> {
+    let area = areas.list?;
+    let mut cursor = None;
+    if let Some(filter) = areas.filter {
+        let text = one_line(&state.list.filter.text());
+        let x =
+            write(buf, filter, 0, &[(" / ".to_owned(), state.theme.tone(Tone::User)), (text, Style::new())]);
+        if state.list.is_filtering && filter.width > 0 && filter.height > 0 {
+            let column = filter.x.saturating_add(3).saturating_add(state.list.filter.column());
+            cursor = Some(Position { x: column.min(x).min(filter.right().saturating_sub(1)), y: filter.y });
+        }
+    }
+    let shown = state.list.shown();
+    if shown.is_empty() {
+        let text = match (state.list.is_loaded, state.list.lines().is_empty()) {
+            (false, _) => " reading the sessions",
+            (true, true) => " no sessions yet",
+            (true, false) => " no session has these words",
+        };
+        write(buf, area, 0, &[(text.to_owned(), Style::new())]);
+    }
+    let selected = state.list.selected().map(|line| line.record.id);
+    let rows = shown.into_iter().skip(state.list.offset()).take(area.height.into());
+    for (row, line) in (0_u16..).zip(rows) {
+        let is_selected = state.focus == Focus::List && selected == Some(line.record.id);
+        let is_shown = state.shown_session() == Some(line.record.id);
+        write(buf, area, row, &pieces(state, line, area.width, is_selected, is_shown));
+        if is_selected {
+            style_row(buf, area, row, state.theme.chosen());
+        }
+    }
+    details(state, areas.details, buf);
+    cursor
+}
+
+/// Returns the mark of a session, its tone, and its word.
+pub(super) fn state_of(state: &State, line: &SessionLine) -> (Option<Mark>, Tone, &'static str) {
+    let record = &line.record;
+    let slot = state.pane_of(record.id).and_then(|pane| state.slots.get(&pane));
+    let is_unread = slot.map_or_else(|| state.keeper.is_unread(record), crate::state::Slot::has_unread);
+    if line.active.is_some() || slot.is_some_and(crate::state::Slot::is_running) {
+        (Some(Mark::Running), Tone::Good, "running")
+    } else if is_unread {
+        (Some(Mark::Unread), Tone::Caution, "unread")
+    } else {
+        match record.completed {
+            Some(true) => (Some(Mark::Good), Tone::Good, "done"),
+            Some(false) => (Some(Mark::Bad), Tone::Bad, "failed"),
+            None => (None, Tone::Plain, "no finished turn"),
+        }
+    }
+}
+
+/// Returns when something happened in a session last: for how long its turn runs, or how long ago it was active.
+fn activity(state: &State, line: &SessionLine) -> String {
+    let slot = state.pane_of(line.record.id).and_then(|pane| state.slots.get(&pane));
+    let since = slot.and_then(|slot| slot.pane.turn()).and_then(|turn| turn.since_ms);
+    let since = since.or_else(|| parse_ms(&line.active.as_ref()?.since));
+    match since {
+        Some(since) => running(state.now_ms.saturating_sub(since)),
+        None => parse_ms(&line.record.last_active).map(|time| ago(time, state.now_ms)).unwrap_or_default(),
+    }
+}
+
+fn pieces(state: &State, line: &SessionLine, width: u16, is_selected: bool, is_shown: bool) -> Vec<Piece> {
+    let theme = &state.theme;
+    let record = &line.record;
+    let (mark, tone, _) = state_of(state, line);
+    let weight = if is_shown { Style::new().add_modifier(Modifier::BOLD) } else { Style::new() };
+    let number = record.id.to_string();
+    let number_width = u16::try_from(number.len()).unwrap_or(0).max(4);
+    let lead = if is_selected { theme.mark(Mark::Chosen) } else { " " };
+    let agent = record.counts.agent.as_deref().unwrap_or_default();
+    let model = record.counts.model.as_deref().unwrap_or_default();
+    let is_full = width >= FULL_WIDTH;
+    let (agent, agent_width) = match width {
+        _ if is_full => (format!("{agent} {model}"), 20),
+        0..36 => (String::new(), 0),
+        _ => (agent.to_owned(), 7),
+    };
+    let time_width = 7;
+    let extra = if is_full { 8 + 12 } else { 0 };
+    let fixed = 1 + number_width + 1 + 2 + agent_width + 1 + time_width + extra;
+    let name_width = width.saturating_sub(fixed);
+    let mut out = vec![
+        (lead.to_owned(), weight),
+        (pad(&number, number_width, theme), weight),
+        (" ".to_owned(), weight),
+        (mark.map_or(" ", |mark| theme.mark(mark)).to_owned(), theme.tone(tone)),
+        (" ".to_owned(), weight),
+        (pad(title(record), name_width, theme), weight),
+    ];
+    if agent_width > 0 {
+        out.push((format!(" {}", pad(&agent, agent_width, theme)), Style::new()));
+    }
+    out.push((pad_left(&activity(state, line), time_width, theme), Style::new()));
+    if is_full {
+        out.push((pad_left(&cost(record.cost_usd), 8, theme), Style::new()));
+        out.push(("  ".to_owned(), Style::new()));
+        out.extend(meter::pieces(state, &line.meter, 5));
+    }
+    out
+}
+
+/// Returns a cost; empty if there is none.
+fn cost(usd: f64) -> String {
+    if usd > 0.0 { format!("${usd:.2}") } else { String::new() }
+}
+
+/// Draws the facts of the selected session, and the keys of the list.
+fn details(state: &State, area: Rect, buf: &mut Buffer) {
+    let theme = &state.theme;
+    let dot = format!(" {} ", theme.mark(Mark::Dot));
+    let Some(line) = state.list.selected().filter(|_| area.height > 0) else { return };
+    let (_, _, word) = state_of(state, line);
+    let mut facts = vec![word.to_owned(), format!("{} messages", line.record.counts.messages)];
+    facts.extend(Some(cost(line.record.cost_usd)).filter(|cost| !cost.is_empty()));
+    facts.push(format!("{}% context", line.meter.percent));
+    let facts = format!("{}: {}", line.record.id, facts.join(&dot));
+    let indent = |text: String| [("  ".to_owned(), Style::new()), (text, Style::new())];
+    let (top, most) = if area.height > 1 { (1, 2) } else { (0, 1) };
+    for (row, text) in (top..).zip(wrap(&facts, area.width.saturating_sub(2), most, theme)) {
+        write(buf, area, row, &indent(text));
+    }
+    if area.height < 5 {
+        return;
+    }
+    let keys = if state.focus == Focus::List {
+        let of = |action| state.keys.hint(Context::List, action);
+        [Action::Open, Action::New, Action::Rename, Action::Fork, Action::Delete, Action::Filter]
+            .into_iter()
+            .filter_map(of)
+            .collect()
+    } else {
+        state.keys.hint(Context::Anywhere, Action::Sessions).into_iter().collect::<Vec<_>>()
+    };
+    for (row, text) in (3..).zip(wrap(&keys.join("  "), area.width.saturating_sub(2), 2, theme)) {
+        write(buf, area, row, &indent(text));
+    }
+}

@@ -1,0 +1,161 @@
+//! What an overlay shows: a title, rows and a line of keys.
+
+use azureal::transcript::Tone;
+use ratatui::style::{Modifier, Style};
+
+use super::{ContextParts, Layer, Picker, agents, help, palette, questions};
+use crate::draw::meter;
+use crate::draw::text::{Piece, fit, one_line, pad_left, wrap};
+use crate::keys::{Action, Context};
+use crate::state::State;
+
+/// What an overlay shows.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    /// The title.
+    pub(crate) title: String,
+    /// A line that the user types in: its label, its text and the column of the cursor in it.
+    pub(crate) input: Option<(String, String, u16)>,
+    /// The rows.
+    pub(crate) rows: Vec<Vec<Piece>>,
+    /// The chosen row.
+    pub(crate) chosen: Option<usize>,
+    /// The first row that is drawn.
+    pub(crate) scroll: u16,
+    /// The line of keys.
+    pub(crate) keys: String,
+}
+
+/// Returns what a layer shows at a width; `None` if it is not drawn yet.
+pub(crate) fn view(state: &State, layer: &Layer, width: u16) -> Option<View> {
+    Some(match layer {
+        Layer::Help { scroll } => help::view(state, width, *scroll),
+        Layer::Agents(picker) => agents::view(state, picker, width),
+        Layer::Context { context, scroll, .. } => context_view(state, context.as_ref(), width, *scroll),
+        Layer::Trust { scroll } => questions::trust(state, width, *scroll),
+        Layer::Confirm(confirm) => questions::confirm(state, confirm, width),
+        Layer::Rename { session, name } => View {
+            title: format!("Rename {session}"),
+            input: Some(("name ".to_owned(), one_line(&name.text()), name.column())),
+            keys: keys(state, &["↵ rename", "Esc back"]),
+            ..View::default()
+        },
+        Layer::Find(text) => View {
+            title: "Search the session".to_owned(),
+            input: Some(("/".to_owned(), one_line(&text.text()), text.column())),
+            keys: keys(state, &["↵ find", "n N next, previous", "Esc back"]),
+            ..View::default()
+        },
+        Layer::Quit { chosen } => questions::quit(state, *chosen, width),
+        Layer::Question { question, chosen, pane } => {
+            questions::question(state, *pane, question, *chosen, width)
+        }
+        Layer::Palette(picker) => palette::view(state, picker, width),
+        Layer::Menu { since_ms } => {
+            let waits = state.now_ms.saturating_sub(*since_ms) < crate::state::MENU_DELAY_MS;
+            return (!waits).then(|| help::menu(state, width));
+        }
+    })
+}
+
+/// Joins hints.
+pub(super) fn keys(state: &State, hints: &[&str]) -> String {
+    let dot = state.theme.mark(crate::theme::Mark::Dot);
+    let text = hints.join(&format!(" {dot} "));
+    if state.theme.is_ascii { text.replace('↵', "Enter").replace("↑↓", "Up Down") } else { text }
+}
+
+/// Returns the line that a picker is typed in.
+pub(super) fn picker_input(label: &str, picker: &Picker) -> Option<(String, String, u16)> {
+    Some((label.to_owned(), one_line(&picker.input.text()), picker.input.column()))
+}
+
+/// Returns a piece in a tone.
+pub(super) fn toned(state: &State, text: impl Into<String>, tone: Tone) -> Piece {
+    (text.into(), state.theme.tone(tone))
+}
+
+/// Returns a bold piece.
+pub(super) fn bold(text: impl Into<String>) -> Piece {
+    (text.into(), Style::new().add_modifier(Modifier::BOLD))
+}
+
+/// Returns a plain piece.
+pub(super) fn plain(text: impl Into<String>) -> Piece {
+    (text.into(), Style::new())
+}
+
+/// Returns a text as plain rows.
+pub(super) fn paragraph(state: &State, text: &str, width: u16, most: usize) -> Vec<Vec<Piece>> {
+    wrap(text, width, most, &state.theme).into_iter().map(|row| vec![plain(row)]).collect()
+}
+
+fn context_view(state: &State, context: Option<&ContextParts>, width: u16, scroll: u16) -> View {
+    let title = "Context of the next agent".to_owned();
+    let Some(ContextParts { parts, meter: size, .. }) = context else {
+        return View {
+            title,
+            rows: vec![vec![plain("It is being rendered.")]],
+            keys: keys(state, &["Esc back"]),
+            ..View::default()
+        };
+    };
+    let name_width = width.saturating_sub(20).min(60);
+    let mut rows: Vec<Vec<Piece>> = parts
+        .iter()
+        .map(|(name, chars)| {
+            let share = chars.saturating_mul(100).checked_div(size.chars).unwrap_or(0);
+            vec![
+                plain(crate::draw::text::pad(name, name_width, &state.theme)),
+                plain(pad_left(&amount(*chars), 9, &state.theme)),
+                plain(pad_left(&format!("{share}%"), 6, &state.theme)),
+            ]
+        })
+        .collect();
+    rows.push(Vec::new());
+    let mut total = meter::pieces(state, size, 20);
+    let limit = match size.threshold_tokens {
+        Some(tokens) => format!(" of {} tokens", grouped(tokens)),
+        None => format!(" of {} characters", grouped(size.threshold)),
+    };
+    total.push(plain(limit));
+    rows.push(total);
+    let tokens = format!("{} characters, tokens: {}", grouped(size.chars), size.tokens_line());
+    rows.extend(paragraph(state, &fit(&tokens, width.saturating_mul(2), &state.theme), width, 2));
+    if size.percent >= 100 {
+        rows.push(vec![plain(
+            "The session is compacted before the next turn: older events become a summary.",
+        )]);
+    }
+    let back = state.keys.label(Context::Anywhere, Action::Back).unwrap_or_default();
+    View {
+        title,
+        rows,
+        scroll,
+        keys: keys(state, &["v whole text", &format!("{back} back")]),
+        ..View::default()
+    }
+}
+
+/// Returns a number of characters in a short form: `840`, `1.2k`, `238k`.
+fn amount(chars: u64) -> String {
+    match chars {
+        0..1_000 => chars.to_string(),
+        1_000..10_000 => format!("{}.{}k", chars / 1_000, chars % 1_000 / 100),
+        10_000..10_000_000 => format!("{}k", chars / 1_000),
+        _ => format!("{}M", chars / 1_000_000),
+    }
+}
+
+/// Returns a number with its digits in groups.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && digits.len().saturating_sub(index) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}

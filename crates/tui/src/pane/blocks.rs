@@ -1,0 +1,165 @@
+//! The blocks of a pane: those of its events, and lines that are no events.
+
+use azureal::Seq;
+use azureal::transcript::{Block, Content, Level, Transcript};
+
+use super::window::Held;
+
+/// The first event of a block, and its number among the blocks that begin with that event.
+pub(super) type Key = (Seq, u16);
+
+/// The block with the state of the running turn, always the last one.
+pub(super) const STATUS: Key = (Seq::END, u16::MAX);
+/// The first part of notices: they follow all blocks of the event that they came after.
+const NOTICE_PART: u16 = 0x8000;
+/// The most notices that are kept.
+const MOST_NOTICES: usize = 64;
+
+/// The blocks in their order.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    transcript: Transcript,
+    /// Blocks that are no events, ordered by their keys.
+    others: Vec<Block>,
+    order: Vec<Item>,
+    notices: u16,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Item {
+    Event(usize),
+    Other(usize),
+}
+
+impl Blocks {
+    /// Folds the events again.
+    pub(super) fn rebuild<'a>(&mut self, events: impl Iterator<Item = &'a Held>) {
+        self.transcript = Transcript::default();
+        for held in events {
+            self.transcript.push(held.seq, &held.event);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.transcript = Transcript::default();
+        self.order.clear();
+    }
+
+    pub(super) fn push(&mut self, held: &Held) {
+        self.transcript.push(held.seq, &held.event);
+    }
+
+    pub(super) fn push_delta(&mut self, seq: Seq, text: &str) {
+        self.transcript.push_delta(seq, text);
+    }
+
+    /// Adds a line after an event.
+    pub(super) fn notice(&mut self, after: Seq, level: Level, text: String) -> Key {
+        self.notices = self.notices.wrapping_add(1) % (u16::MAX - NOTICE_PART);
+        let key = (after, NOTICE_PART + self.notices);
+        self.add(Block::new(key.0, key.1, Content::Notice(level, text)));
+        while self.others.iter().filter(|block| block.part > NOTICE_PART).count() > MOST_NOTICES {
+            let Some(at) = self.others.iter().position(|block| block.part > NOTICE_PART) else { break };
+            self.others.remove(at);
+        }
+        key
+    }
+
+    /// Shows a prompt that is no event yet.
+    pub(super) fn prompt(&mut self, seq: Seq, prompt: &str) -> Key {
+        self.add(Block::prompt(seq, prompt));
+        (seq, 0)
+    }
+
+    /// Shows the state of the running turn.
+    pub(super) fn status(&mut self, text: Option<String>) {
+        self.remove(STATUS);
+        if let Some(text) = text {
+            self.add(Block::new(STATUS.0, STATUS.1, Content::Notice(Level::Info, text)));
+        }
+    }
+
+    fn add(&mut self, block: Block) {
+        let key = (block.seq, block.part);
+        let at = self.others.partition_point(|other| (other.seq, other.part) <= key);
+        self.others.insert(at, block);
+    }
+
+    /// Removes a block that is no event.
+    pub(super) fn remove(&mut self, key: Key) {
+        self.others.retain(|block| (block.seq, block.part) != key);
+    }
+
+    /// Removes all blocks that are no events.
+    pub(super) fn clear_others(&mut self) {
+        self.others.clear();
+    }
+
+    /// Puts all blocks in order. To be called after changes, before blocks are asked for. Blocks that are no events and do not belong
+    /// to the events that are held are left out.
+    pub(super) fn put_in_order(&mut self, first: Seq, is_at_end: bool) {
+        self.order.clear();
+        let events = self.transcript.blocks();
+        let end = events.last().map_or(Seq::START, |block| block.seq);
+        let mut others = self
+            .others
+            .iter()
+            .enumerate()
+            .filter(|(_, block)| block.seq >= first && (is_at_end || block.seq <= end))
+            .peekable();
+        for (at, block) in events.iter().enumerate() {
+            while let Some((other, _)) =
+                others.next_if(|(_, other)| (other.seq, other.part) < (block.seq, block.part))
+            {
+                self.order.push(Item::Other(other));
+            }
+            self.order.push(Item::Event(at));
+        }
+        self.order.extend(others.map(|(other, _)| Item::Other(other)));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Block> {
+        match *self.order.get(index)? {
+            Item::Event(at) => self.transcript.blocks().get(at),
+            Item::Other(at) => self.others.get(at),
+        }
+    }
+
+    pub(super) fn key(&self, index: usize) -> Option<Key> {
+        self.get(index).map(|block| (block.seq, block.part))
+    }
+
+    /// Finds a block; if it is gone, the block that its event belongs to now, else the nearest one after it, else the last one.
+    pub(super) fn find(&self, key: Key) -> Option<usize> {
+        let last = self.len().checked_sub(1)?;
+        let at = self.order.partition_point(|item| {
+            let block = match *item {
+                Item::Event(at) => self.transcript.blocks().get(at),
+                Item::Other(at) => self.others.get(at),
+            };
+            block.is_some_and(|block| (block.seq, block.part) < key)
+        });
+        if self.key(at) == Some(key) {
+            return Some(at);
+        }
+        // A result whose call came with an older page is now part of the block of that call.
+        let holder = (0..at).rev().take(64).find(|&before| {
+            self.get(before)
+                .is_some_and(|block| block.last >= key.0 && matches!(block.content, Content::Call(_)))
+        });
+        Some(holder.unwrap_or(at).min(last))
+    }
+
+    /// Finds the first block at or after an event.
+    pub(super) fn at_seq(&self, seq: Seq) -> Option<usize> {
+        self.find((seq, 0))
+    }
+
+    pub(super) fn is_exact(&self, key: Key) -> bool {
+        self.find(key).is_some_and(|at| self.key(at) == Some(key))
+    }
+}

@@ -1,0 +1,160 @@
+//! The rows of the blocks near the view, and the folds of all blocks.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use azureal::transcript::{Author, Block, Content, Fold, Layout, Row, rows};
+
+use super::blocks::Key;
+
+/// The rows of blocks, laid out once for a width and a fold.
+#[derive(Debug, Default)]
+pub(super) struct RowCache {
+    laid: HashMap<Key, Laid>,
+    /// The number of layouts so far.
+    pub(super) layouts: u64,
+}
+
+#[derive(Debug)]
+struct Laid {
+    /// Stands for all that the rows depend on.
+    print: u64,
+    rows: Vec<Row>,
+}
+
+impl RowCache {
+    /// Lays a block out unless that is done. Returns the number of its rows.
+    pub(super) fn lay(&mut self, block: &Block, layout: &Layout) -> usize {
+        let key = (block.seq, block.part);
+        let print = print(block, layout);
+        if let Some(laid) = self.laid.get(&key)
+            && laid.print == print
+        {
+            return laid.rows.len();
+        }
+        self.layouts += 1;
+        let rows = rows(block, layout);
+        let count = rows.len();
+        self.laid.insert(key, Laid { print, rows });
+        count
+    }
+
+    /// Returns the rows of a block that was laid out.
+    pub(super) fn rows(&self, key: Key) -> &[Row] {
+        self.laid.get(&key).map_or(&[], |laid| &laid.rows)
+    }
+
+    /// Drops the rows of all other blocks.
+    pub(super) fn keep(&mut self, keys: &[Key]) {
+        self.laid.retain(|key, _| keys.binary_search(key).is_ok());
+    }
+
+    /// Drops the rows of a block whose content has changed.
+    pub(super) fn forget(&mut self, key: Key) {
+        self.laid.remove(&key);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.laid.clear();
+    }
+
+    /// Returns about how many bytes the rows take.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let row = |row: &Row| {
+            size_of::<Row>()
+                + row.spans.iter().map(|span| size_of_val(span) + span.text.capacity()).sum::<usize>()
+        };
+        self.laid.values().flat_map(|laid| &laid.rows).map(row).sum()
+    }
+}
+
+/// Returns a number that changes with the rows of a block. Texts only grow, so that their lengths stand for them; a text that is replaced
+/// by another one is [forgotten](RowCache::forget).
+fn print(block: &Block, layout: &Layout) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (layout.width, layout.is_ascii, layout.fold as u8, block.version).hash(&mut hasher);
+    match &block.content {
+        Content::Text(text) => {
+            (text.source.len(), text.is_finished, text.has_heading, text.turn).hash(&mut hasher);
+            (&text.agent, &text.model).hash(&mut hasher);
+        }
+        Content::Call(call) => {
+            (call.state as u8, call.diff.len(), call.output.len(), call.omitted).hash(&mut hasher);
+            (&call.summary, &call.key, &call.tool).hash(&mut hasher);
+        }
+        Content::Notice(level, text) => (*level as u8, text).hash(&mut hasher),
+        Content::End(complete) => (complete.success, complete.duration_ms).hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+/// The folds that the user has chosen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Folds {
+    own: HashMap<Key, Fold>,
+    /// The folds while all blocks are open.
+    all: Option<HashMap<Key, Fold>>,
+}
+
+impl Folds {
+    pub(super) fn of(&self, block: &Block) -> Fold {
+        let key = (block.seq, block.part);
+        match &self.all {
+            Some(all) => all.get(&key).copied().unwrap_or(Fold::Open),
+            None => self.own.get(&key).copied().unwrap_or(default_fold(block)),
+        }
+    }
+
+    /// Opens a closed block, closes any other.
+    pub(super) fn toggle(&mut self, block: &Block) {
+        let fold = if self.of(block) == Fold::Closed { Fold::Open } else { Fold::Closed };
+        self.set(block, fold);
+    }
+
+    pub(super) fn open(&mut self, block: &Block) {
+        if self.of(block) == Fold::Closed {
+            self.set(block, Fold::Open);
+        }
+    }
+
+    fn set(&mut self, block: &Block, fold: Fold) {
+        let key = (block.seq, block.part);
+        let (folds, default) = match &mut self.all {
+            Some(all) => (all, Fold::Open),
+            None => (&mut self.own, default_fold(block)),
+        };
+        // So that two changes leave nothing behind.
+        if fold == default {
+            folds.remove(&key);
+        } else {
+            folds.insert(key, fold);
+        }
+    }
+
+    /// Opens all blocks; a second time, the folds are as before.
+    pub(super) fn toggle_all(&mut self) {
+        self.all = if self.all.is_some() { None } else { Some(HashMap::new()) };
+    }
+}
+
+/// Returns the fold of a block that the user has not touched.
+fn default_fold(block: &Block) -> Fold {
+    match &block.content {
+        Content::Text(text) => match text.author {
+            Author::User | Author::Agent | Author::Plan => Fold::Open,
+            Author::Subagent | Author::Reasoning | Author::System => Fold::Closed,
+        },
+        Content::Call(_) => Fold::Closed,
+        Content::Notice(..) | Content::End(_) => Fold::Open,
+    }
+}
+
+/// Returns whether a click on a block folds it: blocks that are read as a whole are only chosen.
+pub(super) fn folds_by_click(block: &Block) -> bool {
+    match &block.content {
+        Content::Text(text) => !matches!(text.author, Author::User | Author::Agent | Author::Plan),
+        Content::Call(_) => true,
+        Content::Notice(..) | Content::End(_) => false,
+    }
+}

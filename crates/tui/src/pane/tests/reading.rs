@@ -1,0 +1,228 @@
+//! Reading: scrolling, folds, search, copies.
+
+use super::*;
+use Action::*;
+
+fn top(desk: &mut Desk) -> String {
+    desk.screen()[0].clone()
+}
+
+#[test]
+fn the_end_is_shown_first_and_followed() {
+    let mut desk = Desk::open(turns(20), 80, 10);
+    assert!(desk.text().ends_with("done in 42 s"), "{}", desk.text());
+    assert!(desk.pane.position().is_following);
+    desk.append(turn(21));
+    assert!(desk.screen().iter().any(|row| row.contains("find_for_update(21)")), "{}", desk.text());
+}
+
+#[test]
+fn a_reader_is_not_moved_by_what_is_added() {
+    let mut desk = Desk::open(turns(20), 80, 10);
+    desk.acts(&[PageUp, PageUp, RowUp]);
+    let before = desk.screen();
+    assert_eq!(desk.pane.position().new_events, 0);
+    desk.append(turn(21));
+    desk.append(turn(22));
+    assert_eq!(desk.screen(), before);
+    let position = desk.pane.position();
+    assert_eq!((position.is_following, position.new_events, position.events), (false, 12, 132));
+    desk.act(Bottom);
+    assert!(desk.pane.position().is_following);
+}
+
+#[test]
+fn scrolling_down_to_the_end_follows_again() {
+    let mut desk = Desk::open(turns(20), 80, 10);
+    let end = desk.screen();
+    desk.acts(&[PageUp, RowUp, HalfUp]);
+    assert!(!desk.pane.position().is_following);
+    desk.acts(&[PageDown, HalfDown, RowDown]);
+    assert!(desk.pane.position().is_following);
+    assert_eq!(desk.screen(), end);
+}
+
+#[test]
+fn home_and_end_read_what_is_not_there() {
+    let mut desk = Desk::open(turns(200), 80, 10);
+    desk.act(Top);
+    assert!(desk.screen()[1].contains("Prompt 1:"), "{}", desk.text());
+    desk.acts(&[PageDown; 60]);
+    assert!(!desk.pane.position().is_following);
+    desk.act(Bottom);
+    assert!(desk.screen().iter().any(|row| row.contains("find_for_update(200)")), "{}", desk.text());
+}
+
+#[test]
+fn prompts_are_found_within_the_window_and_beyond_it() {
+    let mut desk = Desk::open(turns(60), 80, 10);
+    for prompt in (30..=60).rev() {
+        desk.act(PromptBefore);
+        assert!(desk.screen()[1].contains(&format!("Prompt {prompt}:")), "{prompt}: {}", desk.text());
+    }
+    desk.act(PromptAfter);
+    assert!(desk.screen()[1].contains("Prompt 31:"), "{}", desk.text());
+    desk.act(Top);
+    assert_eq!(desk.act(PromptBefore).note.as_deref(), Some("no earlier prompt"));
+}
+
+#[test]
+fn a_fold_keeps_the_block_in_its_place_and_a_second_one_undoes_it() {
+    let output: String = (1..=30).map(|n| format!("line {n}\n")).collect();
+    let mut events = turns(3);
+    events.extend([
+        Event::user("Go"),
+        init(),
+        call("x", "Bash", r#"{"command":"make"}"#),
+        result("x", "Bash", &output),
+        Event::assistant("Done."),
+    ]);
+    events.extend(turns(3));
+    let mut desk = Desk::open(events, 80, 12);
+    desk.acts(&[PromptBefore; 4]);
+    desk.acts(&[RowDown; 3]);
+    let before = desk.screen();
+    let row = before.iter().position(|row| row.contains("make")).unwrap();
+    assert!(before[row].contains('▸') && before[row].starts_with('▌'), "{before:#?}");
+    desk.act(Fold);
+    let open = desk.screen();
+    assert!(open[row].contains('▾'), "{open:#?}");
+    assert!(open[row + 1].contains("line"), "{open:#?}");
+    assert_eq!(open[..row], before[..row]);
+    desk.act(Fold);
+    assert_eq!(desk.screen(), before);
+    desk.act(FoldAll);
+    assert!(desk.screen()[row].contains('▾'));
+    desk.act(FoldAll);
+    assert_eq!(desk.screen(), before);
+}
+
+#[test]
+fn an_open_call_whose_event_is_short_asks_for_the_full_form() {
+    let mut events = turns(1);
+    events.extend([call("x", "Bash", r#"{"command":"make"}"#), {
+        let Event::ToolResult(short) = result("x", "Bash", "[2 lines omitted]\nthree\nfour") else {
+            panic!()
+        };
+        Event::ToolResult(ToolResult { omitted: Some(2), ..short })
+    }]);
+    let mut desk = Desk::open(events, 80, 24);
+    desk.full = vec![(Seq(8), result("x", "Bash", "alpha\nbeta\nthree\nfour"))];
+    assert!(!desk.text().contains("alpha"));
+    desk.act(Fold);
+    let text = desk.text();
+    assert!(text.contains("alpha\n") && text.contains("beta\n") && !text.contains("omitted"), "{text}");
+    let requests = desk.requests;
+    desk.acts(&[Fold, Fold]);
+    assert_eq!(desk.requests, requests, "it is asked for once");
+}
+
+#[test]
+fn a_hit_is_found_marked_and_gone_to_also_outside_the_window() {
+    let mut desk = Desk::open(turns(200), 80, 12);
+    desk.search("find_FOR_update(7)");
+    let screen = desk.screen();
+    let row =
+        screen.iter().position(|row| row.contains("find_for_update(7)")).expect("the hit is on the screen");
+    assert!(row > 0, "there are rows above it");
+    let before = &screen[row][..screen[row].find("find").unwrap()];
+    let column = u16::try_from(before.chars().count()).unwrap();
+    let buffer = desk.buffer();
+    let is_marked = |x: u16| {
+        let modifier = buffer[(x, u16::try_from(row).unwrap())].modifier;
+        modifier.contains(ratatui::style::Modifier::REVERSED)
+    };
+    assert!(is_marked(column) && is_marked(column + 17) && !is_marked(column - 1) && !is_marked(column + 18));
+    desk.search("no such words");
+    assert_eq!(desk.pane.take_note().as_deref(), Some("no hit for `no such words`"));
+}
+
+#[test]
+fn n_goes_down_and_shift_n_goes_up() {
+    let mut desk = Desk::open(turns(100), 80, 12);
+    desk.search("Prompt");
+    let shown = |desk: &mut Desk, n: u64| {
+        let text = desk.text();
+        assert!(text.contains(&format!("Prompt {n}:")), "{n}: {text}");
+    };
+    shown(&mut desk, 100);
+    assert_eq!(desk.act(FindNext).note.as_deref(), Some("no hit below"));
+    for n in (1..100).rev() {
+        desk.act(FindPrevious);
+        shown(&mut desk, n);
+    }
+    assert_eq!(desk.act(FindPrevious).note.as_deref(), Some("no hit above"));
+    for n in 2..=100 {
+        desk.act(FindNext);
+        shown(&mut desk, n);
+    }
+}
+
+#[test]
+fn copies_are_of_the_source() {
+    let mut desk = Desk::open(turns(2), 40, 12);
+    desk.act(PromptBefore);
+    let prompt = "Prompt 2: why does the login test fail when two tabs refresh at the same time?";
+    assert_eq!(desk.act(CopyBlock).copy.as_deref(), Some(prompt));
+    let copied = desk.act(CopyTurn).copy.unwrap();
+    assert!(copied.starts_with(prompt) && copied.ends_with("Then the test passes."), "{copied}");
+    assert!(!copied.contains("cargo test"));
+    assert_eq!(desk.act(CopyCode).note.as_deref(), Some("no code block here"));
+    while !desk.pane.blocks.get(desk.pane.cursor_index().unwrap()).unwrap().source().starts_with("Answer") {
+        desk.act(RowDown);
+    }
+    assert_eq!(desk.act(CopyCode).copy.as_deref(), Some("let row = self.find_for_update(2)?;\n"));
+}
+
+#[test]
+fn a_fork_is_at_the_end_of_the_turn_of_the_cursor() {
+    let mut desk = Desk::open(turns(3), 80, 12);
+    assert_eq!(desk.act(ForkHere).fork_at, Some(Seq(18)));
+    desk.act(PromptBefore);
+    assert_eq!(desk.act(ForkHere).fork_at, Some(Seq(18)));
+    desk.act(PromptBefore);
+    assert_eq!(desk.act(ForkHere).fork_at, Some(Seq(12)));
+}
+
+#[test]
+fn a_resize_keeps_the_text_at_the_top() {
+    let mut desk = Desk::open(turns(20), 80, 10);
+    desk.acts(&[PageUp, PageUp, PromptBefore, RowDown]);
+    let before = top(&mut desk);
+    assert!(before.contains("Prompt"), "{before}");
+    desk.resize(30, 10);
+    assert!(top(&mut desk).contains("Prompt"), "{}", desk.text());
+    desk.resize(80, 10);
+    assert_eq!(top(&mut desk), before);
+}
+
+#[test]
+fn a_failed_page_is_not_asked_for_until_the_user_acts() {
+    let mut desk = Desk::open(turns(100), 80, 10);
+    for _ in 0..8 {
+        desk.pane.act(PageUp);
+    }
+    desk.pane.act(Top);
+    let error = azureal::Error::new("store", "gone");
+    desk.pane.news(&News::Failed { pane: Some(PaneId(1)), error, unsent: None });
+    assert!(desk.pane.prepare().is_empty());
+    assert!(!desk.pane.act(Top).requests.is_empty());
+}
+
+#[test]
+fn a_pane_that_is_not_shown_keeps_its_place_and_no_rows() {
+    let mut desk = Desk::open(turns(100), 80, 10);
+    desk.acts(&[PageUp; 12]);
+    let before = desk.screen();
+    desk.pane.set_shown(false);
+    assert_eq!(desk.pane.cache.bytes(), 0);
+    assert!(desk.pane.window.len() <= 128);
+    let layouts = desk.pane.cache.layouts;
+    desk.append(turn(101));
+    assert!(desk.pane.has_unread());
+    assert_eq!(desk.pane.cache.layouts, layouts);
+    assert!(desk.pane.last_line().contains("Bash cargo test"), "{}", desk.pane.last_line());
+    desk.pane.set_shown(true);
+    assert!(!desk.pane.has_unread());
+    assert_eq!(desk.screen(), before);
+}

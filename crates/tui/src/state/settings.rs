@@ -1,0 +1,31 @@
+//! Settings of the interface.
+
+/// What the interface knows of its project and its configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The name of the project.
+    pub project: String,
+    /// The branch; `None` without one.
+    pub branch: Option<String>,
+    /// The store, as users write it.
+    pub store: String,
+    /// Whether the last running turn is shown when the shown one has ended.
+    pub auto_switch: bool,
+    /// Whether marks of running turns move.
+    pub has_motion: bool,
+    /// Whether the mouse is used.
+    pub uses_mouse: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            project: String::new(),
+            branch: None,
+            store: String::new(),
+            auto_switch: true,
+            has_motion: true,
+            uses_mouse: true,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A slot: an opened conversation with its prompt box.
+
+use azureal::desk::{NextAgent, PaneId};
+
+use crate::pane::Pane;
+use crate::prompt::{PromptBox, Waiting};
+
+/// An opened conversation.
+pub(crate) struct Slot {
+    /// The session pane.
+    pub(crate) pane: Pane,
+    /// The prompt box.
+    pub(crate) prompt: PromptBox,
+    /// The prompts that wait for the end of the turn.
+    pub(crate) waiting: Waiting,
+    /// The agent and model that the user chose since the last prompt.
+    pub(crate) chosen: Option<NextAgent>,
+    /// Whether a turn was sent and is not over.
+    pub(crate) is_sent: bool,
+    /// Why the turn was cancelled, if it was.
+    pub(crate) cancelled: Option<Cancelled>,
+    /// Whether the turn ended without success. Set before it is over.
+    pub(crate) has_failed: bool,
+    /// Whether waiting prompts wait for the user: the last turn failed or was cancelled.
+    pub(crate) is_held: bool,
+    /// Whether the turn has ended while it was shown, and another one was shown instead.
+    pub(crate) is_unread: bool,
+}
+
+/// Why a turn was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    /// The user cancelled it.
+    ByUser,
+    /// Another prompt was sent.
+    ForPrompt,
+}
+
+impl Slot {
+    /// Creates the slot of a new conversation.
+    pub(crate) fn new(id: PaneId) -> Self {
+        Self {
+            pane: Pane::new(id),
+            prompt: PromptBox::new(),
+            waiting: Waiting::default(),
+            chosen: None,
+            is_sent: false,
+            cancelled: None,
+            has_failed: false,
+            is_held: false,
+            is_unread: false,
+        }
+    }
+
+    /// Returns whether a turn runs, or was sent and is not over.
+    pub(crate) fn is_running(&self) -> bool {
+        self.is_sent || self.pane.turn().is_some()
+    }
+
+    /// Returns whether there is something that the user has not seen.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.is_unread || self.pane.has_unread()
+    }
+
+    /// Returns whether nothing was ever typed or sent here.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.pane.session().is_none()
+            && !self.is_running()
+            && self.prompt.is_empty()
+            && self.waiting.is_empty()
+    }
+}

@@ -1,0 +1,263 @@
+//! News of the desk.
+
+use azureal::Outcome;
+use azureal::desk::{Draft, EditPurpose, News, PaneId, Request, TurnNews};
+
+use super::{prompting, slots};
+use crate::overlay::{ContextParts, Layer};
+use crate::prompt::{History, Waiting};
+use crate::state::{Effect, Focus, State, key_of};
+
+/// Takes news.
+pub(super) fn take(state: &mut State, news: News) -> Vec<Request> {
+    let now_ms = state.now_ms;
+    let mut requests = Vec::new();
+    for slot in
+        state.slots.values_mut().filter(|slot| pane_of(&news).is_none_or(|pane| pane == slot.pane.id()))
+    {
+        slot.pane.set_now(now_ms);
+        requests.extend(slot.pane.news(&news));
+    }
+    if let Some(note) = state.slot_mut().and_then(|slot| slot.pane.take_note()) {
+        state.inform(&note);
+    }
+    requests.extend(act(state, news));
+    slots::saw_shown(state);
+    requests
+}
+
+/// Returns the pane that news are for; `None` if they are for all.
+fn pane_of(news: &News) -> Option<PaneId> {
+    match news {
+        News::Opened(opened) => Some(opened.pane),
+        News::Page { pane, .. }
+        | News::Full { pane, .. }
+        | News::Found { pane, .. }
+        | News::Highlighted { pane, .. }
+        | News::Appended { pane, .. }
+        | News::Changed { pane }
+        | News::Deleted { pane }
+        | News::Turn { pane, .. }
+        | News::Context { pane, .. } => Some(*pane),
+        News::Failed { pane, .. } => *pane,
+        _ => None,
+    }
+}
+
+/// Takes the part of news that concerns more than a pane.
+fn act(state: &mut State, news: News) -> Vec<Request> {
+    match news {
+        News::Sessions(lines) => {
+            state.list.set(lines);
+            return open_last_shown(state);
+        }
+        News::Opened(opened) => {
+            let key = key_of(&opened.record);
+            if let Some(draft) = state.keeper.take_draft(&key) {
+                put_draft(state, opened.pane, &draft);
+            }
+            state.list.select(opened.record.id);
+        }
+        News::Turn { pane, news } => return turn(state, pane, *news),
+        News::Deleted { pane } => {
+            state.inform("the session was deleted");
+            return slots::close(state, pane);
+        }
+        News::Forked { session, from } => {
+            state.inform(&format!("{session} is a fork of {from}"));
+            return slots::open(state, session);
+        }
+        News::Context { pane, parts, text, meter } => {
+            for layer in &mut state.layers {
+                if let Layer::Context { pane: wanted, context, .. } = layer
+                    && *wanted == pane
+                {
+                    *context = Some(ContextParts { parts, text, meter });
+                    break;
+                }
+            }
+        }
+        News::Agents(agents) => state.agents = Some(agents),
+        News::Paths { prefix, paths } => {
+            if let Some(slot) = state.slot_mut() {
+                slot.prompt.paths(&prefix, paths);
+            }
+        }
+        News::TrustRequired { content } => {
+            state.untrusted = Some(content);
+            let key = state
+                .keys
+                .label(crate::keys::Context::Anywhere, crate::keys::Action::Trust)
+                .unwrap_or_default();
+            state.warn(&format!(
+                "the configuration of this project is not trusted and has no effect: {key} shows it"
+            ));
+        }
+        News::Copied { by, text } => {
+            let count = text.chars().count();
+            match by {
+                Some(program) => state.inform(&format!("{count} characters copied with {program}")),
+                None => {
+                    state.inform(&format!("{count} characters copied by the terminal (OSC 52)"));
+                    state.effect(Effect::Copy(text));
+                }
+            }
+        }
+        News::Edited { text: Some(text), purpose: EditPurpose::Prompt } => {
+            state.focus = Focus::Prompt;
+            if let Some(slot) = state.slot_mut() {
+                slot.prompt.set_text(text.trim_end_matches('\n'));
+            }
+            state.keeper.hurry(state.now_ms);
+        }
+        News::Restored(kept) => restore(state, *kept),
+        News::Notice(text) => state.inform(&text),
+        News::Failed { error, pane, unsent } => {
+            state.notices.add_error(&error, state.now_ms);
+            // Another turn began in the moment of Enter: the prompt is sent after it.
+            if let Some((slot, prompt)) = pane.and_then(|pane| state.slots.get_mut(&pane)).zip(unsent) {
+                slot.is_sent = false;
+                slot.waiting.queue(prompt);
+                state.keeper.hurry(state.now_ms);
+            }
+        }
+        News::Edited { .. }
+        | News::Page { .. }
+        | News::Full { .. }
+        | News::Found { .. }
+        | News::Highlighted { .. }
+        | News::Appended { .. }
+        | News::Changed { .. } => {}
+    }
+    Vec::new()
+}
+
+/// Takes what an earlier interface kept.
+fn restore(state: &mut State, kept: azureal::desk::Kept) {
+    let mut history = History::from_kept(&kept.history);
+    for prompt in state.history.kept() {
+        history.add(&prompt);
+    }
+    state.history = history;
+    state.keeper.restore(kept);
+    if let Some(draft) = state.keeper.take_draft("") {
+        put_draft(state, state.shown, &draft);
+    }
+}
+
+/// Puts a draft into the box of a pane. Text that is there already stays; then the draft goes to the history.
+fn put_draft(state: &mut State, pane: PaneId, draft: &Draft) {
+    let Some(slot) = state.slots.get_mut(&pane) else { return };
+    if slot.prompt.is_empty() {
+        slot.prompt.set_text(&draft.text);
+    } else {
+        state.history.add(&draft.text);
+    }
+    if slot.waiting.is_empty() {
+        slot.waiting = Waiting::from_kept(&draft.queued);
+        slot.is_held = !slot.waiting.is_empty();
+    } else {
+        for prompt in &draft.queued {
+            slot.waiting.queue(prompt.clone());
+        }
+    }
+}
+
+/// Opens the session that was shown last, once, unless the user has done something already.
+fn open_last_shown(state: &mut State) -> Vec<Request> {
+    if !std::mem::take(&mut state.keeper.is_start_open) {
+        return Vec::new();
+    }
+    let is_untouched = state.slots.len() == 1 && state.slot().is_some_and(crate::state::Slot::is_untouched);
+    let last = state.keeper.last_shown().and_then(|key| {
+        state.list.lines().iter().find(|line| key_of(&line.record) == key).map(|line| line.record.id)
+    });
+    match last {
+        Some(session) if is_untouched => slots::open(state, session),
+        _ => Vec::new(),
+    }
+}
+
+/// Takes news of a turn.
+fn turn(state: &mut State, pane: PaneId, news: TurnNews) -> Vec<Request> {
+    match news {
+        TurnNews::Accepted { record, .. } if state.shown == pane => state.list.select(record.id),
+        TurnNews::Output(outputs) => {
+            let answered = outputs.iter().any(|output| matches!(output, azureal::AgentOutput::Answered(_)));
+            if answered {
+                state
+                    .layers
+                    .retain(|layer| !matches!(layer, Layer::Question { pane: other, .. } if *other == pane));
+            }
+            for output in outputs {
+                if let azureal::AgentOutput::Question(question) = output {
+                    ask(state, pane, question);
+                }
+            }
+        }
+        TurnNews::Question(question) => ask(state, pane, question),
+        TurnNews::Stored { complete, .. } => {
+            if let Some(slot) = state.slots.get_mut(&pane) {
+                slot.has_failed = complete.ending() != Outcome::Done;
+            }
+        }
+        TurnNews::Over { error, .. } => return over(state, pane, error.as_ref()),
+        TurnNews::Notice(text) if pane != state.shown => {
+            let name = slots::name(state, pane);
+            state.inform(&format!("{name}: {text}"));
+        }
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// Shows a question of an agent, unless the user is typing or another layer is open.
+fn ask(state: &mut State, pane: PaneId, question: azureal::core::bridge::Question) {
+    let is_open = state
+        .layers
+        .iter()
+        .any(|layer| matches!(layer, Layer::Question { question: open, .. } if open.id == question.id));
+    if is_open {
+        return;
+    }
+    let is_free = pane == state.shown
+        && state.layers.is_empty()
+        && state.slot().is_some_and(|slot| slot.prompt.is_empty());
+    if is_free {
+        state.layers.push(Layer::Question { pane, question: Box::new(question), chosen: 0 });
+        return;
+    }
+    let key =
+        state.keys.label(crate::keys::Context::Anywhere, crate::keys::Action::Answer).unwrap_or_default();
+    let name = slots::name(state, pane);
+    state.warn(&format!("{name}: the agent asks something: {key} answers"));
+    bell(state, &format!("{name}: the agent asks something"));
+}
+
+/// A turn is over.
+fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<Request> {
+    state.layers.retain(|layer| !matches!(layer, Layer::Question { pane: other, .. } if *other == pane));
+    let name = slots::name(state, pane);
+    // The shown pane has a line of its own for it.
+    if let Some(error) = error.filter(|_| pane != state.shown) {
+        state.warn(&format!("{name}: {}", error.message()));
+    }
+    let requests = prompting::over(state, pane, error.is_some());
+    if !slots::is_running(state, pane) {
+        let end = if error.is_some() { "the turn failed" } else { "the turn has ended" };
+        bell(state, &format!("{name}: {end}"));
+    }
+    slots::auto_switch(state, pane);
+    if state.is_quitting && slots::running_here(state).is_empty() {
+        state.keeper.hurry(state.now_ms);
+        state.effect(Effect::Quit);
+    }
+    requests
+}
+
+/// Tells the user who looks elsewhere.
+fn bell(state: &mut State, text: &str) {
+    if !state.has_focus {
+        state.effect(Effect::Bell(azureal::visible_line(text).into_owned()));
+    }
+}

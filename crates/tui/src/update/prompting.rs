@@ -1,0 +1,298 @@
+//! Prompts: typed, sent, staged, queued; and the ladders of Esc and Ctrl-C.
+
+use azureal::desk::{EditPurpose, NextAgent, PaneId, Request};
+use crossterm::event::{KeyCode, KeyEvent};
+
+use super::{actions, slots};
+use crate::keys::{Action, Context, Key};
+use crate::overlay::{self, Layer};
+use crate::prompt::{self, PromptOutcome};
+use crate::state::{Cancelled, Effect, Focus, QUIT_AGAIN_MS, State};
+
+/// Takes a key in the prompt box.
+pub(super) fn press(state: &mut State, event: KeyEvent) -> Vec<Request> {
+    let now_ms = state.now_ms;
+    let key = Key::from(event);
+    let action = state.keys.action(Context::Prompt, key);
+    let history = &state.history;
+    let Some(slot) = state.slots.get_mut(&state.shown) else { return Vec::new() };
+    let ticked = slot.prompt.tick(now_ms);
+    let layer = slot.prompt.layer();
+    let outcome = match action {
+        Some(Action::Send | Action::Queue) if slot.prompt.is_empty() && layer == prompt::Layer::Text => {
+            return send_waiting(state);
+        }
+        Some(Action::EditWaiting) => return edit_waiting(state),
+        Some(Action::EditInEditor) => {
+            return vec![Request::Edit { text: slot.prompt.text(), purpose: EditPurpose::Prompt }];
+        }
+        Some(Action::Read) if layer == prompt::Layer::Paths => slot.prompt.act(Action::CompletePath, history),
+        Some(action) => match as_key(action) {
+            Some(code) => slot.prompt.key(code.into(), history),
+            None => match slot.prompt.act(action, history) {
+                PromptOutcome::Ignored => return actions::perform_in(state, action, Context::Prompt),
+                outcome => outcome,
+            },
+        },
+        None => slot.prompt.key(event, history),
+    };
+    state.keeper.touch(now_ms);
+    let mut requests = take(state, ticked);
+    requests.extend(take(state, outcome));
+    requests
+}
+
+/// Returns the key that the box knows an action by.
+fn as_key(action: Action) -> Option<KeyCode> {
+    Some(match action {
+        Action::Left => KeyCode::Left,
+        Action::Right => KeyCode::Right,
+        Action::Backspace => KeyCode::Backspace,
+        Action::DeleteForward => KeyCode::Delete,
+        _ => return None,
+    })
+}
+
+/// Takes a pasted text.
+pub(super) fn paste(state: &mut State, text: &str) -> Vec<Request> {
+    if overlay::paste(state, text) {
+        return Vec::new();
+    }
+    if state.focus == Focus::List && state.list.is_filtering {
+        state.list.filter.insert(text);
+        return Vec::new();
+    }
+    state.focus = Focus::Prompt;
+    let now_ms = state.now_ms;
+    let Some(slot) = state.slot_mut() else { return Vec::new() };
+    slot.prompt.tick(now_ms);
+    let outcome = slot.prompt.paste(text);
+    state.keeper.touch(now_ms);
+    take(state, outcome)
+}
+
+/// Ends what the prompt box waits for.
+pub(super) fn tick(state: &mut State) -> Vec<Request> {
+    let now_ms = state.now_ms;
+    if state.prompt_due_ms.is_none_or(|due| due > now_ms) {
+        return Vec::new();
+    }
+    state.prompt_due_ms = None;
+    let outcome = state.slot_mut().map(|slot| slot.prompt.tick(now_ms));
+    outcome.map(|outcome| take(state, outcome)).unwrap_or_default()
+}
+
+/// Does what the prompt box asks for.
+fn take(state: &mut State, outcome: PromptOutcome) -> Vec<Request> {
+    match outcome {
+        PromptOutcome::Done | PromptOutcome::Ignored => Vec::new(),
+        PromptOutcome::Send => send(state, false),
+        PromptOutcome::Queue => send(state, true),
+        PromptOutcome::Complete { prefix } => vec![Request::CompletePath { prefix }],
+        PromptOutcome::Wait { until_ms } => {
+            state.prompt_due_ms = Some(until_ms);
+            Vec::new()
+        }
+        PromptOutcome::Refused(text) => {
+            state.warn(&text);
+            Vec::new()
+        }
+    }
+}
+
+/// Sends the prompt of the box. While a turn runs, the prompt is staged and the turn cancelled, or the prompt is queued.
+fn send(state: &mut State, is_queued: bool) -> Vec<Request> {
+    let pane = state.shown;
+    let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
+    let text = slot.prompt.take(&mut state.history);
+    state.notices.dismiss();
+    state.keeper.hurry(state.now_ms);
+    if !slot.is_running() {
+        return submit(state, pane, text);
+    }
+    // The turn of another process is not cancelled for a prompt.
+    let is_ours = slot.pane.turn().is_none_or(|turn| turn.is_ours);
+    if is_queued || !is_ours {
+        slot.waiting.queue(text);
+        return Vec::new();
+    }
+    slot.waiting.stage(text);
+    let was = slot.cancelled.replace(Cancelled::ForPrompt);
+    if was.is_some() { Vec::new() } else { vec![Request::Cancel { pane }] }
+}
+
+/// Enter in an empty box: sends the prompt that waits first, if no turn runs.
+fn send_waiting(state: &mut State) -> Vec<Request> {
+    let pane = state.shown;
+    let Some(slot) = state.slots.get_mut(&pane).filter(|slot| !slot.is_running()) else { return Vec::new() };
+    match slot.waiting.take_next() {
+        Some(text) => submit(state, pane, text),
+        None => Vec::new(),
+    }
+}
+
+/// Starts a turn.
+fn submit(state: &mut State, pane: PaneId, prompt: String) -> Vec<Request> {
+    let now_ms = state.now_ms;
+    let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
+    slot.pane.set_now(now_ms);
+    slot.pane.sent(&prompt);
+    (slot.is_sent, slot.is_held, slot.cancelled, slot.has_failed) = (true, false, None, false);
+    let NextAgent { agent, model } = slot.chosen.take().unwrap_or_default();
+    state.keeper.hurry(now_ms);
+    vec![Request::Send { pane, prompt, agent, model }]
+}
+
+/// Takes the last waiting prompt back into the box.
+fn edit_waiting(state: &mut State) -> Vec<Request> {
+    let Some(slot) = state.slots.get_mut(&state.shown) else { return Vec::new() };
+    if slot.waiting.edit_last(&mut slot.prompt, &mut state.history) {
+        state.keeper.touch(state.now_ms);
+    } else {
+        state.inform("no prompt waits");
+    }
+    Vec::new()
+}
+
+/// The turn of a pane is over: sends what waits, unless the turn failed or the user cancelled it.
+pub(super) fn over(state: &mut State, pane: PaneId, has_error: bool) -> Vec<Request> {
+    let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
+    slot.is_sent = false;
+    let cancelled = slot.cancelled.take();
+    let has_failed = std::mem::take(&mut slot.has_failed) && cancelled != Some(Cancelled::ForPrompt);
+    slot.is_held = has_error || has_failed || cancelled == Some(Cancelled::ByUser);
+    let unsent = slot.pane.take_unsent();
+    if let Some(unsent) = unsent {
+        if slot.prompt.is_empty() {
+            slot.prompt.set_text(&unsent);
+        } else {
+            state.history.add(&unsent);
+            state.warn("the prompt that was not sent is in the history");
+        }
+        state.keeper.hurry(state.now_ms);
+    }
+    let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
+    if slot.is_held || state.is_quitting {
+        return Vec::new();
+    }
+    match slot.waiting.take_next() {
+        Some(text) => submit(state, pane, text),
+        None => Vec::new(),
+    }
+}
+
+/// Chooses the agent and model of the next turn.
+pub(crate) fn choose_agent(state: &mut State, next: NextAgent) -> Vec<Request> {
+    let pane = state.shown;
+    let agents = state.agents.as_deref().unwrap_or_default();
+    let line = agents.iter().find(|line| Some(&line.name) == next.agent.as_ref());
+    if let Some(line) = line.filter(|line| line.version.is_none()) {
+        let text = match &line.hint {
+            Some(hint) => format!("{} is not installed: {hint}", line.name),
+            None => format!("{} is not installed", line.name),
+        };
+        state.warn(&text);
+        return Vec::new();
+    }
+    let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
+    slot.pane.set_next_agent(next.clone());
+    slot.chosen = Some(next.clone());
+    let session = slot.pane.session();
+    let NextAgent { agent, model } = next;
+    let name = agent.clone().unwrap_or_default();
+    let text = match &model {
+        Some(model) => format!("the next turn is with {name} {model}"),
+        None => format!("the next turn is with {name}"),
+    };
+    state.inform(&text);
+    match (session, agent) {
+        (Some(_), Some(agent)) => vec![Request::Switch { pane, agent, model }],
+        _ => Vec::new(),
+    }
+}
+
+/// Esc, after the layers: a list in the prompt box, then reading, then the turn. Deletes no text.
+pub(super) fn back(state: &mut State) -> Vec<Request> {
+    if state.focus != Focus::Prompt {
+        if state.focus == Focus::List && !state.list.filter.is_empty() {
+            state.list.filter = overlay::Input::default();
+        } else {
+            state.focus = Focus::Prompt;
+        }
+        return Vec::new();
+    }
+    if state.slot_mut().is_some_and(|slot| slot.prompt.escape()) {
+        return Vec::new();
+    }
+    cancel(state)
+}
+
+/// Cancels the turn that is shown.
+fn cancel(state: &mut State) -> Vec<Request> {
+    let pane = state.shown;
+    let Some(slot) = state.slots.get_mut(&pane).filter(|slot| slot.is_running()) else { return Vec::new() };
+    let was = slot.cancelled.replace(Cancelled::ByUser);
+    let text = match slot.waiting.is_empty() {
+        true => "cancelling the turn",
+        false => "cancelling the turn; waiting prompts stay",
+    };
+    state.inform(text);
+    if was.is_some() { Vec::new() } else { vec![Request::Cancel { pane }] }
+}
+
+/// Ctrl-C: clears the box into the history, else cancels the turn, else quits if it is pressed twice.
+pub(super) fn cancel_or_quit(state: &mut State) -> Vec<Request> {
+    let Some(slot) = state.slots.get_mut(&state.shown) else { return Vec::new() };
+    if slot.prompt.escape() {
+        return Vec::new();
+    }
+    if slot.prompt.clear_into(&mut state.history) {
+        state.keeper.hurry(state.now_ms);
+        let up = state.keys.label(Context::Prompt, Action::Up).unwrap_or_default();
+        state.inform(&format!("cleared; {up} brings it back"));
+        return Vec::new();
+    }
+    let is_cancelled = slot.cancelled == Some(Cancelled::ByUser);
+    if slot.is_running() && !is_cancelled {
+        return cancel(state);
+    }
+    if state.quit_until_ms.take().is_some() {
+        return quit(state);
+    }
+    state.quit_until_ms = Some(state.now_ms.saturating_add(QUIT_AGAIN_MS));
+    Vec::new()
+}
+
+/// Quits, or asks first if turns run.
+pub(super) fn quit(state: &mut State) -> Vec<Request> {
+    if slots::running_here(state).is_empty() {
+        state.keeper.hurry(state.now_ms);
+        state.effect(Effect::Quit);
+    } else if !state.layers.iter().any(|layer| matches!(layer, Layer::Quit { .. })) {
+        state.layers.push(Layer::Quit { chosen: 0 });
+    }
+    Vec::new()
+}
+
+/// Takes the answer to the question whether to quit: leave them running, cancel them, stay.
+pub(crate) fn quit_answered(state: &mut State, answer: usize) -> Vec<Request> {
+    match answer {
+        0 => {
+            state.keeper.hurry(state.now_ms);
+            state.effect(Effect::Quit);
+            Vec::new()
+        }
+        1 => {
+            state.is_quitting = true;
+            state.inform("cancelling; azureal quits when the turns are stored");
+            let running = slots::running_here(state);
+            for pane in &running {
+                if let Some(slot) = state.slots.get_mut(pane) {
+                    slot.cancelled = Some(Cancelled::ByUser);
+                }
+            }
+            running.into_iter().map(|pane| Request::Cancel { pane }).collect()
+        }
+        _ => Vec::new(),
+    }
+}
