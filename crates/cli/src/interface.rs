@@ -57,10 +57,12 @@ fn is_on_terminal() -> bool {
 /// Opens the interface, and returns when the user has left it.
 pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
     let environment = environment();
-    let is_plain = args.plain || is_set(&environment, "AZUREAL_PLAIN") || environment.variable("TERM") == Some("dumb");
+    let is_plain =
+        args.plain || is_set(&environment, "AZUREAL_PLAIN") || environment.variable("TERM") == Some("dumb");
     if !is_plain && !is_on_terminal() {
-        return Err(Failure::usage("the interface needs a terminal")
-            .with_hint("`azureal show` prints a session, `azureal run` sends a prompt, `azureal --plain` prints lines"));
+        return Err(Failure::usage("the interface needs a terminal").with_hint(
+            "`azureal show` prints a session, `azureal run` sends a prompt, `azureal --plain` prints lines",
+        ));
     }
     // The desk waits for the store on threads of its own.
     let workspace = Arc::new(open_for_interface(store)?);

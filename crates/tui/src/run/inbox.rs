@@ -74,18 +74,6 @@ impl Inbox {
         waiting.is_woken = false;
     }
 
-    /// Waits until an event is there, or until a time. News may wait too.
-    pub(super) fn wait_for_event(&self, until: Instant) {
-        let mut waiting = self.lock();
-        while waiting.events.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            waiting = self.is_filled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -42,7 +42,8 @@ pub fn run(
 ) -> io::Result<Ended> {
     let events = Arc::clone(inbox);
     let mut terminal = Terminal::take(settings, move |event| events.add_event(event))?;
-    let mut conversation = Conversation { state, desk, inbox, for_terminal: Vec::new(), pace: Pace::default() };
+    let mut conversation =
+        Conversation { state, desk, inbox, for_terminal: Vec::new(), pace: Pace::default() };
     conversation.resize(&terminal);
     let requests = conversation.state.start(session);
     conversation.perform(requests);
