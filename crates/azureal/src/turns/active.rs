@@ -32,6 +32,22 @@ pub struct ActiveTurn {
 }
 
 impl ActiveTurn {
+    /// Creates the description of a turn of which only this is known.
+    pub fn new(id: SessionId, agent: impl Into<String>, since: impl Into<String>) -> Self {
+        Self {
+            id,
+            session: id.to_string(),
+            agent: agent.into(),
+            model: None,
+            pid: None,
+            since: since.into(),
+            orphan: false,
+            user: None,
+            host: None,
+            prompt: None,
+        }
+    }
+
     /// Returns the session.
     pub fn session(&self) -> SessionId {
         self.id

@@ -12,7 +12,7 @@ const SMALL: (u16, u16) = (60, 16);
 /// The columns of the list beside the pane.
 const LIST_WIDTH: u16 = 42;
 /// The rows below the list: facts of the selected session, and keys.
-const DETAILS: u16 = 4;
+const DETAILS: u16 = 5;
 /// The most rows of a notice.
 pub(crate) const NOTICE_ROWS: u16 = 3;
 /// The most rows of waiting prompts.

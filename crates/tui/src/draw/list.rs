@@ -8,7 +8,7 @@ use ratatui::style::{Modifier, Style};
 
 use super::areas::Areas;
 use super::meter;
-use super::text::{Piece, fit, one_line, pad, pad_left, style_row, wrap, write};
+use super::text::{Piece, one_line, pad, pad_left, style_row, wrap, write};
 use crate::keys::{Action, Context};
 use crate::list::title;
 use crate::state::clock::{ago, parse_ms, running};
@@ -134,16 +134,16 @@ fn details(state: &State, area: Rect, buf: &mut Buffer) {
     let dot = format!(" {} ", theme.mark(Mark::Dot));
     let Some(line) = state.list.selected().filter(|_| area.height > 0) else { return };
     let (_, _, word) = state_of(state, line);
-    let mut facts = vec![
-        line.record.id.to_string(),
-        word.to_owned(),
-        format!("{} messages", line.record.counts.messages),
-    ];
+    let mut facts = vec![word.to_owned(), format!("{} messages", line.record.counts.messages)];
     facts.extend(Some(cost(line.record.cost_usd)).filter(|cost| !cost.is_empty()));
     facts.push(format!("{}% context", line.meter.percent));
-    let row = u16::from(area.height > 1);
-    write(buf, area, row, &[(fit(&format!("  {}", facts.join(&dot)), area.width, theme), Style::new())]);
-    if area.height < 4 {
+    let facts = format!("{}: {}", line.record.id, facts.join(&dot));
+    let indent = |text: String| [("  ".to_owned(), Style::new()), (text, Style::new())];
+    let (top, most) = if area.height > 1 { (1, 2) } else { (0, 1) };
+    for (row, text) in (top..).zip(wrap(&facts, area.width.saturating_sub(2), most, theme)) {
+        write(buf, area, row, &indent(text));
+    }
+    if area.height < 5 {
         return;
     }
     let keys = if state.focus == Focus::List {
@@ -155,7 +155,7 @@ fn details(state: &State, area: Rect, buf: &mut Buffer) {
     } else {
         state.keys.hint(Context::Anywhere, Action::Sessions).into_iter().collect::<Vec<_>>()
     };
-    for (row, text) in (2..).zip(wrap(&keys.join("  "), area.width.saturating_sub(2), 2, theme)) {
-        write(buf, area, row, &[("  ".to_owned(), Style::new()), (text, Style::new())]);
+    for (row, text) in (3..).zip(wrap(&keys.join("  "), area.width.saturating_sub(2), 2, theme)) {
+        write(buf, area, row, &indent(text));
     }
 }

@@ -56,7 +56,9 @@ pub(super) fn draw(state: &State, layer: &Layer, buf: &mut Buffer) -> Option<Pos
     let Frame { area, view, rows } = frame(state, layer)?;
     let theme = &state.theme;
     let area = area.intersection(buf.area);
-    for position in area.positions() {
+    // A column beside it is empty too, so that text does not run into it.
+    let cleared = Rect { x: area.x.saturating_sub(1), width: area.width.saturating_add(2), ..area };
+    for position in cleared.intersection(buf.area).positions() {
         if let Some(cell) = buf.cell_mut(position) {
             cell.reset();
         }

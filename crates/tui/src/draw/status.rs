@@ -104,7 +104,7 @@ pub(super) fn status(state: &State, area: Rect, buf: &mut Buffer) {
     }
     let taken: u16 = pieces.iter().map(|(text, _)| width(text)).sum();
     let mut room = area.width.saturating_sub(taken);
-    let dot = format!(" {} ", state.theme.mark(Mark::Dot));
+    let dot = if is_small(state) { "  ".to_owned() } else { format!(" {} ", state.theme.mark(Mark::Dot)) };
     for (index, hint) in hints(state).into_iter().enumerate() {
         let gap = if index == 0 { "" } else { &dot };
         let needed = width(gap).saturating_add(width(&hint));
@@ -161,7 +161,8 @@ fn hints(state: &State) -> Vec<String> {
             hints.push(format!("{enter} queues: another azureal runs this turn"));
         }
     } else if slot.is_running() {
-        hints.push(format!("{} cancels the turn", label(Context::Anywhere, Action::Back)));
+        let words = if is_small(state) { "cancel" } else { "cancels the turn" };
+        hints.push(format!("{} {words}", label(Context::Anywhere, Action::Back)));
     } else if slot.prompt.is_empty() && !slot.waiting.is_empty() {
         hints.push(format!("{enter} sends the waiting prompt"));
         hints.extend(of(Context::Prompt, &[Action::EditWaiting]));

@@ -70,6 +70,11 @@ impl Key {
         Self { code, modifiers }
     }
 
+    /// Returns the event by which a terminal reports it.
+    pub fn event(self) -> KeyEvent {
+        KeyEvent::new(self.code, self.modifiers)
+    }
+
     /// Returns the character that the key types; `None` if it types none.
     pub fn character(self) -> Option<char> {
         match self.code {

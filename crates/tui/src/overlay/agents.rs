@@ -68,6 +68,15 @@ fn typed_model(state: &State, agents: &[AgentLine], typed: &str) -> Option<Agent
     is_model.then(|| option(agent, Some(model.to_owned()), true))
 }
 
+/// Returns a picker in which the agent and model of the next turn are chosen.
+pub(crate) fn picker(state: &State) -> Picker {
+    let mut picker = Picker::default();
+    let current = state.slot().map(|slot| slot.pane.next_agent());
+    let options = options(state, &picker);
+    picker.chosen = options.iter().position(|option| Some(&option.next) == current).unwrap_or(0);
+    picker
+}
+
 /// Returns the switcher.
 pub(super) fn view(state: &State, picker: &Picker, width: u16) -> View {
     let options = options(state, picker);

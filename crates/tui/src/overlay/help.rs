@@ -25,14 +25,15 @@ pub(super) fn view(state: &State, width: u16, scroll: u16) -> View {
         for (entry, bound) in state.keys.rows(context).filter(|row| !row.1.is_empty()) {
             let labels: Vec<String> = bound.iter().map(|key| state.keys.shown(*key)).collect();
             let keys_width = KEYS_WIDTH.min(width / 3);
-            let words = wrap(entry.long, width.saturating_sub(keys_width).saturating_sub(2), 4, &state.theme);
-            for (index, line) in words.into_iter().enumerate() {
-                let label = if index == 0 { labels.join(" ") } else { String::new() };
+            let words = wrap(entry.long, width.saturating_sub(keys_width).saturating_sub(2), 6, &state.theme);
+            let keys = wrap(&labels.join(" "), keys_width, 6, &state.theme);
+            for index in 0..words.len().max(keys.len()) {
+                let of = |lines: &[String]| lines.get(index).cloned().unwrap_or_default();
                 rows.push(vec![
                     plain(" "),
-                    toned(state, pad(&label, keys_width, &state.theme), Tone::User),
+                    toned(state, pad(&of(&keys), keys_width, &state.theme), Tone::User),
                     plain(" "),
-                    plain(line),
+                    plain(of(&words)),
                 ]);
             }
         }

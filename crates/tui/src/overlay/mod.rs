@@ -8,6 +8,7 @@ mod press;
 mod questions;
 mod view;
 
+pub(crate) use agents::picker as agent_picker;
 pub(crate) use input::Input;
 pub(crate) use press::{ask_fork, paste, press, scroll};
 pub(crate) use view::{View, view};

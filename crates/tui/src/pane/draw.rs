@@ -125,7 +125,7 @@ fn marked<'a>(span: &'a Span, hits: impl Iterator<Item = (&'a Range<usize>, bool
     let mut done = 0;
     for (hit, is_current) in hits {
         let mark = if is_current { Mark::Current } else { Mark::Hit };
-        if !span.is_exact() {
+        if !span.is_exact {
             // Its characters differ from those of the source: it is marked as a whole.
             return vec![(&span.text, mark)];
         }

@@ -9,7 +9,7 @@ use ratatui::style::Modifier;
 use super::editor::Editor;
 use super::layout::{Layout, cut};
 use super::recall::Search;
-use super::text::Unit;
+use super::text::{Text, Unit};
 use super::{PromptBox, View};
 use crate::theme::Theme;
 
@@ -49,7 +49,8 @@ impl PromptBox {
         match &self.search {
             Some(search) => Some(draw_search(search, area, buf, theme)),
             None => {
-                let (cursor, top) = draw_text(&self.editor, area, view.top, buf, theme);
+                let place = (self.editor.cursor(), view.top);
+                let (cursor, top) = draw_text(self.editor.text(), place, area, buf, theme);
                 self.view.set(View { top, ..view });
                 Some(cursor)
             }
@@ -69,13 +70,18 @@ impl PromptBox {
     }
 }
 
-/// Draws a text with the mark in front. Returns the place of the cursor and the first row that is shown.
-fn draw_text(editor: &Editor, area: Rect, top: usize, buf: &mut Buffer, theme: &Theme) -> (Position, usize) {
+/// Draws a text with the mark in front, from a row on, or from one where the cursor is seen. Returns the place of the cursor and that row.
+fn draw_text(
+    text: &Text,
+    (cursor, top): (usize, usize),
+    area: Rect,
+    buf: &mut Buffer,
+    theme: &Theme,
+) -> (Position, usize) {
     let width = text_width(area.width);
     let left = area.right() - width;
-    let text = editor.text();
     let layout = Layout::new(text, width, usize::MAX);
-    let (row, column) = layout.position(text, editor.cursor());
+    let (row, column) = layout.position(text, cursor);
     let height = usize::from(area.height);
     let lowest = layout.rows().len().saturating_sub(height);
     let top = top.min(lowest).clamp((row + 1).saturating_sub(height), row);
@@ -103,6 +109,8 @@ fn draw_text(editor: &Editor, area: Rect, top: usize, buf: &mut Buffer, theme: &
 /// Draws the search: a line with its text, and the entry below it, or beside it if there is one row only.
 fn draw_search(search: &Search, area: Rect, buf: &mut Buffer, theme: &Theme) -> Position {
     let title = match (search.has_missed, &search.found) {
+        (false, _) if area.width < 30 => "? ",
+        (true, _) if area.width < 30 => "no: ",
         (false, _) => "history: ",
         (true, None) => "history, none: ",
         (true, Some(_)) => "history, no more: ",
@@ -122,7 +130,7 @@ fn draw_search(search: &Search, area: Rect, buf: &mut Buffer, theme: &Theme) -> 
     let Some((_, found)) = &search.found else { return cursor };
     if area.height > 1 {
         let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
-        draw_text(found, below, 0, buf, theme);
+        draw_text(found.text(), (0, 0), below, buf, theme);
     } else if let Some(free) = area.right().checked_sub(cursor.x + 3).filter(|free| *free > 3) {
         let layout = Layout::new(found.text(), u16::MAX, 1);
         let mut line = String::new();

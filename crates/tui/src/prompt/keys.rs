@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::burst::Enter;
 use super::editor::Run;
-use super::recall::{Place, Search};
+use super::recall::Search;
 use super::text::Text;
 use super::{History, LARGEST, Layer, PathMark, PromptBox, PromptOutcome, refusal};
 use crate::keys::Action;
@@ -13,7 +13,7 @@ impl PromptBox {
     /// Performs an action. Actions that are not for the box are ignored.
     pub fn act(&mut self, action: Action, history: &History) -> PromptOutcome {
         match action {
-            Action::Send | Action::Queue => return self.enter(action, history),
+            Action::Send | Action::Queue => return self.enter(action),
             Action::Back | Action::Cancel => {
                 return if self.escape() { PromptOutcome::Done } else { PromptOutcome::Ignored };
             }
@@ -68,9 +68,9 @@ impl PromptBox {
             }
             Action::Up | Action::Down => return self.move_by_row(action == Action::Down, history),
             Action::HistorySearch => {
-                let mut search = Search::default();
-                search.older(history);
-                self.search = Some(search);
+                self.paths.close();
+                self.search = Some(Search::new(history));
+                return PromptOutcome::Done;
             }
             Action::CompletePath => {
                 self.paths.reopen();
@@ -85,9 +85,12 @@ impl PromptBox {
     }
 
     /// Enter: takes what is chosen, breaks the line after a backslash, or sends.
-    fn enter(&mut self, action: Action, history: &History) -> PromptOutcome {
+    fn enter(&mut self, action: Action) -> PromptOutcome {
         match self.layer() {
-            Layer::Search => return self.take_found(history),
+            Layer::Search => {
+                self.take_found();
+                return PromptOutcome::Done;
+            }
             Layer::Paths => return self.take_path(),
             Layer::Text => {}
         }
@@ -150,20 +153,13 @@ impl PromptBox {
     fn act_in_search(&mut self, action: Action, history: &History) -> PromptOutcome {
         let Some(search) = &mut self.search else { return PromptOutcome::Ignored };
         match action {
-            Action::HistorySearch | Action::Up => search.older(history),
-            Action::Down => search.newer(history),
+            Action::HistorySearch | Action::Up => search.older(),
+            Action::Down => search.newer(),
+            Action::DeleteWord | Action::DeleteToStart => search.clear(),
             _ => {
-                self.take_found(history);
+                self.take_found();
                 return self.edit(action, history);
             }
-        }
-        PromptOutcome::Done
-    }
-
-    /// Ends the search and puts the entry into the box.
-    fn take_found(&mut self, history: &History) -> PromptOutcome {
-        if let Some((id, _)) = self.search.take().and_then(|search| search.found) {
-            self.go_to(Place::Entry(id), history);
         }
         PromptOutcome::Done
     }
@@ -179,16 +175,16 @@ impl PromptBox {
             // AltGr is reported as both.
             && control == alt
         {
-            return self.character(c, history);
+            return self.insert(c);
         }
         if let Some(search) = &mut self.search {
             if key.code == KeyCode::Backspace {
-                search.delete(history);
+                search.delete();
                 return PromptOutcome::Done;
             }
             if !matches!(key.code, KeyCode::Enter | KeyCode::Esc | KeyCode::Up | KeyCode::Down | KeyCode::Tab)
             {
-                self.take_found(history);
+                self.take_found();
             }
         }
         match (key.code, control, alt) {
@@ -203,16 +199,6 @@ impl PromptBox {
             // A control character of the keyboard edits nothing unless the table has it.
             (KeyCode::Char(_), true, _) => PromptOutcome::Ignored,
             _ => self.edit_key(key.code, control || alt),
-        }
-    }
-
-    fn character(&mut self, c: char, history: &History) -> PromptOutcome {
-        match &mut self.search {
-            Some(search) => {
-                search.add(c.encode_utf8(&mut [0; 4]), history);
-                PromptOutcome::Done
-            }
-            None => self.insert(c),
         }
     }
 

@@ -39,23 +39,33 @@ impl Layout {
         let (mut rows, mut start, mut column, mut at) = (Vec::new(), 0, 0_u16, 0);
         // The last place in this row where it can be broken.
         let mut gap = None;
+        // Whether the row before ended with a space in the free column: a row does not begin with the space between two words.
+        let mut hangs = false;
         while let Some((unit, end)) = text.unit(at) {
             if rows.len() >= most {
                 return Self { width, rows };
             }
             if is_line_break(unit) {
-                rows.push(Row { start, end: at });
-                (start, at, column, gap) = (end, end, 0, None);
+                // After a space in the free column, the row has ended already.
+                if !(hangs && at == start) {
+                    rows.push(Row { start, end: at });
+                }
+                (start, at, column, gap, hangs) = (end, end, 0, None, false);
                 continue;
             }
             let cells = shown(unit, column, width).1;
             if matches!(unit, Unit::Paste(_)) && at > start {
                 gap = Some(at);
             }
+            if column == width && unit.kind() == Kind::Space && cells == 1 {
+                rows.push(Row { start, end });
+                (start, at, column, gap, hangs) = (end, end, 0, None, true);
+                continue;
+            }
             if column + cells > width && at > start {
                 let end = gap.unwrap_or(at);
                 rows.push(Row { start, end });
-                (start, at, column, gap) = (end, end, 0, None);
+                (start, at, column, gap, hangs) = (end, end, 0, None, false);
                 continue;
             }
             column += cells;

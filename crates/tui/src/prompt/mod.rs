@@ -46,7 +46,7 @@ const WHOLE_LINES: usize = 200;
 const MOST_INLINE: usize = 32 << 10;
 
 /// The prompt box.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PromptBox {
     editor: Editor,
     /// The text that the editor has, and the other texts of the user.
@@ -210,8 +210,12 @@ impl PromptBox {
         }
     }
 
-    /// Types a character.
+    /// Types a character, into the text or into the search.
     pub fn insert(&mut self, c: char) -> PromptOutcome {
+        if let Some(search) = &mut self.search {
+            search.add(c.encode_utf8(&mut [0; 4]));
+            return PromptOutcome::Done;
+        }
         self.is_removing = false;
         if self.editor.text().expanded_len() + c.len_utf8() > LARGEST {
             return refusal();
@@ -240,11 +244,15 @@ impl PromptBox {
         }
     }
 
-    /// Pastes a text. A large one becomes a placeholder, which is one unit for the cursor. CR LF and CR become line breaks; all other
+    /// Pastes a text, into the search if it fits there, else into the text. A large one becomes a placeholder, which is one unit for the cursor. CR LF and CR become line breaks; all other
     /// characters stay as they are.
     pub fn paste(&mut self, text: &str) -> PromptOutcome {
         self.end_burst();
         self.burst.turn_off();
+        if let Some(search) = self.search.as_mut().filter(|search| search.takes(text)) {
+            search.add(text);
+            return PromptOutcome::Done;
+        }
         (self.search, self.is_removing) = (None, false);
         if self.editor.text().expanded_len() + text.len() > LARGEST {
             return refusal();

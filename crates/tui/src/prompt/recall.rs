@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::editor::Editor;
 use super::history::{EntryId, History, matches};
+use super::paths::PathList;
 use super::{PromptBox, laid_out};
 
 /// The longest text to search for, in bytes.
@@ -18,8 +19,10 @@ pub(super) enum Place {
 }
 
 /// The search in the history. The box is not changed until an entry is taken.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Search {
+    /// The history as it was at the beginning of the search.
+    history: History,
     pub(super) query: String,
     pub(super) found: Option<(EntryId, Editor)>,
     /// Whether no (older) entry has the text.
@@ -27,46 +30,63 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Finds the newest entry with the text, before one.
-    fn find(&mut self, history: &History, before: Option<EntryId>) {
-        let found = history.before(before).find(|(_, text)| matches(text, &self.query));
-        self.set(found);
+    pub(super) fn new(history: &History) -> Self {
+        let mut search =
+            Self { history: history.clone(), query: String::new(), found: None, has_missed: false };
+        search.older();
+        search
     }
 
-    fn set(&mut self, found: Option<(EntryId, &str)>) {
-        self.has_missed = found.is_none();
-        if let Some((id, text)) = found {
-            self.found = Some((id, Editor::new(laid_out(text))));
-        }
+    /// Returns whether a text fits into the query: a line, and not too long.
+    pub(super) fn takes(&self, text: &str) -> bool {
+        self.query.len() + text.len() <= LONGEST_QUERY && !text.contains(['\n', '\r'])
     }
 
-    pub(super) fn older(&mut self, history: &History) {
-        self.find(history, self.found.as_ref().map(|(id, _)| *id));
-    }
-
-    pub(super) fn newer(&mut self, history: &History) {
-        if let Some((id, _)) = self.found {
-            self.set(history.after(id).find(|(_, text)| matches(text, &self.query)));
-        }
-    }
-
-    pub(super) fn add(&mut self, text: &str, history: &History) {
-        if self.query.len() + text.len() > LONGEST_QUERY {
+    /// Adds to the query. The entry stays if it has the whole query.
+    pub(super) fn add(&mut self, text: &str) {
+        if !self.takes(text) {
             return;
         }
         self.query.push_str(text);
-        let still_fits = self
-            .found
-            .as_ref()
-            .is_some_and(|(id, _)| history.get(*id).is_some_and(|text| matches(text, &self.query)));
-        if !still_fits {
-            self.older(history);
+        let entry = self.found.as_ref().and_then(|(id, _)| self.history.get(*id));
+        if !entry.is_some_and(|entry| matches(entry, &self.query)) {
+            self.older();
         }
     }
 
-    pub(super) fn delete(&mut self, history: &History) {
+    /// Removes the last character of the query, and searches from the newest entry.
+    pub(super) fn delete(&mut self) {
         self.query.pop();
-        self.find(history, None);
+        self.found = None;
+        self.older();
+    }
+
+    /// Removes the whole query.
+    pub(super) fn clear(&mut self) {
+        self.query.clear();
+        self.delete();
+    }
+
+    pub(super) fn older(&mut self) {
+        let before = self.history.before(self.found.as_ref().map(|(id, _)| *id));
+        self.found = Self::first(before, &self.query, &mut self.has_missed).or(self.found.take());
+    }
+
+    pub(super) fn newer(&mut self) {
+        if let Some((id, _)) = self.found {
+            let after = self.history.after(id);
+            self.found = Self::first(after, &self.query, &mut self.has_missed).or(self.found.take());
+        }
+    }
+
+    fn first<'h>(
+        mut entries: impl Iterator<Item = (EntryId, &'h str)>,
+        query: &str,
+        has_missed: &mut bool,
+    ) -> Option<(EntryId, Editor)> {
+        let found = entries.find(|(_, text)| matches(text, query));
+        *has_missed = found.is_none();
+        found.map(|(id, text)| (id, Editor::new(laid_out(text))))
     }
 }
 
@@ -84,27 +104,35 @@ impl PromptBox {
         place.is_some_and(|place| self.go_to(place, history))
     }
 
-    /// Puts another text into the box. The one that is there is kept, if it is the user's own or was changed.
-    pub(super) fn go_to(&mut self, place: Place, history: &History) -> bool {
-        if place == self.place {
-            return true;
+    /// Ends the search and puts the entry into the box.
+    pub(super) fn take_found(&mut self) {
+        if let Some((id, found)) = self.search.take().and_then(|search| search.found) {
+            self.show(Place::Entry(id), found);
         }
-        let editor = match (self.parked.remove(&place), place) {
-            (Some(editor), _) => editor,
-            (None, Place::Own) => Editor::default(),
-            (None, Place::Entry(id)) => match history.get(id) {
-                Some(text) => Editor::new(laid_out(text)),
-                None => return false,
-            },
+    }
+
+    /// Shows an entry or the own text. Returns whether it is there.
+    fn go_to(&mut self, place: Place, history: &History) -> bool {
+        let text = match place {
+            Place::Own => Some(Editor::default()),
+            Place::Entry(id) => history.get(id).map(|text| Editor::new(laid_out(text))),
         };
+        text.map(|editor| self.show(place, editor)).is_some()
+    }
+
+    /// Puts another text into the box, or what the user made of it before. The one that is there is kept, if it is the user's own or was changed.
+    fn show(&mut self, place: Place, editor: Editor) {
+        if place == self.place {
+            return;
+        }
+        let editor = self.parked.remove(&place).unwrap_or(editor);
         let left = std::mem::replace(&mut self.editor, editor);
         if self.place == Place::Own || left.is_changed() {
             self.parked.insert(self.place, left);
         }
         self.place = place;
         self.editor.end_run();
-        self.paths = super::paths::PathList::default();
-        true
+        self.paths = PathList::default();
     }
 
     /// Returns the texts that are neither in the box nor in the history, oldest first.
@@ -131,7 +159,7 @@ impl PromptBox {
         history.add(&text);
         self.place = Place::Own;
         self.search = None;
-        self.paths = super::paths::PathList::default();
+        self.paths = PathList::default();
         self.burst.end();
         text
     }

@@ -10,8 +10,10 @@ use crate::keys::Action;
 use crate::theme::Theme;
 
 mod editing;
+mod model;
 mod pasting;
 mod recalling;
+mod screens;
 
 const THEME: Theme = Theme { has_colours: true, background: None, is_ascii: false };
 

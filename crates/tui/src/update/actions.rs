@@ -23,7 +23,8 @@ pub(crate) fn perform_in(state: &mut State, action: Action, context: Context) ->
     match action {
         Action::Help => push(state, Layer::Help { scroll: 0 }),
         Action::Agents => {
-            push(state, Layer::Agents(Picker::default()));
+            let picker = overlay::agent_picker(state);
+            push(state, Layer::Agents(picker));
             return vec![Request::Agents];
         }
         Action::Palette => push(state, Layer::Palette(Picker::default())),

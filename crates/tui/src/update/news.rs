@@ -112,7 +112,15 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         }
         News::Restored(kept) => restore(state, *kept),
         News::Notice(text) => state.inform(&text),
-        News::Failed { error, .. } => state.notices.add_error(&error, state.now_ms),
+        News::Failed { error, pane, unsent } => {
+            state.notices.add_error(&error, state.now_ms);
+            // Another turn began in the moment of Enter: the prompt is sent after it.
+            if let Some((slot, prompt)) = pane.and_then(|pane| state.slots.get_mut(&pane)).zip(unsent) {
+                slot.is_sent = false;
+                slot.waiting.queue(prompt);
+                state.keeper.hurry(state.now_ms);
+            }
+        }
         News::Edited { .. }
         | News::Page { .. }
         | News::Full { .. }

@@ -1,5 +1,6 @@
 //! Random actions, sizes, pages and live events.
 
+use azureal::transcript::Block;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -105,14 +106,15 @@ fn event_of(seq: u64) -> Event {
     }
 }
 
-/// Returns the rows that belong to the session: all but those of the running turn's state.
+/// Returns the screen of a reader, if no block on it is expected to change.
 fn reading(desk: &mut Desk) -> Option<Vec<String>> {
     desk.frame();
-    if desk.pane.place == Place::End || !desk.pane.is_shown || desk.pane.width == 0 || desk.pane.height == 0 {
-        return None;
-    }
-    // New rows may come below the last one.
-    (!desk.pane.view.iter().any(|row| row.key == STATUS)).then(|| desk.screen())
+    let pane = &desk.pane;
+    let is_stable = |index| pane.blocks.get(index).is_some_and(Block::is_stable);
+    let is_read = pane.place != Place::End
+        && !pane.view.is_empty()
+        && pane.view.iter().all(|row| row.key != STATUS && is_stable(row.index));
+    is_read.then(|| desk.screen())
 }
 
 struct Play {
