@@ -11,7 +11,7 @@ use azureal_core::{Event, Page, SessionId, SessionStore};
 use azureal_tui::keys::Keys;
 use azureal_tui::terminal::TerminalSettings;
 use azureal_tui::theme::Theme;
-use azureal_tui::{Ended, Inbox, Settings, State, run};
+use azureal_tui::{Ended, Inbox, Settings, State, plain, run};
 use futures_executor::block_on;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -69,7 +69,7 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
     let _notices = LateNotices(&workspace);
     let config = Arc::new(workspace.load_config()?);
     let session = match &args.session {
-        Some(text) => Some(block_on(resolve_to_read(&workspace, Some(text)))?.id),
+        Some(text) => Some(block_on(resolve_to_read(&workspace, &[], Some(text)))?.id),
         None => None,
     };
     let keys = Keys::default();
@@ -81,7 +81,7 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
     let desk = Desk::new(Arc::clone(&workspace), config, move |one| news.add_news(one));
     let state = State::new(settings, theme, keys, (80, 24), 0);
     let ended = if is_plain {
-        run(state, &desk, &inbox, terminal, session)?
+        plain::run(state, &desk, &inbox, session, &mut io::stdout())?
     } else {
         run(state, &desk, &inbox, terminal, session)?
     };
