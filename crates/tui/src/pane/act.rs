@@ -76,7 +76,8 @@ impl Pane {
         let _ = column;
         let Some(row) = self.view.get(usize::from(row)).copied() else { return Vec::new() };
         self.cursor = self.anchor((row.index, row.row));
-        if self.blocks.get(row.index).is_some_and(folds_by_click) {
+        let is_blank = self.cache.rows(row.key).get(row.row).is_none();
+        if !is_blank && self.blocks.get(row.index).is_some_and(folds_by_click) {
             self.fold_at_cursor();
         }
         Vec::new()
