@@ -38,8 +38,11 @@ impl From<Vec<Request>> for Outcome {
 }
 
 impl Pane {
-    /// Performs an action of reading. Any other has no effect.
+    /// Performs an action of reading in a pane that is shown. Any other has no effect.
     pub fn act(&mut self, action: Action) -> Outcome {
+        if !self.is_shown {
+            return Outcome::default();
+        }
         self.asked.has_failed = false;
         self.refresh();
         let page = isize::try_from(self.height.saturating_sub(2).max(1)).unwrap_or(1);
