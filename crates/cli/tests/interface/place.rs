@@ -55,7 +55,7 @@ impl Place {
     /// Opens the interface on a terminal of 80 columns and 24 rows, and waits until it is there.
     pub(crate) fn open(&self, arguments: &[&str]) -> PtyProgram {
         let program = PtyProgram::start(&self.command(arguments), 80, 24);
-        program.wait_for("send");
+        program.wait_for("›");
         program
     }
 

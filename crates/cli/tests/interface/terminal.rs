@@ -35,7 +35,7 @@ fn shell(place: &Place) -> PtyProgram {
 /// Starts the interface in a shell.
 fn start_in(shell: &PtyProgram, arguments: &str) {
     shell.send(&format!("{} {arguments}\r", env!("CARGO_BIN_EXE_azureal")));
-    shell.wait_for("send");
+    shell.wait_for("›");
     shell.wait_for_modes(SHOWN);
 }
 
@@ -51,7 +51,7 @@ fn a_signal_ends_the_interface_and_the_terminal_is_as_before() {
     for (signal, name) in [("TERM", "Terminated"), ("HUP", "Hangup"), ("INT", "Interrupt")] {
         let place = Place::new();
         let mut program = PtyProgram::start(&place.command(&[]), 80, 24);
-        program.wait_for("send");
+        program.wait_for("›");
         program.wait_for_modes(SHOWN);
         program.kill(signal);
         assert_eq!(program.wait_for_exit(), None, "{signal}");
@@ -179,7 +179,7 @@ fn a_paste_of_five_megabytes_is_one_line_and_arrives_whole() {
 fn a_terminal_that_answers_nothing_works_too() {
     let place = Place::new();
     let program = PtyProgram::start_on_silent_terminal(&place.command(&[]), 80, 24);
-    program.wait_for("send");
+    program.wait_for("›");
     program.wait_for_modes(Modes { keyboard: 0, ..SHOWN });
     program.send("typed");
     program.wait_for("typed");
