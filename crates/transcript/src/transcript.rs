@@ -288,7 +288,7 @@ impl Transcript {
             }
             Event::ModelSwitch(switch) => {
                 self.model = Some(switch.model.clone());
-                self.notice(seq, Level::Info, format!("model {}", switch.model));
+                self.notice(seq, Level::Info, switch.to_string());
             }
             Event::Hook(hook) => {
                 let output = hook.output.trim_end();

@@ -204,7 +204,7 @@ fn a_failed_page_is_not_asked_for_until_the_user_acts() {
     }
     desk.pane.act(Top);
     let error = azureal::Error::new("store", "gone");
-    desk.pane.news(&News::Failed { pane: Some(PaneId(1)), error });
+    desk.pane.news(&News::Failed { pane: Some(PaneId(1)), error, unsent: None });
     assert!(desk.pane.prepare().is_empty());
     assert!(!desk.pane.act(Top).requests.is_empty());
 }
