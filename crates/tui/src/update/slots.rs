@@ -235,7 +235,7 @@ pub(super) fn auto_switch(state: &mut State, ended: PaneId) {
     let back = u8::try_from(number)
         .ok()
         .and_then(|number| state.keys.label(Context::Anywhere, Action::Slot(number)));
-    let back = back.map(|key| format!(" · {key} goes back")).unwrap_or_default();
+    let back = back.map(|key| format!(". {key} goes back")).unwrap_or_default();
     state.inform(&format!("{ended_name} has ended; {next_name} still runs and is shown{back}"));
 }
 
