@@ -1,10 +1,20 @@
 //! The screens of the interface: scripts of keys and news, and what is drawn after them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot continue has failed"
+)]
 
+mod docs;
 mod harness;
+mod hostile;
 mod looks;
 mod prompting;
+mod random;
 mod scenes;
 mod slots;
+mod svg;
 mod world;

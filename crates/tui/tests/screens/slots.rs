@@ -135,7 +135,9 @@ fn what_other_processes_do_appears_by_itself() {
 
 #[test]
 fn a_session_is_renamed_forked_and_deleted_after_a_question() {
-    let mut screen = screen(|screen| drop(screen.news(sessions())));
+    let mut screen = screen(|screen| {
+        screen.news(sessions());
+    });
     screen.keys("f3 down down r ctrl-u 'notes' enter");
     assert_eq!(screen.asked(), [Request::Rename { session: id(11), name: "notes".into() }]);
     screen.keys("r ctrl-u enter f n d esc d x");
@@ -161,7 +163,9 @@ fn a_deleted_session_closes_its_slot() {
 
 #[test]
 fn a_filter_narrows_the_list_until_esc() {
-    let mut screen = screen(|screen| drop(screen.news(sessions())));
+    let mut screen = screen(|screen| {
+        screen.news(sessions());
+    });
     screen.keys("f3 / 'tokio'");
     let text = screen.text();
     assert!(text.contains("S7") && !text.contains("S12"), "{text}");
