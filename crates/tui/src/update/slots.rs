@@ -152,6 +152,9 @@ pub(super) fn close_shown(state: &mut State) -> Vec<Request> {
 /// Closes a slot and shows the one before it.
 pub(super) fn close(state: &mut State, pane: PaneId) -> Vec<Request> {
     let mut requests = Vec::new();
+    if !state.slots.contains_key(&pane) {
+        return requests;
+    }
     if state.order.len() <= 1 {
         add(state, &mut requests);
     } else if pane == state.shown {

@@ -129,9 +129,27 @@ impl FakeDesk {
     }
 
     fn has(&self, word: &str) -> bool {
-        let sent = self.running.values().chain(&self.stored);
-        self.kept.contains(word) || sent.into_iter().any(|prompt| prompt.contains(word))
+        let mut texts = self.running.values().chain(&self.stored).chain([&self.kept]);
+        texts.any(|text| without_keys(text).contains(word))
     }
+}
+
+/// Returns a word of letters that are no keys.
+fn word(mut number: usize) -> String {
+    let mut word = "w".to_owned();
+    loop {
+        word.push(['a', 'b', 'c', 'e', 'h'][number % 5]);
+        number /= 5;
+        if number == 0 {
+            word.push('w');
+            return word;
+        }
+    }
+}
+
+/// Returns a text without the characters that single keys type, which may be inside a word.
+fn without_keys(text: &str) -> String {
+    text.chars().filter(|c| *c != ' ' && !KEYS.contains(&c.to_string().as_str())).collect()
 }
 
 fn mouse(kind: u8, column: u16, row: u16) -> Message {
@@ -157,12 +175,15 @@ fn play(steps: Vec<Step>) -> (Vec<String>, FakeDesk) {
             Step::Key(index) => drop(screen.key(KEYS[index]).now_ms),
             Step::Delete(index) => drop(screen.key(DELETING[index]).now_ms),
             Step::Word if screen.state.focus() == Some(Focus::Prompt) => {
-                let word = format!("w{}w", words.len());
-                screen.type_text(&word);
+                let word = word(words.len());
+                // Not inside another word.
+                screen.key("end").type_text(&word);
                 words.push(word);
             }
-            Step::Word => {}
-            Step::Paste(text) => drop(screen.message(Message::Paste(text)).now_ms),
+            Step::Paste(text) if screen.state.focus() == Some(Focus::Prompt) => {
+                screen.key("end").message(Message::Paste(text));
+            }
+            Step::Word | Step::Paste(_) => {}
             Step::Resize(width, height) => drop(screen.message(Message::Resize(width, height)).now_ms),
             Step::Wait(ms) => drop(screen.wait(ms).now_ms),
             Step::Mouse(kind, x, y) => drop(screen.message(mouse(kind, x, y)).now_ms),
