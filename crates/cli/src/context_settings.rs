@@ -43,7 +43,11 @@ pub(crate) fn load_config(args: &ContextArgs, project: &Project) -> Result<Confi
         // Nothing of it has to run, so nobody has to be asked.
         trust_question::note_ignored(&config);
     } else {
-        trust_question::require(&mut config)?;
+        trust_question::require(&mut config).map_err(|failure| {
+            failure.with_hint(
+                "`azureal trust` shows what is in there and asks; `--no-context-exec` continues without it",
+            )
+        })?;
     }
     Ok(config)
 }

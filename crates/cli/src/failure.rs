@@ -25,6 +25,8 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     exit: Exit,
+    /// Whether the user asked for it, by the answer to a question or with Ctrl-C: then it is no error.
+    is_wanted: bool,
 }
 
 /// How the program ends.
@@ -53,7 +55,7 @@ impl Exit {
 impl Failure {
     /// Something could not be done.
     pub(crate) fn new(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None, exit: Exit::Failed }
+        Self { kind, message: message.into(), hint: None, exit: Exit::Failed, is_wanted: false }
     }
 
     /// The command line does not make sense.
@@ -68,12 +70,23 @@ impl Failure {
 
     /// The user has thought better of it.
     pub(crate) fn cancelled(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Cancelled, ..Self::new("cancelled", message) }
+        Self { exit: Exit::Cancelled, is_wanted: true, ..Self::new("cancelled", message) }
+    }
+
+    /// The user answered no to the question whether it is safe.
+    #[must_use]
+    pub(crate) fn declined(self) -> Self {
+        Self { is_wanted: true, ..self }
     }
 
     /// A file or folder of the user's could not be read or written.
     pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
         Error::file(path, error).into()
+    }
+
+    /// Returns whether the user answered no.
+    pub(crate) fn is_declined(&self) -> bool {
+        self.is_wanted && self.exit == Exit::Refused
     }
 
     /// Adds what can be done about it.
@@ -106,10 +119,9 @@ impl Failure {
             let error = json!({"kind": self.kind, "message": self.message, "hint": self.hint});
             visible_json(&json!({ "error": error }).to_string()).into_owned()
         } else {
-            let mut text = match self.exit {
-                // The user asked for it.
-                Exit::Cancelled => self.text(),
-                _ => format!("{} {}", output::alarm("error:"), self.text()),
+            let mut text = match self.is_wanted {
+                true => self.text(),
+                false => format!("{} {}", output::alarm("error:"), self.text()),
             };
             if let Some(hint) = &self.hint {
                 text.push_str(&format!("\n{} {}", output::emphasis("hint:"), set_in(hint)));
@@ -149,6 +161,7 @@ impl From<Error> for Failure {
             kind: error.kind(),
             message: error.message().to_owned(),
             hint: error.hint().or_else(|| hint_of_command(stored(&error)?)).map(str::to_owned),
+            is_wanted: error.category() == Category::Cancelled,
             exit: match error.category() {
                 Category::Usage => Exit::Usage,
                 Category::Refused => Exit::Refused,

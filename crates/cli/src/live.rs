@@ -1,7 +1,7 @@
 //! A turn as it is shown while it goes on.
 
 use azureal_core::agent::AgentOutput;
-use azureal_core::event::{Complete, ToolCall, ToolResult};
+use azureal_core::event::{Complete, ErrorEvent, ToolCall, ToolResult};
 use azureal_core::{Event, OnFailure, Tool, visible, visible_line};
 use azureal_engine::{CommandProgress, CommandRun, FinishedTurn};
 
@@ -36,7 +36,7 @@ pub(crate) struct Live<'a> {
     commands: Vec<String>,
     /// The calls that have no result yet, by their ids.
     calls: Vec<(String, String)>,
-    last_error: Option<String>,
+    last_error: Option<ErrorEvent>,
     /// The tokens of the last request, as the provider counted them.
     tokens: Option<u64>,
     expected_model: Option<String>,
@@ -69,8 +69,8 @@ impl<'a> Live<'a> {
     }
 
     /// Returns the last error that the agent reported.
-    pub(crate) fn last_error(&self) -> Option<&str> {
-        self.last_error.as_deref()
+    pub(crate) fn last_error(&self) -> Option<&ErrorEvent> {
+        self.last_error.as_ref()
     }
 
     /// Writes the lines for programs, if the output is for them.
@@ -187,7 +187,7 @@ impl<'a> Live<'a> {
     /// Shows an event of the agent.
     fn event(&mut self, event: &Event) -> Result<(), Failure> {
         if let Event::Error(error) = event {
-            self.last_error = Some(error.message.clone());
+            self.last_error = Some(error.clone());
         }
         if self.out.is_json() {
             return Ok(());

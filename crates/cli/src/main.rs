@@ -17,6 +17,7 @@ mod live;
 mod log;
 mod open;
 mod output;
+mod pager;
 mod prompt;
 mod recovery;
 mod refusals;

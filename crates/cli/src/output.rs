@@ -15,17 +15,46 @@ use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::failure::Failure;
+use crate::pager::Pager;
 
 pub(crate) use azureal_core::counted;
 
 /// Standard output, as the user wants it.
 pub(crate) struct Output {
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Sink>,
     format: Format,
     terminal: bool,
     /// Whether standard output was closed when the program was started: see `closed_stdout.c`.
     is_closed: bool,
 }
+
+/// Where output goes.
+enum Sink {
+    Stdout(StdoutLock<'static>),
+    Pager(Pager),
+}
+
+impl Sink {
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Stdout(stdout) => stdout,
+            Self::Pager(pager) => pager,
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer().flush()
+    }
+}
+
+/// The bytes that are written at a time.
+const BUFFER: usize = 64 * 1024;
 
 /// For whom output is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +69,7 @@ impl Output {
         Self {
             terminal: stdout.is_terminal(),
             is_closed: is_closed(),
-            out: BufWriter::with_capacity(64 * 1024, stdout.lock()),
+            out: BufWriter::with_capacity(BUFFER, Sink::Stdout(stdout.lock())),
             format,
         }
     }
@@ -52,6 +81,27 @@ impl Output {
 
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal
+    }
+
+    /// Sends what follows through the user's pager, if people read it on a terminal.
+    pub(crate) fn begin_pager(&mut self) -> Result<(), Failure> {
+        if self.terminal && !self.is_json() && !self.is_closed {
+            self.flush()?;
+            if let Some(pager) = Pager::start() {
+                self.out = BufWriter::with_capacity(BUFFER, Sink::Pager(pager));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the user has left the pager, if there is one, so that messages do not appear in the middle of it.
+    pub(crate) fn end_pager(&mut self) -> Result<(), Failure> {
+        if matches!(self.out.get_ref(), Sink::Pager(_)) {
+            let flushed = self.flush();
+            self.out = BufWriter::with_capacity(BUFFER, Sink::Stdout(io::stdout().lock()));
+            flushed?;
+        }
+        Ok(())
     }
 
     /// Returns how styled text is to be written.

@@ -420,11 +420,13 @@ mod tests {
         });
         let plain =
             Event::SystemMessage(SystemMessage { content: "Later.".into(), ..SystemMessage::default() });
-        insta::assert_snapshot!(transcript(&[system, Event::user("Hi"), plain]), @r"
+        let local = Clock::read().local("2026-01-31T09:30:00Z");
+        let shown = transcript(&[system, Event::user("Hi"), plain]).replace(&local, "[local time]");
+        insta::assert_snapshot!(shown, @r"
         ## System
         Be brief.
 
-        [context taken 2026-01-31T09:30:00Z by Git: `git status␊--short` (0.1 s); `exit 1` (0.0 s, exit code 1)]
+        [context taken [local time] by Git: `git status␊--short` (0.1 s); `exit 1` (0.0 s, exit code 1)]
 
         ## User
         Hi

@@ -8,16 +8,15 @@ use crate::output::warn;
 
 /// Makes sure that the files of the project are trusted: asks on a terminal, after showing what they say.
 ///
-/// Where nobody can be asked it is an error, exit code 3, and nothing may be run.
+/// Where nobody can be asked it is an error, exit code 3, and nothing may be run. The caller adds a hint.
 pub(crate) fn require(config: &mut Config) -> Result<(), Failure> {
     let Some(open) = trust::required(config) else { return Ok(()) };
     let question = format!("{}\nTrust this, so that it is in effect? [y/N] ", open.content);
     match ask(&question) {
         Answer::Yes => Ok(trust::approve(config)?),
-        Answer::No | Answer::Nobody => {
-            Err(Failure::refused("untrusted", format!("{}; nothing was run", open.message)).with_hint(
-                "`azureal trust` shows what is in there and asks; `--no-context-exec` continues without it",
-            ))
+        answer => {
+            let failure = Failure::refused("untrusted", format!("{}; nothing was run", open.message));
+            Err(if answer == Answer::No { failure.declined() } else { failure })
         }
     }
 }

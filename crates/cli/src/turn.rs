@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use azureal::agents::known_name;
+use azureal::agents::{known_name, login_hint};
 use azureal::core::agent::Permission;
-use azureal::core::event::Outcome;
+use azureal::core::event::{ErrorEvent, Outcome};
 use azureal::core::{Threshold, visible};
 use azureal::engine::{Accepted, Busy, FinishedTurn, Recovered, SpooledTurn, TurnEvent, TurnHandle};
 use azureal::json::{TurnLine, TurnLines};
@@ -50,7 +50,7 @@ impl TurnView<'_> {
         let finished = handle.result();
         interrupts.rest();
         let finished = finished.map_err(azureal::Error::from)?;
-        let Some(Shown { agent, last_error }) = shown? else {
+        let Some(shown) = shown? else {
             return Err(Failure::new("failed", "the turn was lost"));
         };
         match &finished.kept {
@@ -60,9 +60,9 @@ impl TurnView<'_> {
             Some(path) => warn(&kept(path)),
             None => {}
         }
-        let failure = self.failure_of(&finished, last_error.as_deref());
+        let failure = self.failure_of(&finished, &shown, out.is_json());
         // Last, because it says what to do next.
-        if let Some(hint) = refusals(agent, &finished.refused, self.permission) {
+        if let Some(hint) = refusals(shown.agent, &finished.refused, self.permission) {
             tell(&hint);
         }
         failure.map_or(Ok(finished), Err)
@@ -143,12 +143,15 @@ impl TurnView<'_> {
         let Some(finished) = finished else { return Ok(None) };
         live.lines(lines.end())?;
         live.end(&finished, lines.meter())?;
-        Ok(Some(Shown { agent: accepted.agent, last_error: live.last_error().map(str::to_owned) }))
+        Ok(Some(Shown { agent: accepted.agent, last_error: live.last_error().cloned() }))
     }
 
-    fn failure_of(&self, finished: &FinishedTurn, last_error: Option<&str>) -> Option<Failure> {
+    fn failure_of(&self, finished: &FinishedTurn, shown: &Shown, as_json: bool) -> Option<Failure> {
         let session = finished.session;
-        let why = last_error.map(|error| format!(": {error}")).unwrap_or_default();
+        // People have seen it: errors are shown as they come.
+        let why = shown.last_error.as_ref().filter(|_| as_json);
+        let why = why.map(|error| format!(": {}", error.message)).unwrap_or_default();
+        let login = shown.last_error.as_ref().and_then(|error| login_hint(shown.agent, error));
         let (turn, shown) = match self.is_kept {
             true => (
                 format!("the turn of {session}"),
@@ -171,16 +174,23 @@ impl TurnView<'_> {
                 Some(Failure::cancelled(format!("{turn} was cancelled")).with_hint(shown))
             }
             Some(Outcome::Timeout) => {
-                let limit = self
-                    .timeout
-                    .map_or_else(String::new, |limit| format!(": longer than {} s", limit.as_secs_f64()));
-                Some(Failure::new("timeout", format!("{turn} took too long{limit}")).with_hint(shown))
+                let limit =
+                    self.timeout.map_or_else(String::new, |limit| format!(" of {} s", limit.as_secs_f64()));
+                let message = format!("{turn} exceeded its time limit{limit}");
+                Some(Failure::new("timeout", message).with_hint(shown))
             }
             Some(Outcome::Interrupted) => {
                 Some(Failure::new("interrupted", format!("{turn} was interrupted{why}")).with_hint(shown))
             }
             Some(Outcome::Failed) | None => {
-                Some(Failure::new("failed", format!("{turn} failed{why}")).with_hint(shown))
+                let hint = match login {
+                    Some(login) if self.is_kept => {
+                        format!("{login}; then `azureal run -s {session}` continues")
+                    }
+                    Some(login) => login,
+                    None => shown,
+                };
+                Some(Failure::new("failed", format!("{turn} failed{why}")).with_hint(hint))
             }
         }
     }
@@ -189,7 +199,7 @@ impl TurnView<'_> {
 /// A turn that was shown to its end.
 struct Shown {
     agent: &'static str,
-    last_error: Option<String>,
+    last_error: Option<ErrorEvent>,
 }
 
 /// Shows that another process runs a turn in the session.

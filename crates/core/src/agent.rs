@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bridge::{Answered, Exchange, Question};
-use crate::event::{Outcome, Usage};
+use crate::event::{ErrorEvent, Outcome, Usage};
 use crate::{ContextFrame, Event};
 
 /// An agent: a program that answers one prompt and exits, or one behind a [bridge](crate::bridge).
@@ -90,8 +90,17 @@ pub struct Login {
     pub settings: &'static [(&'static str, &'static [&'static str])],
     /// Whether macOS stores the login in its keychain, where azureal cannot see it.
     pub in_keychain: bool,
-    /// Instructions to log in.
-    pub how: &'static str,
+    /// Kinds of errors, or parts of their messages, that mean a missing or refused login.
+    pub errors: &'static [&'static str],
+    /// The command to log in.
+    pub command: &'static str,
+}
+
+impl Login {
+    /// Returns whether an error means a missing or refused login.
+    pub fn is_missing_in(&self, error: &ErrorEvent) -> bool {
+        self.errors.iter().any(|mark| error.kind == *mark || error.message.contains(mark))
+    }
 }
 
 /// A file with the settings of an agent's program.

@@ -64,7 +64,8 @@ impl Agent for Claude {
                     (".claude.json", &["\"primaryApiKey\"", "\"oauthAccount\""]),
                 ],
                 in_keychain: true,
-                how: "start `claude` and enter `/login`",
+                errors: &["authentication_failed"],
+                command: "claude /login",
             },
         })
     }

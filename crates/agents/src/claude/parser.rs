@@ -114,7 +114,7 @@ impl AgentParser for Parser {
     fn end(&mut self, ending: &Ending) -> Vec<AgentOutput> {
         let mut out = self.release();
         if let Some((kind, message)) = self.refused_start.take() {
-            out.push(self.failed(&kind, message));
+            out.push(self.failed(&kind, &message));
         }
         let open = std::mem::take(&mut self.open);
         out.extend(self.keep(open));
@@ -250,12 +250,12 @@ impl Parser {
                         out.push(AgentOutput::Cache(CacheSeen { refusal, ..CacheSeen::default() }));
                         let kind = error.as_deref().unwrap_or(API_ERROR);
                         if self.answered {
-                            out.push(self.failed(kind, text));
+                            out.push(self.failed(kind, &text));
                         } else {
                             self.refused_start = Some((kind.to_owned(), text));
                         }
                     }
-                    (Some(text), Some(error)) if subagent.is_none() => out.push(self.failed(error, text)),
+                    (Some(text), Some(error)) if subagent.is_none() => out.push(self.failed(error, &text)),
                     (Some(text), None) if synthetic && subagent.is_none() => {
                         out.extend(self.release());
                         self.held = Some(text);
@@ -308,7 +308,10 @@ impl Parser {
     }
 
     fn tool_result(&self, block: &Block<'_>, subagent: Option<String>) -> AgentOutput {
-        let content = block.content.map(output_text).unwrap_or_default();
+        let mut content = block.content.map(output_text).unwrap_or_default();
+        if block.is_error {
+            content = without_error_tags(&content).to_owned();
+        }
         event(self.calls.result(&block.tool_use_id, content, block.is_error, subagent))
     }
 
@@ -364,7 +367,7 @@ impl Parser {
         let open = std::mem::take(&mut self.open);
         let mut out = if failed { self.keep(open) } else { Vec::new() };
         match self.held.take() {
-            Some(text) if failed => out.push(self.failed(API_ERROR, text)),
+            Some(text) if failed => out.push(self.failed(API_ERROR, &text)),
             Some(text) => out.extend(self.non_empty_text(text, None)),
             None => {}
         }
@@ -380,7 +383,7 @@ impl Parser {
                     (true, true) => format!("claude ended with {subtype}"),
                 };
                 let kind = if subtype.starts_with("error") { subtype } else { API_ERROR };
-                out.push(self.failed(kind, message));
+                out.push(self.failed(kind, &message));
             }
         } else {
             self.closing.stream_end = StreamEnd::Done;
@@ -439,10 +442,12 @@ impl Parser {
         event(Event::AssistantText(AssistantText { text, starts: None, subagent }))
     }
 
-    fn failed(&mut self, kind: &str, message: String) -> AgentOutput {
+    fn failed(&mut self, kind: &str, message: &str) -> AgentOutput {
         self.has_error = true;
         self.closing.has_error = true;
         let kind = if self.refused { "refusal" } else { kind };
+        // It speaks to a user in its own interface.
+        let message = message.replace("run /login", "run `claude /login`");
         event(Event::Error(ErrorEvent { message, kind: kind.to_owned() }))
     }
 }
@@ -454,6 +459,13 @@ fn refused_breakpoint(error: &str) -> Option<CacheRefusal> {
         true => CacheRefusal::TooMany,
         false => CacheRefusal::Other,
     })
+}
+
+/// Returns the text of an error without the tags that are for the model.
+fn without_error_tags(content: &str) -> &str {
+    let inner =
+        content.strip_prefix("<tool_use_error>").and_then(|rest| rest.strip_suffix("</tool_use_error>"));
+    inner.unwrap_or(content)
 }
 
 fn block_without_sense(raw: &RawValue) -> AgentOutput {

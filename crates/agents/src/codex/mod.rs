@@ -58,7 +58,8 @@ impl Agent for Codex {
                     ("/etc/codex/config.toml", &["model_provider", "cli_auth_credentials_store"]),
                 ],
                 in_keychain: false,
-                how: "run `codex login`",
+                errors: &["401 Unauthorized", "codex login"],
+                command: "codex login",
             },
         })
     }

@@ -136,9 +136,9 @@ impl Parser {
 
     /// Parses an `error`, which is fatal only if the turn does not complete.
     pub(super) fn warned(&mut self, message: String) -> Vec<AgentOutput> {
-        if message.starts_with("Reconnecting") {
+        if let Some(retry) = message.strip_prefix("Reconnecting... ") {
             self.repeats.broke();
-            return vec![AgentOutput::Retry(message)];
+            return vec![AgentOutput::Retry(retry_text(retry))];
         }
         self.closing.reason = Some(ErrorEvent { message: message.clone(), kind: "error".to_owned() });
         self.warning = Some(message);
@@ -242,6 +242,29 @@ impl Parser {
 
     pub(super) fn done(&mut self) {
         self.closing.stream_end = StreamEnd::Done;
+    }
+}
+
+/// Returns why a request is sent again, and how often: from `2/5 (REASON)` or `waiting for network (REASON)`.
+fn retry_text(retry: &str) -> String {
+    let (count, reason) = match retry.split_once(" (") {
+        Some((count, reason)) => (count, reason.strip_suffix(')').unwrap_or(reason)),
+        None => (retry, ""),
+    };
+    let what = match reason.strip_prefix("unexpected status ") {
+        Some(status) => format!("codex's server answered with status {status}"),
+        None if reason.is_empty() => "codex's request failed".to_owned(),
+        None if reason.starts_with("Connection failed") || reason.contains("lookup address") => {
+            format!("codex cannot reach its server ({reason})")
+        }
+        None if reason.starts_with("stream disconnected") => {
+            format!("codex lost the connection to its server ({reason})")
+        }
+        None => format!("codex's request failed ({reason})"),
+    };
+    match count.split_once('/') {
+        Some((attempt, most)) => format!("{what}: retry {attempt} of {most}"),
+        None => format!("{what}: {count}"),
     }
 }
 

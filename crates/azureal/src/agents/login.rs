@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use azureal_agents::registry;
 use azureal_core::agent::Login;
+use azureal_core::event::ErrorEvent;
 
 use crate::environment::Environment;
 
@@ -17,6 +19,14 @@ pub fn is_logged_in(login: &Login, environment: &Environment) -> bool {
     let variable = |name: &str| environment.value(name).map(OsStr::to_owned);
     (login.in_keychain && cfg!(target_os = "macos"))
         || is_seen_in(login, &variable, environment.home().as_deref())
+}
+
+/// Returns how to log in, if the error of an agent means that its login is missing or was refused.
+pub fn login_hint(agent: &str, error: &ErrorEvent) -> Option<String> {
+    let login = registry::find(agent).ok()?.needs()?.login;
+    let key =
+        login.variables.first().map_or_else(String::new, |key| format!(", or set `{key}` to a valid key"));
+    login.is_missing_in(error).then(|| format!("run `{}` in a terminal{key}", login.command))
 }
 
 fn is_seen_in(login: &Login, variable: &dyn Fn(&str) -> Option<OsString>, home: Option<&Path>) -> bool {
@@ -45,9 +55,30 @@ fn mentions(file: &Path, words: &[&str]) -> bool {
 mod tests {
     use std::fs;
 
-    use azureal_agents::registry;
-
     use super::*;
+
+    #[test]
+    fn an_error_of_a_missing_login_names_the_command() {
+        let hint = |agent, kind: &str, message: &str| {
+            login_hint(agent, &ErrorEvent { kind: kind.to_owned(), message: message.to_owned() })
+        };
+        assert_eq!(
+            hint("claude", "authentication_failed", "Not logged in").as_deref(),
+            Some("run `claude /login` in a terminal, or set `ANTHROPIC_API_KEY` to a valid key")
+        );
+        assert_eq!(
+            hint("codex", "turn_failed", "unexpected status 401 Unauthorized: x").as_deref(),
+            Some("run `codex login` in a terminal, or set `CODEX_API_KEY` to a valid key")
+        );
+        for (agent, kind, message) in [
+            ("claude", "server_error", "API Error: Unable to connect"),
+            ("codex", "turn_failed", "Connection failed"),
+            ("offline", "authentication_failed", ""),
+            ("eliza", "authentication_failed", ""),
+        ] {
+            assert_eq!(hint(agent, kind, message), None, "{agent}: {message}");
+        }
+    }
 
     #[test]
     fn each_trace_of_a_login_is_enough() {

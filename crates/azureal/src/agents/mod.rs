@@ -11,7 +11,7 @@ pub mod version;
 
 pub(crate) use choice::on_path;
 pub use choice::{AgentChoice, Wanted, choose, program_of};
-pub use login::is_logged_in;
+pub use login::{is_logged_in, login_hint};
 pub use problem::{Problem, problem_of};
 pub use program_cache::ProgramFile;
 pub use summarisers::{SUMMARY_TIMEOUT, summarisers};

@@ -56,7 +56,7 @@ pub fn problem_of(
         ));
     }
     if !is_logged_in(&needs.login, environment) {
-        return Some((Problem::NotLoggedIn, Some(format!("no login found: {}", needs.login.how))));
+        return Some((Problem::NotLoggedIn, Some(format!("no login found: run `{}`", needs.login.command))));
     }
     None
 }

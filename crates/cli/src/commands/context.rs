@@ -1,9 +1,10 @@
 use std::io::Write;
 
 use azureal_core::{read_context, read_record_chars, visible, wrap_context};
+use azureal_engine::Recovered;
 use serde_json::json;
 
-use super::SessionToRead;
+use super::{Paging, SessionToRead};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::threshold::threshold;
@@ -31,10 +32,17 @@ pub(crate) struct Args {
     /// Show its size instead; `--json` always shows both
     #[arg(long)]
     stats: bool,
+    #[command(flatten)]
+    paging: Paging,
 }
 
-pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+pub(crate) async fn run(
+    args: &Args,
+    place: &Workspace,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     let compaction = place.store.compactions(record.id).await?.pop();
     let after = compaction.map(|compaction| compaction.after_seq.0);
     let text = wrap_context(&read_context(&*place.store, record.id).await?);
@@ -67,5 +75,10 @@ pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Res
             None => "summary     none".to_owned(),
         });
     }
-    if out.is_terminal() { out.line(&visible(&text)) } else { Ok(out.write_all(text.as_bytes())?) }
+    if !out.is_terminal() {
+        return Ok(out.write_all(text.as_bytes())?);
+    }
+    args.paging.begin(out)?;
+    out.line(&visible(&text))?;
+    out.end_pager()
 }

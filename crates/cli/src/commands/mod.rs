@@ -1,5 +1,8 @@
 //! The commands, one file each: what it takes, and what it does.
 
+use crate::failure::Failure;
+use crate::output::Output;
+
 pub(crate) mod agents;
 pub(crate) mod cancel;
 pub(crate) mod compact;
@@ -22,6 +25,24 @@ pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod tokens;
 pub(crate) mod trust;
+
+/// Whether a command prints through the user's pager.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Paging {
+    /// Print without a pager
+    ///
+    /// On a terminal the output goes through `$AZUREAL_PAGER`, else `$PAGER`, else `less`. A pager that is empty or missing is
+    /// none.
+    #[arg(long)]
+    no_pager: bool,
+}
+
+impl Paging {
+    /// Starts the pager, if one is wanted.
+    pub(crate) fn begin(&self, out: &mut Output) -> Result<(), Failure> {
+        if self.no_pager { Ok(()) } else { out.begin_pager() }
+    }
+}
 
 /// The session that a command changes.
 #[derive(Debug, clap::Args)]

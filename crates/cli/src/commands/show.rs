@@ -9,12 +9,12 @@ use azureal_core::{
 use azureal_engine::Recovered;
 use serde_json::json;
 
-use super::SessionToRead;
+use super::{Paging, SessionToRead};
 use crate::active::describe;
 use crate::damage::{warn_of_damage, warn_of_damaged_events};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
-use crate::output::{Output, counted, is_unheard, warn};
+use crate::output::{Output, counted, in_rows, is_unheard, warn};
 use crate::recovery::recover;
 use crate::times::Clock;
 use crate::transcript::{Detail, Text, Transcript, duration};
@@ -70,6 +70,8 @@ pub(crate) struct Args {
     /// Gathered from the events without any model, in at most 4 000 characters.
     #[arg(long, conflicts_with_all = ["last", "raw", "follow", "full"])]
     digest: bool,
+    #[command(flatten)]
+    paging: Paging,
 }
 
 pub(crate) async fn run(
@@ -78,18 +80,10 @@ pub(crate) async fn run(
     found: &[Recovered],
     out: &mut Output,
 ) -> Result<(), Failure> {
-    // Without a name it is the session that was active last: the one that is active now, if there is one.
-    let running = place.running_here(found).filter(|_| args.session.session.is_none());
-    let record = match running {
-        Some(running) => place.store.get(running).await.ok(),
-        None => None,
-    };
-    let record = match record {
-        Some(record) => record,
-        None => resolve_to_read(place, args.session.session.as_deref()).await?,
-    };
+    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     warn_of_damage(std::slice::from_ref(&record));
     if args.digest {
+        args.paging.begin(out)?;
         return show_digest(&record, place, out).await;
     }
     let text = if args.raw { Text::Raw } else { Text::Visible };
@@ -105,6 +99,10 @@ pub(crate) async fn run(
     };
     let damaged = DamagedEvents::default();
     let mut printer = Printer { transcript, redactor, masked: 0, damaged, turn, out };
+    // A pager would show escape sequences instead of passing them on, and cannot show what is still to come.
+    if !args.raw && !args.follow {
+        args.paging.begin(printer.out)?;
+    }
     if !printer.out.is_json() {
         let header = header(&record, printer.out);
         printer.out.text(&header)?;
@@ -120,14 +118,11 @@ pub(crate) async fn run(
         seen = page.pop().or(seen.take());
         Ok::<(), Failure>(())
     };
+    let mut gaps = FullHistoryGaps::default();
     if args.full {
         let history = place.full_history(record.id).await?;
         each_page(&history, record.id, range, take).await?;
-        warn_of_gaps(&history.gaps().await);
-        if printer.masked > 0 {
-            let events = counted(printer.masked, "event");
-            warn(&format!("secrets are masked in {events}; `--raw` shows them as they are"));
-        }
+        gaps = history.gaps().await;
     } else {
         each_page(&*place.store, record.id, range, take).await?;
     }
@@ -143,6 +138,12 @@ pub(crate) async fn run(
             let gap = if seen.is_some() { "\n" } else { "" };
             printer.out.text(&format!("{gap}{line}\n"))?;
         }
+    }
+    printer.out.end_pager()?;
+    warn_of_gaps(&gaps);
+    if printer.masked > 0 {
+        let events = counted(printer.masked, "event");
+        warn(&format!("secrets are masked in {events}; `--raw` shows them as they are"));
     }
     if args.follow {
         printer.out.flush()?;
@@ -317,7 +318,7 @@ async fn show_digest(record: &SessionRecord, place: &Workspace, out: &mut Output
     if text.is_empty() { Ok(()) } else { out.line(&visible(&text)) }
 }
 
-/// Says which session this is, in one line and a blank one.
+/// Says which session this is, in one line, or more on a narrow terminal, and a blank one.
 fn header(record: &SessionRecord, out: &Output) -> String {
     let mut parts = vec![record.id.to_string()];
     if record.has_own_name() {
@@ -341,5 +342,6 @@ fn header(record: &SessionRecord, out: &Output) -> String {
     if record.duration_ms > 0 {
         parts.push(duration(record.duration_ms));
     }
-    format!("{}\n\n", out.paint().quiet(&parts.join(" · ")))
+    let rows = in_rows(&parts, out.width().unwrap_or(usize::MAX));
+    format!("{}\n\n", out.paint().quiet(&rows))
 }

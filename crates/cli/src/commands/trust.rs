@@ -77,8 +77,9 @@ pub(crate) fn run(args: &Args, project: &Project, out: &mut Output) -> Result<()
         if args.yes {
             approve(&mut config, out)?;
         } else {
-            trust_question::require(&mut config).map_err(|failure| {
-                failure.with_hint("on a terminal this asks; `--yes` trusts without asking")
+            trust_question::require(&mut config).map_err(|failure| match failure.is_declined() {
+                true => failure,
+                false => failure.with_hint("on a terminal this asks; `--yes` trusts without asking"),
             })?;
         }
     }
@@ -97,10 +98,15 @@ fn trust_owner(args: &Args, owners: &Owners, project: &Project, out: &mut Output
                 "{folder}, who may read all that you store there.\nUse {} all the same? [y/N] ",
                 quoted(shown(&folder.folder))
             );
-            if !args.yes && ask(&question) != Answer::Yes {
-                return Err(Failure::refused("owner", folder.to_string()).with_hint(
-                    "on a terminal this asks; `azureal trust --owner --yes` allows it without asking",
-                ));
+            let answer = if args.yes { Answer::Yes } else { ask(&question) };
+            if answer != Answer::Yes {
+                let refused = Failure::refused("owner", folder.to_string());
+                return Err(match answer {
+                    Answer::No => refused.declined(),
+                    _ => refused.with_hint(
+                        "on a terminal this asks; `azureal trust --owner --yes` allows it without asking",
+                    ),
+                });
             }
             owners.approve(folder)?;
             folder.is_allowed = true;

@@ -37,7 +37,7 @@ fn agents_say_whether_they_can_be_used_and_why_not() {
     exit code 0
     --- stdout
     ✗ claude   2.0 (Claude␛[2J Code)  [folder]/bin/claude
-               no login found: start `claude` and enter `/login`
+               no login found: run `claude /login`
     ✗ codex    codex-cli 0.35.9       [folder]/bin/codex
                too old: at least version 0.36.0 works
     ✓ offline  built in

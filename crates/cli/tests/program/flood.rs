@@ -52,7 +52,7 @@ fn a_timeout_ends_a_flood_at_once() {
     let started = Instant::now();
     let run = flooded(&world, &flood, &["run", "--timeout", "2", "Go"]).output().unwrap();
     let (took, ran) = (started.elapsed(), world.ran(run));
-    assert!(ran.stderr.contains("longer than 2 s"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("time limit of 2 s"), "{}", ran.stderr);
     let events = world.run(&["show", "S1", "--last", "1", "--json"]).json_lines();
     let end = &events.last().unwrap()["data"];
     assert_eq!(end["outcome"], "timeout");
@@ -70,7 +70,7 @@ fn a_timeout_while_a_turn_is_compacted_keeps_what_is_stored_of_it() {
     let mut run = flooded(&world, &script, &["run", "--timeout", "3", "Go"]);
     world.file("config/azureal/azufig.toml", "[compaction]\nthreshold_characters = 100000\n");
     let ran = world.ran(run.output().unwrap());
-    assert!(ran.stderr.contains("longer than 3 s"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("time limit of 3 s"), "{}", ran.stderr);
     let events = world.run(&["show", "S1", "--json"]).json_lines();
     assert_eq!(events[0]["data"]["content"], "Go", "the session is there");
     assert!(events.iter().any(|event| event["kind"] == "ToolResult"));

@@ -183,15 +183,15 @@ fn a_list_of_messages() {
     insta::assert_snapshot!(world.run(&["show", "list"]), @r#"
     exit code 0
     --- stdout
-    S1 · list · [time] · 7 messages
+    S1 · list · created [time] · active just now · 7 messages
 
     ## System
     Be brief.
 
-    ## User
+    ## User  turn 1, event 2
     as plain text
 
-    ## User
+    ## User  turn 2, event 3
     a
 
     ## User

@@ -38,6 +38,7 @@ mod lost_spool;
 mod original_program;
 mod originals;
 mod owners;
+mod pager;
 mod permissions;
 mod postgres;
 mod power_loss;

@@ -493,7 +493,7 @@ fn a_turn_that_takes_too_long_is_stopped() {
     fake_claude(&world, "sleep 1000");
     let ran = finish(&world, start(&world, &["run", "--timeout", "0.5", "Do it"]));
     assert_eq!(ran.code, 1, "{ran}");
-    assert!(ran.stderr.contains("error: the turn of S1 took too long"), "{ran}");
+    assert!(ran.stderr.contains("error: the turn of S1 exceeded its time limit of 0.5 s"), "{ran}");
     assert_eq!(last_event(&world, "S1")["data"]["outcome"], "timeout");
 }
 

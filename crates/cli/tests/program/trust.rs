@@ -118,6 +118,8 @@ fn on_a_terminal_it_is_shown_and_asked() {
         let world = world();
         let (ended, shown) = run_on_terminal(&world, &["trust"], answer);
         assert_eq!((ended, state(&world).as_str()), (code, after), "{answer:?}: {shown}");
+        // An answer is no error, and needs no hint.
+        assert!(!shown.contains("error:") && !shown.contains("hint:"), "{shown}");
         let command_at = shown.find("    | touch ../ran-cllmfile").unwrap_or_else(|| panic!("{shown}"));
         assert!(command_at < shown.find("[y/N]").unwrap_or_else(|| panic!("{shown}")), "{shown}");
     }

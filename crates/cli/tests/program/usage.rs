@@ -78,7 +78,7 @@ fn wrong_usage_says_what_is_right() {
     insta::assert_snapshot!(world.run(&["fork", "S1", "--at", "x"]), @r"
     exit code 2
     --- stderr
-    error: `x` is not a value of `--at <SEQ>`: invalid digit found in string
+    error: `x` is not a value of `--at <PLACE>`: it takes the number of an event (42) or of a turn (turn:5), from 1 on
     hint: `azureal help fork` shows its options
     ");
     insta::assert_snapshot!(world.run(&["list", "--store", "mysql://u:secret@h"]), @r"

@@ -1,5 +1,7 @@
 //! Drawing of the box.
 
+use std::borrow::Cow;
+
 use azureal::transcript::Tone;
 use azureal::visible_line;
 use ratatui::buffer::{Buffer, CellWidth};
@@ -96,6 +98,11 @@ fn draw_text(
                 Unit::Paste(_) => theme.tone(Tone::Name),
                 Unit::Grapheme(_) => theme.tone(Tone::Plain),
             };
+            let symbols = match unit {
+                // Its label is cut in a narrow box.
+                Unit::Paste(_) if theme.is_ascii => Cow::Owned(symbols.replace('…', "~")),
+                _ => Cow::Borrowed(symbols),
+            };
             buf.set_stringn(x, y, symbols, cells.into(), style);
             x += cells;
             true
@@ -140,7 +147,7 @@ fn draw_search(search: &Search, area: Rect, buf: &mut Buffer, theme: &Theme) -> 
                 line.len() < 4 * usize::from(free)
             });
         }
-        let line = if line.cell_width() > free { cut(&line, free) } else { line };
+        let line = if line.cell_width() > free { cut(&line, free, theme) } else { line };
         buf.set_stringn(
             cursor.x + 2,
             y,

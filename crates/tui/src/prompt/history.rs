@@ -10,13 +10,13 @@ const MOST_BYTES: usize = 1 << 20;
 /// never sent.
 const LARGE: usize = 64 << 10;
 const MOST_LARGE: usize = 4;
-const MOST_LARGE_BYTES: usize = 32 << 20;
+const MOST_LARGE_BYTES: usize = 20 << 20;
 /// The bytes of an entry that a search looks at.
 const SEARCHED: usize = 64 << 10;
 
 /// The prompts of all sessions, each once, oldest first: sent ones, and those that were cleared without being sent.
 ///
-/// Bounded: 1,000 entries and 1 MiB; of entries over 64 KiB the newest four, with at most 32 MiB.
+/// Bounded: 1,000 entries and 1 MiB; of entries over 64 KiB the newest four, with at most 20 MiB.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     entries: VecDeque<Entry>,
@@ -28,6 +28,8 @@ struct Entry {
     /// Grows from entry to entry, so that a place in the history stays valid when others are added or dropped.
     id: EntryId,
     text: Arc<str>,
+    /// Whether a session has it.
+    is_sent: bool,
 }
 
 /// An entry of a [`History`].
@@ -44,19 +46,30 @@ impl History {
         history
     }
 
-    /// Returns the entries, oldest first, for [`Kept::history`](azureal::desk::Kept::history).
+    /// Returns the entries, oldest first, for [`Kept::history`](azureal::desk::Kept::history). Large ones that were sent are left out: their
+    /// sessions have them.
     pub fn kept(&self) -> Vec<String> {
-        self.entries.iter().map(|entry| entry.text.to_string()).collect()
+        let kept = self.entries.iter().filter(|entry| !(entry.is_sent && entry.text.len() > LARGE));
+        kept.map(|entry| entry.text.to_string()).collect()
     }
 
-    /// Adds a prompt as the newest. An older entry with the same text is removed. A blank text is not added.
+    /// Adds a prompt that was not sent as the newest. An older entry with the same text is removed. A blank text is not added.
     pub fn add(&mut self, text: &str) {
+        self.add_newest(text, false);
+    }
+
+    /// Adds a prompt that was sent.
+    pub fn add_sent(&mut self, text: &str) {
+        self.add_newest(text, true);
+    }
+
+    fn add_newest(&mut self, text: &str, is_sent: bool) {
         if text.trim().is_empty() {
             return;
         }
         self.entries.retain(|entry| *entry.text != *text);
         self.next += 1;
-        self.entries.push_back(Entry { id: EntryId(self.next), text: text.into() });
+        self.entries.push_back(Entry { id: EntryId(self.next), text: text.into(), is_sent });
         self.drop_oldest(|entry| entry.text.len() > LARGE, MOST_LARGE, MOST_LARGE_BYTES);
         self.drop_oldest(|entry| entry.text.len() <= LARGE, MOST_ENTRIES, MOST_BYTES);
     }
@@ -153,7 +166,9 @@ mod tests {
         }
         let kept = history.kept();
         assert_eq!(kept.get(..2).unwrap_or_default(), ["a", "b"]);
-        assert_eq!(kept.iter().skip(2).filter_map(|text| text.chars().next()).collect::<String>(), "345");
+        assert_eq!(kept.iter().skip(2).filter_map(|text| text.chars().next()).collect::<String>(), "45");
+        history.add_sent(&"y".repeat(9 << 20));
+        assert_eq!((history.len(), history.kept().len()), (4, 3), "a sent one is not written to disk");
     }
 
     #[test]

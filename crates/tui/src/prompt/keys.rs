@@ -84,30 +84,23 @@ impl PromptBox {
         self.complete(false)
     }
 
-    /// Enter: takes what is chosen, breaks the line after a backslash, or sends.
+    /// Enter: takes what is chosen, breaks the line, or sends. In a burst it chooses nothing: it was not typed.
     fn enter(&mut self, action: Action) -> PromptOutcome {
+        let is_burst = self.burst.size().is_some();
         match self.layer() {
             Layer::Search => {
                 self.take_found();
                 return PromptOutcome::Done;
             }
-            Layer::Paths => return self.take_path(),
-            Layer::Text => {}
+            Layer::Paths if !is_burst && !self.paths.is_exact() => return self.take_path(),
+            Layer::Paths | Layer::Text => {}
         }
         if action == Action::Queue {
             self.end_burst();
             return self.send(PromptOutcome::Queue);
         }
-        let text = self.editor.text().chars(0..self.editor.cursor());
-        // Two backslashes are meant as such.
-        let backslashes = text.len() - text.trim_end_matches('\\').len();
-        if backslashes % 2 == 1 {
-            let cursor = self.editor.cursor();
-            self.editor.change(cursor - 1..cursor, Text::from("\n"), Run::Ended);
-            return PromptOutcome::Done;
-        }
         match self.burst.enter() {
-            Enter::Sends => self.send(PromptOutcome::Send),
+            Enter::Sends => self.send_unless_escaped(),
             Enter::Breaks(count) => {
                 self.editor.insert(Text::from("\n".repeat(count).as_str()), Run::Burst);
                 PromptOutcome::Done
@@ -116,8 +109,20 @@ impl PromptBox {
         }
     }
 
+    /// Sends, or breaks the line in place of a backslash before the cursor. Two backslashes are meant as such.
+    pub(super) fn send_unless_escaped(&mut self) -> PromptOutcome {
+        let cursor = self.editor.cursor();
+        let text = self.editor.text().chars(0..cursor);
+        let backslashes = text.len() - text.trim_end_matches('\\').len();
+        if backslashes.is_multiple_of(2) {
+            return self.send(PromptOutcome::Send);
+        }
+        self.editor.change(cursor - 1..cursor, Text::from("\n"), Run::Ended);
+        self.complete(false)
+    }
+
     /// Returns the outcome, unless the text cannot be sent. A blank text is no prompt.
-    pub(super) fn send(&mut self, outcome: PromptOutcome) -> PromptOutcome {
+    fn send(&self, outcome: PromptOutcome) -> PromptOutcome {
         match self.editor.text() {
             text if text.is_blank() => PromptOutcome::Done,
             text if text.expanded_len() > LARGEST => refusal(),
@@ -167,6 +172,10 @@ impl PromptBox {
     /// Handles a key that the table of keys does not have: characters, and keys that edit.
     pub fn key(&mut self, key: KeyEvent, history: &History) -> PromptOutcome {
         if key.kind == KeyEventKind::Release {
+            return PromptOutcome::Ignored;
+        }
+        // Keys with these are for the window system.
+        if key.modifiers.intersects(KeyModifiers::SUPER | KeyModifiers::HYPER | KeyModifiers::META) {
             return PromptOutcome::Ignored;
         }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);

@@ -8,8 +8,10 @@ use std::fmt::Write;
 
 use azureal::visible_line;
 use ratatui::buffer::CellWidth;
+use unicode_segmentation::UnicodeSegmentation;
 
 use super::text::{Kind, Text, Unit};
+use crate::theme::Theme;
 
 /// The columns from one tab stop to the next.
 const TAB: u16 = 4;
@@ -153,7 +155,7 @@ fn shown<'t>(unit: Unit<'t>, column: u16, most: u16) -> (Cow<'t, str>, u16) {
         Unit::Grapheme(grapheme) => visible_grapheme(grapheme),
     };
     let cells = symbols.cell_width();
-    if cells <= most { (symbols, cells) } else { (Cow::Owned(cut(&symbols, most)), most) }
+    if cells <= most { (symbols, cells) } else { (Cow::Owned(cut_with(&symbols, most, '…')), most) }
 }
 
 /// Escapes a grapheme. One that has no width would be hidden, so it is escaped too.
@@ -169,10 +171,13 @@ fn visible_grapheme(grapheme: &str) -> Cow<'_, str> {
     }))
 }
 
-/// Cuts a text to a number of columns, with `…` as the last one. Fills it with spaces if a wide character leaves a column free.
-pub(super) fn cut(text: &str, most: u16) -> String {
-    use unicode_segmentation::UnicodeSegmentation;
+/// Cuts a text to a number of columns, with a mark as the last one.
+pub(super) fn cut(text: &str, most: u16, theme: &Theme) -> String {
+    cut_with(text, most, if theme.is_ascii { '~' } else { '…' })
+}
 
+/// Fills the text with spaces if a wide character leaves a column free.
+fn cut_with(text: &str, most: u16, mark: char) -> String {
     let (mut out, mut column) = (String::new(), 0);
     for grapheme in text.graphemes(true) {
         let cells = grapheme.cell_width();
@@ -182,7 +187,7 @@ pub(super) fn cut(text: &str, most: u16) -> String {
         out.push_str(grapheme);
         column += cells;
     }
-    out.push('…');
+    out.push(mark);
     out.extend((column + 1..most).map(|_| ' '));
     out
 }

@@ -157,12 +157,15 @@ impl PromptBox {
     /// Takes the text out, to send or queue it, and adds it to the history. The user's own text, if an entry of the history was sent instead,
     /// is in the history before it.
     pub fn take(&mut self, history: &mut History) -> String {
-        self.empty_into(history)
+        let text = self.empty_into(history);
+        history.add_sent(&text);
+        text
     }
 
     /// Empties the box. The text is the newest entry of the history. Returns whether there was any.
     pub fn clear_into(&mut self, history: &mut History) -> bool {
         let text = self.empty_into(history);
+        history.add(&text);
         !text.is_empty()
     }
 
@@ -185,7 +188,7 @@ impl PromptBox {
         match self.burst.end_if_late() {
             Some(ended) => {
                 self.fold(ended);
-                if ended.was_held { self.send(PromptOutcome::Send) } else { PromptOutcome::Done }
+                if ended.was_held { self.send_unless_escaped() } else { PromptOutcome::Done }
             }
             None => PromptOutcome::Ignored,
         }
@@ -231,16 +234,16 @@ impl PromptBox {
         let cursor = self.editor.cursor();
         if cursor - start > MOST_INLINE {
             // The parts become one at the end of the burst.
-            let end = self.editor.text().slice(start..cursor);
-            let parts = end.inline_start() + start;
+            let parts = start + self.editor.text().slice(start..cursor).inline_start();
             let text = self.editor.text().slice(parts..cursor).expanded();
             self.editor.change(parts..cursor, Text::pasted(text), Run::Ended);
         }
         match self.burst.over_ms() {
             Some(until_ms) if chars > PASTED_CHARS || lines >= PASTED_LINES => {
+                self.paths = PathList::default();
                 PromptOutcome::Wait { until_ms }
             }
-            _ => PromptOutcome::Done,
+            _ => self.complete(true),
         }
     }
 

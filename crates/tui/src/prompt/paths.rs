@@ -95,15 +95,20 @@ impl PathList {
         }
     }
 
-    /// Returns the chosen path, if the list is shown. A path that is typed in full needs no list.
+    /// Returns the offset of the `@` and the chosen path, if the list is shown.
     pub(super) fn chosen(&self) -> Option<(usize, &str)> {
-        let mark = self.mark?;
-        let path = self.paths.get(self.chosen)?;
-        (*path != self.prefix).then_some((mark, path))
+        let path = self.paths.get(self.chosen).filter(|_| self.is_open())?;
+        Some((self.mark?, path))
     }
 
+    /// Returns whether the list is shown. For the one path that is typed in full already, it is not.
     pub(super) fn is_open(&self) -> bool {
-        self.chosen().is_some()
+        self.mark.is_some() && self.paths.iter().any(|path| *path != self.prefix)
+    }
+
+    /// Returns whether the chosen path is typed in full.
+    pub(super) fn is_exact(&self) -> bool {
+        self.chosen().is_some_and(|(_, path)| path == self.prefix)
     }
 
     /// Moves the choice, around the ends.
@@ -149,7 +154,8 @@ impl PathList {
             };
             let style = theme.tone(if is_chosen { Tone::Name } else { Tone::Plain });
             let style = if is_chosen { style.add_modifier(Modifier::REVERSED) } else { style };
-            let path = if path.cell_width() > width - 3 { cut(path, width - 3).into() } else { path.clone() };
+            let path =
+                if path.cell_width() > width - 3 { cut(path, width - 3, theme).into() } else { path.clone() };
             let line = format!("{mark} {path}");
             let rest = width.saturating_sub(line.cell_width());
             buf.set_stringn(

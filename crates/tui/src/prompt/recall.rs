@@ -150,17 +150,16 @@ impl PromptBox {
         Self::parked_texts(&parked).collect()
     }
 
-    /// Empties the box. All texts of the user go to the history, the one that was shown as the newest.
+    /// Empties the box and returns its text. The user's texts that were not shown go to the history.
     pub(super) fn empty_into(&mut self, history: &mut History) -> String {
         for text in Self::parked_texts(&std::mem::take(&mut self.parked)) {
             history.add(&text);
         }
+        self.end_burst();
         let text = std::mem::take(&mut self.editor).text().expanded();
-        history.add(&text);
         self.place = Place::Own;
         self.search = None;
         self.paths = PathList::default();
-        self.burst.end();
         text
     }
 }

@@ -96,7 +96,7 @@ impl Waiting {
             let title = if area.width >= 70 { long } else { short };
             let line = match is_cut {
                 true => format!("{} more prompts wait", total - index),
-                false => format!("{title} {}", first_line(prompt)),
+                false => format!("{title} {}", first_line(prompt, theme)),
             };
             draw_row(Rect { y, height: 1, ..area }, &line, title.len(), hint, buf, theme);
         }
@@ -104,13 +104,14 @@ impl Waiting {
 }
 
 /// Returns the beginning of a prompt in one line.
-fn first_line(prompt: &str) -> String {
+fn first_line(prompt: &str, theme: &Theme) -> String {
     let mut chars = prompt.trim_start().chars();
     let start: String = chars.by_ref().take(SHOWN).collect();
     let is_whole = chars.next().is_none();
+    let more = if theme.is_ascii { '~' } else { '…' };
     let mut lines = start.lines();
     let line = visible_line(lines.next().unwrap_or_default()).replace('\u{2409}', " ");
-    if is_whole && lines.all(|line| line.trim().is_empty()) { line } else { format!("{line} …") }
+    if is_whole && lines.all(|line| line.trim().is_empty()) { line } else { format!("{line} {more}") }
 }
 
 fn draw_row(area: Rect, line: &str, title: usize, hint: &str, buf: &mut Buffer, theme: &Theme) {
@@ -118,7 +119,7 @@ fn draw_row(area: Rect, line: &str, title: usize, hint: &str, buf: &mut Buffer, 
     let hint = if line.cell_width().min(20) + hint.cell_width() + 2 > area.width { "" } else { hint };
     let hint_width = if hint.is_empty() { 0 } else { hint.cell_width() + 2 };
     let free = area.width - hint_width;
-    let line = if line.cell_width() > free { cut(line, free) } else { line.to_owned() };
+    let line = if line.cell_width() > free { cut(line, free, theme) } else { line.to_owned() };
     let (title, prompt) = line.split_at(line.floor_char_boundary(title));
     let (x, _) = buf.set_stringn(area.x, area.y, title, free.into(), theme.tone(Tone::Caution));
     buf.set_stringn(x, area.y, prompt, (area.x + free - x).into(), theme.tone(Tone::Plain));

@@ -207,6 +207,25 @@ fn a_held_enter_before_another_key_is_a_line_break() {
 }
 
 #[test]
+fn backslashes_and_paths_in_a_burst_are_text() {
+    let mut fixture = Fixture::default();
+    fixture.prompt.tick(1_000);
+    fixture.type_text("cp \\\\ @s");
+    fixture.prompt.paths("s", vec!["src/".into()]);
+    let text = "cp \\\\ @s";
+    assert_eq!(fixture.prompt.layer(), Layer::Paths);
+    assert!(matches!(fixture.key(KeyCode::Enter), PromptOutcome::Wait { .. }));
+    fixture.type_text("x");
+    assert_eq!(fixture.text(), format!("{text}\nx"));
+    let mut fixture = Fixture::default();
+    assert_eq!(keys_at(&mut fixture, &at_once("cc a.c \\\n  b.c")), Vec::<String>::new());
+    assert_eq!(fixture.text(), "cc a.c \\\n  b.c");
+    let mut fixture = Fixture::default();
+    assert_eq!(keys_at(&mut fixture, &at_once("a\\\n")), Vec::<String>::new());
+    assert_eq!(fixture.text(), "a\n", "a program types a line break as a user does");
+}
+
+#[test]
 fn a_large_burst_becomes_a_placeholder_with_all_of_its_text() {
     let mut fixture = Fixture::typed("see ");
     let text = lines(10_000);

@@ -198,7 +198,14 @@ fn an_at_sign_inside_a_word_is_no_path() {
 fn a_path_typed_in_full_is_sent_by_enter() {
     let mut fixture = Fixture::typed("@src/lib.rs");
     paths(&mut fixture, "src/lib.rs", &["src/lib.rs"]);
+    assert_eq!(fixture.prompt.popup_height(), 0);
     assert_eq!(fixture.key(KeyCode::Enter), PromptOutcome::Send);
+    paths(&mut fixture, "src/lib.rs", &["src/lib.rs", "src/lib.rs.orig"]);
+    assert_eq!(fixture.prompt.popup_height(), 2);
+    assert_eq!(fixture.key(KeyCode::Enter), PromptOutcome::Send);
+    fixture.act(Action::Down);
+    fixture.key(KeyCode::Enter);
+    assert_eq!(fixture.text(), "@src/lib.rs.orig ");
 }
 
 #[test]

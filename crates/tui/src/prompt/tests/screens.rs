@@ -94,6 +94,6 @@ fn a_screen_without_colours_and_marks() {
     waiting.queue("third".into());
     waiting.queue("fourth".into());
     let screen = screen(&fixture, &waiting, 80, &theme);
-    assert!(screen.is_ascii() || screen.contains('日'), "{screen}");
+    assert!(screen.replace("日本語", "").is_ascii(), "{screen}");
     insta::assert_snapshot!("plain-80", screen);
 }
