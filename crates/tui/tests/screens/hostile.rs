@@ -171,8 +171,9 @@ fn play(strings: &[String], size: (u16, u16), is_ascii: bool) {
     }
 }
 
-/// Plays one string in the places that show one.
+/// Plays one string in the places that show one. On a wide screen, most of them are there at once.
 fn one(screen: &mut Screen, text: &str) {
+    let paste = |screen: &mut Screen| drop(screen.message(Message::Paste(text.to_owned())).now_ms);
     let opened = Opened {
         pane: PANE,
         record: record_with(20, text),
@@ -180,35 +181,35 @@ fn one(screen: &mut Screen, text: &str) {
         events: vec![stored(1, &Event::user(text)), stored(2, &Event::assistant(text))],
         next: NextAgent { agent: Some(text.to_owned()), model: Some(text.to_owned()) },
     };
-    screen.news(News::Opened(Box::new(opened))).news(News::Notice(text.to_owned()));
-    screen.message(Message::Paste(text.to_owned()));
-    draw(screen, "session, notice and prompt");
+    screen.news(News::Opened(Box::new(opened)));
+    paste(screen);
     screen.keys("enter");
     let (agent, model) = (text.to_owned(), Some(text.to_owned()));
     screen.news(turn(PANE, TurnNews::Accepted { record: Box::new(record_with(20, text)), agent, model }));
     let output = vec![AgentOutput::Delta(text.to_owned()), AgentOutput::Retry(text.to_owned())];
     screen.news(began(PANE, text, 3)).news(turn(PANE, TurnNews::Output(output)));
-    screen.message(Message::Paste(text.to_owned())).keys("ctrl-t");
+    paste(screen);
+    screen.keys("ctrl-t").news(News::Notice(text.to_owned()));
+    paste(screen);
     screen
-        .message(Message::Paste("@a".into()))
+        .message(Message::Paste(" @a".into()))
         .news(News::Paths { prefix: "a".into(), paths: vec![text.to_owned()] });
-    draw(screen, "turn, waiting prompt and paths");
-    screen.keys("esc ctrl-c f3 /").message(Message::Paste(text.to_owned()));
-    draw(screen, "filter");
-    screen.keys("esc esc f2").message(Message::Paste(text.to_owned()));
-    draw(screen, "model");
+    screen.keys("f2");
+    paste(screen);
+    draw(screen, "session, turn, notice, waiting prompt, prompt, paths and model");
     let error = || Error::new("x", text).with_hint(text);
-    screen.keys("esc").news(News::Failed { pane: None, error: error(), unsent: None });
+    screen.keys("esc f3 /").news(News::Failed { pane: None, error: error(), unsent: None });
+    paste(screen);
     screen.news(turn(PANE, TurnNews::Over { error: Some(error()), unsent: Some(text.to_owned()) }));
-    draw(screen, "errors");
-    screen.keys("ctrl-c alt-up ctrl-c");
+    draw(screen, "filter and errors");
+    screen.keys("esc esc ctrl-c ctrl-c alt-up ctrl-c");
 }
 
 #[test]
 fn no_cell_has_a_character_that_a_terminal_acts_on() {
     let strings = strings();
     assert!(strings.iter().flat_map(|text| text.chars()).filter(|c| acts_on_terminal(*c)).count() > 5_000);
-    let sizes = [(80, 24), (120, 16), (40, 12), (23, 7)];
+    let sizes = [(112, 14), (112, 14), (80, 16), (40, 12)];
     std::thread::scope(|scope| {
         for part in 0..4 {
             let strings = &strings;

@@ -147,9 +147,9 @@ fn word(mut number: usize) -> String {
     }
 }
 
-/// Returns a text without the characters that single keys type, which may be inside a word.
+/// Returns a text without the characters that single keys type, which may be inside a word, and without line breaks.
 fn without_keys(text: &str) -> String {
-    text.chars().filter(|c| *c != ' ' && !KEYS.contains(&c.to_string().as_str())).collect()
+    text.chars().filter(|c| !" \n\\".contains(*c) && !KEYS.contains(&c.to_string().as_str())).collect()
 }
 
 fn mouse(kind: u8, column: u16, row: u16) -> Message {
