@@ -3,8 +3,17 @@
 //! ```sh
 //! cargo bench -p azureal-cli --bench interface
 //! ```
-#![expect(clippy::disallowed_methods, clippy::disallowed_macros, reason = "a bench starts processes, and prints")]
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a bench that panics has failed")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a bench starts processes, and prints"
+)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a bench that panics has failed"
+)]
 
 #[path = "../tests/interface/place.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
@@ -52,17 +61,32 @@ fn main() {
     let frames = program.frames().split_off(before);
     let largest = frames.iter().max().copied().unwrap_or_default();
     let mean = frames.iter().sum::<usize>() / frames.len().max(1);
-    println!("frames while a stream is shown: {} in 5 s, {mean} bytes on average, {largest} at most (target 4096)", frames.len());
+    println!(
+        "frames while a stream is shown: {} in 5 s, {mean} bytes on average, {largest} at most (target 4096)",
+        frames.len()
+    );
 
     program.send("\x1b1");
     program.wait_for("the end of turn 999");
     let mut keys = time_keys(&program);
     keys.sort();
     report("key to screen while another session streams, p50", keys[KEYS / 2], Duration::from_millis(16));
-    report("key to screen while another session streams, p99", keys[KEYS * 99 / 100], Duration::from_millis(16));
-    println!("resident memory: {} MB now, {} MB at most (target 200)", memory(&program, "VmRSS"), memory(&program, "VmHWM"));
+    report(
+        "key to screen while another session streams, p99",
+        keys[KEYS * 99 / 100],
+        Duration::from_millis(16),
+    );
+    println!(
+        "resident memory: {} MB now, {} MB at most (target 200)",
+        memory(&program, "VmRSS"),
+        memory(&program, "VmHWM")
+    );
     read_far(&program);
-    println!("resident memory after 200 screens up: {} MB now, {} MB at most (target 200)", memory(&program, "VmRSS"), memory(&program, "VmHWM"));
+    println!(
+        "resident memory after 200 screens up: {} MB now, {} MB at most (target 200)",
+        memory(&program, "VmRSS"),
+        memory(&program, "VmHWM")
+    );
     program.kill("TERM");
     program.wait_for_exit();
 
@@ -90,11 +114,17 @@ fn fill(place: &Place) -> usize {
             let id = format!("t{turn}-{step}");
             let input = format!(r#"{{"command":"cat part-{turn}-{step}"}}"#);
             let input: Json = serde_json::from_str(&input).unwrap();
-            let call = ToolCall { tool_use_id: id.clone(), tool_name: "Bash".into(), input, ..ToolCall::default() };
+            let call =
+                ToolCall { tool_use_id: id.clone(), tool_name: "Bash".into(), input, ..ToolCall::default() };
             let line = format!("{turn}/{step}: a line of output with some words in it\n");
             let content = line.repeat(RESULT / line.len());
             events.push(Event::ToolCall(call));
-            events.push(Event::ToolResult(ToolResult { tool_use_id: id, tool_name: "Bash".into(), content, ..ToolResult::default() }));
+            events.push(Event::ToolResult(ToolResult {
+                tool_use_id: id,
+                tool_name: "Bash".into(),
+                content,
+                ..ToolResult::default()
+            }));
         }
         events.push(Event::assistant(format!("Some **words** about it.\n\n```rust\nfn part() -> u32 {{ {turn} }}\n```\n\nThis is the end of turn {turn}.")));
         raw += events.iter().map(|event| event.to_json().len()).sum::<usize>();

@@ -15,7 +15,10 @@ struct Real {
 
 impl Real {
     fn new(server: &ModelServer) -> Option<Self> {
-        Some(Self { home: AgentHome::new(&Agents::find()?, server) })
+        let home = AgentHome::new(&Agents::find()?, server);
+        // Codex does not run outside a repository.
+        assert!(home.command("git").args(["init", "--quiet"]).status().unwrap().success());
+        Some(Self { home })
     }
 
     fn open(&self, arguments: &[&str]) -> PtyProgram {
