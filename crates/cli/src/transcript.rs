@@ -122,7 +122,7 @@ impl Transcript {
             }
             Event::Hook(hook) => self.note(&mut out, &format!("hook {}", hook.name)),
             Event::Command(command) => self.note(&mut out, &format!("command {}", command.name)),
-            Event::ModelSwitch(switch) => self.note(&mut out, &format!("model {}", switch.model)),
+            Event::ModelSwitch(switch) => self.note(&mut out, &switch.to_string()),
             Event::Compacting => self.note(&mut out, "compacting"),
             Event::Compacted => self.note(&mut out, "compacted"),
             Event::Unknown(unknown) => self.note(&mut out, &format!("unknown event {}", unknown.kind())),
