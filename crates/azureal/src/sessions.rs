@@ -7,6 +7,7 @@ use azureal_core::{
     ListQuery, NameFilter, NewSession, SessionId, SessionRecord, SessionStore, Uuid, WorktreeFilter,
     check_name, visible_line,
 };
+use azureal_engine::Recovered;
 
 use crate::error::{Error, quoted};
 use crate::workspace::Workspace;
@@ -73,10 +74,20 @@ pub async fn find(store: &dyn SessionStore, text: &str) -> Result<Option<Session
     one_of(text, store.list(&ListQuery::named(text)).await?)
 }
 
-/// Finds the session to read: by number, UUID, name or unique prefix of a name; without any, the last one of this worktree.
-pub async fn resolve_to_read(workspace: &Workspace, text: Option<&str>) -> Result<SessionRecord, Error> {
+/// Finds the session to read: by number, UUID, name or unique prefix of a name; without any, the last active one of this
+/// worktree. That is the one in which a turn runs, if there is one; `found` is what [`Workspace::recover`] returned.
+pub async fn resolve_to_read(
+    workspace: &Workspace,
+    found: &[Recovered],
+    text: Option<&str>,
+) -> Result<SessionRecord, Error> {
     let store = &*workspace.store;
     let Some(text) = text else {
+        if let Some(running) = workspace.running_here(found)
+            && let Ok(record) = store.get(running).await
+        {
+            return Ok(record);
+        }
         // There may be nothing but turns that failed: those can be read, though nobody means to continue them.
         let newest = ListQuery {
             worktree: Some(workspace.project.worktree_filter()),

@@ -207,9 +207,9 @@ impl Cli {
                     list::run(args, &place, &place.active_turns(&found).await?, &mut out).await
                 }
                 Command::Show(args) => show::run(args, &place, &found, &mut out).await,
-                Command::Original(args) => original::run(args, &place, &mut out).await,
-                Command::Context(args) => context::run(args, &place, &mut out).await,
-                Command::Tokens(args) => tokens::run(args, &place, &mut out).await,
+                Command::Original(args) => original::run(args, &place, &found, &mut out).await,
+                Command::Context(args) => context::run(args, &place, &found, &mut out).await,
+                Command::Tokens(args) => tokens::run(args, &place, &found, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,
                 Command::Rm(args) => {
                     rm::run(args, &place, &place.active_turns(&found).await?, &mut out).await
@@ -219,7 +219,7 @@ impl Cli {
                 }
                 Command::Fork(args) => fork::run(args, &place, &mut out).await,
                 Command::Import(args) => import::run(args, &place, &mut out).await,
-                Command::Export(args) => export::run(args, &place, &mut out).await,
+                Command::Export(args) => export::run(args, &place, &found, &mut out).await,
                 Command::Ps(args) => ps::run(args, &place, &found, &mut out).await,
                 Command::Cancel(args) => cancel::run(args, &place, &found, &mut out).await,
                 // Done above.

@@ -1,6 +1,7 @@
 use std::io::Write;
 
 use azureal_core::{read_context, read_record_chars, visible, wrap_context};
+use azureal_engine::Recovered;
 use serde_json::json;
 
 use super::{Paging, SessionToRead};
@@ -35,8 +36,13 @@ pub(crate) struct Args {
     paging: Paging,
 }
 
-pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+pub(crate) async fn run(
+    args: &Args,
+    place: &Workspace,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     let compaction = place.store.compactions(record.id).await?.pop();
     let after = compaction.map(|compaction| compaction.after_seq.0);
     let text = wrap_context(&read_context(&*place.store, record.id).await?);

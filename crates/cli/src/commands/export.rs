@@ -5,7 +5,7 @@ use azureal::error::shown;
 use azureal::exchange::{ExistingFile, ExportFormat, ExportOptions, Exported, export, export_to_file};
 use azureal::sessions::{called, resolve_to_read};
 use azureal_core::{EventSource, SessionId};
-use azureal_engine::FullHistory;
+use azureal_engine::{FullHistory, Recovered};
 use clap::ValueEnum;
 use serde_json::json;
 
@@ -73,8 +73,13 @@ impl From<FormatArgument> for ExportFormat {
     }
 }
 
-pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+pub(crate) async fn run(
+    args: &Args,
+    place: &Workspace,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     let format = args.format.into();
     let history = if args.full { Some(place.full_history(record.id).await?) } else { None };
     let options = ExportOptions {

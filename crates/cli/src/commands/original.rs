@@ -3,7 +3,7 @@ use std::io::Write;
 use azureal::Workspace;
 use azureal::sessions::{called, resolve, resolve_to_read};
 use azureal_core::{Original, Page, Seq, SessionRecord, visible};
-use azureal_engine::{OriginalLines, original_length};
+use azureal_engine::{OriginalLines, Recovered, original_length};
 use serde_json::json;
 
 use super::SessionToRead;
@@ -39,11 +39,16 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
+pub(crate) async fn run(
+    args: &Args,
+    place: &Workspace,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
     if let Some(session) = args.session.session.as_deref().filter(|_| args.forget) {
         return forget(&resolve(&*place.store, session).await?, args.yes, place, out).await;
     }
-    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     let mut events = place.full_events(record.id).await?;
     let Some(seq) = args.seq.map(Seq) else {
         if out.is_json() {

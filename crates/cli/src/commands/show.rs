@@ -80,16 +80,7 @@ pub(crate) async fn run(
     found: &[Recovered],
     out: &mut Output,
 ) -> Result<(), Failure> {
-    // Without a name it is the session that was active last: the one that is active now, if there is one.
-    let running = place.running_here(found).filter(|_| args.session.session.is_none());
-    let record = match running {
-        Some(running) => place.store.get(running).await.ok(),
-        None => None,
-    };
-    let record = match record {
-        Some(record) => record,
-        None => resolve_to_read(place, args.session.session.as_deref()).await?,
-    };
+    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     warn_of_damage(std::slice::from_ref(&record));
     if args.digest {
         args.paging.begin(out)?;

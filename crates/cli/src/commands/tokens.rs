@@ -1,5 +1,6 @@
 use azureal_core::event::Usage;
 use azureal_core::{Event, Page, SessionRecord, Tokens};
+use azureal_engine::Recovered;
 use serde_json::{Value, json};
 
 use super::SessionToRead;
@@ -33,8 +34,13 @@ pub(crate) struct Args {
     session: SessionToRead,
 }
 
-pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
-    let record = resolve_to_read(place, args.session.session.as_deref()).await?;
+pub(crate) async fn run(
+    args: &Args,
+    place: &Workspace,
+    found: &[Recovered],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
     let last_turn = last_turn(place, &record).await?;
     let meter = Meter::of(&record, threshold(&place.project));
     let (chars, tokens) = (meter.chars, meter.tokens);

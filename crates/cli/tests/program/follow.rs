@@ -328,6 +328,27 @@ fn a_running_turn_has_its_prompt_in_lists() {
 }
 
 #[test]
+fn reading_commands_mean_the_session_of_the_running_turn_by_default() {
+    let world = World::new();
+    world.session("talk", &[user("old"), assistant("older")]);
+    assert_eq!(world.run(&["run", "-a", "offline", "--name", "other", "Something else"]).code, 0);
+    let last = || {
+        let tokens = world.run(&["tokens", "--json"]).json()["session"].clone();
+        let context = world.run(&["context", "--json"]).json()["text"].as_str().unwrap().contains("older");
+        let [export, show] = [&["export", "--format", "markdown"][..], &["show"]]
+            .map(|arguments| world.run(arguments).stdout.contains("older"));
+        (tokens, context, export, show)
+    };
+    assert_eq!(last(), (json!("S2"), false, false, false));
+    let (mut turn, gate) = running_turn(&world, "Go");
+    wait_for_beginning(&world);
+    assert_eq!(last(), (json!("S1"), true, true, true));
+    std::fs::write(gate, "").unwrap();
+    turn.wait().unwrap();
+    assert_eq!(last(), (json!("S1"), true, true, true));
+}
+
+#[test]
 fn turns_of_any_length_are_seen_once_and_in_order() {
     let world = World::new();
     world.session("talk", &[user("old")]);
