@@ -67,7 +67,7 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
     let _notices = LateNotices(&workspace);
     let config = Arc::new(workspace.load_config()?);
     let session = match &args.session {
-        Some(text) => Some(block_on(resolve_to_read(&workspace, Some(text)))?.id),
+        Some(text) => Some(block_on(resolve_to_read(&workspace, &[], Some(text)))?.id),
         None => None,
     };
     let keys = Keys::default();
