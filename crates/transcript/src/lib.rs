@@ -5,12 +5,15 @@
 //!
 //! Nothing here knows a terminal: a front end maps each [`Tone`] to a colour.
 
+pub mod ansi;
 mod block;
 mod call;
 mod call_rows;
 mod code;
 mod diff;
 mod ending;
+mod growing;
+mod highlight;
 mod layout;
 mod markdown;
 mod row;
@@ -21,6 +24,8 @@ pub use block::{Author, Block, Call, CallState, Content, Level, Text};
 pub use call::Places;
 pub use code::{CodePart, apply_tones, code_parts};
 pub use ending::{ending, short_count};
+pub use growing::GrowingText;
+pub use highlight::Highlighter;
 pub use layout::rows;
 pub use row::{Change, Fold, Layout, Row, Span, Style, Tone};
 pub use transcript::Transcript;

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
 mod folding;
+mod growing;
 mod hostile;
 mod layouts;
 
@@ -61,10 +62,12 @@ fn styled(rows: &[Row]) -> String {
 /// Lays out all blocks, with the rows that keep them apart.
 fn screen(blocks: &[Block], layout: &Layout) -> Vec<Row> {
     let mut all = Vec::new();
-    for (index, block) in blocks.iter().enumerate() {
-        if index > 0 && blocks[index - 1].has_gap_after(block) {
+    let mut before: Option<&Block> = None;
+    for block in blocks {
+        if before.is_some_and(|before| before.has_gap_after(block)) {
             all.push(Row::default());
         }
+        before = Some(block);
         all.extend(rows(block, layout));
     }
     all
