@@ -111,6 +111,11 @@ impl Error {
         &self.notices
     }
 
+    /// An error of a file that the user does not know.
+    pub(crate) fn from_io(error: io::Error) -> Self {
+        Self::new("output", error.to_string()).with_source(error)
+    }
+
     /// Puts its subject in front of the message.
     #[must_use]
     pub fn about(mut self, what: &str) -> Self {

@@ -11,7 +11,7 @@ use azureal_core::{Event, Page, SessionId, SessionStore};
 use azureal_tui::keys::Keys;
 use azureal_tui::terminal::TerminalSettings;
 use azureal_tui::theme::Theme;
-use azureal_tui::{Ended, Inbox, Settings, State, run};
+use azureal_tui::{Ended, Inbox, Settings, State, plain, run};
 use futures_executor::block_on;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -57,10 +57,12 @@ fn is_on_terminal() -> bool {
 /// Opens the interface, and returns when the user has left it.
 pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
     let environment = environment();
-    let is_plain = args.plain || is_set(&environment, "AZUREAL_PLAIN") || environment.variable("TERM") == Some("dumb");
+    let is_plain =
+        args.plain || is_set(&environment, "AZUREAL_PLAIN") || environment.variable("TERM") == Some("dumb");
     if !is_plain && !is_on_terminal() {
-        return Err(Failure::usage("the interface needs a terminal")
-            .with_hint("`azureal show` prints a session, `azureal run` sends a prompt, `azureal --plain` prints lines"));
+        return Err(Failure::usage("the interface needs a terminal").with_hint(
+            "`azureal show` prints a session, `azureal run` sends a prompt, `azureal --plain` prints lines",
+        ));
     }
     // The desk waits for the store on threads of its own.
     let workspace = Arc::new(open_for_interface(store)?);
@@ -79,7 +81,7 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
     let desk = Desk::new(Arc::clone(&workspace), config, move |one| news.add_news(one));
     let state = State::new(settings, theme, keys, (80, 24), 0);
     let ended = if is_plain {
-        run(state, &desk, &inbox, terminal, session)?
+        plain::run(state, &desk, &inbox, session, &mut io::stdout())?
     } else {
         run(state, &desk, &inbox, terminal, session)?
     };

@@ -12,6 +12,7 @@ mod list;
 mod message;
 mod overlay;
 pub mod pane;
+pub mod plain;
 pub mod prompt;
 mod run;
 mod state;

@@ -158,7 +158,7 @@ pub fn program_of(agent: &dyn Agent, environment: &Environment) -> Option<Result
 }
 
 /// Finds a program in the folders of a PATH. Only absolute ones count: the others depend on where one is.
-fn on_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
+pub(crate) fn on_path(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     path?
         .as_bytes()
         .split(|byte| *byte == b':')

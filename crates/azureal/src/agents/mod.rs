@@ -3,13 +3,16 @@
 mod choice;
 pub(crate) mod ephemeral;
 mod login;
+mod problem;
 mod program_cache;
 pub mod prompt_cache;
 mod summarisers;
 pub mod version;
 
+pub(crate) use choice::on_path;
 pub use choice::{AgentChoice, Wanted, choose, program_of};
 pub use login::{is_logged_in, login_hint};
+pub use problem::{Problem, problem_of};
 pub use program_cache::ProgramFile;
 pub use summarisers::{SUMMARY_TIMEOUT, summarisers};
 

@@ -45,6 +45,10 @@
 //! # Ok::<(), azureal::Error>(())
 //! ```
 
+mod agents;
+mod changes;
+mod clipboard;
+mod compaction;
 mod following;
 mod hub;
 mod keep;
@@ -52,10 +56,14 @@ mod kept;
 mod news;
 mod outbox;
 mod pane;
+mod paths;
 mod questions;
+mod reading;
 mod request;
 mod running;
+mod search;
 mod shared;
+mod terminal;
 mod turn;
 
 pub use kept::{Draft, Kept};
@@ -67,8 +75,11 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use azureal_core::SessionId;
+
 use self::hub::{Hub, HubMessage};
 use self::pane::{PaneMessage, PaneThread};
+use self::paths::Paths;
 use self::shared::Shared;
 use crate::config::{Config, trust};
 use crate::error::Error;
@@ -123,10 +134,75 @@ impl Desk {
             }
             Request::ReadBefore { pane, .. }
             | Request::ReadAfter { pane, .. }
+            | Request::ReadFull { pane, .. }
+            | Request::FindPrompt { pane, .. }
+            | Request::FindText { pane, .. }
             | Request::Cancel { pane }
-            | Request::Answer { pane, .. } => self.in_pane(pane, request),
-            _ => {}
+            | Request::Answer { pane, .. }
+            | Request::Compact { pane }
+            | Request::Context { pane } => self.in_pane(pane, request),
+            // Colours are not necessary, and not there yet.
+            Request::Highlight { .. } => {}
+            Request::CompletePath { prefix } => Paths::complete(&self.shared, prefix),
+            Request::Rename { session, name } => {
+                self.apart(move |shared| shared.change(|shared| shared.rename(session, &name)));
+            }
+            Request::Fork { session, at } => {
+                self.apart(move |shared| shared.change(|shared| shared.fork(session, at)));
+            }
+            Request::Delete { session } => {
+                self.apart(move |shared| shared.change(|shared| shared.delete(session)));
+            }
+            Request::Trust => self.apart(|shared| shared.change(Shared::trust)),
+            Request::Agents => self.apart(Shared::find_agents),
+            Request::Copy { text } => self.apart(move |shared| {
+                let by = clipboard::copy(&text, shared.workspace.environment());
+                shared.outbox.send(News::Copied { by, text });
+            }),
+            Request::Edit { .. } | Request::Read { .. } => {
+                let error = Error::usage("this request needs the terminal");
+                self.shared.outbox.failed_without_pane(error);
+            }
         }
+    }
+
+    /// Performs a request that [needs the terminal](Request::needs_terminal), and blocks until the program has ended. Any other request is
+    /// performed as [`perform`](Self::perform) does.
+    pub fn perform_in_terminal(&self, request: Request) {
+        let shared = &self.shared;
+        match request {
+            Request::Edit { text, purpose } => {
+                let text = shared.edit(&text, purpose).unwrap_or_else(|error| {
+                    shared.outbox.failed_without_pane(error);
+                    None
+                });
+                shared.outbox.send(News::Edited { text, purpose });
+            }
+            Request::Read { pane, with } => {
+                let read = match self.session_of(pane) {
+                    Some(session) => shared.read(session, with),
+                    None => Err(Error::usage("this conversation is not stored yet")),
+                };
+                if let Err(error) = read {
+                    shared.outbox.send(News::Failed { pane: Some(pane), error, unsent: None });
+                }
+            }
+            other => self.perform(other),
+        }
+    }
+
+    /// Returns the session of a pane, after the requests before.
+    fn session_of(&self, pane: PaneId) -> Option<SessionId> {
+        let pane = self.panes().get(&pane).cloned()?;
+        let (sender, session) = std::sync::mpsc::channel();
+        pane.send(PaneMessage::Session(sender)).ok()?;
+        session.recv().ok()?
+    }
+
+    /// Does something on a thread of its own.
+    fn apart(&self, work: impl FnOnce(&Arc<Shared>) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        drop(std::thread::Builder::new().name("azureal-desk".to_owned()).spawn(move || work(&shared)));
     }
 
     /// Leaves: no news is sent any more, and agents that still run continue in the background. What was to be kept is written.

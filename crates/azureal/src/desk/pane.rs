@@ -1,5 +1,6 @@
 //! The thread of a pane: performs its requests in their order, and follows its session.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -8,11 +9,14 @@ use azureal_core::{Page, Seq, SessionId, StoredEvent};
 use azureal_engine::SessionTarget;
 use futures_executor::block_on;
 
+use super::compaction::Compaction;
 use super::following::{Following, LIVE_PACE};
 use super::hub::HubMessage;
 use super::outbox::OpenPane;
 use super::questions::answer;
+use super::reading::RenderedContext;
 use super::running::OwnTurn;
+use super::search::Search;
 use super::shared::Shared;
 use super::turn::Turn;
 use super::{News, NextAgent, Opened, Request, TurnNews};
@@ -33,6 +37,8 @@ pub(super) enum PaneMessage {
         over: Box<TurnNews>,
         sent: Sender<()>,
     },
+    /// Asks for the session.
+    Session(Sender<Option<SessionId>>),
     /// The pane was closed.
     Close,
 }
@@ -47,7 +53,23 @@ pub(super) struct PaneThread {
     own: Option<OwnTurn>,
     /// The agent and model that were chosen for a conversation without a session.
     chosen: NextAgent,
+    /// A choice that waits for the end of the turn.
+    switch: Option<NextAgent>,
     is_known_to_hub: bool,
+    /// The number of the last search: it ends the one before.
+    searches: Arc<AtomicU64>,
+}
+
+/// A pane, for work on another thread.
+struct PaneSender {
+    shared: Arc<Shared>,
+    pane: OpenPane,
+}
+
+impl PaneSender {
+    fn send(&self, news: News) {
+        self.shared.outbox.send_to(self.pane, news);
+    }
 }
 
 impl PaneThread {
@@ -61,7 +83,9 @@ impl PaneThread {
             following: Arc::new(Mutex::new(Following::new(Arc::clone(shared), pane))),
             own: None,
             chosen: NextAgent::default(),
+            switch: None,
             is_known_to_hub: false,
+            searches: Arc::default(),
         };
         let builder = thread::Builder::new().name("azureal-desk-pane".to_owned());
         drop(builder.spawn(move || thread.run()));
@@ -86,8 +110,16 @@ impl PaneThread {
                 Ok(PaneMessage::Ended { over, sent }) => {
                     self.own = None;
                     self.shared.outbox.turn(self.pane, *over);
+                    if let Some(NextAgent { agent: Some(agent), model }) = self.switch.take()
+                        && let Err(error) = self.switch(agent, model)
+                    {
+                        self.shared.outbox.failed(self.pane, error);
+                    }
                     sent.send(()).ok();
                     has_changed = true;
+                }
+                Ok(PaneMessage::Session(answer)) => {
+                    answer.send(self.following().session()).unwrap_or_default();
                 }
                 Ok(PaneMessage::Request(request)) => self.perform(request),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -123,11 +155,107 @@ impl PaneThread {
                 };
                 answer(control.as_ref(), &question, option.as_deref())
             }
+            Request::ReadFull { first, last, .. } => {
+                self.apart(move |pane, session| {
+                    let Some(session) = session else { return Ok(()) };
+                    let events = pane.shared.read_full(session, first, last)?;
+                    pane.send(News::Full { pane: pane.pane.id, events });
+                    Ok(())
+                });
+                Ok(())
+            }
+            Request::FindPrompt { from, backwards, .. } => {
+                self.find(None, from, backwards);
+                Ok(())
+            }
+            Request::FindText { text, from, backwards, .. } => {
+                self.find(Some(text), from, backwards);
+                Ok(())
+            }
+            Request::Context { .. } => {
+                self.apart(|pane, session| {
+                    let RenderedContext { parts, text, meter } = pane.shared.context(session)?;
+                    pane.send(News::Context { pane: pane.pane.id, parts, text, meter });
+                    Ok(())
+                });
+                Ok(())
+            }
+            Request::Switch { agent, model, .. } => self.switch(agent, model),
+            Request::Compact { .. } => self.compact(),
             _ => Ok(()),
         };
         if let Err(error) = performed {
             self.shared.outbox.failed(self.pane, error);
         }
+    }
+
+    /// Does something that takes a while on a thread of its own.
+    fn apart(&self, work: impl FnOnce(&PaneSender, Option<SessionId>) -> Result<(), Error> + Send + 'static) {
+        let sender = PaneSender { shared: Arc::clone(&self.shared), pane: self.pane };
+        let session = self.following().session();
+        let work = move || {
+            if let Err(error) = work(&sender, session) {
+                sender.shared.outbox.failed(sender.pane, error);
+            }
+        };
+        drop(thread::Builder::new().name("azureal-desk-read".to_owned()).spawn(work));
+    }
+
+    /// Searches for a text, or for a prompt.
+    fn find(&self, text: Option<String>, from: Seq, backwards: bool) {
+        let searches = Arc::clone(&self.searches);
+        let number = searches.fetch_add(1, Ordering::SeqCst) + 1;
+        self.apart(move |pane, session| {
+            let is_wanted = || searches.load(Ordering::SeqCst) == number;
+            let store = &*pane.shared.workspace.store;
+            let found = match session {
+                Some(session) => {
+                    let search = Search { store, session, from, backwards, is_wanted: &is_wanted };
+                    text.as_ref().map_or_else(|| search.prompt(), |text| search.text(text))?
+                }
+                None => Some(None),
+            };
+            if let Some(seq) = found {
+                pane.send(News::Found { pane: pane.pane.id, text, seq });
+            }
+            Ok(())
+        });
+    }
+
+    /// Chooses the agent and model of the next turn. During a turn of the pane that waits for its end.
+    fn switch(&mut self, agent: String, model: Option<String>) -> Result<(), Error> {
+        if self.own.is_some() {
+            self.switch = Some(NextAgent { agent: Some(agent), model });
+            return Ok(());
+        }
+        let Some(session) = self.following().session() else {
+            self.chosen = NextAgent { agent: Some(agent), model };
+            return Ok(());
+        };
+        block_on(self.shared.workspace.switch_agent(session, &agent, model.as_deref()))?;
+        self.following().poll(true);
+        self.shared.tell_hub(HubMessage::Changed);
+        Ok(())
+    }
+
+    /// Compacts the session. It is reported like a turn, and can be cancelled.
+    fn compact(&mut self) -> Result<(), Error> {
+        if self.is_busy() {
+            return Err(busy());
+        }
+        let Some(session) = self.following().session() else {
+            return Err(Error::usage("there is nothing to compact yet"));
+        };
+        let own = self.shared.turns.begin();
+        self.own = Some(own.clone());
+        let (shared, pane, thread) = (Arc::clone(&self.shared), self.pane, self.sender.clone());
+        Compaction { shared, pane, thread, own, session }.start();
+        Ok(())
+    }
+
+    /// Returns whether a turn of the pane runs.
+    fn is_busy(&self) -> bool {
+        self.own.is_some() || self.following().is_foreign()
     }
 
     /// Opens a session and follows it.
@@ -185,17 +313,12 @@ impl PaneThread {
 
     /// Starts a turn, unless one of the pane runs.
     fn send(&mut self, prompt: String, agent: Option<String>, model: Option<String>) {
-        let (session, is_foreign) = {
-            let following = self.following();
-            (following.session(), following.is_foreign())
-        };
-        if self.own.is_some() || is_foreign {
-            let error = Error::new("busy", "a turn of this conversation is running")
-                .with_hint("wait for its end or cancel it; your prompt was not sent");
-            let news = News::Failed { pane: Some(self.pane.id), error, unsent: Some(prompt) };
+        if self.is_busy() {
+            let news = News::Failed { pane: Some(self.pane.id), error: busy(), unsent: Some(prompt) };
             self.shared.outbox.send_to(self.pane, news);
             return;
         }
+        let session = self.following().session();
         let chosen = if session.is_none() { self.chosen.clone() } else { NextAgent::default() };
         let has_agent = agent.is_some();
         let settings = TurnSettings {
@@ -246,4 +369,8 @@ impl PaneThread {
             }
         });
     }
+}
+
+fn busy() -> Error {
+    Error::new("busy", "a turn of this conversation is running").with_hint("wait for its end, or cancel it")
 }

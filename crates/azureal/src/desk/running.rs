@@ -43,6 +43,11 @@ impl OwnTurn {
         }
     }
 
+    /// Returns whether it was cancelled before it had controls.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.lock().is_cancelled
+    }
+
     /// Takes the controls, once it was submitted.
     pub(super) fn submitted(&self, controls: TurnControls) {
         let mut state = self.lock();

@@ -8,6 +8,7 @@ use azureal_core::{SessionRecord, Threshold};
 use super::hub::HubMessage;
 use super::keep::Keep;
 use super::outbox::Outbox;
+use super::paths::Paths;
 use super::running::RunningTurns;
 use super::{News, NextAgent};
 use crate::agents::{Wanted, choose};
@@ -20,6 +21,7 @@ pub(super) struct Shared {
     pub(super) outbox: Arc<Outbox>,
     pub(super) turns: RunningTurns,
     pub(super) keep: Arc<Keep>,
+    pub(super) paths: Paths,
     config: RwLock<Arc<Config>>,
     hub: Sender<HubMessage>,
     has_recovered: (Mutex<bool>, Condvar),
@@ -38,6 +40,7 @@ impl Shared {
             workspace,
             outbox,
             turns: RunningTurns::default(),
+            paths: Paths::default(),
             config: RwLock::new(config),
             hub,
             has_recovered: (Mutex::new(false), Condvar::new()),
@@ -60,6 +63,10 @@ impl Shared {
 
     pub(super) fn hub(&self) -> Sender<HubMessage> {
         self.hub.clone()
+    }
+
+    pub(super) fn set_config(&self, config: Config) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
     /// Returns the configuration that is in effect.

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 #![expect(
     clippy::disallowed_methods,
+    clippy::disallowed_macros,
     reason = "tests read the environment of their process, and start it again"
 )]
 

@@ -11,9 +11,8 @@ use crate::environment::environment;
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::Output;
-use azureal::agents::ProgramFile;
-use azureal::agents::version::{Answer, LIMIT, Versions, ask, numbers};
-use azureal::agents::{is_logged_in, program_of};
+use azureal::agents::version::{Answer, Versions, ask};
+use azureal::agents::{Problem, ProgramFile, problem_of, program_of};
 
 /// Show which agents can be used
 ///
@@ -40,16 +39,6 @@ struct Line {
     usable: bool,
     problem: Option<Problem>,
     hint: Option<String>,
-}
-
-/// Why an agent cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Problem {
-    NotInstalled,
-    NoVersion,
-    TooOld,
-    NotLoggedIn,
 }
 
 pub(crate) fn run(_: &Args, out: &mut Output) -> Result<(), Failure> {
@@ -138,7 +127,7 @@ fn versions(programs: &[Option<&Path>]) -> Result<Vec<Option<Answer>>, Failure> 
 impl Line {
     fn of(agent: &dyn Agent, program: Option<PathBuf>, answer: Option<Answer>) -> Self {
         let built_in = agent.program() == Program::Ourselves;
-        let (problem, hint) = problem_of(agent, program.as_deref(), answer.as_ref()).unzip();
+        let (problem, hint) = problem_of(agent, program.as_deref(), answer.as_ref(), &environment()).unzip();
         let version = match answer {
             _ if built_in => Some(env!("AZUREAL_VERSION").to_owned()),
             Some(Answer::Version(version)) => Some(version),
@@ -164,39 +153,4 @@ impl Line {
             None => "not installed".to_owned(),
         }
     }
-}
-
-/// Returns why an agent cannot be used and what to do about it; `None` if it can.
-fn problem_of(
-    agent: &dyn Agent,
-    program: Option<&Path>,
-    answer: Option<&Answer>,
-) -> Option<(Problem, Option<String>)> {
-    if agent.program() == Program::Ourselves {
-        return None;
-    }
-    let Some(program) = program else { return Some((Problem::NotInstalled, None)) };
-    let version = match answer {
-        Some(Answer::Version(version)) => version,
-        Some(Answer::TooSlow) => {
-            let hint = format!("no answer to `--version` within {} s", LIMIT.as_secs());
-            return Some((Problem::NoVersion, Some(hint)));
-        }
-        Some(Answer::Failed) | None => {
-            let command = visible_line(&program.to_string_lossy()).into_owned();
-            return Some((Problem::NoVersion, Some(format!("see why: `{command} --version`"))));
-        }
-    };
-    let needs = agent.needs()?;
-    if numbers(version).is_some_and(|found| found.as_slice() < needs.version) {
-        let oldest: Vec<String> = needs.version.iter().map(u64::to_string).collect();
-        return Some((
-            Problem::TooOld,
-            Some(format!("too old: at least version {} works", oldest.join("."))),
-        ));
-    }
-    if !is_logged_in(&needs.login, &environment()) {
-        return Some((Problem::NotLoggedIn, Some(format!("no login found: run `{}`", needs.login.command))));
-    }
-    None
 }

@@ -1,13 +1,13 @@
 use std::str::FromStr;
 
-use azureal_core::{NewSession, Seq, SessionRecord, TurnIndex};
+use azureal_core::{Seq, SessionRecord, TurnIndex};
 use serde_json::json;
 
 use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::{Output, counted, warn};
-use azureal::Workspace;
-use azureal::sessions::{called, check_new_name, keep_name, resolve};
+use azureal::sessions::{called, resolve};
+use azureal::{Forked, Workspace};
 
 /// Copy a session's history up to a point into a new session
 ///
@@ -68,29 +68,15 @@ async fn last_event(place: &Workspace, record: &SessionRecord, at: Option<Place>
 
 pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let original = resolve(&*place.store, &args.session.session).await?;
-    if let Some(name) = &args.name {
-        check_new_name(&*place.store, name, None).await?;
-    }
-    let new =
-        NewSession { name: args.name.clone(), worktree: place.project.worktree(), ..NewSession::default() };
     let at = last_event(place, &original, args.at).await?;
-    let id = place.store.fork(original.id, at, new).await?;
-    if let Some(name) = &args.name {
-        keep_name(&*place.store, name, id).await?;
-    }
-    let fork = place.store.get(id).await?;
-    if let Some(originals) = place.store.originals().filter(|_| place.keeps_originals()) {
-        let is_copied = |found: &azureal_core::Original| found.first != Seq::START && found.first <= at;
-        // Only for a message: the fork is there.
-        let wanted = originals.list(original.id).await.unwrap_or_default();
-        let copied = originals.list(id).await.unwrap_or_default();
-        if copied.len() < wanted.iter().filter(|found| is_copied(found)).count() {
-            warn(&format!("the output of its turns was not copied whole; {} has it", called(&original)));
-        }
+    let Forked { record: fork, lacks_originals } =
+        place.fork_session(original.id, at, args.name.as_deref()).await?;
+    if lacks_originals {
+        warn(&format!("the output of its turns was not copied whole; {} has it", called(&original)));
     }
     if out.is_json() {
         out.json(&json!({
-            "id": id.to_string(),
+            "id": fork.id.to_string(),
             "name": fork.name,
             "from": original.id.to_string(),
             "event_count": fork.counts.events,

@@ -5,7 +5,7 @@ use super::SessionArg;
 use crate::failure::Failure;
 use crate::output::Output;
 use azureal::Workspace;
-use azureal::sessions::{check_new_name, resolve};
+use azureal::sessions::resolve;
 
 /// Give a session another name
 ///
@@ -24,8 +24,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, place: &Workspace, out: &mut Output) -> Result<(), Failure> {
     let id = resolve(&*place.store, &args.session.session).await?.id;
-    check_new_name(&*place.store, &args.name, Some(id)).await?;
-    place.store.rename(id, &args.name).await?;
+    place.rename_session(id, &args.name).await?;
     if out.is_json() {
         out.json(&json!({"id": id.to_string(), "name": args.name}))
     } else {

@@ -1,5 +1,4 @@
 use azureal_core::{SessionRecord, visible_line};
-use azureal_engine::{FoundTurn, SessionLease, SpoolError};
 use serde_json::json;
 
 use super::purge::tell_of_transcripts;
@@ -69,17 +68,8 @@ pub(crate) async fn run(
     }
     let mut deleted = Vec::new();
     let mut done = Ok(());
-    let mut busy = Ok(());
     for record in &records {
-        // Held until it is gone: a turn may have begun while the person was asked.
-        let _lease = match idle(place, record).await {
-            Ok(lease) => lease,
-            Err(failure) => {
-                busy = Err(failure);
-                break;
-            }
-        };
-        done = place.store.delete(record.id).await;
+        done = place.delete_session(record).await;
         if done.is_err() {
             break;
         }
@@ -100,28 +90,7 @@ pub(crate) async fn run(
             tell(&format!("a store that was set aside may have a copy: {}", shown(&path)));
         }
     }
-    done?;
-    busy
-}
-
-/// Makes sure that no turn runs in a session, nor begins as long as what is returned is held.
-async fn idle(place: &Workspace, record: &SessionRecord) -> Result<Option<SessionLease>, Failure> {
-    let Some(spools) = place.spools() else { return Ok(None) };
-    if !place.is_on_server() && !spools.exist() {
-        return Ok(None);
-    }
-    let lease = place.lease(record.id, "rm").await?;
-    let at = |error: SpoolError| Failure::file(&error.path, &error.source);
-    // One whose azureal has gone holds no lease.
-    let turns = spools.found_turns().map_err(at)?;
-    let (own, _): (Vec<_>, Vec<_>) = turns.into_iter().partition(|turn| turn.session == record.id);
-    if own.iter().any(|turn| turn.is_running) {
-        return Err(Failure::new("busy", format!("a turn of {} is running", called(record)))
-            .with_hint(format!("wait for it, or end it with `azureal cancel {}`", record.id)));
-    }
-    // What could not be stored is deleted with its session.
-    own.into_iter().try_for_each(FoundTurn::discard).map_err(at)?;
-    Ok(Some(lease))
+    Ok(done?)
 }
 
 /// Asks whether these may go; an error is a no.

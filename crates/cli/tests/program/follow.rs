@@ -330,13 +330,13 @@ fn a_running_turn_has_its_prompt_in_lists() {
 #[test]
 fn reading_commands_mean_the_session_of_the_running_turn_by_default() {
     let world = World::new();
-    world.session("talk", &[user("old"), assistant("older")]);
+    world.session("talk", &[user("old"), assistant("ancient")]);
     assert_eq!(world.run(&["run", "-a", "offline", "--name", "other", "Something else"]).code, 0);
     let last = || {
         let tokens = world.run(&["tokens", "--json"]).json()["session"].clone();
-        let context = world.run(&["context", "--json"]).json()["text"].as_str().unwrap().contains("older");
+        let context = world.run(&["context", "--json"]).json()["text"].as_str().unwrap().contains("ancient");
         let [export, show] = [&["export", "--format", "markdown"][..], &["show"]]
-            .map(|arguments| world.run(arguments).stdout.contains("older"));
+            .map(|arguments| world.run(arguments).stdout.contains("ancient"));
         (tokens, context, export, show)
     };
     assert_eq!(last(), (json!("S2"), false, false, false));

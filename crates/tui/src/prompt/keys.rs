@@ -114,7 +114,7 @@ impl PromptBox {
         let cursor = self.editor.cursor();
         let text = self.editor.text().chars(0..cursor);
         let backslashes = text.len() - text.trim_end_matches('\\').len();
-        if backslashes % 2 == 0 {
+        if backslashes.is_multiple_of(2) {
             return self.send(PromptOutcome::Send);
         }
         self.editor.change(cursor - 1..cursor, Text::from("\n"), Run::Ended);

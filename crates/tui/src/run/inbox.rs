@@ -45,22 +45,31 @@ impl Inbox {
         self.is_filled.notify_one();
     }
 
-    pub(super) fn next_event(&self) -> Option<TerminalEvent> {
+    pub(crate) fn next_event(&self) -> Option<TerminalEvent> {
         self.lock().events.pop_front()
     }
 
-    pub(super) fn next_news(&self) -> Option<News> {
+    pub(crate) fn next_news(&self) -> Option<News> {
         self.lock().news.pop_front()
     }
 
-    pub(super) fn has_events(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         !self.lock().events.is_empty()
     }
 
     /// Waits until something is there, or until a time. Without a time and with nothing to do, the thread sleeps.
-    pub(super) fn wait(&self, until: Option<Instant>) {
+    pub(crate) fn wait(&self, until: Option<Instant>) {
+        self.wait_while(until, |waiting| waiting.events.is_empty() && waiting.news.is_empty());
+    }
+
+    /// Waits until news are there, the loop is woken, or until a time. Events of the terminal wait.
+    pub(crate) fn wait_for_news(&self, until: Option<Instant>) {
+        self.wait_while(until, |waiting| waiting.news.is_empty());
+    }
+
+    fn wait_while(&self, until: Option<Instant>, is_empty: impl Fn(&Waiting) -> bool) {
         let mut waiting = self.lock();
-        while waiting.events.is_empty() && waiting.news.is_empty() && !waiting.is_woken {
+        while is_empty(&waiting) && !waiting.is_woken {
             let Some(until) = until else {
                 waiting = self.is_filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -72,18 +81,6 @@ impl Inbox {
             waiting = self.is_filled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         waiting.is_woken = false;
-    }
-
-    /// Waits until an event is there, or until a time. News may wait too.
-    pub(super) fn wait_for_event(&self, until: Instant) {
-        let mut waiting = self.lock();
-        while waiting.events.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            waiting = self.is_filled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

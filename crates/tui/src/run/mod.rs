@@ -1,22 +1,23 @@
 //! The loop of the interface: input first, then news, then a frame.
 
+mod conversation;
 mod inbox;
 mod pace;
 
 pub use inbox::Inbox;
 
+pub(crate) use conversation::Conversation;
+
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use azureal::SessionId;
-use azureal::desk::{Desk, News, Request};
+use azureal::desk::Desk;
 
 use self::pace::Pace;
 use crate::terminal::{CLIPBOARD_LIMIT, Input, PASTE_LIMIT, Terminal, TerminalEvent, TerminalSettings};
-use crate::{Effect, Message, State, draw, prepare, update};
+use crate::{Effect, Message, State, draw, prepare};
 
 /// Time for news before input is looked for again.
 const NEWS_SHARE: Duration = Duration::from_millis(4);
@@ -42,23 +43,13 @@ pub fn run(
 ) -> io::Result<Ended> {
     let events = Arc::clone(inbox);
     let mut terminal = Terminal::take(settings, move |event| events.add_event(event))?;
-    let mut conversation = Conversation { state, desk, inbox, for_terminal: Vec::new(), pace: Pace::default() };
+    let mut conversation = Conversation::new(state, desk, inbox);
     conversation.resize(&terminal);
     let requests = conversation.state.start(session);
     conversation.perform(requests);
     let signal = conversation.run(&mut terminal)?;
     conversation.keep();
     Ok(Ended { session: conversation.state.shown_session(), signal })
-}
-
-/// The state, and those that it talks to.
-struct Conversation<'a> {
-    state: State,
-    desk: &'a Desk,
-    inbox: &'a Inbox,
-    /// Requests that need the terminal, in order.
-    for_terminal: Vec<Request>,
-    pace: Pace,
 }
 
 /// Why the loop ends.
@@ -112,6 +103,8 @@ impl Conversation<'_> {
                     self.inform(format!("a part of azureal stopped working: {message}"));
                 }
                 TerminalEvent::End(signal) => return Ok(Some(End::Signal(signal))),
+                // Only a plain terminal sends it.
+                TerminalEvent::Interrupt => {}
                 // As a shell does whose terminal is gone.
                 TerminalEvent::Gone => return Ok(Some(End::Signal(signal_hook::consts::SIGHUP))),
             }
@@ -128,6 +121,8 @@ impl Conversation<'_> {
             Input::Mouse(mouse) => Message::Mouse(mouse),
             Input::Paste(text) => Message::Paste(text),
             Input::Focus(has_focus) => Message::Focus(has_focus),
+            // Only a plain terminal sends them.
+            Input::Line(_) => return Ok(()),
             Input::PasteTruncated => {
                 self.inform(format!("the pasted text was cut after {} MB", PASTE_LIMIT >> 20));
                 return Ok(());
@@ -159,44 +154,10 @@ impl Conversation<'_> {
         Ok(None)
     }
 
-    fn take_one(&mut self, news: News) {
-        self.pace.note_news(&news, self.state.shown);
-        self.update(Message::News(news));
-    }
-
-    fn inform(&mut self, notice: String) {
-        self.update(Message::News(News::Notice(notice)));
-        self.pace.hurry();
-    }
-
     fn resize(&mut self, terminal: &Terminal) {
         let (columns, rows) = terminal.size();
         self.update(Message::Resize(columns, rows));
         self.pace.hurry();
-    }
-
-    /// Tells the state the time, if it has asked for that.
-    fn tick(&mut self) {
-        if self.state.next_tick().is_some_and(|tick| tick <= now_ms()) {
-            self.update(Message::Tick);
-            self.pace.hurry();
-        }
-    }
-
-    fn update(&mut self, message: Message) {
-        let requests = update(&mut self.state, message, now_ms());
-        self.perform(requests);
-    }
-
-    fn perform(&mut self, requests: Vec<Request>) {
-        for request in requests {
-            self.pace.note_request(&request);
-            if request.needs_terminal() {
-                self.for_terminal.push(request);
-            } else {
-                self.desk.perform(request);
-            }
-        }
     }
 
     fn take_effects(&mut self, terminal: &mut Terminal) -> io::Result<Option<End>> {
@@ -225,28 +186,11 @@ impl Conversation<'_> {
         Ok(None)
     }
 
-    /// Performs the requests that need the terminal. News are handled meanwhile; frames are not drawn.
+    /// Performs the requests that need the terminal.
     fn lend(&mut self, terminal: &mut Terminal) -> io::Result<()> {
         while !self.for_terminal.is_empty() {
             let request = self.for_terminal.remove(0);
-            let (desk, inbox) = (self.desk, self.inbox);
-            terminal.lend(|| {
-                let is_done = AtomicBool::new(false);
-                thread::scope(|scope| {
-                    scope.spawn(|| {
-                        desk.perform_in_terminal(request);
-                        is_done.store(true, Ordering::SeqCst);
-                        inbox.wake();
-                    });
-                    while !is_done.load(Ordering::SeqCst) {
-                        self.inbox.wait(self.deadline_without_frames());
-                        while let Some(news) = self.inbox.next_news() {
-                            self.take_one(news);
-                        }
-                        self.tick();
-                    }
-                });
-            })?;
+            terminal.lend(|| self.perform_in_terminal(request))?;
             self.resize(terminal);
         }
         Ok(())
@@ -260,25 +204,9 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Writes what must not be lost.
-    fn keep(&mut self) {
-        self.state.keeper.hurry(now_ms());
-        self.update(Message::Tick);
-    }
-
     /// Returns when the loop has to do something by itself; `None` if it can sleep.
     fn deadline(&self) -> Option<Instant> {
         let frame = self.pace.next_frame();
-        [frame, self.deadline_without_frames()].into_iter().flatten().min()
+        [frame, self.next_tick()].into_iter().flatten().min()
     }
-
-    fn deadline_without_frames(&self) -> Option<Instant> {
-        let tick = self.state.next_tick()?;
-        Some(Instant::now() + Duration::from_millis(tick.saturating_sub(now_ms())))
-    }
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -104,7 +104,10 @@ mod tests {
         pace.hurry();
         assert!(!pace.is_due(began));
         assert!(pace.is_due(began + FIRST_FRAME + Duration::from_millis(1)));
-        pace.note_news(&News::Failed { pane: Some(SHOWN), error: azureal::Error::usage("gone"), unsent: None }, SHOWN);
+        pace.note_news(
+            &News::Failed { pane: Some(SHOWN), error: azureal::Error::usage("gone"), unsent: None },
+            SHOWN,
+        );
         assert!(pace.is_due(began));
     }
 

@@ -54,6 +54,11 @@ impl Notices {
         self.notices.retain(|notice| notice.until_ms > now_ms);
     }
 
+    /// Takes all notices, oldest first.
+    pub(crate) fn take_all(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
     /// Removes all notices, and returns whether there were any.
     pub(crate) fn dismiss(&mut self) -> bool {
         !std::mem::take(&mut self.notices).is_empty()

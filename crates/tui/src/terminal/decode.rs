@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseEvent};
 
+use super::input::Parse;
 use super::sequences::{Sequence, csi, osc, ss3};
 
 /// The most bytes of one pasted text. The rest is dropped, and [`Input::PasteTruncated`] follows the text.
@@ -34,6 +35,8 @@ pub enum Input {
     Focus(bool),
     /// A reply to a query.
     Reply(Reply),
+    /// A line that was typed on a terminal that edits lines itself.
+    Line(String),
 }
 
 /// A reply of a terminal to a query.
@@ -49,7 +52,7 @@ pub enum Reply {
 
 /// A decoder. It keeps incomplete sequences until the rest arrives.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub(super) struct Decoder {
     waiting: Vec<u8>,
     paste: Option<Paste>,
 }
@@ -60,9 +63,8 @@ struct Paste {
     is_truncated: bool,
 }
 
-impl Decoder {
-    /// Decodes bytes.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<Input>) {
+impl Parse for Decoder {
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<Input>) {
         if self.paste.is_some() {
             self.push_paste(bytes, out);
         } else {
@@ -71,8 +73,7 @@ impl Decoder {
         }
     }
 
-    /// Returns how long to wait for more bytes before [`give_up`](Self::give_up).
-    pub fn patience(&self) -> Option<Duration> {
+    fn patience(&self) -> Option<Duration> {
         match self.waiting.as_slice() {
             [] => None,
             [b'\x1b', b']', _, ..] => Some(REST_OF_REPLY),
@@ -80,8 +81,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes the bytes that wait for a rest that did not arrive.
-    pub fn give_up(&mut self, out: &mut Vec<Input>) {
+    fn give_up(&mut self, out: &mut Vec<Input>) {
         let waiting = std::mem::take(&mut self.waiting);
         let key = match waiting.as_slice() {
             [b'\x1b'] => KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE),
@@ -92,7 +92,9 @@ impl Decoder {
         };
         out.push(Input::Key(key));
     }
+}
 
+impl Decoder {
     fn decode(&mut self, out: &mut Vec<Input>) {
         let mut used = 0;
         loop {

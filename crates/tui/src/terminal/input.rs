@@ -3,11 +3,12 @@
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::decode::{Decoder, Input};
+use super::decode::Input;
 
 /// The most bytes of one read.
 const PIECE: usize = 64 << 10;
@@ -28,13 +29,16 @@ enum Order {
 
 impl Reader {
     /// Starts to read. `None` is sent when the terminal is gone.
-    pub(super) fn start(send: impl Fn(Option<Input>) + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(
+        parser: impl Parse + Send + 'static,
+        send: impl Fn(Option<Input>) + Send + 'static,
+    ) -> io::Result<Self> {
         let (woken, wake) = io::pipe()?;
         let (orders, taken) = sync_channel(4);
         let (paused, pauses) = sync_channel(4);
         thread::Builder::new()
             .name("keys".to_owned())
-            .spawn(move || Loop { woken, taken, paused, decoder: Decoder::default() }.run(send))?;
+            .spawn(move || Loop { woken, taken, paused, parser }.run(send))?;
         Ok(Self { orders, wake, pauses })
     }
 
@@ -52,24 +56,34 @@ impl Reader {
     }
 }
 
-struct Loop {
+/// Turns bytes into input.
+pub(super) trait Parse {
+    /// Takes bytes.
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<Input>);
+    /// Returns how long to wait for more bytes before [`give_up`](Self::give_up).
+    fn patience(&self) -> Option<Duration>;
+    /// Takes what waits for more bytes as it is.
+    fn give_up(&mut self, out: &mut Vec<Input>);
+}
+
+struct Loop<P> {
     woken: PipeReader,
     taken: Receiver<Order>,
     paused: SyncSender<()>,
-    decoder: Decoder,
+    parser: P,
 }
 
-impl Loop {
+impl<P: Parse> Loop<P> {
     fn run(mut self, send: impl Fn(Option<Input>)) {
         let mut bytes = vec![0; PIECE];
         let mut inputs = Vec::new();
         loop {
-            let timeout = self.decoder.patience().and_then(|patience| Timespec::try_from(patience).ok());
+            let timeout = self.parser.patience().and_then(|patience| Timespec::try_from(patience).ok());
             let terminal = rustix::stdio::stdin();
             let mut ready =
                 [PollFd::from_borrowed_fd(terminal, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
             match poll(&mut ready, timeout.as_ref()) {
-                Ok(0) => self.decoder.give_up(&mut inputs),
+                Ok(0) => self.parser.give_up(&mut inputs),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return send(None),
             }
@@ -80,9 +94,13 @@ impl Loop {
             }
             if keys && !woken {
                 match rustix::io::read(terminal, &mut bytes) {
-                    Ok(0) => return send(None),
+                    Ok(0) => {
+                        self.parser.give_up(&mut inputs);
+                        inputs.drain(..).for_each(|input| send(Some(input)));
+                        return send(None);
+                    }
                     Ok(length) => {
-                        self.decoder.push(bytes.get(..length).unwrap_or_default(), &mut inputs);
+                        self.parser.push(bytes.get(..length).unwrap_or_default(), &mut inputs);
                     }
                     Err(Errno::INTR | Errno::AGAIN) => {}
                     Err(_) => return send(None),

@@ -7,13 +7,14 @@ mod canvas;
 mod decode;
 mod encode;
 mod input;
+mod lines;
 mod modes;
 mod outside;
 mod scroll;
 mod sequences;
 mod signals;
 
-pub use decode::{Decoder, Input, PASTE_LIMIT, Reply};
+pub use decode::{Input, PASTE_LIMIT, Reply};
 pub use encode::{BEGIN_FRAME, END_FRAME, Screen};
 pub use outside::CLIPBOARD_LIMIT;
 
@@ -28,7 +29,9 @@ use ratatui::Frame;
 use rustix::process::{Signal, kill_current_process_group};
 
 use self::canvas::Canvas;
+use self::decode::Decoder;
 use self::input::Reader;
+use self::lines::Lines;
 use self::signals::Asked;
 use crate::theme::Background;
 
@@ -46,7 +49,9 @@ pub enum TerminalEvent {
     Continued,
     /// The process has to end, by this signal.
     End(i32),
-    /// The terminal is gone.
+    /// Ctrl-C on a terminal that edits lines itself.
+    Interrupt,
+    /// The terminal is gone, or the input has ended.
     Gone,
     /// A thread of the process has panicked, with this message.
     Panicked(String),
@@ -88,13 +93,14 @@ impl Terminal {
                 Asked::Resized => TerminalEvent::Resized,
                 Asked::Continued => TerminalEvent::Continued,
                 Asked::End(signal) => TerminalEvent::End(signal),
+                Asked::Interrupt => TerminalEvent::Interrupt,
             });
         })?;
         let guard = GiveBack;
         modes::take(settings.uses_mouse)?;
         let is_answered = Arc::new(AtomicBool::new(false));
         let answered = Arc::clone(&is_answered);
-        let reader = Reader::start(move |input| {
+        let reader = Reader::start(Decoder::default(), move |input| {
             if input == Some(Input::Reply(Reply::Attributes)) {
                 answered.store(true, Ordering::SeqCst);
             }
@@ -217,6 +223,37 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         self.await_replies();
         self.reader.pause();
+    }
+}
+
+/// A terminal that is left as it is: lines are read from it, and signals are handled.
+pub struct PlainTerminal {
+    reader: Reader,
+}
+
+impl PlainTerminal {
+    /// Begins to read lines. `send` gets them from another thread, as [`Input::Line`].
+    pub fn open(send: impl Fn(TerminalEvent) + Clone + Send + Sync + 'static) -> io::Result<Self> {
+        let signalled = send.clone();
+        signals::listen_to_ends(move |asked| {
+            signalled(match asked {
+                Asked::Interrupt => TerminalEvent::Interrupt,
+                Asked::End(signal) => TerminalEvent::End(signal),
+                Asked::Resized | Asked::Continued => return,
+            });
+        })?;
+        let reader = Reader::start(Lines::default(), move |input| {
+            send(input.map_or(TerminalEvent::Gone, TerminalEvent::Input));
+        })?;
+        Ok(Self { reader })
+    }
+
+    /// Reads nothing while another program uses the terminal.
+    pub fn lend<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        self.reader.pause();
+        let result = work();
+        self.reader.resume();
+        result
     }
 }
 

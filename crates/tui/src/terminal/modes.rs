@@ -57,8 +57,10 @@ pub(super) fn take(has_mouse: bool) -> io::Result<()> {
     if !IS_OURS.swap(true, Ordering::SeqCst) {
         *lock(&BEFORE) = Some(usual(now));
     }
-    HAS_KEYBOARD.store(false, Ordering::SeqCst);
     tcsetattr(input(), OptionalActions::Now, &raw)?;
+    if HAS_KEYBOARD.swap(false, Ordering::SeqCst) {
+        write_all(KEYBOARD_OFF.as_bytes())?;
+    }
     write_all(BEGIN.as_bytes())?;
     if has_mouse {
         write_all(MOUSE_ON.as_bytes())?;

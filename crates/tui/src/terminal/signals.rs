@@ -23,6 +23,8 @@ pub(super) enum Asked {
     Continued,
     /// The process shall end, by this signal.
     End(i32),
+    /// Ctrl-C on a terminal that edits lines itself.
+    Interrupt,
 }
 
 /// Handles signals on a thread of their own.
@@ -45,6 +47,24 @@ pub(super) fn listen(send: impl Fn(Asked) + Send + 'static) -> io::Result<()> {
                     thread::Builder::new().name("end".to_owned()).spawn(move || end(signal)).ok();
                 }
             }
+        }
+    })?;
+    Ok(())
+}
+
+/// Handles the signals of a program that leaves its terminal as it is.
+pub(super) fn listen_to_ends(send: impl Fn(Asked) + Send + 'static) -> io::Result<()> {
+    let ignores_hangup = is_ignored(SIGHUP);
+    let handled = [SIGTERM, SIGINT, SIGHUP].into_iter();
+    let mut signals = Signals::new(handled.filter(|signal| *signal != SIGHUP || !ignores_hangup))?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            if signal == SIGINT {
+                send(Asked::Interrupt);
+                continue;
+            }
+            send(Asked::End(signal));
+            thread::Builder::new().name("end".to_owned()).spawn(move || end(signal)).ok();
         }
     })?;
     Ok(())

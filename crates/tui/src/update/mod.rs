@@ -7,7 +7,7 @@ mod prompting;
 mod slots;
 
 pub(crate) use actions::{perform, perform_in};
-pub(crate) use prompting::{choose_agent, quit_answered};
+pub(crate) use prompting::{choose_agent, quit_answered, send};
 
 use azureal::desk::Request;
 use crossterm::event::{KeyEvent, KeyEventKind};

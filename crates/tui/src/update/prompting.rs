@@ -101,7 +101,7 @@ fn take(state: &mut State, outcome: PromptOutcome) -> Vec<Request> {
 }
 
 /// Sends the prompt of the box. While a turn runs, the prompt is staged and the turn cancelled, or the prompt is queued.
-fn send(state: &mut State, is_queued: bool) -> Vec<Request> {
+pub(crate) fn send(state: &mut State, is_queued: bool) -> Vec<Request> {
     let pane = state.shown;
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
     let text = slot.prompt.take(&mut state.history);

@@ -1,10 +1,12 @@
 //! The desk, as an interface uses it: requests in, news out, with scripted agents.
 
 mod following;
+mod leaving;
+mod requests;
 mod turns;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -49,16 +51,24 @@ struct World {
 impl World {
     fn new(claude: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        fs::create_dir(path("project")).unwrap();
-        script(&path("bin/claude"), claude);
-        let variables = [
-            ("PATH", format!("{}:/usr/bin:/bin", path("bin").display())),
-            ("HOME", path("home").display().to_string()),
-            ("FOLDER", folder.path().display().to_string()),
-        ];
-        let environment = Environment::new(variables.map(|(name, value)| (name.into(), value.into())));
+        fs::create_dir(folder.path().join("project")).unwrap();
+        script(&folder.path().join("bin/claude"), claude);
+        let environment = Self::environment_in(folder.path());
         Self { folder, environment }
+    }
+
+    fn environment_in(folder: &Path) -> Environment {
+        let variables = [
+            ("PATH", format!("{}:/usr/bin:/bin", folder.join("bin").display())),
+            ("HOME", folder.join("home").display().to_string()),
+            ("FOLDER", folder.display().to_string()),
+        ];
+        Environment::new(variables.map(|(name, value)| (name.into(), value.into())))
+    }
+
+    /// Opens the project of a world in this folder.
+    fn workspace_in(folder: &Path) -> Workspace {
+        Workspace::open(&folder.join("project"), &Self::environment_in(folder), &Options::default()).unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -66,7 +76,7 @@ impl World {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::open(&self.path("project"), &self.environment, &Options::default()).unwrap()
+        Self::workspace_in(self.folder.path())
     }
 
     fn desk(&self) -> Listener {

@@ -1,0 +1,106 @@
+//! Programs that use the terminal: the user's editor and pager.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use azureal_core::SessionId;
+use tempfile::NamedTempFile;
+
+use super::shared::Shared;
+use super::{EditPurpose, ReadWith};
+use crate::error::Error;
+
+/// The longest text that is taken back from an editor, in bytes.
+const LONGEST_TEXT: u64 = 16 << 20;
+/// The exit status of a shell that finds no such command.
+const NOT_FOUND: i32 = 127;
+
+impl Shared {
+    /// Opens a text in the user's editor. Returns the new text; `None` if it is only looked at, was not changed, or the editor failed.
+    pub(super) fn edit(&self, text: &str, purpose: EditPurpose) -> Result<Option<String>, Error> {
+        let file = self.temporary(|file| file.write_all(text.as_bytes()).map_err(Error::from_io))?;
+        let status = self.run(&self.editor(), file.path())?;
+        if purpose == EditPurpose::Look || !status.success() {
+            return Ok(None);
+        }
+        let mut edited = read_back(file.path())?;
+        // Editors end the last line.
+        if edited.ends_with('\n') && !text.ends_with('\n') {
+            edited.pop();
+        }
+        Ok(Some(edited).filter(|edited| edited != text))
+    }
+
+    /// Shows a whole session as text.
+    pub(super) fn read(&self, session: SessionId, with: ReadWith) -> Result<(), Error> {
+        let file = self.temporary(|file| {
+            let mut out = BufWriter::new(file);
+            self.write_text(session, &mut out)?;
+            out.flush().map_err(Error::from_io)
+        })?;
+        let program = match with {
+            ReadWith::Editor => self.editor(),
+            ReadWith::Pager => self.variable(&["PAGER"], "less"),
+        };
+        self.run(&program, file.path()).map(drop)
+    }
+
+    /// Writes a file that only the user can read. Dropped, it is deleted.
+    fn temporary(&self, write: impl FnOnce(&mut File) -> Result<(), Error>) -> Result<NamedTempFile, Error> {
+        let folder = self.workspace.environment().temporary();
+        let file = tempfile::Builder::new().prefix("azureal-").suffix(".md").tempfile_in(&folder);
+        let mut file = file.map_err(|error| Error::file(&folder, &error))?;
+        write(file.as_file_mut())?;
+        Ok(file)
+    }
+
+    fn editor(&self) -> OsString {
+        self.variable(&["VISUAL", "EDITOR"], "vi")
+    }
+
+    fn variable(&self, names: &[&str], otherwise: &str) -> OsString {
+        let environment = self.workspace.environment();
+        let named = names.iter().find_map(|name| environment.value(name));
+        named.unwrap_or(OsStr::new(otherwise)).to_owned()
+    }
+
+    /// Runs a command of the user with a file, in the terminal. A shell reads the command: it may have arguments.
+    fn run(&self, program: &OsStr, file: &Path) -> Result<ExitStatus, Error> {
+        let mut script = program.to_owned();
+        script.push(" \"$1\"");
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(script).arg("sh").arg(file);
+        command.env_clear().envs(self.workspace.environment().variables());
+        command.current_dir(self.workspace.project.directory());
+        let program = program.to_string_lossy();
+        let failed = |why: String| {
+            Error::new("not_started", format!("`{program}` could not be started{why}"))
+                .with_hint("`EDITOR` and `PAGER` name the programs to use")
+        };
+        let status = command.status().map_err(|error| failed(format!(": {error}")))?;
+        if status.code() == Some(NOT_FOUND) {
+            return Err(failed(String::new()));
+        }
+        Ok(status)
+    }
+}
+
+/// Reads what the editor has left. It may have put another file in the place of ours.
+fn read_back(path: &Path) -> Result<String, Error> {
+    let read = || -> io::Result<Vec<u8>> {
+        if !std::fs::symlink_metadata(path)?.is_file() {
+            return Err(io::Error::other("it is no file any more"));
+        }
+        let mut text = Vec::new();
+        File::open(path)?.take(LONGEST_TEXT + 1).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let text = read().map_err(|error| Error::file(path, &error))?;
+    if text.len() as u64 > LONGEST_TEXT {
+        return Err(Error::new("too_large", "the edited text is longer than 16 MiB"));
+    }
+    String::from_utf8(text).map_err(|_| Error::new("unreadable", "the edited text is not UTF-8"))
+}

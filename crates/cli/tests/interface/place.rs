@@ -1,0 +1,146 @@
+//! A project in a folder of its own, and the interface opened in it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use azureal_testkit::programs;
+use azureal_testkit::pty::PtyProgram;
+use azureal_testkit::until;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A git repository `p`, a home, and a folder of programs.
+pub(crate) struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Self { folder: TempDir::new().unwrap() };
+        place.file("p/.git/HEAD", "ref: refs/heads/main\n");
+        fs::create_dir(place.path("home")).unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    pub(crate) fn file(&self, path: &str, text: &str) -> PathBuf {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Returns the program, ready to run in the project.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_azureal"));
+        command
+            .args(arguments)
+            .current_dir(self.path("p"))
+            .env_clear()
+            .env("HOME", self.path("home"))
+            .env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()))
+            .env("TERM", "xterm-256color")
+            .env("LANG", "C.UTF-8")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Opens the interface on a terminal of 80 columns and 24 rows, and waits until it is there.
+    pub(crate) fn open(&self, arguments: &[&str]) -> PtyProgram {
+        let program = PtyProgram::start(&self.command(arguments), 80, 24);
+        program.wait_for("send");
+        program
+    }
+
+    /// Returns the events of a session, oldest first.
+    pub(crate) fn events(&self, session: &str) -> Vec<Value> {
+        let output = self.run(&["show", session, "--json"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Returns the prompts of a session.
+    pub(crate) fn prompts(&self, session: &str) -> Vec<String> {
+        let prompts = self.events(session).into_iter().filter(|event| event["kind"] == "UserMessage");
+        prompts.map(|event| event["data"]["content"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Imports a session with these prompts and answers, alternating.
+    pub(crate) fn session(&self, name: &str, messages: &[&str]) {
+        let events = messages.iter().enumerate().map(|(index, text)| {
+            let (kind, data) = match index % 2 {
+                0 => ("UserMessage", json!({"content": text})),
+                _ => ("AssistantText", json!({"text": text})),
+            };
+            json!({"seq": index + 1, "kind": kind, "data": data})
+        });
+        let session = json!({
+            "format": "azureal-session",
+            "version": 1,
+            "session": {"id": "S1", "name": name, "worktree": ".", "created": format!("made for {name}")},
+            "events": events.collect::<Vec<_>>(),
+            "compactions": [],
+        });
+        let file = self.file(&format!("in/{name}.json"), &session.to_string());
+        let output = self.run(&["import", file.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Puts an agent on the path that answers `Answer 1.`, `Answer 2.`, … It says `Working on N.` first, and waits for
+    /// [`let_answer`](Self::let_answer).
+    pub(crate) fn agent(&self) {
+        let line = |value: Value| value.to_string();
+        let begin = line(json!({
+            "type": "system", "subtype": "init", "session_id": "5f2a1c0e-0000-4000-8000-000000000001",
+            "model": "claude-opus-4-5", "cwd": "/", "tools": [], "apiKeySource": "none",
+        }));
+        let says = |id: &str, text: &str| {
+            line(json!({"type": "assistant", "message": {
+                "id": id, "role": "assistant", "model": "claude-opus-4-5",
+                "content": [{"type": "text", "text": text}],
+            }}))
+        };
+        let end = line(json!({
+            "type": "result", "subtype": "success", "is_error": false, "duration_ms": 1, "num_turns": 1,
+            "result": "Answer NUMBER.", "session_id": "5f2a1c0e-0000-4000-8000-000000000001",
+        }));
+        let folder = self.path("gate");
+        fs::create_dir_all(&folder).unwrap();
+        // The wait has a limit, so that a test that fails ends.
+        let script = format!(
+            "if [ \"$1\" = --version ]; then echo '2.1.197 (Claude Code)'; exit; fi\n\
+             cat > /dev/null\n\
+             cd '{folder}'; n=1; while ! mkdir turn-$n 2> /dev/null; do n=$((n+1)); done\n\
+             say() {{ printf '%s\\n' \"$1\" | sed \"s/NUMBER/$n/g\"; }}\n\
+             say '{begin}'\n\
+             say '{working}'\n\
+             i=0; while [ ! -e answer-$n ] && [ $i -lt 600 ]; do sleep 0.05; i=$((i+1)); done\n\
+             say '{answer}'\n\
+             say '{end}'",
+            folder = folder.display(),
+            working = says("m1", "Working on NUMBER."),
+            answer = says("m2", "Answer NUMBER."),
+        );
+        programs::script(&self.path("bin/claude"), &script);
+    }
+
+    /// Lets the agent answer its turn of this number.
+    pub(crate) fn let_answer(&self, turn: usize) {
+        self.file(&format!("gate/answer-{turn}"), "");
+    }
+
+    /// Waits until the agent has begun its turn of this number.
+    #[track_caller]
+    pub(crate) fn wait_for_turn(&self, turn: usize) {
+        let folder = self.path(&format!("gate/turn-{turn}"));
+        until("the turn", || folder.exists().then_some(()));
+    }
+}

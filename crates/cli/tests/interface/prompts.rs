@@ -1,0 +1,71 @@
+//! Prompts, turns and what is left of them.
+
+use azureal_testkit::until;
+
+use crate::place::Place;
+
+#[test]
+fn a_prompt_is_sent_and_its_answer_shown() {
+    let place = Place::new();
+    place.agent();
+    let program = place.open(&[]);
+    program.send("What is this?\r");
+    program.wait_for("Working on 1.");
+    // The prompt box is empty, and the prompt is in the session.
+    program.wait_for("What is this?");
+    place.let_answer(1);
+    program.wait_for("Answer 1.");
+    until("the stored turn", || (place.prompts("S1") == ["What is this?"]).then_some(()));
+    program.assert_listed();
+}
+
+#[test]
+fn a_draft_survives_the_death_of_the_process() {
+    let place = Place::new();
+    place.session("work", &["Hello?", "Hello."]);
+    let mut program = place.open(&["-s", "work"]);
+    program.send("a prompt that is not finished");
+    program.wait_for("not finished");
+    // Nothing that is older than a second is lost.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    program.kill("KILL");
+    program.wait_for_exit();
+    let program = place.open(&["-s", "work"]);
+    program.wait_for("a prompt that is not finished");
+}
+
+#[test]
+fn a_turn_that_is_left_running_is_there_when_the_interface_is_opened_again() {
+    let place = Place::new();
+    place.agent();
+    let mut program = place.open(&[]);
+    program.send("Take your time\r");
+    program.wait_for("Working on 1.");
+    program.send("\x18q");
+    program.wait_for("leave");
+    program.send("l");
+    assert_eq!(program.wait_for_exit(), Some(0));
+
+    let program = place.open(&["-s", "S1"]);
+    program.wait_for("Working on 1.");
+    place.let_answer(1);
+    program.wait_for("Answer 1.");
+    until("the stored turn", || (place.prompts("S1") == ["Take your time"]).then_some(()));
+}
+
+#[test]
+fn a_prompt_that_is_sent_while_a_turn_runs_replaces_it() {
+    let place = Place::new();
+    place.agent();
+    let program = place.open(&[]);
+    program.send("First\r");
+    program.wait_for("Working on 1.");
+    program.send("Second\r");
+    program.wait_for("Working on 2.");
+    place.let_answer(2);
+    program.wait_for("Answer 2.");
+    until("the stored turns", || (place.prompts("S1") == ["First", "Second"]).then_some(()));
+    let events = place.events("S1");
+    let outcomes: Vec<_> = events.iter().filter_map(|event| event["data"]["outcome"].as_str()).collect();
+    assert_eq!(outcomes.first(), Some(&"cancelled"), "{events:?}");
+}
