@@ -5,6 +5,7 @@ mod folding;
 mod growing;
 mod hostile;
 mod layouts;
+mod taking;
 
 use azureal_core::{Event, Seq};
 use azureal_transcript::{Block, Fold, Layout, Places, Row, Tone, Transcript, rows};
