@@ -261,6 +261,9 @@ impl<'a> Live<'a> {
             return Ok(());
         }
         self.spinner.hide();
+        if matches!(self.form, Form::Rows(_)) {
+            self.out.text("\n")?;
+        }
         self.out.flush()?;
         let place = match self.is_kept {
             true => finished.session.to_string(),

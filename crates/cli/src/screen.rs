@@ -54,10 +54,10 @@ impl Screen {
 
     /// Gives code in rows of a block its colours.
     pub(crate) fn colour(&self, block: &Block, rows: &mut [Row]) {
-        let is_code = |row: &Row| {
-            row.spans.iter().any(|span| span.style.tone == Tone::Code || span.style.change.is_some())
-        };
-        if !self.paint.is_on() || !rows.iter().any(is_code) {
+        let is_code = |row: &Row| row.spans.iter().any(|span| span.style.tone == Tone::Code);
+        // The lines of a diff have the colours of the change.
+        let is_text = matches!(block.content, Content::Text(_));
+        if !self.paint.is_on() || !is_text || !rows.iter().any(is_code) {
             return;
         }
         let start = rows.iter().filter(|row| is_code(row)).map(|row| row.source.start).min().unwrap_or(0);

@@ -253,6 +253,10 @@ fn output_line(rows: &mut Vec<Row>, shown: &Line<'_>, indent: usize, width: usiz
 fn preview(rows: &mut Vec<Row>, call: &Call, indent: usize, width: usize) {
     let lines: Vec<Line<'_>> = lines(call);
     let lines: Vec<&Line<'_>> = lines.iter().filter(|line| !is_exit_code(call, line)).collect();
+    // The line of the call has it already.
+    if matches!(lines.as_slice(), [one] if one.text.trim() == call.summary) {
+        return;
+    }
     if lines.len() <= PREVIEW_LINES {
         for line in lines {
             output_line(rows, line, indent, width, Some(1));
