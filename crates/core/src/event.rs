@@ -294,6 +294,18 @@ impl ModelSwitch {
     }
 }
 
+/// For people: `model opus`, or `agent codex, model gpt-5` for a choice of the user.
+impl fmt::Display for ModelSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { model, agent } = self;
+        match agent {
+            None => write!(f, "model {model}"),
+            Some(agent) if model == Self::DEFAULT => write!(f, "agent {agent}"),
+            Some(agent) => write!(f, "agent {agent}, model {model}"),
+        }
+    }
+}
+
 /// The fields of [`Event::SystemMessage`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

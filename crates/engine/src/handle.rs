@@ -262,9 +262,13 @@ impl Reporter {
                     other => self.waiting.push_back(other),
                 }
             }
-            match watcher.next_outputs() {
-                Ok(Some(outputs)) => outputs.into_iter().try_for_each(|output| self.output(output))?,
-                Ok(None) => return Ok(()),
+            match watcher.poll_outputs() {
+                // A notice does not wait for the next line of a silent agent.
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(Some(outputs))) => {
+                    outputs.into_iter().try_for_each(|output| self.output(output))?;
+                }
+                Ok(Poll::Ready(None)) => return Ok(()),
                 // The turn continues. The events that were not reported are, when it is stored.
                 Err(error) => return self.send(TurnEvent::Notice(error.to_string())),
             }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use azureal_core::agent::{Agent, AgentOutput, AgentParser};
@@ -152,17 +153,29 @@ impl Watcher {
     /// is left to read.
     pub fn next_outputs(&mut self) -> Result<Option<Vec<AgentOutput>>, FollowError> {
         loop {
+            if let Poll::Ready(outputs) = self.poll_outputs()? {
+                return Ok(outputs);
+            }
+        }
+    }
+
+    /// Does the same, but waits only for a short while: [`Poll::Pending`] if the line is not there by then.
+    pub(crate) fn poll_outputs(&mut self) -> Result<Poll<Option<Vec<AgentOutput>>>, FollowError> {
+        loop {
             if self.process.is_some() && self.checked.elapsed() >= CHECK_PACE {
                 self.check_writer(Duration::ZERO)?;
             }
             if self.left_behind {
-                return Ok(None);
+                return Ok(Poll::Ready(None));
             }
             match self.look()? {
-                Look::Outputs(outputs) => return Ok(Some(outputs)),
+                Look::Outputs(outputs) => return Ok(Poll::Ready(Some(outputs))),
                 Look::Reading => {}
-                Look::Waiting if self.process.is_none() => return Ok(None),
-                Look::Waiting => self.check_writer(self.follow.pause())?,
+                Look::Waiting if self.process.is_none() => return Ok(Poll::Ready(None)),
+                Look::Waiting => {
+                    self.check_writer(self.follow.pause())?;
+                    return Ok(Poll::Pending);
+                }
             }
         }
     }

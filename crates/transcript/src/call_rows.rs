@@ -91,10 +91,12 @@ fn summary(call: &Call, room: usize) -> String {
         CallState::NoResult => "no result".into(),
         _ => visible_line(&call.summary),
     };
-    let key = cells(&visible_line(first_line(&call.key))).min(LEAST_KEY);
-    let room = room.saturating_sub(key + 2);
+    let key = cells(&visible_line(first_line(&call.key)));
+    let (half, room) = (room / 2, room.saturating_sub(key.min(LEAST_KEY) + 2));
     let first = text.split(" · ").next().unwrap_or_default();
     match () {
+        // Words of a subagent do not push the key aside.
+        () if cells(&text) > half && key > half && half > 2 * LEAST_KEY => shortened(&text, half, End::Right),
         () if cells(&text) <= room => text.into_owned(),
         () if cells(first) <= room => first.to_owned(),
         () => String::new(),
@@ -205,8 +207,12 @@ fn reason(rows: &mut Vec<Row>, call: &Call, indent: usize, width: usize) {
         }
         _ => lines.iter().filter(is_reason).take(REASON_LINES).collect(),
     };
+    let end = rows.len() + REASON_LINES;
     for line in shown {
-        output_line(rows, line, indent, width, Some(1));
+        let left = end.saturating_sub(rows.len());
+        if left > 0 {
+            output_line(rows, line, indent, width, Some(left));
+        }
     }
 }
 
@@ -236,7 +242,7 @@ fn lines(call: &Call) -> Vec<Line<'_>> {
 fn output_line(rows: &mut Vec<Row>, shown: &Line<'_>, indent: usize, width: usize, most: Option<usize>) {
     let before = rows.len();
     let style = Style::from(Tone::Quiet);
-    line(rows, &[Run::at(shown.text, style, shown.start)], Break::Cells, &Margin::spaces(indent), width);
+    line(rows, &[Run::at(shown.text, style, shown.start)], Break::Output, &Margin::spaces(indent), width);
     let Some(most) = most else { return };
     if rows.len() > before + most {
         rows.truncate(before + most);
@@ -258,8 +264,12 @@ fn preview(rows: &mut Vec<Row>, call: &Call, indent: usize, width: usize) {
         return;
     }
     if lines.len() <= PREVIEW_LINES {
-        for line in lines {
-            output_line(rows, line, indent, width, Some(1));
+        let is_summary = lines.len() == 1 && call.state == CallState::Done;
+        let lines = lines.into_iter().filter(|line| !(is_summary && line.text.trim() == call.summary));
+        let lines: Vec<&Line<'_>> = lines.collect();
+        for line in &lines {
+            let most = if lines.len() == 1 { REASON_LINES } else { 1 };
+            output_line(rows, line, indent, width, Some(most));
         }
         return;
     }

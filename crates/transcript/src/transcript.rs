@@ -160,11 +160,12 @@ impl Transcript {
                 match short.state {
                     CallState::Running | CallState::NoResult => {}
                     // The places of the lines are those that the result has.
+                    _ if shown.output != short.output => shown.state = short.state,
                     _ if short.diff.ends_with(&shown.diff) => {
-                        (shown.diff, shown.output, shown.summary) = (short.diff, short.output, short.summary);
+                        (shown.diff, shown.summary) = (short.diff, short.summary);
                     }
                     state => {
-                        shown.answer_with(&short.output, state == CallState::Failed, Some(short.omitted));
+                        shown.answer_with(short.output, state == CallState::Failed, short.omitted);
                     }
                 }
             }),
@@ -260,7 +261,7 @@ impl Transcript {
         let shown = self.blocks.get_mut(index)?;
         let Content::Call(call) = &mut shown.content else { return Some(block) };
         let is_error = answered.state == CallState::Failed;
-        call.answer_with(&answered.output, is_error, Some(answered.omitted));
+        call.answer_with(answered.output.clone(), is_error, answered.omitted);
         shown.last = block.last;
         shown.version = shown.version.wrapping_add(1);
         None
@@ -325,7 +326,7 @@ impl Transcript {
             }
             Event::ModelSwitch(switch) => {
                 self.model = Some(switch.model.clone());
-                self.notice(seq, Level::Info, format!("model {}", switch.model));
+                self.notice(seq, Level::Info, switch.to_string());
             }
             Event::Hook(hook) => {
                 let output = hook.output.trim_end();

@@ -51,6 +51,8 @@ impl<'a> Run<'a> {
 pub(crate) enum Break {
     /// Between words.
     Words,
+    /// Between words, in the output of a tool: a long line is cut earlier.
+    Output,
     /// Anywhere: white space has a meaning.
     Cells,
 }
@@ -171,7 +173,7 @@ pub(crate) fn line(out: &mut Vec<Row>, runs: &[Run<'_>], breaks: Break, margin: 
     let mut wrapped = Vec::new();
     match breaks {
         Break::Cells => wrap_cells(atoms, first, rest, &mut wrapped),
-        Break::Words => wrap_words(atoms, first, rest, &mut wrapped),
+        Break::Words | Break::Output => wrap_words(atoms, first, rest, &mut wrapped),
     }
     if wrapped.is_empty() {
         wrapped.push(Vec::new());

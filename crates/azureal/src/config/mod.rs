@@ -15,6 +15,7 @@ pub mod owner;
 mod settings;
 mod template;
 pub mod trust;
+mod ui;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +28,7 @@ use tracing::{debug, info};
 pub use self::describe::{describe, terms};
 pub use self::file::ConfigFile;
 pub use self::settings::{Caching, KeepOriginals, Variable, permission_name, seconds};
+pub use self::ui::{ConfiguredKeys, ThemeChoice, Ui};
 
 use self::file::{Detail, Format};
 use self::overrides::{Override, Overrides};

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::Owner;
 use super::node::{ConfigPosition, Entry, Node, Problem, Value};
+use super::ui::UiSettings;
 use crate::error::quoted;
 
 /// The longest time limit of a context command.
@@ -38,6 +39,7 @@ pub(super) struct Settings {
     pub(super) redact_patterns: Option<Located<Vec<String>>>,
     pub(super) variables: Vec<(String, Located<Variable>)>,
     pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
+    pub(super) ui: UiSettings,
 }
 
 /// Whether histories are sent to Claude Code in a form that the provider's prompt cache recognises.
@@ -125,7 +127,7 @@ impl Settings {
 
     /// Reads our own format, in which every key must be known: a misspelt one would have no effect, silently.
     pub(super) fn of_azufig(root: &Node, owner: Owner) -> Result<Self, Problem> {
-        const KEYS: [&str; 10] = [
+        const KEYS: [&str; 12] = [
             "agent",
             "model",
             "default_system_message",
@@ -136,6 +138,8 @@ impl Settings {
             "redact",
             "variables",
             "context_commands",
+            "ui",
+            "keys",
         ];
         let mut settings = Self::default();
         for entry in of_file(root)? {
@@ -147,6 +151,8 @@ impl Settings {
                 "claude" => settings.claude_cache = claude_cache(node)?,
                 "compaction" => settings.threshold = threshold(node)?,
                 "originals" => settings.take_originals(*place, node, owner)?,
+                "ui" => settings.ui.take(*place, node, owner)?,
+                "keys" => settings.ui.take_keys(*place, node, owner)?,
                 "redact" => settings.redact_patterns = redact_patterns(node, *place, owner)?,
                 _ if settings.take_shared(entry, Strictness::EveryKey)? => {}
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
@@ -239,11 +245,11 @@ enum Strictness {
     KnownKeys,
 }
 
-fn located<T>(place: ConfigPosition, value: T) -> Located<T> {
+pub(super) fn located<T>(place: ConfigPosition, value: T) -> Located<T> {
     Located { value, line: place.line }
 }
 
-fn at_most(most: usize, count: usize, key: &str, place: ConfigPosition) -> Result<(), Problem> {
+pub(super) fn at_most(most: usize, count: usize, key: &str, place: ConfigPosition) -> Result<(), Problem> {
     if count > most {
         return Err(Problem::new(place, format!("{} has {count}; allowed are {most}", quoted(key))));
     }
@@ -518,7 +524,7 @@ fn timeout(node: &Node) -> Result<Duration, Problem> {
 }
 
 /// Creates the error of an unknown key, with the known ones and the nearest.
-fn unknown(key: &str, known: &[&str]) -> String {
+pub(super) fn unknown(key: &str, known: &[&str]) -> String {
     let meant = nearest(key, known.iter().copied());
     let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {}?", quoted(meant)));
     format!("{} is not a key here; allowed: {}{meant}", quoted(key), known.join(", "))

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use azureal_core::agent::AgentOutput;
-use azureal_core::{OnFailure, Seq, SessionId, visible_line};
+use azureal_core::{Event, OnFailure, Seq, SessionId, visible_line};
 use azureal_engine::{
     Accepted, Began, CommandProgress, FinishedTurn, OriginalRunEvent, Recovered, SessionTarget, TurnError,
     TurnEvent, TurnHandle, clock,
@@ -24,6 +24,7 @@ use super::pane::PaneMessage;
 use super::questions::open_question;
 use super::running::OwnTurn;
 use super::shared::Shared;
+use crate::agents::login_hint;
 use crate::error::{Error, shown};
 use crate::meter::{Meter, TurnMeter};
 use crate::turns::{Prompt, TurnSettings, describe_busy};
@@ -118,6 +119,8 @@ struct Reporter<'a> {
     /// Whether the outputs are of an agent that ran before.
     is_following: bool,
     has_begun: bool,
+    /// How to log in, if that is what the agent lacks.
+    login: Option<String>,
 }
 
 impl<'a> Reporter<'a> {
@@ -132,6 +135,7 @@ impl<'a> Reporter<'a> {
             model: None,
             is_following: false,
             has_begun: false,
+            login: None,
         }
     }
 
@@ -183,6 +187,9 @@ impl<'a> Reporter<'a> {
 
     /// Takes an output. It is sent with others, unless there was none for a while.
     fn add(&mut self, output: AgentOutput) {
+        if let AgentOutput::Event(Event::Error(error)) = &output {
+            self.login = login_hint(self.agent, error).or(self.login.take());
+        }
         match (self.outputs.last_mut(), output) {
             (Some(AgentOutput::Delta(text)), AgentOutput::Delta(more)) => text.push_str(&more),
             (_, output) => self.outputs.push(output),
@@ -258,6 +265,9 @@ impl<'a> Reporter<'a> {
         }
         if let Some(path) = kept {
             self.notice(format!("not all that was printed could be stored; it is kept as {}", shown(&path)));
+        }
+        if let Some(login) = self.login.take() {
+            self.notice(login);
         }
         self.send_meter();
         self.send(TurnNews::Stored { session, first, last, complete: Box::new(complete), refused });

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 use crate::output::{Output, warn};
 use crate::trust_question::note_ignored;
 use azureal::config::{
-    AZUFIG, Chosen, Config, ConfigFile, ConfiguredValue, KeepOriginals, STARTER, Variable, describe,
-    permission_name, terms,
+    AZUFIG, Chosen, Config, ConfigFile, ConfiguredKeys, ConfiguredValue, KeepOriginals, STARTER, Variable,
+    describe, permission_name, terms,
 };
 use azureal::error::shown;
 use azureal::{Project, StoreLayout};
@@ -108,10 +108,31 @@ struct Report {
     share_originals: Setting,
     #[serde(skip_serializing_if = "Option::is_none")]
     redact_patterns: Option<Setting>,
+    ui: UiLine,
+    keys: Vec<KeysLine>,
     variables: Vec<VariableLine>,
     context_commands: Vec<CommandLine>,
     files: Vec<FileLine>,
     store: StoreLine,
+}
+
+/// The settings of the terminal interface.
+#[derive(Serialize)]
+struct UiLine {
+    theme: Setting,
+    motion: Setting,
+    ascii: Setting,
+    mouse: Setting,
+    auto_switch: Setting,
+}
+
+/// The keys of an action.
+#[derive(Serialize)]
+struct KeysLine {
+    action: String,
+    keys: Vec<String>,
+    /// The file and line.
+    place: String,
 }
 
 /// The files and folders of the project's own store.
@@ -262,6 +283,12 @@ impl Report {
             redact_patterns: config
                 .find_redact_patterns()
                 .map(|found| Setting::of(Some(found), |patterns| json!(patterns))),
+            ui: UiLine::of(config),
+            keys: config
+                .keys()
+                .into_iter()
+                .map(|ConfiguredKeys { action, keys, place }| KeysLine { action, keys, place })
+                .collect(),
             variables: config
                 .find_variables()
                 .into_iter()
@@ -283,6 +310,45 @@ impl Report {
             context_commands: config.find_context_commands().iter().map(command_line).collect(),
             files: config.files().iter().map(|file| file_line(config, file)).collect(),
         }
+    }
+}
+
+impl UiLine {
+    fn of(config: &Config) -> Self {
+        let ui = config.ui();
+        let switch = |found: Option<ConfiguredValue<'_, bool>>, value: bool| Setting {
+            value: json!(value),
+            ..Setting::of(found, |value| json!(value))
+        };
+        Self {
+            theme: Setting {
+                value: json!(ui.theme.name()),
+                ..Setting::of(config.find_theme(), |theme| json!(theme.name()))
+            },
+            motion: switch(config.find_motion(), ui.motion),
+            ascii: switch(config.find_ascii(), ui.ascii),
+            mouse: switch(config.find_mouse(), ui.mouse),
+            auto_switch: switch(config.find_auto_switch(), ui.auto_switch),
+        }
+    }
+
+    /// Returns those that a file has.
+    fn rows(&self) -> Vec<Row> {
+        let UiLine { theme, motion, ascii, mouse, auto_switch } = self;
+        [
+            ("theme", theme),
+            ("motion", motion),
+            ("ascii", ascii),
+            ("mouse", mouse),
+            ("auto_switch", auto_switch),
+        ]
+        .into_iter()
+        .filter(|(_, setting)| !matches!(setting.source, Source::Default))
+        .map(|(name, setting)| {
+            let value = setting.value.as_str().map_or_else(|| setting.value.to_string(), str::to_owned);
+            Row::new(&format!("ui {name}"), &value, &setting.source)
+        })
+        .collect()
     }
 }
 
@@ -352,6 +418,11 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
     }
     if let (Some(found), Some(setting)) = (config.find_redact_patterns(), &report.redact_patterns) {
         rows.push(Row::new("redact patterns", &found.value.join(", "), &setting.source));
+    }
+    rows.extend(report.ui.rows());
+    for line in &report.keys {
+        let value = if line.keys.is_empty() { "none".to_owned() } else { line.keys.join(", ") };
+        rows.push(Row::new(&format!("key {}", line.action), &value, &visible_line(&line.place)));
     }
     for (line, (name, found)) in report.variables.iter().zip(config.find_variables()) {
         let value = match line.source {

@@ -8,5 +8,6 @@
 )]
 
 mod place;
+mod plain;
 mod prompts;
 mod terminal;

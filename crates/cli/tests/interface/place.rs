@@ -6,7 +6,6 @@ use std::process::{Command, Output, Stdio};
 
 use azureal_testkit::programs;
 use azureal_testkit::pty::PtyProgram;
-use azureal_testkit::until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -56,7 +55,7 @@ impl Place {
     /// Opens the interface on a terminal of 80 columns and 24 rows, and waits until it is there.
     pub(crate) fn open(&self, arguments: &[&str]) -> PtyProgram {
         let program = PtyProgram::start(&self.command(arguments), 80, 24);
-        program.wait_for("send");
+        program.wait_for("›");
         program
     }
 
@@ -135,12 +134,5 @@ impl Place {
     /// Lets the agent answer its turn of this number.
     pub(crate) fn let_answer(&self, turn: usize) {
         self.file(&format!("gate/answer-{turn}"), "");
-    }
-
-    /// Waits until the agent has begun its turn of this number.
-    #[track_caller]
-    pub(crate) fn wait_for_turn(&self, turn: usize) {
-        let folder = self.path(&format!("gate/turn-{turn}"));
-        until("the turn", || folder.exists().then_some(()));
     }
 }

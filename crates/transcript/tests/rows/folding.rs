@@ -68,7 +68,7 @@ fn turn() -> Vec<Event> {
         }),
         call("h", "Bash", serde_json::json!({"command": "sleep 9\necho done"})),
         Event::Plan(Plan { name: "Mend".into(), content: "1. a\n2. b".into() }),
-        Event::ModelSwitch(ModelSwitch { model: "gpt-6".into(), agent: None }),
+        Event::ModelSwitch(ModelSwitch::reported("gpt-6")),
         Event::assistant("Done."),
         Event::Complete(Complete {
             success: true,

@@ -5,6 +5,7 @@ mod folding;
 mod growing;
 mod hostile;
 mod layouts;
+mod recordings;
 mod taking;
 
 use azureal_core::{Event, Seq};

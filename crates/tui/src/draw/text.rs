@@ -133,6 +133,15 @@ pub(crate) fn write_both(buf: &mut Buffer, area: Rect, row: u16, left: &[Piece],
     write(buf, Rect { x: area.x.saturating_add(room), width: taken.min(area.width), ..area }, row, right);
 }
 
+/// Makes an area empty.
+pub(crate) fn clear(buf: &mut Buffer, area: Rect) {
+    for position in area.intersection(buf.area).positions() {
+        if let Some(cell) = buf.cell_mut(position) {
+            cell.reset();
+        }
+    }
+}
+
 /// Sets the style of a whole row.
 pub(crate) fn style_row(buf: &mut Buffer, area: Rect, row: u16, style: Style) {
     if row < area.height {

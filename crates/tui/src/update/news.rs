@@ -59,7 +59,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
             state.list.select(opened.record.id);
         }
         News::Turn { pane, news } => return turn(state, pane, *news),
-        News::Deleted { pane } => {
+        News::Deleted { pane } if state.slots.contains_key(&pane) => {
             state.inform("the session was deleted");
             return slots::close(state, pane);
         }
@@ -122,6 +122,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
             }
         }
         News::Edited { .. }
+        | News::Deleted { .. }
         | News::Page { .. }
         | News::Full { .. }
         | News::Found { .. }

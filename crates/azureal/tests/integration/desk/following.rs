@@ -121,6 +121,16 @@ fn drafts_are_restored_by_the_next_desk_and_those_of_two_are_merged() {
     second.drafts.entry("b".into()).or_default().text = "of two".into();
     one.desk.perform(Request::Keep(Box::new(first)));
     two.desk.perform(Request::Keep(Box::new(second)));
+    // A process that is killed now has lost nothing.
+    let folder = world.path("home/.local/state/azureal/desk");
+    let written = |text: &str| {
+        let files = fs::read_dir(&folder).ok()?.flatten();
+        files
+            .filter_map(|file| fs::read_to_string(file.path()).ok())
+            .any(|kept| kept.contains(text))
+            .then_some(())
+    };
+    until("the drafts are written", || written("of one").and(written("of two")));
     one.desk.leave();
     two.desk.leave();
     let three = world.desk();
@@ -130,7 +140,6 @@ fn drafts_are_restored_by_the_next_desk_and_those_of_two_are_merged() {
     assert_eq!(drafts, [("a", "of one"), ("b", "of two")]);
 
     // A damaged file is set aside, and said.
-    let folder = world.path("home/.local/state/azureal/desk");
     let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
     fs::write(&file, "{").unwrap();
     let four = world.desk();

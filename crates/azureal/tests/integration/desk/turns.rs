@@ -127,3 +127,31 @@ fn a_stopped_desk_has_stored_its_turns() {
     });
     assert_eq!(last.last().as_deref(), Some("over"));
 }
+
+#[test]
+fn the_output_of_a_fast_agent_comes_in_few_batches_and_in_order() {
+    let claude = r#"
+[ "$1" = --version ] && echo 2.1.197 && exit
+cat > /dev/null
+i=0
+while [ $i -lt 2000 ]; do
+    echo '{"type":"assistant","message":{"id":"m'$i'","role":"assistant","content":[{"type":"text","text":"line '$i'"}]}}'
+    i=$((i+1))
+done
+echo '{"type":"result","subtype":"success","is_error":false,"duration_ms":1,"result":"x"}'"#;
+    let world = World::new(claude);
+    let desk = world.desk();
+    let began = std::time::Instant::now();
+    desk.send("Why?");
+    let (mut texts, mut batches) = (Vec::new(), 0_u128);
+    desk.until_turn("end", |news| {
+        if let TurnNews::Output(outputs) = &news {
+            batches += 1;
+            texts.extend(said(outputs));
+        }
+        matches!(news, TurnNews::Over { error: None, .. }).then_some(())
+    });
+    assert_eq!(texts, (0..2000).map(|n| format!("line {n}")).collect::<Vec<_>>());
+    let most = 10 + began.elapsed().as_millis() / 33;
+    assert!(batches <= most, "{batches} batches, allowed are {most}");
+}

@@ -38,7 +38,11 @@ fn a_prompt_is_shown_as_typed_from_the_first_moment() {
     desk.turn(TurnNews::Progress("context command `git status`".into()));
     assert!(desk.text().contains("context command `git status`"));
     desk.turn(TurnNews::Compacting { agent: "claude".into() });
-    assert!(desk.text().contains("compacting: summary by claude"), "{}", desk.text());
+    assert!(
+        desk.text().contains("\n ── compacting: summary by claude · your prompts stay · F5 ─"),
+        "{}",
+        desk.text()
+    );
     desk.turn(began(Some("Fix `it`\nnow"), 1));
     let text = desk.text();
     assert_eq!(text.matches("Fix `it`").count(), 1, "{text}");
