@@ -47,6 +47,6 @@ pub use code::{CodePart, apply_tones, code_parts};
 pub use ending::{ending, short_count};
 pub use growing::GrowingText;
 pub use highlight::Highlighter;
-pub use layout::rows;
+pub use layout::{printed_rows, rows};
 pub use row::{Change, Fold, Layout, Row, Span, Style, Tone};
 pub use transcript::Transcript;

@@ -6,6 +6,7 @@ mod growing;
 mod hostile;
 mod layouts;
 mod recordings;
+mod taking;
 
 use azureal_core::{Event, Seq};
 use azureal_transcript::{Block, Fold, Layout, Places, Row, Tone, Transcript, rows};
