@@ -4,13 +4,14 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
+use azureal::config::{Config, ThemeChoice, Ui};
 use azureal::desk::Desk;
 use azureal::sessions::{called, resolve_to_read};
 use azureal::{Environment, Workspace, visible};
 use azureal_core::{Event, Page, SessionId, SessionStore};
 use azureal_tui::keys::Keys;
 use azureal_tui::terminal::TerminalSettings;
-use azureal_tui::theme::Theme;
+use azureal_tui::theme::{Background, Theme};
 use azureal_tui::{Ended, Inbox, Settings, State, plain, run};
 use futures_executor::block_on;
 use signal_hook::low_level::emulate_default_handler;
@@ -72,10 +73,11 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
         Some(text) => Some(block_on(resolve_to_read(&workspace, &[], Some(text)))?.id),
         None => None,
     };
-    let keys = Keys::default();
-    let theme = theme(&environment);
-    let settings = settings(&workspace, &environment);
-    let terminal = terminal_settings(&settings, &environment);
+    let ui = config.ui();
+    let keys = keys(&config)?;
+    let theme = theme(ui, &environment);
+    let settings = settings(&workspace, ui);
+    let terminal = terminal_settings(ui, &environment);
     let inbox = Arc::new(Inbox::default());
     let news = Arc::clone(&inbox);
     let desk = Desk::new(Arc::clone(&workspace), config, move |one| news.add_news(one));
@@ -119,28 +121,50 @@ async fn last_answer(store: &dyn SessionStore, session: SessionId) -> Result<Opt
     }))
 }
 
-fn settings(workspace: &Workspace, environment: &Environment) -> Settings {
+/// Returns the keys. What is wrong with them is said before the screen changes.
+fn keys(config: &Config) -> Result<Keys, Failure> {
+    let configured = config.keys();
+    // The nearest file comes first.
+    let changes = configured.iter().rev().map(|found| (found.action.clone(), found.keys.clone())).collect();
+    Keys::new(&changes).map_err(|problem| {
+        let named = configured.iter().find(|found| problem.contains(&format!("`{}`", found.action)));
+        let place =
+            named.or(configured.first()).map_or_else(String::new, |found| format!("{}: ", found.place));
+        Failure::new("config", format!("{place}{problem}"))
+            .with_hint("docs/keys.md lists the actions and their keys")
+    })
+}
+
+fn settings(workspace: &Workspace, ui: Ui) -> Settings {
     let directory = workspace.project.directory();
     let name = directory.file_name().map(|name| name.to_string_lossy().into_owned());
-    let is_remote = ["SSH_CONNECTION", "SSH_TTY"].into_iter().any(|name| environment.value(name).is_some());
     Settings {
         project: name.unwrap_or_default(),
         branch: workspace.project.branch().map(str::to_owned),
-        has_motion: !is_remote,
+        auto_switch: ui.auto_switch,
+        has_motion: ui.motion,
+        uses_mouse: ui.mouse,
         ..Settings::default()
     }
 }
 
-fn theme(environment: &Environment) -> Theme {
-    Theme { has_colours: environment.value("NO_COLOR").is_none(), background: None, is_ascii: false }
+fn theme(ui: Ui, environment: &Environment) -> Theme {
+    let has_colours = ui.theme != ThemeChoice::None && environment.value("NO_COLOR").is_none();
+    let background = match ui.theme {
+        ThemeChoice::Light => Some(Background::Light),
+        ThemeChoice::Dark => Some(Background::Dark),
+        ThemeChoice::Auto | ThemeChoice::Ansi | ThemeChoice::None => None,
+    };
+    Theme { has_colours, background: background.filter(|_| has_colours), is_ascii: ui.ascii }
 }
 
-fn terminal_settings(settings: &Settings, environment: &Environment) -> TerminalSettings {
+fn terminal_settings(ui: Ui, environment: &Environment) -> TerminalSettings {
     TerminalSettings {
-        uses_mouse: settings.uses_mouse,
+        uses_mouse: ui.mouse,
         is_in_tmux: environment.value("TMUX").is_some(),
         // The console of Linux shows what it does not understand.
         takes_questions: environment.variable("TERM").is_some_and(|term| term != "linux"),
+        uses_background: ui.theme == ThemeChoice::Auto && environment.value("NO_COLOR").is_none(),
     }
 }
 

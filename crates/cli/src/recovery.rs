@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use azureal_core::{SessionId, StoreError};
+use azureal_core::{SessionId, StoreError, elapsed_text};
 use azureal_engine::{IngestError, Noted, OriginalRunEvent, Recovered};
 use jiff::Timestamp;
 
 use crate::confirm::{Answer, ask};
 use crate::output::{tell, warn};
-use crate::times::in_words;
 use crate::turn::kept;
 use azureal::Workspace;
 
@@ -85,7 +84,11 @@ fn report(found: &Recovered) {
         Recovered::Orphan(turn, _) => {
             let began = turn.started_at.parse::<Timestamp>().unwrap_or(Timestamp::MAX);
             let elapsed = Duration::try_from(Timestamp::now().duration_since(began)).unwrap_or_default();
-            tell(&format!("{found} ({}). `azureal cancel S{}` stops it", in_words(elapsed), turn.session));
+            tell(&format!(
+                "{found} ({}). `azureal cancel S{}` stops it",
+                elapsed_text(elapsed),
+                turn.session
+            ));
         }
         Recovered::Running(..) => {}
         Recovered::Failed(turn, IngestError::Store(StoreError::NoSuchSession(_))) => warn(&format!(
@@ -109,12 +112,12 @@ pub(crate) fn answer_original_run(run: OriginalRunEvent) {
         OriginalRunEvent::Running { session, idle } => tell(&format!(
             "{session}: the original AZUREAL program may still be running a turn here (its transcript changed {} ago). \
              That turn is not part of the history yet",
-            in_words(idle)
+            elapsed_text(idle)
         )),
         OriginalRunEvent::Abandoned { session, idle, record, answer } => {
             let noted = format!(
                 "{session}: the original AZUREAL program noted a run {} ago that it never stored.",
-                in_words(idle)
+                elapsed_text(idle)
             );
             let is_wanted = match ask(&format!("{noted} Recover it from {record}? [y/N] ")) {
                 Answer::Yes => true,

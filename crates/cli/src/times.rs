@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use azureal_core::visible_line;
+use azureal_core::{elapsed_text, visible_line};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -33,7 +33,7 @@ impl Clock {
         let Ok(then) = time.parse::<Timestamp>() else { return String::new() };
         match self.elapsed(then) {
             elapsed if elapsed.as_secs() < 60 => "just now".to_owned(),
-            elapsed if elapsed.as_secs() < DATED => format!("{} ago", in_words(elapsed)),
+            elapsed if elapsed.as_secs() < DATED => format!("{} ago", elapsed_text(elapsed)),
             _ => then.to_zoned(self.zone.clone()).strftime("%Y-%m-%d").to_string(),
         }
     }
@@ -52,22 +52,12 @@ impl Clock {
         let Ok(began) = time.parse::<Timestamp>() else { return time.to_owned() };
         let elapsed = self.elapsed(began);
         let format = if elapsed.as_secs() < DAY { "%H:%M" } else { "%Y-%m-%d %H:%M" };
-        format!("{} ({})", began.to_zoned(self.zone.clone()).strftime(format), in_words(elapsed))
+        format!("{} ({})", began.to_zoned(self.zone.clone()).strftime(format), elapsed_text(elapsed))
     }
 
     /// Returns the time since then. Clocks differ, so it is never negative.
     fn elapsed(&self, then: Timestamp) -> Duration {
         Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
-    }
-}
-
-/// Returns a length of time in its largest unit: 12 s, 3 min, 5 h, 2 days.
-pub(crate) fn in_words(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds @ 60..3_600 => format!("{} min", seconds / 60),
-        seconds @ 3_600..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / DAY),
     }
 }
 

@@ -77,7 +77,7 @@ pub use originals::{
     LARGEST_ORIGINAL_HEADER, NewOriginal, ORIGINAL_PIECE, OpenOriginal, Original, OriginalReader, Originals,
 };
 pub use pages::{EventRange, EventSource, PAGE_EVENTS, each_page};
-pub use phrase::{counted, duration_text, io_error_text};
+pub use phrase::{counted, duration_text, elapsed_text, io_error_text};
 pub use prompts::{Carried, PROMPT_KINDS};
 pub use redact::{RedactError, Redactor, check_pattern};
 pub use session::{

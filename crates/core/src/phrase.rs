@@ -1,5 +1,7 @@
 //! Numbers, durations and errors of the system as text for people.
 
+use std::time::Duration;
+
 /// Returns a duration as text: `1.2 s`, `59 s`, `1 min 1 s`, `2 h 1 min`.
 ///
 /// ```
@@ -11,6 +13,20 @@ pub fn duration_text(milliseconds: u64) -> String {
         10_000..60_000 => format!("{} s", milliseconds / 1000),
         60_000..3_600_000 => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
         _ => format!("{} h {} min", milliseconds / 3_600_000, milliseconds % 3_600_000 / 60_000),
+    }
+}
+
+/// Returns a length of time in its largest unit: `12 s`, `3 min`, `5 h`, `2 days`.
+///
+/// ```
+/// assert_eq!(azureal_core::elapsed_text(std::time::Duration::from_secs(200)), "3 min");
+/// ```
+pub fn elapsed_text(elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3_600 => format!("{} min", seconds / 60),
+        seconds @ 3_600..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The present.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use azureal_core::TIMESTAMP_FORMAT;
+use azureal_core::{TIMESTAMP_FORMAT, elapsed_text};
 use jiff::Timestamp;
 
 /// Returns the present. A clock that is set beyond what a timestamp can hold, the year 9999, stands still there.
@@ -15,6 +15,18 @@ pub fn now_text() -> String {
     now().strftime(TIMESTAMP_FORMAT).to_string()
 }
 
+/// Describes a time that was stored as one until now: `for 3 min`; `since …` if it cannot be read.
+pub fn until_now(time: &str) -> String {
+    match time.parse::<Timestamp>() {
+        // Clocks differ: it is never in the future.
+        Ok(then) => {
+            let elapsed = Duration::try_from(now().duration_since(then)).unwrap_or_default();
+            format!("for {}", elapsed_text(elapsed))
+        }
+        Err(_) => format!("since {time}"),
+    }
+}
+
 fn timestamp_of(time: SystemTime) -> Timestamp {
     let is_past = time < SystemTime::UNIX_EPOCH;
     Timestamp::try_from(time).unwrap_or(if is_past { Timestamp::MIN } else { Timestamp::MAX })
@@ -22,9 +34,15 @@ fn timestamp_of(time: SystemTime) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[test]
+    fn a_time_is_described_until_now() {
+        assert_eq!(until_now(&now_text()), "for 0 s");
+        assert_eq!(until_now("9999-01-01T00:00:00Z"), "for 0 s");
+        assert!(until_now("2020-01-01T00:00:00Z").ends_with(" days"));
+        assert_eq!(until_now("yesterday"), "since yesterday");
+    }
 
     #[test]
     fn a_clock_beyond_the_year_9999_is_no_reason_to_stop() {

@@ -22,6 +22,7 @@ use futures_executor::block_on;
 use rustix::fs::OFlags;
 use tracing::info;
 
+use crate::clock::until_now;
 use crate::engine::EngineOptions;
 use crate::launch::{AgentRun, Launch, STDERR_BYTES};
 use crate::lease::{Leased, this_process};
@@ -114,7 +115,8 @@ pub enum CompactionError {
 }
 
 fn who(holder: Option<&Holder>) -> String {
-    holder.map_or_else(String::new, |holder| format!(" by process {} since {}", holder.pid, holder.since))
+    holder
+        .map_or_else(String::new, |holder| format!(" by process {} {}", holder.pid, until_now(&holder.since)))
 }
 
 /// Compacts a session, and returns the summary that is now laid over it; nothing if there is nothing to gain.

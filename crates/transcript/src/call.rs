@@ -14,6 +14,8 @@ const ERROR_TAGS: [&str; 2] = ["<tool_use_error>", "</tool_use_error>"];
 const AGENT_NOTE: &str = "\nagentId: ";
 /// The beginning of the note that Claude Code adds to the result of some tools.
 const REMINDER: &str = "\n<system-reminder>";
+/// The arguments that a diff shows.
+const DIFF_ARGUMENTS: [&str; 4] = ["old_string", "new_string", "edits", "content"];
 /// The longest summary that is a line of the result, in characters.
 const LONGEST_SUMMARY: usize = 48;
 
@@ -68,6 +70,7 @@ impl Call {
             state: CallState::Running,
             summary: String::new(),
             diff: Vec::new(),
+            arguments: Vec::new(),
             output: String::new(),
             omitted: 0,
             is_subagents,
@@ -88,7 +91,23 @@ impl Call {
             Tool::Write => diff::of_write(input),
             _ => Vec::new(),
         };
+        if let Some(list) = todo_list(input) {
+            (self.output, self.omitted) = (list, 0);
+        }
+        self.arguments = self.other_arguments(input, places);
         self.summary = self.summary_of_input(tool, input);
+    }
+
+    fn other_arguments(&self, input: &Json, places: &Places) -> Vec<(String, String)> {
+        let is_in_diff = |name: &str| !self.diff.is_empty() && DIFF_ARGUMENTS.contains(&name);
+        let mut arguments = Vec::new();
+        for (name, value) in input.fields() {
+            let value = serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned());
+            if !is_in_diff(&name) && value != self.key && places.shown(&value) != self.key {
+                arguments.push((name, value));
+            }
+        }
+        arguments
     }
 
     fn summary_of_input(&self, tool: Tool, input: &Json) -> String {
@@ -98,7 +117,7 @@ impl Call {
         let lines = || input.fields().get("line_count").and_then(|raw| raw.get().parse().ok());
         match tool {
             Tool::Write => lines().map(|lines| counted(lines, "line")).unwrap_or_default(),
-            _ => String::new(),
+            _ => done(&self.output).unwrap_or_default(),
         }
     }
 
@@ -112,19 +131,23 @@ impl Call {
         {
             self.key = places.shown(path).into_owned();
         }
-        self.answer_with(&result.content, result.is_error, result.omitted);
+        let output = cleaned(Tool::named(&self.tool), &result.content);
+        self.answer_with(output, result.is_error, result.omitted.unwrap_or(0));
     }
 
-    /// Sets the result: its content, whether it is an error, and the number of lines that are missing.
-    pub(crate) fn answer_with(&mut self, content: &str, is_error: bool, omitted: Option<u64>) {
+    /// Sets the result: the output, whether it is an error, and the number of lines that are missing.
+    pub(crate) fn answer_with(&mut self, output: String, is_error: bool, omitted: u64) {
         let tool = Tool::named(&self.tool);
         self.state = if is_error { CallState::Failed } else { CallState::Done };
-        self.omitted = omitted.unwrap_or(0);
-        self.output = cleaned(tool, content);
+        if !is_error && is_list(&self.output) && !is_list(&output) {
+            // The list of the call says more than that it was taken.
+            return;
+        }
+        (self.output, self.omitted) = (output, omitted);
         let has_diff = !self.diff.is_empty();
         if has_diff && !is_error {
             // What the tool says besides is that it did it, and where.
-            diff::number(&mut self.diff, content);
+            diff::number(&mut self.diff, &self.output);
             self.output.clear();
             self.omitted = 0;
             self.summary = diff::stat(&self.diff);
@@ -142,7 +165,7 @@ impl Call {
             Tool::Bash => {
                 let code = self.output.strip_prefix("Exit code ").and_then(|rest| rest.lines().next());
                 let code = code.filter(|code| !code.is_empty() && code.len() < 12);
-                let lines = lines - u64::from(code.is_some());
+                let lines = lines.saturating_sub(u64::from(code.is_some()));
                 let what = match (code, is_error) {
                     (Some(code), _) => Some(format!("exit {code}")),
                     (None, true) => Some("failed".to_owned()),
@@ -157,7 +180,7 @@ impl Call {
             }
             _ if is_error => "failed".to_owned(),
             Tool::Read if self.output.starts_with("[image: ") => "image".to_owned(),
-            Tool::Read => counted(lines - u64::from(self.ends_with_empty_number()), "line"),
+            Tool::Read => counted(lines, "line"),
             Tool::Grep => self.matches(lines),
             Tool::Glob if self.omitted > 0 || self.output == "0 files" => {
                 self.output.lines().next().unwrap_or_default().to_owned()
@@ -167,6 +190,7 @@ impl Call {
                 _ => counted(lines, "file"),
             },
             Tool::Task => self.short_line().unwrap_or_default(),
+            _ if self.omitted == 0 && is_list(&self.output) => done(&self.output).unwrap_or_default(),
             _ if lines == 0 => String::new(),
             _ if lines == 1 => self.short_line().unwrap_or_else(|| counted(lines, "line")),
             _ => counted(lines, "line"),
@@ -178,13 +202,6 @@ impl Call {
         let shown = self.output.lines().count() as u64;
         // A line says how many are missing.
         if self.omitted > 0 { (shown + self.omitted).saturating_sub(1) } else { shown }
-    }
-
-    /// Returns whether the result ends with the number of a line that is not there, as Claude Code's Read has it.
-    fn ends_with_empty_number(&self) -> bool {
-        let last = self.output.lines().next_back().and_then(|line| line.strip_suffix('\t'));
-        last.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
-            && self.output.lines().nth(1).is_some()
     }
 
     fn matches(&self, lines: u64) -> String {
@@ -207,6 +224,10 @@ impl Call {
     /// Returns the first line with text, if it is short or can be cut.
     fn short_line(&self) -> Option<String> {
         let line = self.output.lines().map(str::trim).find(|line| !line.is_empty())?;
+        // Codex names a subagent by a UUID, which says nothing.
+        let is_uuid =
+            |text: &str| text.len() == 36 && text.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
+        let line = line.split_once(": ").filter(|(name, _)| is_uuid(name)).map_or(line, |(_, rest)| rest);
         let short: String = line.chars().take(LONGEST_SUMMARY).collect();
         Some(if short.len() < line.len() { format!("{}…", short.trim_end()) } else { short })
     }
@@ -225,6 +246,38 @@ fn cleaned(tool: Tool, content: &str) -> String {
         Tool::Read => text.rfind(REMINDER).filter(|_| text.trim_end().ends_with("</system-reminder>")),
         _ => None,
     };
-    let text = end.and_then(|end| text.get(..end)).unwrap_or(&text);
-    text.trim_end_matches(['\n', '\r']).to_owned()
+    let text = end.and_then(|end| text.get(..end)).unwrap_or(&text).trim_end_matches(['\n', '\r']);
+    // Claude Code numbers the line after the last one.
+    let is_number = |line: &str| line.strip_suffix('\t').is_some_and(|number| number.parse::<u64>().is_ok());
+    let before = text.rsplit_once('\n').filter(|(_, last)| tool == Tool::Read && is_number(last));
+    before.map_or(text, |(before, _)| before).to_owned()
+}
+
+/// Returns the list of things to do in an input, one a line.
+fn todo_list(input: &Json) -> Option<String> {
+    let fields = input.fields();
+    let todos: Vec<Todo> = serde_json::from_str(fields.get("todos")?.get()).ok()?;
+    let line = |todo: &Todo| {
+        let mark = if todo.status == "completed" { "x" } else { " " };
+        format!("[{mark}] {}", todo.content.replace('\n', " "))
+    };
+    Some(todos.iter().map(line).collect::<Vec<_>>().join("\n")).filter(|list| !list.is_empty())
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Todo {
+    content: String,
+    status: String,
+}
+
+/// Returns whether a text is a list of things to do.
+fn is_list(text: &str) -> bool {
+    !text.is_empty() && text.lines().all(|line| line.starts_with("[ ] ") || line.starts_with("[x] "))
+}
+
+/// Returns how many things of a list are done: `1 of 2 done`.
+fn done(text: &str) -> Option<String> {
+    let done = text.lines().filter(|line| line.starts_with("[x] ")).count();
+    is_list(text).then(|| format!("{done} of {} done", text.lines().count()))
 }

@@ -51,6 +51,8 @@ impl<'a> Run<'a> {
 pub(crate) enum Break {
     /// Between words.
     Words,
+    /// Between words, in the output of a tool: a long line is cut earlier.
+    Output,
     /// Anywhere: white space has a meaning.
     Cells,
 }
@@ -130,11 +132,14 @@ pub(crate) fn spaces(count: usize) -> Vec<Span> {
 /// Returns the spans up to a width.
 pub(crate) fn cut_spans(spans: &[Span], most: usize) -> Vec<Span> {
     let mut left = most;
-    let mut kept = Vec::new();
+    let mut kept: Vec<Span> = Vec::new();
     for span in spans {
         let text = cut(&span.text, left);
         left -= cells(text);
-        if !text.is_empty() {
+        let before = kept.last_mut().filter(|before| before.style == span.style);
+        if let Some(before) = before.filter(|before| before.source.is_empty() && span.source.is_empty()) {
+            before.text.push_str(text);
+        } else if !text.is_empty() {
             let end = if span.is_exact { span.source.start + text.len() } else { span.source.end };
             let source = span.source.start..end;
             kept.push(Span { text: text.to_owned(), source, ..span.clone() });
@@ -168,7 +173,7 @@ pub(crate) fn line(out: &mut Vec<Row>, runs: &[Run<'_>], breaks: Break, margin: 
     let mut wrapped = Vec::new();
     match breaks {
         Break::Cells => wrap_cells(atoms, first, rest, &mut wrapped),
-        Break::Words => wrap_words(atoms, first, rest, &mut wrapped),
+        Break::Words | Break::Output => wrap_words(atoms, first, rest, &mut wrapped),
     }
     if wrapped.is_empty() {
         wrapped.push(Vec::new());

@@ -2,6 +2,7 @@
 
 use azureal_core::event::Outcome;
 use azureal_core::{Holder, visible_line};
+use azureal_engine::clock::until_now;
 use azureal_engine::{Busy, CompactionError, LeaseError, SpoolError, StopError, TurnError};
 
 use crate::error::{Error, quoted};
@@ -121,7 +122,8 @@ pub fn describe_busy(busy: &Busy) -> String {
     let who = match &busy.holder {
         None => String::new(),
         Some(Holder { pid, agent, since, .. }) if busy.is_here => {
-            format!(": {} since {}, run by process {pid}", visible_line(agent), visible_line(since))
+            let time = until_now(since);
+            format!(": {} {}, run by process {pid}", visible_line(agent), visible_line(&time))
         }
         Some(holder) => format!(": {}", describe_holder(holder)),
     };
@@ -131,6 +133,7 @@ pub fn describe_busy(busy: &Busy) -> String {
 /// Describes the holder of a lease on another machine.
 pub fn describe_holder(holder: &Holder) -> String {
     let Holder { user, host, pid, agent, since } = holder;
-    let line = format!("{agent} since {since}, run by {user} on {host}, process {pid}");
+    let time = until_now(since);
+    let line = format!("{agent} {time}, run by {user} on {host}, process {pid}");
     visible_line(&line).into_owned()
 }

@@ -566,7 +566,7 @@ fn of_eight_who_begin_one_session_at_once_one_runs() {
     for ran in &busy {
         assert_eq!(ran.code, 1, "{ran}");
         let by =
-            format!("error: a turn of S1 is running: claude since [time], run by process {}\n", winner.id());
+            format!("error: a turn of S1 is running: claude for [time], run by process {}\n", winner.id());
         assert!(ran.stderr.contains(&by), "{ran}");
     }
     fs::write(project.world.path("p/gate"), "").unwrap();

@@ -411,7 +411,7 @@ fn one_turn_at_a_time() {
     let second = finish(&world, start(&world, &["run", "-s", "work", "And this"]));
     assert_eq!(second.code, 1, "{second}");
     let expected =
-        format!("error: a turn of S1 is running: claude since [time], run by process {}\n", first.id());
+        format!("error: a turn of S1 is running: claude for [time], run by process {}\n", first.id());
     assert!(second.stderr.starts_with(&expected), "{second}");
     assert!(second.stderr.contains("azureal cancel S1") && second.stderr.contains("azureal fork S1"));
     assert_eq!(world.run(&["run", "-a", "offline", "-s", "elsewhere", "x"]).code, 0, "others are free");
@@ -430,7 +430,7 @@ fn who_waits_is_next() {
     let mut tired = start(&world, &["run", "--wait", "-s", "work", "-a", "offline", "Never"]);
     let mut said = String::new();
     BufReader::new(tired.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
-    assert!(said.starts_with("waiting: a turn of S1 is running: claude since "), "{said}");
+    assert!(said.starts_with("waiting: a turn of S1 is running: claude for "), "{said}");
     signal(&tired, "-INT");
     assert_eq!(finish(&world, tired).code, 130);
     let second = start(&world, &["run", "--wait", "-s", "work", "-a", "offline", "Second"]);

@@ -195,7 +195,7 @@ fn the_second_person_is_told_who_runs_a_turn_and_can_wait<S: Lessor>() {
     let Some(server) = S::shared() else { return };
     let [ada, bob] = ["ada", "bob"].map(|name| Person::new(name, server, "two-people"));
     let first = ada.begin("work", "First");
-    let who = format!("claude since [time], run by ada on {}, process {}", host(), first.id());
+    let who = format!("claude for [time], run by ada on {}, process {}", host(), first.id());
 
     let told = bob.run(&["run", "-s", "work", "-a", "offline", "Second"]);
     assert_eq!(told.code, 1, "{told}");

@@ -178,9 +178,16 @@ impl fmt::Display for Ran {
     }
 }
 
-/// Replaces every `2026-01-31T09:30:00Z` and every `2026-01-31 09:30` by `[time]`.
+/// Replaces every `2026-01-31T09:30:00Z` and every `2026-01-31 09:30` by `[time]`, and the time that a turn runs for.
 fn without_times(text: &str) -> String {
-    without(&without(text, "0000-00-00T00:00:00Z", "[time]"), "0000-00-00 00:00", "[time]")
+    [
+        ("0000-00-00T00:00:00Z", "[time]"),
+        ("0000-00-00 00:00", "[time]"),
+        ("for 0 s, run by", "for [time], run by"),
+        ("for 00 s, run by", "for [time], run by"),
+    ]
+    .iter()
+    .fold(text.to_owned(), |text, (shape, replacement)| without(&text, shape, replacement))
 }
 
 /// Replaces every random UUID by `[uuid]`.

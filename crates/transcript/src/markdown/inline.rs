@@ -29,7 +29,7 @@ impl<'a> Line<'a> {
     }
 
     /// Begins a mark.
-    pub(super) fn begin(&mut self, tag: &Tag<'a>, range: &Range<usize>) {
+    pub(super) fn begin(&mut self, tag: &Tag<'a>, range: &Range<usize>, slice: Slice<'a>) {
         let before = self.style();
         let (style, target) = match tag {
             Tag::Heading { .. } => (Style { bold: true, ..Style::from(Tone::Heading) }, None),
@@ -41,7 +41,7 @@ impl<'a> Line<'a> {
                 (style, Some(("", dest_url.to_string(), self.runs.len())))
             }
             Tag::Image { dest_url, .. } => {
-                let start = range.start;
+                let start = slice.start + range.start;
                 self.runs.push(Run::new("[image: ", Style { tone: Tone::Quiet, ..before }, start..start));
                 (before, Some(("]", dest_url.to_string(), self.runs.len())))
             }

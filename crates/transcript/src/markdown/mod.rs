@@ -212,7 +212,7 @@ impl<'a> Writer<'_, 'a> {
             Tag::Heading { .. } => {
                 self.begin_block();
                 self.has_text = true;
-                self.line.begin(tag, range);
+                self.line.begin(tag, range, self.slice);
             }
             Tag::BlockQuote(_) => {
                 self.begin_block();
@@ -240,7 +240,7 @@ impl<'a> Writer<'_, 'a> {
                     self.begin_block();
                     self.has_text = true;
                 }
-                self.line.begin(inline, range);
+                self.line.begin(inline, range, self.slice);
             }
         }
     }
@@ -366,16 +366,9 @@ impl<'a> Writer<'_, 'a> {
     where
         'a: 'e,
     {
-        let mut margin = self.take_margin();
-        margin.first.extend(spaces(2));
-        margin.rest.extend(spaces(2));
         // A line may come in several pieces: without the indentation of the list that it is in.
         let mut open: Vec<Run<'a>> = Vec::new();
-        let (width, start) = (self.width, self.slice.start);
-        let mut emit = |out: &mut Vec<Row>, runs: &[Run<'a>]| {
-            line(out, runs, Break::Cells, &margin, width);
-            margin.first.clone_from(&margin.rest);
-        };
+        let start = self.slice.start;
         for (event, range) in events {
             match event {
                 Event::Text(text) => {
@@ -385,13 +378,17 @@ impl<'a> Writer<'_, 'a> {
                         let is_whole = piece.ends_with('\n');
                         let code = piece.trim_end_matches(['\n', '\r']).to_owned();
                         let style = Style::from(Tone::Code);
+                        // An empty line begins with its whole line break.
+                        let before = self.slice.text.get(..at - start).unwrap_or_default();
+                        let is_second_half = open.is_empty() && code.is_empty() && before.ends_with('\r');
+                        let place = at - usize::from(is_second_half);
                         open.push(match is_exact {
-                            true => Run::at(code, style, at),
+                            true => Run::at(code, style, place),
                             false => Run::new(code, style, start + range.start..start + range.end),
                         });
                         at += piece.len();
                         if is_whole {
-                            emit(self.out, &std::mem::take(&mut open));
+                            self.code_line(&std::mem::take(&mut open));
                         }
                     }
                 }
@@ -400,8 +397,15 @@ impl<'a> Writer<'_, 'a> {
             }
         }
         if !open.is_empty() {
-            emit(self.out, &open);
+            self.code_line(&open);
         }
+    }
+
+    fn code_line(&mut self, runs: &[Run<'_>]) {
+        let mut margin = self.take_margin();
+        margin.first.extend(spaces(2));
+        margin.rest.extend(spaces(2));
+        line(self.out, runs, Break::Cells, &margin, self.width);
     }
 
     /// Lays out lines as they are.

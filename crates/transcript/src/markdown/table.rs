@@ -37,7 +37,7 @@ pub(super) fn gather<'a: 'e, 'e>(
             Event::End(TagEnd::TableRow) => table.rows.push(std::mem::take(&mut row)),
             Event::End(TagEnd::TableCell) => row.push(cell.take().concat()),
             Event::Start(Tag::TableHead | Tag::TableRow | Tag::TableCell) => {}
-            Event::Start(tag) => cell.begin(tag, range),
+            Event::Start(tag) => cell.begin(tag, range, slice),
             Event::End(_) => cell.end(range, slice),
             inline => cell.inline(inline, range, slice),
         }

@@ -1,15 +1,18 @@
 //! Blocks of whole turns, and their rows at widths.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "the helpers are parts of tests")]
 
 mod folding;
+mod growing;
 mod hostile;
 mod layouts;
+mod recordings;
+mod taking;
 
 use azureal_core::{Event, Seq};
 use azureal_transcript::{Block, Fold, Layout, Places, Row, Tone, Transcript, rows};
 
 fn places() -> Places {
-    Places { project: Some("/home/dev/project".into()), home: Some("/home/dev".into()) }
+    Places { project: Some("/users/dev/project".into()), home: Some("/users/dev".into()) }
 }
 
 /// Folds events that are numbered from 1.
@@ -61,10 +64,12 @@ fn styled(rows: &[Row]) -> String {
 /// Lays out all blocks, with the rows that keep them apart.
 fn screen(blocks: &[Block], layout: &Layout) -> Vec<Row> {
     let mut all = Vec::new();
-    for (index, block) in blocks.iter().enumerate() {
-        if index > 0 && blocks[index - 1].has_gap_after(block) {
+    let mut before: Option<&Block> = None;
+    for block in blocks {
+        if before.is_some_and(|before| before.has_gap_after(block)) {
             all.push(Row::default());
         }
+        before = Some(block);
         all.extend(rows(block, layout));
     }
     all

@@ -70,6 +70,7 @@ impl Areas {
         }
         if is_list_alone {
             areas.status = take_bottom(&mut rest, 1);
+            areas.put_notice(state, &mut rest);
             areas.details = take_bottom(&mut rest, u16::from(!is_small(state)));
             areas.put_list(state, rest);
             return areas;
@@ -95,6 +96,15 @@ impl Areas {
         self.list = Some(rest);
     }
 
+    fn put_notice(&mut self, state: &State, rest: &mut Rect) {
+        if let Some(notice) = state.notices.shown() {
+            let rows =
+                wrap(&notice.text, rest.width.saturating_sub(2), NOTICE_ROWS.into(), &state.theme).len();
+            let rows = spare(rest, u16::try_from(rows).unwrap_or(NOTICE_ROWS));
+            self.notice = take_bottom(rest, rows);
+        }
+    }
+
     /// Divides the column of the pane. What is most important has its place first.
     fn put_pane(&mut self, state: &State, mut rest: Rect) {
         let Some(slot) = state.slot() else { return };
@@ -108,22 +118,20 @@ impl Areas {
         if rest.height >= 2 {
             self.title = take_top(&mut rest, 1);
         }
-        let spare = |rest: &Rect, most: u16| most.min(rest.height / 2);
         let waiting = slot.waiting.height(spare(&rest, WAITING_ROWS));
         self.waiting = take_bottom(&mut rest, waiting);
-        if let Some(notice) = state.notices.shown() {
-            let rows =
-                wrap(&notice.text, rest.width.saturating_sub(2), NOTICE_ROWS.into(), &state.theme).len();
-            let rows = u16::try_from(rows).unwrap_or(NOTICE_ROWS);
-            let rows = spare(&rest, rows);
-            self.notice = take_bottom(&mut rest, rows);
-        }
+        self.put_notice(state, &mut rest);
         if !slot.pane.position().is_following {
             let rows = spare(&rest, 1);
             self.below = take_bottom(&mut rest, rows);
         }
         self.pane = rest;
     }
+}
+
+/// Returns the rows that a part can have: the pane has at least as many.
+fn spare(rest: &Rect, most: u16) -> u16 {
+    most.min(rest.height / 2)
 }
 
 fn take_top(rest: &mut Rect, height: u16) -> Rect {

@@ -131,31 +131,27 @@ fn cost(usd: f64) -> String {
 /// Draws the facts of the selected session, and the keys of the list.
 fn details(state: &State, area: Rect, buf: &mut Buffer) {
     let theme = &state.theme;
+    let indent = |text: String| [("  ".to_owned(), Style::new()), (text, Style::new())];
+    let width = area.width.saturating_sub(2);
+    let last = area.height.saturating_sub(1);
+    if state.focus != Focus::List {
+        let hint = state.keys.hint(Context::Anywhere, Action::Sessions).unwrap_or_default();
+        write(buf, area, last, &indent(hint));
+        return;
+    }
+    let Some(line) = state.list.selected() else { return };
     let dot = format!(" {} ", theme.mark(Mark::Dot));
-    let Some(line) = state.list.selected().filter(|_| area.height > 0) else { return };
     let (_, _, word) = state_of(state, line);
     let mut facts = vec![word.to_owned(), format!("{} messages", line.record.counts.messages)];
     facts.extend(Some(cost(line.record.cost_usd)).filter(|cost| !cost.is_empty()));
     facts.push(format!("{}% context", line.meter.percent));
-    let facts = format!("{}: {}", line.record.id, facts.join(&dot));
-    let indent = |text: String| [("  ".to_owned(), Style::new()), (text, Style::new())];
-    let (top, most) = if area.height > 1 { (1, 2) } else { (0, 1) };
-    for (row, text) in (top..).zip(wrap(&facts, area.width.saturating_sub(2), most, theme)) {
-        write(buf, area, row, &indent(text));
-    }
-    if area.height < 5 {
-        return;
-    }
-    let keys = if state.focus == Focus::List {
-        let of = |action| state.keys.hint(Context::List, action);
-        [Action::Open, Action::New, Action::Rename, Action::Fork, Action::Delete, Action::Filter]
-            .into_iter()
-            .filter_map(of)
-            .collect()
-    } else {
-        state.keys.hint(Context::Anywhere, Action::Sessions).into_iter().collect::<Vec<_>>()
-    };
-    for (row, text) in (3..).zip(wrap(&keys.join("  "), area.width.saturating_sub(2), 2, theme)) {
+    let facts = wrap(&facts.join(&dot), width, if area.height > 1 { 2 } else { 1 }, theme);
+    let of = |action| state.keys.hint(Context::List, action);
+    use Action::{Delete, Filter, Fork, New, Open, Rename};
+    let keys: Vec<String> = [Open, New, Rename, Fork, Delete, Filter].into_iter().filter_map(of).collect();
+    // The keys are in the line of keys too, if there is no room here.
+    let keys = if area.height > 4 { wrap(&keys.join("  "), width, 2, theme) } else { Vec::new() };
+    for (row, text) in (u16::from(area.height > 1)..).zip(facts.into_iter().chain(keys)) {
         write(buf, area, row, &indent(text));
     }
 }

@@ -27,6 +27,7 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
         header::project(state, area, buf);
     }
     let mut cursor = list::draw(state, &areas, buf);
+    status::notice(state, areas.notice, buf);
     let divider = state.theme.mark(Mark::Divider).to_owned();
     for row in 0..areas.divider.height {
         text::write(buf, areas.divider, row, &[(divider.clone(), Style::new())]);
@@ -42,13 +43,15 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
             slot.pane.draw(areas.pane, buf, &state.theme, state.now_ms);
         }
         status::below(state, slot, areas.below, buf);
-        status::notice(state, areas.notice, buf);
         slot.waiting.draw(areas.waiting, buf, &state.theme);
         let place = slot.prompt.draw(areas.prompt, buf, &state.theme);
         if state.focus == Focus::Prompt {
             cursor = place;
             let above = Rect { height: areas.prompt.y.saturating_sub(areas.pane.y), ..areas.pane };
             if slot.prompt.popup_height() > 0 {
+                let height = slot.prompt.popup_height().min(above.height);
+                let popup = Rect { y: above.bottom().saturating_sub(height), height, ..above };
+                text::clear(buf, popup);
                 slot.prompt.draw_popup(above, buf, &state.theme);
             }
         }

@@ -6,7 +6,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
 
 use super::areas::is_small;
-use super::text::{fit, style_row, width, write};
+use super::text::{clear, fit, style_row, width, write};
 use crate::overlay::{Layer, View, view};
 use crate::state::State;
 use crate::theme::Mark;
@@ -58,11 +58,7 @@ pub(super) fn draw(state: &State, layer: &Layer, buf: &mut Buffer) -> Option<Pos
     let area = area.intersection(buf.area);
     // A column beside it is empty too, so that text does not run into it.
     let cleared = Rect { x: area.x.saturating_sub(1), width: area.width.saturating_add(2), ..area };
-    for position in cleared.intersection(buf.area).positions() {
-        if let Some(cell) = buf.cell_mut(position) {
-            cell.reset();
-        }
-    }
+    clear(buf, cleared);
     let bar = Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD);
     style_row(buf, area, 0, bar);
     write(buf, area, 0, &[(fit(&format!(" {}", view.title), area.width, theme), bar)]);

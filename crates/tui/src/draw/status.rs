@@ -9,7 +9,7 @@ use super::areas::{NOTICE_ROWS, is_small, is_wide};
 use super::header::turn_state;
 use super::text::{Piece, fit, width, wrap, write, write_both};
 use crate::keys::{Action, Context};
-use crate::state::{Focus, Slot, State};
+use crate::state::{Cancelled, Focus, Slot, State};
 use crate::theme::Mark;
 
 /// Draws the newest notice.
@@ -160,13 +160,15 @@ fn hints(state: &State) -> Vec<String> {
         } else {
             hints.push(format!("{enter} queues: another azureal runs this turn"));
         }
-    } else if slot.is_running() {
+    } else if slot.cancelled == Some(Cancelled::ForPrompt) {
+        hints.push(format!("{} keeps the prompt waiting", label(Context::Anywhere, Action::Back)));
+    } else if slot.is_running() && slot.cancelled.is_none() {
         let words = if is_small(state) { "cancel" } else { "cancels the turn" };
         hints.push(format!("{} {words}", label(Context::Anywhere, Action::Back)));
-    } else if slot.prompt.is_empty() && !slot.waiting.is_empty() {
+    } else if !slot.is_running() && slot.prompt.is_empty() && !slot.waiting.is_empty() {
         hints.push(format!("{enter} sends the waiting prompt"));
         hints.extend(of(Context::Prompt, &[Action::EditWaiting]));
-    } else {
+    } else if !slot.is_running() {
         hints.extend(of(Context::Prompt, &[Action::Send]));
     }
     use Action::{Agents, Context as NextContext, Help, Menu, Newline, Read, Sessions};

@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::text::{Piece, wrap, write};
+use super::text::{Piece, one_line, width, wrap, write};
 use crate::keys::{Action, Context};
 use crate::state::State;
 use crate::theme::Mark;
@@ -26,8 +26,18 @@ pub(super) fn draw(state: &State, area: Rect, buf: &mut Buffer) {
         text(&mut rows, "azureal keeps your conversations with coding agents: one history, any agent.", bold);
         rows.push(Vec::new());
     }
-    rows.push(agents(state));
-    if is_first {
+    let begin = format!("Type a prompt and press {}.", label(Action::Send));
+    text(&mut rows, &begin, Style::new());
+    let keys = format!(
+        "{} agent and model   {} sessions   {} all keys",
+        label(Action::Agents),
+        label(Action::Sessions),
+        label(Action::Help)
+    );
+    text(&mut rows, &keys, Style::new());
+    rows.push(Vec::new());
+    agents(state, area.width, &mut rows);
+    if is_first && !state.settings.store.is_empty() {
         let store = format!("store   {} (created with the first prompt)", state.settings.store);
         text(&mut rows, &store, Style::new());
     }
@@ -38,23 +48,11 @@ pub(super) fn draw(state: &State, area: Rect, buf: &mut Buffer) {
         );
         text(&mut rows, &note, state.theme.tone(Tone::Caution));
     }
-    if let Some(agents) = &state.agents {
-        for agent in agents.iter().filter(|agent| agent.version.is_none()) {
-            if let Some(hint) = &agent.hint {
-                text(&mut rows, &format!("{}: {hint}", agent.name), Style::new());
-            }
+    for agent in state.agents.iter().flatten().filter(|agent| agent.version.is_none()) {
+        if let Some(hint) = agent.hint.as_ref().filter(|hint| *hint != "not installed") {
+            text(&mut rows, &format!("{}: {hint}", agent.name), Style::new());
         }
     }
-    rows.push(Vec::new());
-    let begin = format!("Type a prompt and press {}.", label(Action::Send));
-    text(&mut rows, &begin, Style::new());
-    let keys = format!(
-        "{} agent and model   {} sessions   {} all keys",
-        label(Action::Agents),
-        label(Action::Sessions),
-        label(Action::Help)
-    );
-    text(&mut rows, &keys, Style::new());
     // From the top if there is little room, else with some space above.
     let free = area.height.saturating_sub(u16::try_from(rows.len()).unwrap_or(area.height));
     let top = free.min(2) / 2;
@@ -63,24 +61,36 @@ pub(super) fn draw(state: &State, area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// Returns the line of the agents.
-fn agents(state: &State) -> Vec<Piece> {
+/// Adds the rows of the agents.
+fn agents(state: &State, columns: u16, rows: &mut Vec<Vec<Piece>>) {
+    const LABEL: &str = "agents  ";
     let theme = &state.theme;
-    let mut pieces = vec![("agents  ".to_owned(), Style::new())];
+    let mut row = vec![(LABEL.to_owned(), Style::new())];
+    let mut taken = width(LABEL);
     let Some(agents) = &state.agents else {
-        pieces.push(("looking for them".to_owned(), Style::new()));
-        return pieces;
+        row.push(("looking for them".to_owned(), Style::new()));
+        rows.push(row);
+        return;
     };
     if agents.is_empty() {
-        pieces.push(("none".to_owned(), theme.tone(Tone::Bad)));
+        row.push(("none".to_owned(), theme.tone(Tone::Bad)));
     }
     for agent in agents {
         let (mark, tone, version) = match &agent.version {
             Some(version) => (theme.mark(Mark::Good), Tone::Good, version.as_str()),
             None => (theme.mark(Mark::Bad), Tone::Bad, "not installed"),
         };
-        pieces.push((format!("{} {version} ", agent.name), Style::new()));
-        pieces.push((format!("{mark}   "), theme.tone(tone)));
+        let pieces = [
+            (one_line(&format!("{} {version} ", agent.name)), Style::new()),
+            (format!("{mark}   "), theme.tone(tone)),
+        ];
+        let needed: u16 = pieces.iter().map(|(text, _)| width(text)).sum();
+        if taken.saturating_add(needed) > columns.saturating_add(3) {
+            rows.push(std::mem::replace(&mut row, vec![(" ".repeat(LABEL.len()), Style::new())]));
+            taken = width(LABEL);
+        }
+        taken = taken.saturating_add(needed);
+        row.extend(pieces);
     }
-    pieces
+    rows.push(row);
 }

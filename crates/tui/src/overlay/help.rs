@@ -66,8 +66,8 @@ pub(super) fn menu(state: &State, width: u16) -> View {
         })
         .chain(["1-9 slot".to_owned()])
         .collect();
-    let columns = usize::from((width / 20).clamp(1, 3));
-    let column_width = 19.min(width);
+    let columns = usize::from((width / 18).clamp(1, 3));
+    let column_width = 17.min(width);
     let height = entries.len().div_ceil(columns).max(1);
     let rows = (0..height)
         .map(|row| {

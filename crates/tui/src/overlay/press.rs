@@ -24,6 +24,10 @@ pub(crate) fn press(state: &mut State, key: Key) -> Vec<Request> {
             state.effect(Effect::Suspend);
             return Vec::new();
         }
+        Some(Action::Help) if !matches!(state.layers.last(), Some(Layer::Help { .. })) => {
+            state.layers.push(Layer::Help { scroll: 0 });
+            return Vec::new();
+        }
         Some(Action::Redraw) => {
             state.effect(Effect::Redraw);
             return Vec::new();

@@ -16,11 +16,8 @@ const MOST_ROWS: usize = 100_000;
 const INPUT_ROWS: usize = 12;
 
 /// The answers to the question whether to quit while turns run: key, words.
-pub(super) const QUIT_ANSWERS: [(char, &str); 3] = [
-    ('l', "leave them running: the next azureal shows and stores them"),
-    ('c', "cancel them, then quit"),
-    ('s', "stay"),
-];
+pub(super) const QUIT_ANSWERS: [(char, &str); 3] =
+    [('l', "leave them running"), ('c', "cancel them, then quit"), ('s', "stay")];
 
 /// Returns the files that are not trusted yet, and the question.
 pub(super) fn trust(state: &State, width: u16, scroll: u16) -> View {
@@ -68,6 +65,13 @@ pub(super) fn quit(state: &State, chosen: usize, width: u16) -> View {
         }
         rows.push(vec![bold(format!("{key} ")), plain(*words)]);
     }
+    rows.push(Vec::new());
+    rows.extend(paragraph(
+        state,
+        "A turn that is left running is shown and stored by the next azureal.",
+        width,
+        3,
+    ));
     View {
         title: "Quit".to_owned(),
         rows,

@@ -38,8 +38,11 @@ impl From<Vec<Request>> for Outcome {
 }
 
 impl Pane {
-    /// Performs an action of reading. Any other has no effect.
+    /// Performs an action of reading in a pane that is shown. Any other has no effect.
     pub fn act(&mut self, action: Action) -> Outcome {
+        if !self.is_shown {
+            return Outcome::default();
+        }
         self.asked.has_failed = false;
         self.refresh();
         let page = isize::try_from(self.height.saturating_sub(2).max(1)).unwrap_or(1);
@@ -76,7 +79,8 @@ impl Pane {
         let _ = column;
         let Some(row) = self.view.get(usize::from(row)).copied() else { return Vec::new() };
         self.cursor = self.anchor((row.index, row.row));
-        if self.blocks.get(row.index).is_some_and(folds_by_click) {
+        let is_blank = self.cache.rows(row.key).get(row.row).is_none();
+        if !is_blank && self.blocks.get(row.index).is_some_and(folds_by_click) {
             self.fold_at_cursor();
         }
         Vec::new()

@@ -1,7 +1,7 @@
 //! The blocks of a pane: those of its events, and lines that are no events.
 
 use azureal::Seq;
-use azureal::transcript::{Block, Content, Level, Transcript};
+use azureal::transcript::{Block, Content, Level, Places, Transcript};
 
 use super::window::Held;
 
@@ -10,6 +10,10 @@ pub(super) type Key = (Seq, u16);
 
 /// The block with the state of the running turn, always the last one.
 pub(super) const STATUS: Key = (Seq::END, u16::MAX);
+/// The block of a prompt that is no event yet. Its number is not known: other processes may store events before it.
+pub(super) const PROMPT: Key = (Seq::END, 0);
+/// The part of the line about events that are not held.
+const DROPPED_PART: u16 = u16::MAX - 1;
 /// The first part of notices: they follow all blocks of the event that they came after.
 const NOTICE_PART: u16 = 0x8000;
 /// The most notices that are kept.
@@ -19,6 +23,7 @@ const MOST_NOTICES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     transcript: Transcript,
+    places: Places,
     /// Blocks that are no events, ordered by their keys.
     others: Vec<Block>,
     order: Vec<Item>,
@@ -34,14 +39,21 @@ enum Item {
 impl Blocks {
     /// Folds the events again.
     pub(super) fn rebuild<'a>(&mut self, events: impl Iterator<Item = &'a Held>) {
-        self.transcript = Transcript::default();
+        self.transcript = Transcript::new(self.places.clone());
         for held in events {
             self.transcript.push(held.seq, &held.event);
         }
     }
 
+    /// Sets the directories that paths are relative to. Returns whether they are other ones.
+    pub(super) fn set_places(&mut self, places: Places) -> bool {
+        let is_other = self.places != places;
+        self.places = places;
+        is_other
+    }
+
     pub(super) fn clear(&mut self) {
-        self.transcript = Transcript::default();
+        self.transcript = Transcript::new(self.places.clone());
         self.order.clear();
     }
 
@@ -55,20 +67,22 @@ impl Blocks {
 
     /// Adds a line after an event.
     pub(super) fn notice(&mut self, after: Seq, level: Level, text: String) -> Key {
-        self.notices = self.notices.wrapping_add(1) % (u16::MAX - NOTICE_PART);
+        self.notices = self.notices.wrapping_add(1) % (DROPPED_PART - NOTICE_PART - 1);
         let key = (after, NOTICE_PART + self.notices);
         self.add(Block::new(key.0, key.1, Content::Notice(level, text)));
-        while self.others.iter().filter(|block| block.part > NOTICE_PART).count() > MOST_NOTICES {
-            let Some(at) = self.others.iter().position(|block| block.part > NOTICE_PART) else { break };
-            self.others.remove(at);
+        let is_notice = |block: &Block| (NOTICE_PART..DROPPED_PART).contains(&block.part);
+        if self.others.iter().filter(|block| is_notice(block)).count() > MOST_NOTICES
+            && let Some(oldest) = self.others.iter().position(is_notice)
+        {
+            self.others.remove(oldest);
         }
         key
     }
 
-    /// Shows a prompt that is no event yet.
-    pub(super) fn prompt(&mut self, seq: Seq, prompt: &str) -> Key {
-        self.add(Block::prompt(seq, prompt));
-        (seq, 0)
+    /// Shows a prompt that is no event yet, in the place of the one before.
+    pub(super) fn prompt(&mut self, prompt: &str) {
+        self.remove(PROMPT);
+        self.add(Block::prompt(PROMPT.0, prompt));
     }
 
     /// Shows the state of the running turn.
@@ -76,6 +90,19 @@ impl Blocks {
         self.remove(STATUS);
         if let Some(text) = text {
             self.add(Block::new(STATUS.0, STATUS.1, Content::Notice(Level::Info, text)));
+        }
+    }
+
+    /// Says that the first events of the running turn are not held: the first one that is, and their number.
+    pub(super) fn dropped(&mut self, dropped: Option<(Seq, u64)>) {
+        self.others.retain(|block| block.part != DROPPED_PART);
+        if let Some((first, count)) = dropped {
+            let text = format!("{count} earlier events of this turn are shown when it is stored");
+            self.add(Block::new(
+                Seq(first.0.saturating_sub(1)),
+                DROPPED_PART,
+                Content::Notice(Level::Info, text),
+            ));
         }
     }
 

@@ -1,9 +1,7 @@
 //! Copies of source text, and the place of a fork.
 
-use std::ops::Range;
-
 use azureal::Seq;
-use azureal::transcript::{Author, Block, Content};
+use azureal::transcript::{Author, Content};
 
 use super::Pane;
 use super::act::{Outcome, is_prompt};
@@ -44,24 +42,25 @@ impl Pane {
         let Some(index) = self.cursor_index() else { return Self::copied(String::new()) };
         let Some(block) = self.blocks.get(index) else { return Self::copied(String::new()) };
         let key = (block.seq, block.part);
-        let source = block.source().into_owned();
-        let codes = code_blocks(block);
-        if codes.is_empty() {
-            let note = Some("no code block here".to_owned());
-            return Outcome { note, ..Outcome::default() };
-        }
+        let codes = match &block.content {
+            Content::Text(text) => fenced_code(&text.source),
+            _ => Vec::new(),
+        };
         let at_cursor = || {
-            let cursor = self.cursor?;
-            codes.iter().position(|code| cursor.at.is_some_and(|at| at < code.end))
+            let at = self.cursor?.at?;
+            codes.iter().position(|(end, _)| at < *end)
         };
         let number = match self.copied {
-            Some((copied, number)) if copied == key => (number + 1) % codes.len(),
+            Some((copied, number)) if copied == key && number + 1 < codes.len() => number + 1,
+            Some((copied, _)) if copied == key => 0,
             _ => at_cursor().unwrap_or(0),
         };
+        let Some((_, code)) = codes.get(number) else {
+            return Outcome { note: Some("no code block here".to_owned()), ..Outcome::default() };
+        };
         self.copied = Some((key, number));
-        let text = codes.get(number).and_then(|code| source.get(code.clone())).unwrap_or_default();
         let note = Some(format!("code block {} of {}", number + 1, codes.len()));
-        Outcome { note, ..Self::copied(text.to_owned()) }
+        Outcome { note, ..Self::copied(code.clone()) }
     }
 
     /// Names the end of the turn at the reading cursor.
@@ -92,32 +91,54 @@ impl Pane {
     }
 }
 
-/// Returns the places of the fenced code in the source of a block, without the fences.
-fn code_blocks(block: &Block) -> Vec<Range<usize>> {
-    let Content::Text(text) = &block.content else { return Vec::new() };
-    let mut blocks = Vec::new();
-    let mut open: Option<(char, usize, usize)> = None;
+/// Returns the fenced code in a text: where it ends, and the code without fences and without their indentation.
+fn fenced_code(text: &str) -> Vec<(usize, String)> {
+    struct Open {
+        mark: char,
+        length: usize,
+        indent: usize,
+        code: String,
+    }
+    let mut found = Vec::new();
+    let mut open: Option<Open> = None;
     let mut at = 0;
-    for line in text.source.split_inclusive('\n') {
-        let start = at;
+    for line in text.split_inclusive('\n') {
         at += line.len();
         let content = line.trim();
         let mark = content.chars().next().unwrap_or(' ');
         let length = content.chars().take_while(|c| *c == mark).count();
         let is_fence = matches!(mark, '`' | '~') && length >= 3;
-        match open {
-            None if is_fence => open = Some((mark, length, at)),
-            Some((opened, least, from))
-                if is_fence && mark == opened && length >= least && content.len() == length =>
-            {
-                blocks.push(from..start);
-                open = None;
+        let indent = line.len() - line.trim_start().len();
+        match open.take() {
+            None if is_fence => open = Some(Open { mark, length, indent, code: String::new() }),
+            None => {}
+            Some(fence) if fence.mark == mark && length >= fence.length && content.len() == length => {
+                found.push((at, fence.code));
             }
-            _ => {}
+            Some(mut fence) => {
+                let code = line.trim_start_matches(' ');
+                let kept = (line.len() - code.len()).saturating_sub(fence.indent);
+                fence.code.extend(std::iter::repeat_n(' ', kept));
+                fence.code.push_str(code);
+                open = Some(fence);
+            }
         }
     }
-    if let Some((_, _, from)) = open {
-        blocks.push(from.min(text.source.len())..text.source.len());
+    found.extend(open.map(|fence| (at, fence.code)));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_copied_without_fences_and_their_indentation() {
+        let code = |text: &str| fenced_code(text).into_iter().map(|(_, code)| code).collect::<Vec<_>>();
+        assert_eq!(code("a\n```rust\nlet x;\n  y\n```\nb"), ["let x;\n  y\n"]);
+        assert_eq!(code("- item\n\n  ```\n  a\n    b\n  ```\n"), ["a\n  b\n"]);
+        assert_eq!(code("~~~\n```\n~~~\n````\n```\n````"), ["```\n", "```\n"]);
+        assert_eq!(code("```\nnot closed"), ["not closed"]);
+        assert!(code("no `code` here").is_empty());
     }
-    blocks
 }

@@ -45,6 +45,9 @@ impl Pane {
             tries_above: true,
             marks: HashMap::new(),
         });
+        if !self.is_shown {
+            return Vec::new();
+        }
         self.refresh();
         let from = self.cursor_index().unwrap_or(0);
         if let Some((index, range)) = self.hit_from(from, None) {

@@ -10,7 +10,7 @@ use super::blocks::Key;
 use super::window::{Held, shorten_to};
 
 /// The most bytes of events of a running turn. They cannot be read again before the turn is stored.
-pub(super) const LIVE_BYTES: usize = 8 << 20;
+pub(super) const LIVE_BYTES: usize = 6 << 20;
 /// The most events of a running turn.
 pub(super) const LIVE_EVENTS: usize = 2_048;
 /// The longest text that is being written.
@@ -54,8 +54,8 @@ pub enum Phase {
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) turn: RunningTurn,
-    /// The prompt and its block, before it is an event.
-    pub(super) prompt: Option<(String, Key)>,
+    /// The prompt, before it is an event.
+    pub(super) prompt: Option<String>,
     /// The number of the first event; `None` before the agent is started, and after the events are stored.
     pub(super) first: Option<Seq>,
     /// The number of the next event.
@@ -204,7 +204,7 @@ impl Live {
             Phase::Waiting(text) => format!("waiting: {text}"),
             Phase::Preparing(text) => text.clone(),
             Phase::Compacting(agent) => {
-                format!("compacting: summary by {agent} · your prompts stay · F5 shows the context")
+                format!("── compacting: summary by {agent} · your prompts stay · F5 ──")
             }
             Phase::Running => {
                 let model = self.turn.model.as_deref().map(|model| format!(" {model}")).unwrap_or_default();

@@ -26,7 +26,7 @@ use std::ops::RangeInclusive;
 use azureal::core::SessionId;
 use azureal::desk::{NextAgent, PaneId, Request};
 use azureal::meter::Meter;
-use azureal::transcript::{Content, Fold, Layout, Level};
+use azureal::transcript::{CodePart, Content, Fold, Layout, Level, Places, code_parts};
 use azureal::{Seq, SessionRecord};
 
 pub use act::Outcome;
@@ -100,7 +100,7 @@ struct Asked {
     prompt: bool,
     text: bool,
     full: HashSet<Key>,
-    tones: HashSet<(Key, usize)>,
+    tones: HashSet<Key>,
     /// Whether a request has failed: no more pages are asked for until the user acts.
     has_failed: bool,
 }
@@ -233,6 +233,11 @@ impl Pane {
         self.is_ascii = is_ascii;
     }
 
+    /// Sets the directories that paths are shown relative to.
+    pub fn set_places(&mut self, places: Places) {
+        self.is_stale |= self.blocks.set_places(places);
+    }
+
     /// Sets whether the keys go to the pane: then the block at the reading cursor is marked.
     pub fn set_reading(&mut self, is_reading: bool) {
         self.is_reading = is_reading;
@@ -264,9 +269,9 @@ impl Pane {
 
     /// Shows a prompt that the user has sent.
     pub fn sent(&mut self, prompt: &str) {
-        let next = self.newest().next();
-        let mut live = Live::new(true, next);
-        live.prompt = Some((prompt.to_owned(), self.blocks.prompt(next, prompt)));
+        let mut live = Live::new(true, self.stored.next());
+        live.prompt = Some(prompt.to_owned());
+        self.blocks.prompt(prompt);
         self.live = Some(live);
         self.place = Place::End;
         self.is_out_of_order = true;
@@ -284,6 +289,7 @@ impl Pane {
         self.mark_hits();
         let mut requests = self.ask_for_pages();
         self.ask_for_full(&mut requests);
+        self.ask_for_tones(&mut requests);
         requests
     }
 
@@ -312,6 +318,8 @@ impl Pane {
         }
         if self.is_out_of_order {
             self.blocks.status(self.live.as_ref().map(Live::status));
+            let dropped = self.live.as_ref().filter(|live| live.dropped > 0);
+            self.blocks.dropped(dropped.and_then(|live| Some((live.events.front()?.seq, live.dropped))));
             let first =
                 if self.window.is_at_start { Seq::START } else { self.window.first().unwrap_or(Seq::START) };
             self.blocks.put_in_order(first, self.window.is_at_end);
@@ -395,6 +403,20 @@ impl Pane {
                 && self.asked.full.insert((block.seq, block.part))
             {
                 requests.push(Request::ReadFull { pane: self.id, first: block.seq, last: block.last });
+            }
+        }
+    }
+
+    /// Asks for the tones of the code on the screen that is finished.
+    fn ask_for_tones(&mut self, requests: &mut Vec<Request>) {
+        for row in &self.view {
+            let Some(block) = self.blocks.get(row.index) else { continue };
+            let is_shown = block.is_stable() && self.folds.of(block) != Fold::Closed;
+            if !is_shown || !self.asked.tones.insert(row.key) {
+                continue;
+            }
+            for CodePart { at, language, code } in code_parts(block) {
+                requests.push(Request::Highlight { pane: self.id, block: row.key, at, language, code });
             }
         }
     }

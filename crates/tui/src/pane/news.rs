@@ -6,7 +6,9 @@ use azureal::desk::{News, Opened, Request, TurnNews};
 use azureal::transcript::Level;
 use azureal::{Event, Seq, SessionId, StoredEvent};
 
+use super::blocks::PROMPT;
 use super::live::{Live, Phase, last_line_of};
+use super::rows::Folds;
 use super::view::Place;
 use super::window::Held;
 use super::{Asked, Jump, PAGE_EVENTS, Pane, Target};
@@ -36,10 +38,13 @@ impl Pane {
                 self.notice(Level::Warning, "this session was deleted");
                 self.record = None;
             }
+            News::Highlighted { pane, block, at, tones } if *pane == self.id => {
+                self.cache.set_tones(*block, *at, tones);
+            }
             News::Turn { pane, news } if *pane == self.id => return self.turn_news(news),
             News::Failed { pane: Some(pane), .. } if *pane == self.id => {
-                let full = std::mem::take(&mut self.asked.full);
-                self.asked = Asked { has_failed: true, full, ..Asked::default() };
+                let Asked { full, tones, .. } = std::mem::take(&mut self.asked);
+                self.asked = Asked { has_failed: true, full, tones, ..Asked::default() };
             }
             _ => {}
         }
@@ -52,6 +57,7 @@ impl Pane {
         self.stored = Seq(opened.record.counts.events).max(last(&opened.events));
         self.record = Some(opened.record.clone());
         self.asked = Asked::default();
+        self.cache.clear();
         self.fill(&opened.events);
         self.window.is_at_end = true;
         self.window.is_at_start |= opened.events.is_empty();
@@ -60,8 +66,8 @@ impl Pane {
         }
         // Blocks that belonged to what was shown before.
         self.blocks.clear_others();
-        if let Some((prompt, key)) = self.live.as_mut().and_then(|live| live.prompt.as_mut()) {
-            *key = self.blocks.prompt(self.stored.next(), prompt);
+        if let Some(prompt) = self.live.as_ref().and_then(|live| live.prompt.as_ref()) {
+            self.blocks.prompt(prompt);
         }
     }
 
@@ -75,10 +81,12 @@ impl Pane {
         self.asked.full.clear();
     }
 
-    /// Reads the end of the session again: its history was changed.
+    /// Reads the end of the session again: its history was changed, and its events have new numbers.
     fn reopen(&mut self) -> Vec<Request> {
         let Some(session) = self.session() else { return Vec::new() };
         self.place = Place::End;
+        self.folds = Folds::default();
+        self.cache.clear();
         self.asked = Asked::default();
         vec![Request::Open { pane: self.id, session, last: PAGE_EVENTS }]
     }
@@ -133,21 +141,33 @@ impl Pane {
         if !is_changed {
             return;
         }
+        let read = self.row_at_top().filter(|(key, _)| {
+            let block = self.blocks.find(*key).and_then(|index| self.blocks.get(index));
+            block.is_some_and(|block| events.iter().any(|(seq, _)| block.seq <= *seq && *seq <= block.last))
+        });
         // The rows of texts that are replaced by others of the same length are to be laid out again.
         for index in 0..self.blocks.len() {
             if let Some(block) = self.blocks.get(index)
                 && events.iter().any(|(seq, _)| block.seq <= *seq && *seq <= block.last)
             {
                 self.cache.forget((block.seq, block.part));
+                self.asked.tones.remove(&(block.seq, block.part));
             }
         }
         self.is_stale = true;
         self.trim();
+        if let Some((key, text)) = read {
+            self.refresh();
+            self.keep_row_at_top(key, &text);
+        }
     }
 
     fn appended(&mut self, events: &[StoredEvent]) {
         let known = self.stored;
+        self.asked.has_failed = false;
         self.stored = self.stored.max(last(events));
+        // Events in between are missing: they are read as the view nears the end.
+        self.window.is_at_end &= events.first().is_none_or(|event| event.seq <= known.next());
         let live_first = self.live.as_ref().and_then(|live| live.first);
         for event in events.iter().filter(|event| event.seq > known) {
             if live_first.is_some_and(|first| event.seq >= first) {
@@ -177,6 +197,7 @@ impl Pane {
     }
 
     fn turn_news(&mut self, news: &TurnNews) -> Vec<Request> {
+        self.asked.has_failed = false;
         if let TurnNews::Over { error, unsent } = news {
             return self.over(error.as_ref(), unsent.as_deref());
         }
@@ -226,18 +247,27 @@ impl Pane {
 
     fn began(&mut self, prompt: Option<&str>, first: Seq, since_ms: u64, is_ours: bool) -> Vec<Request> {
         let Some(live) = &mut self.live else { return Vec::new() };
-        if let Some((_, key)) = live.prompt.take() {
-            self.blocks.remove(key);
-        }
+        live.prompt = None;
+        self.blocks.remove(PROMPT);
+        // Its number is an expectation. If it was wrong, the turn is read again when it is stored.
+        let first = first.max(self.stored.next());
         live.begin(prompt, first);
+        // The prompt has a number now.
+        let anchor = match &mut self.place {
+            Place::At(anchor) => Some(anchor),
+            Place::End => None,
+        };
+        for anchor in anchor.into_iter().chain(&mut self.cursor) {
+            if anchor.key == PROMPT {
+                anchor.key = (first, 0);
+            }
+        }
         live.turn.phase = Phase::Running;
         live.turn.is_ours = is_ours;
         // A turn that continues after a compaction runs since its prompt.
         if live.turn.since_ms.is_none() || prompt.is_some() {
             live.turn.since_ms = Some(since_ms);
         }
-        self.window.cut_from(first);
-        self.window.is_at_end |= first > self.stored && self.window.last() == Some(self.stored);
         self.is_stale = true;
         // Events that were stored before the turn, such as the system message of a new session.
         let known = self.window.last().unwrap_or(Seq::START);
@@ -359,9 +389,7 @@ impl Pane {
         let mut requests = Vec::new();
         if let Some(mut live) = self.live.take() {
             self.last_line = std::mem::take(&mut live.turn.last_line);
-            if let Some((_, key)) = live.prompt.take() {
-                self.blocks.remove(key);
-            }
+            self.blocks.remove(PROMPT);
             if let Some(key) = live.retry {
                 self.blocks.remove(key);
             }

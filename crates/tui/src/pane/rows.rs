@@ -2,8 +2,13 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
-use azureal::transcript::{Author, Block, Content, Fold, Layout, Row, rows};
+use azureal::transcript::{
+    Author, Block, Content, Fold, GrowingText, Layout, Row, Span, Style, Tone, apply_tones, rows,
+};
+use azureal::visible_line;
+use unicode_width::UnicodeWidthStr;
 
 use super::blocks::Key;
 
@@ -11,15 +16,35 @@ use super::blocks::Key;
 #[derive(Debug, Default)]
 pub(super) struct RowCache {
     laid: HashMap<Key, Laid>,
+    tones: HashMap<Key, Vec<CodeTones>>,
     /// The number of layouts so far.
     pub(super) layouts: u64,
 }
+
+/// The place of code in the source of a block, and its tones.
+type CodeTones = (usize, Vec<(Range<usize>, Tone)>);
 
 #[derive(Debug)]
 struct Laid {
     /// Stands for all that the rows depend on.
     print: u64,
-    rows: Vec<Row>,
+    rows: Rows,
+}
+
+#[derive(Debug)]
+enum Rows {
+    Finished(Vec<Row>),
+    /// Of a text that is being written: only its end is laid out again.
+    Growing(Box<GrowingText>),
+}
+
+impl Rows {
+    fn get(&self) -> &[Row] {
+        match self {
+            Self::Finished(rows) => rows,
+            Self::Growing(growing) => growing.rows(),
+        }
+    }
 }
 
 impl RowCache {
@@ -30,32 +55,64 @@ impl RowCache {
         if let Some(laid) = self.laid.get(&key)
             && laid.print == print
         {
-            return laid.rows.len();
+            return laid.rows.get().len();
         }
         self.layouts += 1;
-        let rows = rows(block, layout);
-        let count = rows.len();
+        let rows = match &block.content {
+            Content::Text(text) if !text.is_finished => {
+                let before = self.laid.remove(&key).map(|laid| laid.rows);
+                let mut growing = match before {
+                    Some(Rows::Growing(growing)) if growing.layout() == layout => growing,
+                    _ => Box::new(GrowingText::new(*layout)),
+                };
+                growing.update(text);
+                Rows::Growing(growing)
+            }
+            Content::Notice(_, text) if text.starts_with(BANNER) => {
+                Rows::Finished(vec![banner(text, layout)])
+            }
+            _ => Rows::Finished(self.finished(block, layout)),
+        };
+        let count = rows.get().len();
         self.laid.insert(key, Laid { print, rows });
         count
     }
 
+    fn finished(&self, block: &Block, layout: &Layout) -> Vec<Row> {
+        let mut rows = rows(block, layout);
+        for (at, tones) in self.tones.get(&(block.seq, block.part)).into_iter().flatten() {
+            rows.iter_mut().for_each(|row| apply_tones(row, *at, tones));
+        }
+        rows
+    }
+
+    /// Sets the tones of code in a block that was laid out.
+    pub(super) fn set_tones(&mut self, key: Key, at: usize, tones: &[(Range<usize>, Tone)]) {
+        let Some(Laid { rows: Rows::Finished(rows), .. }) = self.laid.get_mut(&key) else { return };
+        rows.iter_mut().for_each(|row| apply_tones(row, at, tones));
+        self.tones.entry(key).or_default().push((at, tones.to_vec()));
+    }
+
     /// Returns the rows of a block that was laid out.
     pub(super) fn rows(&self, key: Key) -> &[Row] {
-        self.laid.get(&key).map_or(&[], |laid| &laid.rows)
+        self.laid.get(&key).map_or(&[], |laid| laid.rows.get())
     }
 
     /// Drops the rows of all other blocks.
     pub(super) fn keep(&mut self, keys: &[Key]) {
         self.laid.retain(|key, _| keys.binary_search(key).is_ok());
+        self.tones.retain(|key, _| keys.binary_search(key).is_ok());
     }
 
     /// Drops the rows of a block whose content has changed.
     pub(super) fn forget(&mut self, key: Key) {
         self.laid.remove(&key);
+        self.tones.remove(&key);
     }
 
     pub(super) fn clear(&mut self) {
         self.laid.clear();
+        self.tones.clear();
     }
 
     /// Returns about how many bytes the rows take.
@@ -65,8 +122,22 @@ impl RowCache {
             size_of::<Row>()
                 + row.spans.iter().map(|span| size_of_val(span) + span.text.capacity()).sum::<usize>()
         };
-        self.laid.values().flat_map(|laid| &laid.rows).map(row).sum()
+        self.laid.values().flat_map(|laid| laid.rows.get()).map(row).sum()
     }
+}
+
+/// The beginning of a notice that is a line across the pane.
+const BANNER: &str = "── ";
+
+/// Lays out a line across the pane.
+fn banner(text: &str, layout: &Layout) -> Row {
+    let mut text = visible_line(text).into_owned();
+    let rest = usize::from(layout.width).saturating_sub(text.width());
+    text.push_str(&"─".repeat(rest));
+    if layout.is_ascii {
+        text = text.replace(['─', '·'], "-");
+    }
+    Row::decoration(vec![Span::new(text, Style::from(Tone::Caution))])
 }
 
 /// Returns a number that changes with the rows of a block. Texts only grow, so that their lengths stand for them; a text that is replaced

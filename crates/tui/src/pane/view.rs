@@ -191,6 +191,24 @@ impl Pane {
         })
     }
 
+    /// Returns the text of the first row on the screen, if the end is not followed.
+    pub(super) fn row_at_top(&mut self) -> Option<(Key, String)> {
+        let Place::At(anchor) = self.place else { return None };
+        let (_, row) = self.spot_of(anchor)?;
+        Some((anchor.key, self.cache.rows(anchor.key).get(row)?.text()))
+    }
+
+    /// Shows the row with this text at the top, if the block still has it: its source was replaced.
+    pub(super) fn keep_row_at_top(&mut self, key: Key, text: &str) {
+        let Some(index) = self.blocks.find(key) else { return };
+        self.height_of(index);
+        if let Some(row) = self.cache.rows(key).iter().position(|row| row.text() == text)
+            && let Some(anchor) = self.anchor((index, row))
+        {
+            self.place = Place::At(anchor);
+        }
+    }
+
     /// Finds the rows on the screen, and lays out a screen above and below.
     pub(super) fn lay_out(&mut self) {
         self.view.clear();
@@ -216,6 +234,7 @@ impl Pane {
         self.needs = (above < height, below < height);
         let keys: Vec<Key> = (first..=last).filter_map(|index| self.blocks.key(index)).collect();
         self.cache.keep(&keys);
+        self.asked.tones.retain(|key| keys.binary_search(key).is_ok());
         let ends = |index| self.blocks.get(index).map(|block| (block.seq, block.last));
         if let (Some((from, _)), Some((_, to))) = (ends(first), ends(last)) {
             // The state of the turn is after all events, and notices may be too.

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use azureal::core::{Block, OutputPart, ToolOutput, compact_event};
 use azureal::{Event, Seq, StoredEvent};
 
-/// The most bytes of stored events that a shown pane holds. Their blocks hold about as much again.
-pub(super) const MOST_BYTES: usize = 8 << 20;
+/// The most bytes of stored events that a shown pane holds. Their blocks hold about as much again, and so does the running turn.
+pub(super) const MOST_BYTES: usize = 6 << 20;
 /// The most stored events that a shown pane holds.
 pub(super) const MOST_EVENTS: usize = 1_024;
 /// The most bytes of stored events that a pane holds while it is not shown.
@@ -137,8 +137,12 @@ impl Window {
     pub(super) fn trim(&mut self, near: &RangeInclusive<Seq>, is_shown: bool) -> bool {
         let (most_bytes, most_events) =
             if is_shown { (MOST_BYTES, MOST_EVENTS) } else { (HIDDEN_BYTES, HIDDEN_EVENTS) };
+        if self.bytes <= most_bytes && self.events.len() <= most_events {
+            return false;
+        }
         let before = self.events.len();
-        while self.bytes > most_bytes || self.events.len() > most_events {
+        // To less than the bounds: each time, the blocks are folded again.
+        while self.bytes > most_bytes / 4 * 3 || self.events.len() > most_events / 4 * 3 {
             let above = self.first().map_or(0, |first| near.start().0.saturating_sub(first.0));
             let below = self.last().map_or(0, |last| last.0.saturating_sub(near.end().0));
             // Some stay beside the view: else a page that was just read could be dropped and read again, without end.
@@ -287,7 +291,7 @@ mod tests {
         events.is_at_end = true;
         assert!(events.is_at_start);
         assert!(events.trim(&(Seq(1_500)..=Seq(1_600)), true));
-        assert_eq!(events.len(), MOST_EVENTS);
+        assert_eq!(events.len(), MOST_EVENTS / 4 * 3);
         assert!(!events.is_at_start && events.holds(Seq(1_500)) && events.holds(Seq(1_600)));
         assert!(events.bytes() <= MOST_BYTES);
         let first = events.first().unwrap();

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use azureal::desk::{EditPurpose, Request};
+
 use super::Plain;
 use crate::Message;
 use crate::keys::{Action, Context, Entry, TABLE};
@@ -29,7 +31,7 @@ fn commands() -> impl Iterator<Item = (&'static str, &'static Entry)> {
                     | Action::Slot(_),
                 Context::Menu
             ) | (Action::AllWorktrees | Action::Delete, Context::List)
-                | (Action::Queue | Action::EditInEditor | Action::EditWaiting, Context::Prompt)
+                | (Action::Send | Action::Queue | Action::EditInEditor, Context::Prompt)
         )
     };
     TABLE.iter().filter(needs_no_screen).map(|entry| (name(entry), entry))
@@ -67,6 +69,8 @@ impl Plain<'_> {
     fn send(&mut self, prompt: &str, is_queued: bool) {
         let state = &mut self.conversation.state;
         let Some(slot) = state.slots.get_mut(&state.shown) else { return };
+        // A draft is not lost.
+        slot.prompt.clear_into(&mut state.history);
         slot.prompt.set_text(prompt);
         let requests = send(state, is_queued);
         self.conversation.perform(requests);
@@ -92,6 +96,19 @@ impl Plain<'_> {
         match entry.action {
             Action::Sessions => self.list_sessions(),
             Action::Agents => self.list_agents(),
+            Action::Send => {
+                let text = self.draft();
+                if text.is_empty() {
+                    return self.say("There is no draft to send.");
+                }
+                self.send(&text, false);
+                Ok(())
+            }
+            Action::EditInEditor => {
+                let text = self.draft();
+                self.conversation.perform(vec![Request::Edit { text, purpose: EditPurpose::Prompt }]);
+                Ok(())
+            }
             Action::Queue if rest.is_empty() => self.say("Type the prompt behind /queue."),
             Action::Queue => {
                 self.send(rest, true);
@@ -112,6 +129,11 @@ impl Plain<'_> {
         }
     }
 
+    /// Returns the text in the prompt box: of an earlier view, or of the editor.
+    pub(super) fn draft(&self) -> String {
+        self.conversation.state.slot().map(|slot| slot.prompt.text()).unwrap_or_default()
+    }
+
     fn act(&mut self, action: Action, context: Context) {
         let requests = perform_in(&mut self.conversation.state, action, context);
         self.conversation.perform(requests);
@@ -120,7 +142,7 @@ impl Plain<'_> {
     }
 
     fn help(&mut self) -> io::Result<()> {
-        self.say("A line is a prompt; with a backslash at its end it continues on the next line. Commands:")?;
+        self.say("A line is a prompt; with a backslash at its end it continues on the next line. Commands begin with / or :.")?;
         self.say("/help: This list")?;
         self.say("/cancel: Cancel the turn")?;
         for (name, entry) in commands() {

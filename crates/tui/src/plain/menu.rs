@@ -19,6 +19,8 @@ use crate::{Message, State};
 pub(super) enum Menu {
     /// Sessions to open.
     Sessions(Vec<SessionId>),
+    /// The sessions are not read yet: the menu follows.
+    AwaitedSessions,
     /// Agents and models for the next turn.
     Agents(Vec<NextAgent>),
     /// The agents are asked for: the menu follows.
@@ -35,10 +37,15 @@ impl Plain<'_> {
     /// Prints the sessions.
     pub(super) fn list_sessions(&mut self) -> io::Result<()> {
         let state = &self.conversation.state;
+        if !state.list.is_loaded {
+            self.menu = Some(Menu::AwaitedSessions);
+            return Ok(());
+        }
         let lines = state.list.lines();
         let texts: Vec<String> = lines.iter().map(|line| session_line(state, line)).collect();
         let sessions = lines.iter().map(|line| line.record.id).collect();
         if texts.is_empty() {
+            self.menu = None;
             return self.say("There are no sessions in this worktree.");
         }
         self.say("Sessions. A number opens one.")?;
@@ -80,6 +87,9 @@ impl Plain<'_> {
     pub(super) fn show_layer(&mut self) -> io::Result<()> {
         if matches!(self.menu, Some(Menu::AwaitedAgents)) && self.conversation.state.agents.is_some() {
             return self.list_agents();
+        }
+        if matches!(self.menu, Some(Menu::AwaitedSessions)) && self.conversation.state.list.is_loaded {
+            return self.list_sessions();
         }
         let state = &self.conversation.state;
         let Some(layer) = state.layers.last() else {

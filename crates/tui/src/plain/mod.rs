@@ -8,6 +8,7 @@ mod printer;
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use azureal::SessionId;
 use azureal::desk::Desk;
@@ -20,6 +21,8 @@ use crate::run::Conversation;
 use crate::terminal::{Input, PlainTerminal, TerminalEvent};
 use crate::{Effect, Ended, Inbox, Message, State};
 
+/// Time that the first line waits for the list and the session.
+const FIRST_LINE: Duration = Duration::from_secs(5);
 /// Columns of what the state lays out. Nothing is cut at it.
 const WIDTH: u16 = 200;
 
@@ -46,6 +49,7 @@ pub fn run(
         menu: None,
         unfinished: String::new(),
         shown: None,
+        drafted: String::new(),
         warned: false,
         has_ended: false,
     };
@@ -65,6 +69,8 @@ struct Plain<'a> {
     unfinished: String,
     /// The pane and session that were named last.
     shown: Option<(azureal::desk::PaneId, Option<SessionId>)>,
+    /// The text in the prompt box that was named last.
+    drafted: String,
     /// Whether the user was told that another Ctrl-C quits.
     warned: bool,
     /// Whether the input has ended.
@@ -74,10 +80,17 @@ struct Plain<'a> {
 impl Plain<'_> {
     /// Runs until the end, and returns the signal that asked for it.
     fn run(&mut self, terminal: &mut PlainTerminal) -> io::Result<Option<i32>> {
+        let begins = Instant::now() + FIRST_LINE;
         loop {
             let inbox = self.conversation.inbox;
-            inbox.wait(self.conversation.next_tick());
-            while let Some(event) = inbox.next_event() {
+            // What is typed before is about the session that is being opened.
+            let is_ready = self.conversation.is_ready() || Instant::now() >= begins;
+            if is_ready {
+                inbox.wait(self.conversation.next_tick());
+            } else {
+                inbox.wait_for_news(Some(begins));
+            }
+            while is_ready && let Some(event) = inbox.next_event() {
                 match event {
                     TerminalEvent::Input(Input::Line(line)) => self.line(&line)?,
                     TerminalEvent::Interrupt => {
@@ -101,7 +114,7 @@ impl Plain<'_> {
                 }
             }
             self.conversation.tick();
-            if self.follow(terminal)? || (self.has_ended && !self.is_running()) {
+            if self.follow(terminal)? || (is_ready && self.has_ended && !self.is_running()) {
                 return Ok(None);
             }
         }
@@ -118,6 +131,7 @@ impl Plain<'_> {
             self.say(&format!("{label}: {}", notice.text))?;
         }
         self.name_session()?;
+        self.name_draft()?;
         self.show_layer()?;
         let is_asked = self.conversation.state.quit_until_ms.is_some();
         if is_asked && !std::mem::replace(&mut self.warned, is_asked) {
@@ -155,6 +169,16 @@ impl Plain<'_> {
         };
         self.shown = Some(shown);
         if text.is_empty() { Ok(()) } else { self.say(&text) }
+    }
+
+    /// Says that a text waits in the prompt box: of an earlier view, of the editor, or of a turn that could not begin.
+    fn name_draft(&mut self) -> io::Result<()> {
+        let draft = self.draft();
+        if draft == self.drafted {
+            return Ok(());
+        }
+        self.drafted.clone_from(&draft);
+        if draft.is_empty() { Ok(()) } else { self.say(&format!("draft: {draft}\n/send sends it.")) }
     }
 
     fn is_running(&self) -> bool {

@@ -6,7 +6,7 @@ use azureal::desk::{News, PaneId, TurnNews};
 use azureal::transcript::{Author, Block, Call, CallState, Content, Text, Transcript, ending};
 use azureal::{Seq, StoredEvent};
 
-/// The most characters of one text. `/open-pager` shows it whole.
+/// The most characters of one text. `/pager` shows it whole.
 const LONGEST: usize = 100_000;
 
 /// Prints the news of the pane that is shown, and the ends of turns of the others.
@@ -88,9 +88,12 @@ impl Printer {
                 lines.push(if error.is_some() { "turn failed\x07" } else { "turn done\x07" }.to_owned());
                 lines
             }
-            TurnNews::Meter(_) | TurnNews::Question(_) | TurnNews::Stored { .. } | TurnNews::Notice(_) => {
-                Vec::new()
+            TurnNews::Stored { complete, .. } => {
+                let mut lines = self.finished(true);
+                lines.push(format!("end: {}", ending(complete).join(", ")));
+                lines
             }
+            TurnNews::Meter(_) | TurnNews::Question(_) | TurnNews::Notice(_) => Vec::new(),
         }
     }
 
@@ -162,7 +165,7 @@ fn labelled(label: &str, text: &str) -> String {
 
 fn cut(text: String) -> String {
     match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}… /open-pager shows the rest", text.get(..end).unwrap_or_default()),
+        Some((end, _)) => format!("{}… /pager shows the rest", text.get(..end).unwrap_or_default()),
         None => text,
     }
 }

@@ -58,6 +58,11 @@ impl<'a> Conversation<'a> {
         }
     }
 
+    /// Returns whether the list and the first sessions are there.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.pace.is_ready()
+    }
+
     /// Performs a request that needs the terminal. News are handled meanwhile.
     pub(crate) fn perform_in_terminal(&mut self, request: Request) {
         let (desk, inbox) = (self.desk, self.inbox);

@@ -72,10 +72,14 @@ impl Pace {
         self.due
     }
 
+    /// Returns whether the list and the sessions that were asked for before the first frame are there.
+    pub(super) fn is_ready(&self) -> bool {
+        self.first.is_listed && self.first.opening == 0
+    }
+
     /// Returns whether a frame is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        let is_ready = self.last.is_none() && self.first.is_listed && self.first.opening == 0;
-        is_ready || self.due.is_some_and(|due| due <= now)
+        self.last.is_none() && self.is_ready() || self.due.is_some_and(|due| due <= now)
     }
 
     pub(super) fn drawn(&mut self, now: Instant) {

@@ -107,6 +107,8 @@ impl Keeper {
             self.kept.drafts.pop_first();
         }
         let mut kept = self.kept.clone();
+        // Text of the user that is neither in a box nor sent: it can be found with the history.
+        kept.history.extend(slots.values().flat_map(|slot| slot.prompt.other_drafts()));
         for slot in slots.values() {
             let draft = draft_of(slot);
             let key = slot.pane.record().map(key).unwrap_or_default();

@@ -146,6 +146,11 @@ impl State {
         &self.theme
     }
 
+    /// Returns the part of the screen that takes keys; `None` if an overlay takes them.
+    pub fn focus(&self) -> Option<Focus> {
+        self.layers.is_empty().then_some(self.focus)
+    }
+
     /// Returns whether the mouse is used.
     pub fn uses_mouse(&self) -> bool {
         self.uses_mouse

@@ -66,6 +66,8 @@ pub struct TerminalSettings {
     pub is_in_tmux: bool,
     /// Whether the terminal may be asked questions.
     pub takes_questions: bool,
+    /// Whether the background of the terminal decides about colours.
+    pub uses_background: bool,
 }
 
 /// The terminal, taken by the interface.
@@ -156,7 +158,10 @@ impl Terminal {
     /// Takes a reply. Returns the background, if that is the reply.
     pub fn reply(&mut self, reply: Reply) -> io::Result<Option<Background>> {
         match reply {
-            Reply::Background(red, green, blue) => return Ok(Some(outside::background(red, green, blue))),
+            Reply::Background(red, green, blue) => {
+                let background = outside::background(red, green, blue);
+                return Ok(Some(background).filter(|_| self.settings.uses_background));
+            }
             Reply::Keyboard => modes::use_keyboard()?,
             Reply::Attributes => self.asked = None,
         }

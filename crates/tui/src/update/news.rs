@@ -1,7 +1,7 @@
 //! News of the desk.
 
 use azureal::Outcome;
-use azureal::desk::{Draft, EditPurpose, News, PaneId, Request, TurnNews};
+use azureal::desk::{Draft, EditPurpose, News, NextAgent, PaneId, Request, TurnNews};
 
 use super::{prompting, slots};
 use crate::overlay::{ContextParts, Layer};
@@ -59,7 +59,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
             state.list.select(opened.record.id);
         }
         News::Turn { pane, news } => return turn(state, pane, *news),
-        News::Deleted { pane } => {
+        News::Deleted { pane } if state.slots.contains_key(&pane) => {
             state.inform("the session was deleted");
             return slots::close(state, pane);
         }
@@ -122,6 +122,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
             }
         }
         News::Edited { .. }
+        | News::Deleted { .. }
         | News::Page { .. }
         | News::Full { .. }
         | News::Found { .. }
@@ -181,7 +182,15 @@ fn open_last_shown(state: &mut State) -> Vec<Request> {
 /// Takes news of a turn.
 fn turn(state: &mut State, pane: PaneId, news: TurnNews) -> Vec<Request> {
     match news {
-        TurnNews::Accepted { record, .. } if state.shown == pane => state.list.select(record.id),
+        TurnNews::Accepted { record, agent, model } => {
+            // Unless another one was chosen since the prompt was sent, the next turn is with the same agent.
+            if let Some(slot) = state.slots.get_mut(&pane).filter(|slot| slot.chosen.is_none()) {
+                slot.pane.set_next_agent(NextAgent { agent: Some(agent), model });
+            }
+            if state.shown == pane {
+                state.list.select(record.id);
+            }
+        }
         TurnNews::Output(outputs) => {
             let answered = outputs.iter().any(|output| matches!(output, azureal::AgentOutput::Answered(_)));
             if answered {

@@ -12,11 +12,19 @@ use crate::state::{Cancelled, Effect, Focus, QUIT_AGAIN_MS, State};
 /// Takes a key in the prompt box.
 pub(super) fn press(state: &mut State, event: KeyEvent) -> Vec<Request> {
     let now_ms = state.now_ms;
+    let Some(slot) = state.slot_mut() else { return Vec::new() };
+    // An Enter that was held back sends the text as it was before this key.
+    let ticked = slot.prompt.tick(now_ms);
+    let mut requests = take(state, ticked);
+    requests.extend(act(state, event));
+    requests
+}
+
+fn act(state: &mut State, event: KeyEvent) -> Vec<Request> {
     let key = Key::from(event);
     let action = state.keys.action(Context::Prompt, key);
     let history = &state.history;
     let Some(slot) = state.slots.get_mut(&state.shown) else { return Vec::new() };
-    let ticked = slot.prompt.tick(now_ms);
     let layer = slot.prompt.layer();
     let outcome = match action {
         Some(Action::Send | Action::Queue) if slot.prompt.is_empty() && layer == prompt::Layer::Text => {
@@ -36,10 +44,8 @@ pub(super) fn press(state: &mut State, event: KeyEvent) -> Vec<Request> {
         },
         None => slot.prompt.key(event, history),
     };
-    state.keeper.touch(now_ms);
-    let mut requests = take(state, ticked);
-    requests.extend(take(state, outcome));
-    requests
+    state.keeper.touch(state.now_ms);
+    take(state, outcome)
 }
 
 /// Returns the key that the box knows an action by.

@@ -152,6 +152,9 @@ pub(super) fn close_shown(state: &mut State) -> Vec<Request> {
 /// Closes a slot and shows the one before it.
 pub(super) fn close(state: &mut State, pane: PaneId) -> Vec<Request> {
     let mut requests = Vec::new();
+    if !state.slots.contains_key(&pane) {
+        return requests;
+    }
     if state.order.len() <= 1 {
         add(state, &mut requests);
     } else if pane == state.shown {
@@ -235,7 +238,7 @@ pub(super) fn auto_switch(state: &mut State, ended: PaneId) {
     let back = u8::try_from(number)
         .ok()
         .and_then(|number| state.keys.label(Context::Anywhere, Action::Slot(number)));
-    let back = back.map(|key| format!(" · {key} goes back")).unwrap_or_default();
+    let back = back.map(|key| format!(". {key} goes back")).unwrap_or_default();
     state.inform(&format!("{ended_name} has ended; {next_name} still runs and is shown{back}"));
 }
 

@@ -14,42 +14,42 @@ use ratatui::layout::Position;
 use ratatui::style::{Color, Modifier};
 
 /// The time at which every test begins: 2026-11-16T14:02:42Z.
-pub const START_MS: u64 = 1_794_837_762_000;
+pub(crate) const START_MS: u64 = 1_794_837_762_000;
 /// The time between two keys: nobody types so fast that it looks like a paste.
 const BETWEEN_KEYS_MS: u64 = 150;
 
 /// The sizes that every screen is drawn at.
-pub const SIZES: [(u16, u16); 3] = [(120, 40), (80, 24), (40, 12)];
+pub(crate) const SIZES: [(u16, u16); 3] = [(120, 40), (80, 24), (40, 12)];
 
 /// Colours and marks.
-pub const COLOURS: Theme = Theme { has_colours: true, background: None, is_ascii: false };
+pub(crate) const COLOURS: Theme = Theme { has_colours: true, background: None, is_ascii: false };
 /// `NO_COLOR`.
-pub const NO_COLOURS: Theme = Theme { has_colours: false, background: None, is_ascii: false };
+pub(crate) const NO_COLOURS: Theme = Theme { has_colours: false, background: None, is_ascii: false };
 /// `[ui] ascii`.
-pub const ASCII: Theme = Theme { has_colours: true, background: None, is_ascii: true };
+pub(crate) const ASCII: Theme = Theme { has_colours: true, background: None, is_ascii: true };
 
 /// An interface without a terminal and without a desk.
-pub struct Screen {
-    pub state: State,
-    pub now_ms: u64,
-    pub size: (u16, u16),
+pub(crate) struct Screen {
+    pub(crate) state: State,
+    pub(crate) now_ms: u64,
+    pub(crate) size: (u16, u16),
     /// The requests since they were last taken.
-    pub requests: Vec<Request>,
-    pub effects: Vec<Effect>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) effects: Vec<Effect>,
 }
 
 impl Screen {
-    pub fn new(size: (u16, u16), theme: Theme) -> Self {
+    pub(crate) fn new(size: (u16, u16), theme: Theme) -> Self {
         Self::with(size, theme, settings(), Keys::default())
     }
 
-    pub fn with(size: (u16, u16), theme: Theme, settings: Settings, keys: Keys) -> Self {
+    pub(crate) fn with(size: (u16, u16), theme: Theme, settings: Settings, keys: Keys) -> Self {
         let mut state = State::new(settings, theme, keys, size, START_MS);
         let requests = state.start(None);
         Self { state, now_ms: START_MS, size, requests, effects: Vec::new() }
     }
 
-    pub fn message(&mut self, message: Message) -> &mut Self {
+    pub(crate) fn message(&mut self, message: Message) -> &mut Self {
         if let Message::Resize(width, height) = message {
             self.size = (width, height);
         }
@@ -58,12 +58,12 @@ impl Screen {
         self
     }
 
-    pub fn news(&mut self, news: News) -> &mut Self {
+    pub(crate) fn news(&mut self, news: News) -> &mut Self {
         self.message(Message::News(news))
     }
 
     /// Lets time pass, with the ticks that the interface asks for.
-    pub fn wait(&mut self, ms: u64) -> &mut Self {
+    pub(crate) fn wait(&mut self, ms: u64) -> &mut Self {
         let end = self.now_ms + ms;
         while let Some(tick) = self.state.next_tick().filter(|tick| *tick <= end) {
             self.now_ms = tick.max(self.now_ms + 1);
@@ -74,7 +74,7 @@ impl Screen {
     }
 
     /// Presses keys by their names, separated by spaces. Words in quotes are typed: `f3 / 'login' enter`.
-    pub fn keys(&mut self, script: &str) -> &mut Self {
+    pub(crate) fn keys(&mut self, script: &str) -> &mut Self {
         let mut rest = script.trim_start();
         while !rest.is_empty() {
             if let Some(quoted) = rest.strip_prefix('\'') {
@@ -90,14 +90,14 @@ impl Screen {
         self
     }
 
-    pub fn type_text(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn type_text(&mut self, text: &str) -> &mut Self {
         for c in text.chars() {
             self.press(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
         }
         self
     }
 
-    pub fn key(&mut self, name: &str) -> &mut Self {
+    pub(crate) fn key(&mut self, name: &str) -> &mut Self {
         let key: Key = name.parse().unwrap_or_else(|problem| panic!("{problem}"));
         self.press(key.event())
     }
@@ -107,19 +107,28 @@ impl Screen {
         self.message(Message::Key(event))
     }
 
-    pub fn take_requests(&mut self) -> Vec<Request> {
+    pub(crate) fn take_requests(&mut self) -> Vec<Request> {
         std::mem::take(&mut self.requests)
     }
 
-    /// Returns the requests since they were last taken, without those that only keep drafts.
-    pub fn asked(&mut self) -> Vec<Request> {
+    /// Returns the requests since they were last taken, without those that keep drafts and read events.
+    pub(crate) fn asked(&mut self) -> Vec<Request> {
         let mut requests = self.take_requests();
-        requests.retain(|request| !matches!(request, Request::Keep(_)));
+        requests.retain(|request| {
+            let is_reading = matches!(
+                request,
+                Request::ReadBefore { .. }
+                    | Request::ReadAfter { .. }
+                    | Request::ReadFull { .. }
+                    | Request::Highlight { .. }
+            );
+            !is_reading && !matches!(request, Request::Keep(_))
+        });
         requests
     }
 
     /// Draws the screen. Returns its cells and the place of the cursor.
-    pub fn draw(&mut self) -> (Buffer, Option<Position>) {
+    pub(crate) fn draw(&mut self) -> (Buffer, Option<Position>) {
         self.requests.extend(prepare(&mut self.state));
         let mut terminal = Terminal::new(TestBackend::new(self.size.0, self.size.1)).unwrap();
         let mut cursor = None;
@@ -133,12 +142,12 @@ impl Screen {
     }
 
     /// Returns the text of the screen.
-    pub fn text(&mut self) -> String {
+    pub(crate) fn text(&mut self) -> String {
         rows(&self.draw().0).join("\n")
     }
 
     /// Returns the screen with its styles and the place of the cursor.
-    pub fn styled(&mut self) -> String {
+    pub(crate) fn styled(&mut self) -> String {
         let (buffer, cursor) = self.draw();
         let mut out = rows(&buffer).join("\n");
         out.truncate(out.trim_end().len());
@@ -166,7 +175,7 @@ fn cursor_of(frame: &ratatui::Frame<'_>) -> Option<Position> {
     Some(Position { x: numbers.next()?.parse().ok()?, y: numbers.next()?.parse().ok()? })
 }
 
-pub fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         project: "api".into(),
         branch: Some("main".into()),
@@ -177,7 +186,7 @@ pub fn settings() -> Settings {
 }
 
 /// Returns the rows of a buffer without the spaces at their ends.
-pub fn rows(buffer: &Buffer) -> Vec<String> {
+pub(crate) fn rows(buffer: &Buffer) -> Vec<String> {
     (0..buffer.area.height)
         .map(|y| {
             let mut row = String::new();

@@ -1,7 +1,7 @@
 //! A project with sessions, made by hand.
 
 use azureal::core::bridge::{OptionKind, Question, QuestionOption};
-use azureal::core::event::Complete;
+use azureal::core::event::{Complete, Init, ToolResult};
 use azureal::core::{Counts, Threshold};
 use azureal::desk::{AgentLine, News, NextAgent, Opened, PaneId, SessionLine, TurnNews};
 use azureal::meter::Meter;
@@ -10,9 +10,9 @@ use azureal::{AgentOutput, Event, Seq, SessionId, SessionRecord, StoredEvent};
 
 use crate::harness::{START_MS, Screen};
 
-pub const PANE: PaneId = PaneId(1);
+pub(crate) const PANE: PaneId = PaneId(1);
 
-pub fn id(number: u32) -> SessionId {
+pub(crate) fn id(number: u32) -> SessionId {
     SessionId::new(number).unwrap()
 }
 
@@ -27,13 +27,13 @@ const SESSIONS: [Made; 5] = [
     (7, "upgrade-tokio", "claude", "sonnet", "2026-11-15T10:00:00Z", Some(false), 38, 0.0),
 ];
 
-pub fn meter(percent: u64) -> Meter {
+pub(crate) fn meter(percent: u64) -> Meter {
     let mut meter = Meter::of_context(percent * 4_000, None, Threshold::Chars(400_000));
     meter.percent = percent;
     meter
 }
 
-pub fn record(number: u32) -> SessionRecord {
+pub(crate) fn record(number: u32) -> SessionRecord {
     let made = SESSIONS.iter().find(|made| made.0 == number);
     let (_, name, agent, model, last_active, completed, _, cost_usd) =
         *made.expect("a session of this world");
@@ -56,19 +56,19 @@ pub fn record(number: u32) -> SessionRecord {
     }
 }
 
-pub fn line(number: u32) -> SessionLine {
+pub(crate) fn line(number: u32) -> SessionLine {
     let percent = SESSIONS.iter().find(|made| made.0 == number).map_or(0, |made| made.6);
     SessionLine { record: record(number), meter: meter(percent), active: None }
 }
 
 /// The sessions. In S14, another azureal runs a turn.
-pub fn sessions() -> News {
+pub(crate) fn sessions() -> News {
     let mut lines: Vec<SessionLine> = SESSIONS.iter().map(|made| line(made.0)).collect();
     lines[1].active = Some(ActiveTurn::new(id(14), "claude", "2026-11-16T13:54:32Z"));
     News::Sessions(lines)
 }
 
-pub fn agents() -> News {
+pub(crate) fn agents() -> News {
     News::Agents(vec![
         AgentLine {
             name: "claude".into(),
@@ -91,24 +91,61 @@ pub fn agents() -> News {
     ])
 }
 
-pub fn stored(seq: u64, event: &Event) -> StoredEvent {
+pub(crate) fn stored(seq: u64, event: &Event) -> StoredEvent {
     StoredEvent { seq: Seq(seq), kind: event.kind().to_owned(), json: Ok(event.to_json()) }
 }
 
-/// The conversation of S12.
-pub fn events() -> Vec<StoredEvent> {
-    let complete = Complete { success: true, duration_ms: 42_000, cost_usd: 0.31, ..Complete::default() };
-    let events = [
-        Event::user("The login test still fails when two tabs refresh."),
-        Event::assistant(
-            "Two refreshes race on the same token row. I will lock it:\n\n- read the row **for update**\n- retry once\n",
-        ),
-        Event::Complete(complete),
-    ];
-    (118..).zip(&events).map(|(seq, event)| stored(seq, event)).collect()
+fn call(id: &str, tool: &str, path: Option<&str>, input: &str) -> Event {
+    Event::from_json(&format!(
+        r#"{{"ToolCall":{{"tool_use_id":"{id}","tool_name":"{tool}","file_path":{},"input":{input}}}}}"#,
+        path.map_or("null".to_owned(), |path| format!("{path:?}"))
+    ))
+    .unwrap()
 }
 
-pub fn opened(pane: PaneId, number: u32) -> News {
+fn result(id: &str, tool: &str, content: &str, is_error: bool) -> Event {
+    Event::ToolResult(ToolResult {
+        tool_use_id: id.into(),
+        tool_name: tool.into(),
+        content: content.into(),
+        is_error,
+        ..ToolResult::default()
+    })
+}
+
+/// The conversation of S12: two turns, from event 107 on.
+pub(crate) fn events() -> Vec<StoredEvent> {
+    let complete = Complete { success: true, duration_ms: 42_000, cost_usd: 0.31, ..Complete::default() };
+    let init = |agent: &str, model: &str| {
+        Event::Init(Init { agent: Some(agent.into()), model: model.into(), ..Init::default() })
+    };
+    let events = [
+        Event::user("Why do users have to log in twice?"),
+        init("claude", "opus"),
+        Event::assistant(
+            "The token is refreshed by **every tab** on its own:\n\n- tab one takes token 1 and gets token 2\n- tab two still has token 1, which is not valid any more\n\nThe server then ends the session.\n",
+        ),
+        Event::Complete(complete.clone()),
+        Event::user("The login test still fails when two tabs refresh."),
+        init("codex", "gpt-5.5"),
+        Event::assistant("Two refreshes race on the same token row. I will lock it."),
+        call("t1", "Read", Some("src/auth/token.rs"), r#"{"file_path":"src/auth/token.rs"}"#),
+        result("t1", "Read", &"line\n".repeat(212), false),
+        call(
+            "t2",
+            "Edit",
+            Some("src/auth/token.rs"),
+            r#"{"file_path":"src/auth/token.rs","old_string":"let row = self.find(id)?;","new_string":"let row = self.find_for_update(id)?;"}"#,
+        ),
+        result("t2", "Edit", "ok", false),
+        call("t3", "Bash", None, r#"{"command":"cargo test -p api login"}"#),
+        result("t3", "Bash", "thread 'login::two_tabs' panicked at tests/login.rs:41", true),
+        Event::Complete(complete),
+    ];
+    (107..).zip(&events).map(|(seq, event)| stored(seq, event)).collect()
+}
+
+pub(crate) fn opened(pane: PaneId, number: u32) -> News {
     let line = line(number);
     let mut record = line.record;
     let events =
@@ -118,26 +155,26 @@ pub fn opened(pane: PaneId, number: u32) -> News {
     News::Opened(Box::new(Opened { pane, record, meter: line.meter, events, next }))
 }
 
-pub fn turn(pane: PaneId, news: TurnNews) -> News {
+pub(crate) fn turn(pane: PaneId, news: TurnNews) -> News {
     News::Turn { pane, news: Box::new(news) }
 }
 
-pub fn accepted(pane: PaneId, number: u32) -> News {
+pub(crate) fn accepted(pane: PaneId, number: u32) -> News {
     let record = record(number);
     let (agent, model) = (record.counts.agent.clone().unwrap(), record.counts.model.clone());
     turn(pane, TurnNews::Accepted { record: Box::new(record), agent, model })
 }
 
-pub fn began(pane: PaneId, prompt: &str, first: u64) -> News {
+pub(crate) fn began(pane: PaneId, prompt: &str, first: u64) -> News {
     let since_ms = START_MS;
     turn(pane, TurnNews::Began { prompt: Some(prompt.into()), first: Seq(first), since_ms, is_ours: true })
 }
 
-pub fn delta(pane: PaneId, text: &str) -> News {
+pub(crate) fn delta(pane: PaneId, text: &str) -> News {
     turn(pane, TurnNews::Output(vec![AgentOutput::Delta(text.into())]))
 }
 
-pub fn ended(pane: PaneId, number: u32) -> News {
+pub(crate) fn ended(pane: PaneId, number: u32) -> News {
     let complete = Box::new(Complete { success: true, duration_ms: 9_000, ..Complete::default() });
     turn(
         pane,
@@ -145,11 +182,11 @@ pub fn ended(pane: PaneId, number: u32) -> News {
     )
 }
 
-pub fn over(pane: PaneId) -> News {
+pub(crate) fn over(pane: PaneId) -> News {
     turn(pane, TurnNews::Over { error: None, unsent: None })
 }
 
-pub fn question() -> Question {
+pub(crate) fn question() -> Question {
     Question {
         id: "q1".into(),
         title: "Run cargo test -p api login".into(),
@@ -172,13 +209,13 @@ pub fn question() -> Question {
 }
 
 /// An interface with the list and S12 open.
-pub fn in_session(screen: &mut Screen) {
+pub(crate) fn in_session(screen: &mut Screen) {
     screen.news(agents()).news(sessions()).keys("f3 enter").news(opened(PANE, 12));
     screen.asked();
 }
 
 /// An interface in which a turn runs in S12.
-pub fn in_turn(screen: &mut Screen) {
+pub(crate) fn in_turn(screen: &mut Screen) {
     in_session(screen);
     screen.type_text("Also check logout.").key("enter");
     screen.news(accepted(PANE, 12)).news(began(PANE, "Also check logout.", 121));

@@ -69,7 +69,7 @@ fn a_frame_without_changes_lays_nothing_out() {
     desk.frame();
     desk.frame();
     assert_eq!(desk.pane.cache.layouts, layouts);
-    desk.append(vec![Event::user("One more")]);
+    desk.append(&[Event::user("One more")]);
     assert!(desk.pane.cache.layouts - layouts <= 2);
 }
 
@@ -78,7 +78,7 @@ fn a_followed_session_that_grows_without_end_is_bounded() {
     let mut desk = Desk::open_long(1_000, event_of, 80, 24);
     for n in 0..2_000 {
         let layouts = desk.pane.cache.layouts;
-        desk.append(vec![Event::user(format!("More {n}"))]);
+        desk.append(&[Event::user(format!("More {n}"))]);
         assert!(desk.pane.cache.layouts - layouts <= 3);
     }
     check(&desk);

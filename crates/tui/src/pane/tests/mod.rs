@@ -27,8 +27,10 @@ pub(super) struct Desk {
     pub(super) stored: u64,
     /// The full forms of events.
     pub(super) full: Vec<(Seq, Event)>,
-    /// The number of requests so far.
+    /// The number of requests so far, apart from those for tones.
     pub(super) requests: usize,
+    /// The requests for tones so far.
+    pub(super) highlights: Vec<Request>,
 }
 
 impl Desk {
@@ -48,7 +50,14 @@ impl Desk {
         pane.set_shown(true);
         pane.set_reading(true);
         pane.set_size(width, height);
-        let mut desk = Self { pane, events: Box::new(events), stored, full: Vec::new(), requests: 0 };
+        let mut desk = Self {
+            pane,
+            events: Box::new(events),
+            stored,
+            full: Vec::new(),
+            requests: 0,
+            highlights: Vec::new(),
+        };
         desk.perform(vec![Request::Open { pane: PaneId(1), session: session(), last: PAGE_EVENTS }]);
         desk.frame();
         desk
@@ -58,7 +67,14 @@ impl Desk {
         let mut pane = Pane::new(PaneId(1));
         pane.set_shown(true);
         pane.set_size(width, height);
-        Self { pane, events: Box::new(|_| unreachable!()), stored: 0, full: Vec::new(), requests: 0 }
+        Self {
+            pane,
+            events: Box::new(|_| unreachable!()),
+            stored: 0,
+            full: Vec::new(),
+            requests: 0,
+            highlights: Vec::new(),
+        }
     }
 
     fn stored(&self, seq: u64) -> StoredEvent {
@@ -75,6 +91,10 @@ impl Desk {
     /// Answers requests, and those that follow from the answers.
     pub(super) fn perform(&mut self, requests: Vec<Request>) {
         for request in requests {
+            if matches!(request, Request::Highlight { .. }) {
+                self.highlights.push(request);
+                continue;
+            }
             self.requests += 1;
             let Some(news) = self.answer(request) else { continue };
             let more = self.pane.news(&news);
@@ -174,10 +194,10 @@ impl Desk {
     }
 
     /// Events that another process has stored.
-    pub(super) fn append(&mut self, events: Vec<Event>) {
+    pub(super) fn append(&mut self, events: &[Event]) {
         let first = self.stored + 1;
         let before = std::mem::replace(&mut self.events, Box::new(|_| unreachable!()));
-        let added = events.clone();
+        let added = events.to_vec();
         self.events = Box::new(
             move |seq| {
                 if seq < first { before(seq) } else { added[(seq - first) as usize].clone() }

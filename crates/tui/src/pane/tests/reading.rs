@@ -12,7 +12,7 @@ fn the_end_is_shown_first_and_followed() {
     let mut desk = Desk::open(turns(20), 80, 10);
     assert!(desk.text().ends_with("done in 42 s"), "{}", desk.text());
     assert!(desk.pane.position().is_following);
-    desk.append(turn(21));
+    desk.append(&turn(21));
     assert!(desk.screen().iter().any(|row| row.contains("find_for_update(21)")), "{}", desk.text());
 }
 
@@ -22,8 +22,8 @@ fn a_reader_is_not_moved_by_what_is_added() {
     desk.acts(&[PageUp, PageUp, RowUp]);
     let before = desk.screen();
     assert_eq!(desk.pane.position().new_events, 0);
-    desk.append(turn(21));
-    desk.append(turn(22));
+    desk.append(&turn(21));
+    desk.append(&turn(22));
     assert_eq!(desk.screen(), before);
     let position = desk.pane.position();
     assert_eq!((position.is_following, position.new_events, position.events), (false, 12, 132));
@@ -118,6 +118,55 @@ fn an_open_call_whose_event_is_short_asks_for_the_full_form() {
 }
 
 #[test]
+fn a_full_form_does_not_move_a_reader_in_the_middle_of_the_output() {
+    let lines = |range: std::ops::Range<u32>| range.map(|n| format!("line {n}\n")).collect::<String>();
+    let mut events = turns(1);
+    events.extend([call("x", "Read", r#"{"file_path":"/p/a"}"#), {
+        let Event::ToolResult(short) = result("x", "Read", &lines(100..160)) else { panic!() };
+        Event::ToolResult(ToolResult { omitted: Some(100), ..short })
+    }]);
+    let mut desk = Desk::open(events, 80, 10);
+    let full = vec![(Seq(8), result("x", "Read", &lines(0..160)))];
+    desk.acts(&[Fold]);
+    desk.acts(&[RowDown; 20]);
+    let before = desk.screen();
+    assert!(before[0].contains("line 1"), "{before:#?}");
+    desk.pane.news(&News::Full { pane: PaneId(1), events: full });
+    assert_eq!(desk.screen(), before);
+    for _ in 0..13 {
+        desk.act(PageUp);
+    }
+    assert!(desk.text().contains("line 9\n"), "{}", desk.text());
+}
+
+#[test]
+fn tones_of_code_arrive_later_and_move_no_row() {
+    let mut desk = Desk::open(turns(2), 80, 20);
+    desk.pane.set_reading(false);
+    let before = desk.screen();
+    let colour = |desk: &Desk, text: &str| {
+        let buffer = desk.buffer();
+        let row = (0..20).rfind(|y| line(&buffer, *y).contains(text)).unwrap();
+        let column = line(&buffer, row).find(text).unwrap();
+        buffer[(u16::try_from(column).unwrap(), row)].fg
+    };
+    let plain = colour(&desk, "let row");
+    let Some(Request::Highlight { block, at, code, language, .. }) = desk.highlights.last().cloned() else {
+        panic!("{:?}", desk.highlights)
+    };
+    assert_eq!((language.as_str(), code.as_str()), ("rust", "let row = self.find_for_update(2)?;\n"));
+    let tones = vec![(0..3, azureal::transcript::Tone::Keyword)];
+    desk.pane.news(&News::Highlighted { pane: PaneId(1), block, at, tones });
+    assert_eq!(desk.screen(), before);
+    assert_eq!(colour(&desk, "let row"), ratatui::style::Color::Magenta);
+    assert_eq!(colour(&desk, "row = "), plain);
+    let asked = desk.highlights.len();
+    desk.resize(60, 20);
+    assert_eq!(colour(&desk, "let row"), ratatui::style::Color::Magenta, "the tones stay");
+    assert_eq!(desk.highlights.len(), asked, "and are asked for once");
+}
+
+#[test]
 fn a_hit_is_found_marked_and_gone_to_also_outside_the_window() {
     let mut desk = Desk::open(turns(200), 80, 12);
     desk.search("find_FOR_update(7)");
@@ -205,7 +254,9 @@ fn a_failed_page_is_not_asked_for_until_the_user_acts() {
     desk.pane.act(Top);
     let error = azureal::Error::new("store", "gone");
     desk.pane.news(&News::Failed { pane: Some(PaneId(1)), error, unsent: None });
-    assert!(desk.pane.prepare().is_empty());
+    let is_page =
+        |request: &Request| matches!(request, Request::ReadBefore { .. } | Request::ReadAfter { .. });
+    assert!(!desk.pane.prepare().iter().any(is_page));
     assert!(!desk.pane.act(Top).requests.is_empty());
 }
 
@@ -218,7 +269,7 @@ fn a_pane_that_is_not_shown_keeps_its_place_and_no_rows() {
     assert_eq!(desk.pane.cache.bytes(), 0);
     assert!(desk.pane.window.len() <= 128);
     let layouts = desk.pane.cache.layouts;
-    desk.append(turn(101));
+    desk.append(&turn(101));
     assert!(desk.pane.has_unread());
     assert_eq!(desk.pane.cache.layouts, layouts);
     assert!(desk.pane.last_line().contains("Bash cargo test"), "{}", desk.pane.last_line());

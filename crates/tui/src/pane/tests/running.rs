@@ -38,12 +38,30 @@ fn a_prompt_is_shown_as_typed_from_the_first_moment() {
     desk.turn(TurnNews::Progress("context command `git status`".into()));
     assert!(desk.text().contains("context command `git status`"));
     desk.turn(TurnNews::Compacting { agent: "claude".into() });
-    assert!(desk.text().contains("compacting: summary by claude"), "{}", desk.text());
+    assert!(
+        desk.text().contains("\n ── compacting: summary by claude · your prompts stay · F5 ─"),
+        "{}",
+        desk.text()
+    );
     desk.turn(began(Some("Fix `it`\nnow"), 1));
     let text = desk.text();
     assert_eq!(text.matches("Fix `it`").count(), 1, "{text}");
     assert_eq!(desk.pane.turn().unwrap().phase, Phase::Running);
     assert!(text.contains("codex is running 0:42"), "{text}");
+}
+
+#[test]
+fn a_prompt_that_waits_stays_below_what_others_store() {
+    let mut desk = Desk::open(turns(1), 60, 40);
+    desk.pane.sent("Mine");
+    desk.turn(TurnNews::Waiting("another process".into()));
+    desk.append(&[Event::user("Theirs"), Event::assistant("Answer.")]);
+    let text = desk.text();
+    assert!(text.find("Theirs").unwrap() < text.find("Mine").unwrap(), "{text}");
+    desk.turn(began(Some("Mine"), 9));
+    let text = desk.text();
+    assert!(text.find("Answer.").unwrap() < text.find("Mine").unwrap(), "{text}");
+    assert_eq!(text.matches("Mine").count(), 1, "{text}");
 }
 
 #[test]
