@@ -1,61 +1,64 @@
 //! A turn as it is shown while it goes on.
 
+use azureal::transcript::{Places, ending};
 use azureal_core::agent::AgentOutput;
-use azureal_core::event::{Complete, ErrorEvent, ToolCall, ToolResult};
-use azureal_core::{Event, OnFailure, Tool, visible, visible_line};
+use azureal_core::event::{Complete, ErrorEvent};
+use azureal_core::{Event, OnFailure, duration_text, visible, visible_line};
 use azureal_engine::{CommandProgress, CommandRun, FinishedTurn};
 
 use crate::failure::Failure;
+use crate::live_rows::LiveRows;
+use crate::live_text::{LiveText, shortened};
 use crate::output::{Output, Paint, alarm, counted, error_width, in_rows, on_stderr, tell, warning};
-use crate::spinner::Spinner;
+use crate::spinner::{Draft, Spinner};
 use crate::token_counts::count;
-use crate::transcript::{duration, ending, used};
 use azureal::json::TurnLine;
 use azureal::meter::{ESTIMATE, Meter};
 
-/// How much of what a tool call is about is shown.
-const ABOUT_CHARS: usize = 100;
-/// How much is remembered of a text that is being written, in bytes, and how many calls without a result. An agent may
-/// print without end.
-const MOST_OPEN: usize = 16 << 20;
-const MOST_CALLS: usize = 1_000;
 /// How much is shown of the names of the commands that run.
 const LABEL_CHARS: usize = 60;
 
-/// Shows a turn: text as it is written, a line for every tool call once its outcome is known.
+/// Shows a turn: its preparation, its texts as they are written, its tool calls, its end.
 pub(crate) struct Live<'a> {
     out: &'a mut Output,
     agent: &'static str,
     is_kept: bool,
     spinner: Spinner,
-    /// What was shown of a text that is not finished.
-    open: String,
-    /// Whether the cursor stands behind something.
-    in_line: bool,
+    form: Form,
     /// The context commands that have not ended yet, by their names.
     commands: Vec<String>,
-    /// The calls that have no result yet, by their ids.
-    calls: Vec<(String, String)>,
     last_error: Option<ErrorEvent>,
     /// The tokens of the last request, as the provider counted them.
     tokens: Option<u64>,
     expected_model: Option<String>,
 }
 
+/// What a turn becomes.
+enum Form {
+    /// Rows of a terminal.
+    Rows(Box<LiveRows>),
+    Text(LiveText),
+    /// Lines for programs, which come from elsewhere.
+    Json,
+}
+
 /// From how full a session is on that is worth a word, in percent.
 const WORTH_TELLING: u64 = 10;
 
 impl<'a> Live<'a> {
-    pub(crate) fn new(out: &'a mut Output, agent: &'static str, is_kept: bool) -> Self {
+    pub(crate) fn new(out: &'a mut Output, agent: &'static str, is_kept: bool, places: &Places) -> Self {
+        let form = match (out.is_json(), out.is_terminal()) {
+            (true, _) => Form::Json,
+            (false, true) => Form::Rows(Box::new(LiveRows::new(out, places.clone()))),
+            (false, false) => Form::Text(LiveText::default()),
+        };
         Self {
+            form,
             out,
             agent,
             is_kept,
             spinner: Spinner::start(agent),
-            open: String::new(),
-            in_line: false,
             commands: Vec::new(),
-            calls: Vec::new(),
             last_error: None,
             tokens: None,
             expected_model: None,
@@ -114,7 +117,7 @@ impl<'a> Live<'a> {
         let name = visible_line(&run.command.name);
         match (run.failure(), run.command.on_failure) {
             (None, _) if self.spinner.is_seen() => {
-                let took = duration(u64::try_from(run.duration.as_millis()).unwrap_or(u64::MAX));
+                let took = duration_text(u64::try_from(run.duration.as_millis()).unwrap_or(u64::MAX));
                 self.tell(&on_stderr().quiet(&format!("✓ {name} {took}")));
             }
             (Some(why), OnFailure::Warn) => {
@@ -137,7 +140,7 @@ impl<'a> Live<'a> {
     }
 
     fn waiting_for_commands(&self) -> String {
-        format!("context: {}", shortened_to(LABEL_CHARS, &self.commands.join(", ")))
+        format!("context: {}", shortened(&self.commands.join(", "), LABEL_CHARS))
     }
 
     /// Shows what a line of the agent says. `meter` measures the context with it.
@@ -145,13 +148,7 @@ impl<'a> Live<'a> {
         self.tokens = meter.filter(|meter| meter.tokens_by != ESTIMATE).map(|meter| meter.tokens);
         match output {
             AgentOutput::Event(event) => self.event(event),
-            AgentOutput::Delta(_) if self.out.is_json() => Ok(()),
-            AgentOutput::Delta(text) => {
-                if self.open.len() < MOST_OPEN {
-                    self.open.push_str(text);
-                }
-                self.write(&visible(text))
-            }
+            AgentOutput::Delta(text) => self.delta(text),
             AgentOutput::Notice(text) | AgentOutput::Retry(text) => {
                 self.tell(&visible(text));
                 Ok(())
@@ -180,8 +177,29 @@ impl<'a> Live<'a> {
 
     /// Ends with what was shown: the rest is told elsewhere.
     pub(crate) fn leave(mut self) -> Result<(), Failure> {
-        self.end_line()?;
+        match &self.form {
+            Form::Text(_) => self.end_line()?,
+            Form::Rows(_) | Form::Json => self.end_run()?,
+        }
         self.out.flush()
+    }
+
+    fn delta(&mut self, delta: &str) -> Result<(), Failure> {
+        match &mut self.form {
+            Form::Json => Ok(()),
+            Form::Text(text) => {
+                let text = text.delta(delta);
+                self.write(&text)
+            }
+            Form::Rows(rows) => {
+                let Some((lines, draft)) = rows.delta(delta, self.out) else { return Ok(()) };
+                if lines.is_empty() {
+                    self.spinner.draft(draft);
+                    return Ok(());
+                }
+                self.write_before(&lines, draft)
+            }
+        }
     }
 
     /// Shows an event of the agent.
@@ -189,80 +207,51 @@ impl<'a> Live<'a> {
         if let Event::Error(error) = event {
             self.last_error = Some(error.clone());
         }
-        if self.out.is_json() {
-            return Ok(());
-        }
-        match event {
-            Event::Init(init) if self.expected_model.as_ref().is_some_and(|model| *model != init.model) => {
-                self.tell(&format!("model {}", visible_line(&init.model)));
-                Ok(())
-            }
-            Event::AssistantText(said) if said.subagent.is_none() => self.finished(&said.text),
-            Event::Plan(plan) => self.finished(&plan.content),
-            Event::ToolCall(call) => self.called(call),
-            Event::ToolResult(result) => self.answered(result),
-            Event::Error(error) => {
+        match (&mut self.form, event) {
+            (Form::Json, _) => Ok(()),
+            (_, Event::Error(error)) => {
                 self.end_line()?;
                 self.tell(&alarm(&visible(&error.message)));
                 Ok(())
             }
-            _ => Ok(()),
+            (Form::Rows(rows), event) => {
+                let lines = rows.event(event, self.out);
+                self.label_call(event);
+                self.write_before(&lines, Draft::default())
+            }
+            (Form::Text(_), Event::Init(init))
+                if self.expected_model.as_ref().is_some_and(|model| *model != init.model) =>
+            {
+                self.tell(&format!("model {}", visible_line(&init.model)));
+                Ok(())
+            }
+            (Form::Text(text), event) => {
+                let text = text.event(event);
+                self.label_call(event);
+                self.write(&text)
+            }
+        }
+    }
+
+    /// Says what is waited for when a call begins or ends.
+    fn label_call(&self, event: &Event) {
+        if matches!(event, Event::ToolCall(_) | Event::ToolResult(_)) {
+            self.spinner.label(&self.waiting());
         }
     }
 
     /// Says what is waited for: a tool, or the agent, and how much it has before it.
     fn waiting(&self) -> String {
-        let what = self.calls.last().map_or(self.agent, |(_, line)| line.trim_start());
+        let running = match &self.form {
+            Form::Rows(rows) => rows.running(),
+            Form::Text(text) => text.running(),
+            Form::Json => None,
+        };
+        let what = running.unwrap_or_else(|| self.agent.to_owned());
         match self.tokens {
             Some(tokens) => format!("{what} · {} tokens", count(tokens)),
-            None => what.to_owned(),
+            None => what,
         }
-    }
-
-    /// The finished text takes the place of what was shown of it: only what is missing is written.
-    fn finished(&mut self, text: &str) -> Result<(), Failure> {
-        let shown = std::mem::take(&mut self.open);
-        match text.strip_prefix(&shown) {
-            Some(rest) => self.write(&visible(rest))?,
-            None => {
-                self.end_line()?;
-                self.write(&visible(text))?;
-            }
-        }
-        self.end_line()
-    }
-
-    fn called(&mut self, call: &ToolCall) -> Result<(), Failure> {
-        self.end_line()?;
-        let about = Tool::named(&call.tool_name).key_text(&call.input);
-        let about: String = shortened(&about);
-        let indent = if call.subagent.is_some() { "  " } else { "" };
-        let line = format!("{indent}{} {about}", call.tool_name);
-        let line = visible_line(line.trim_end()).into_owned();
-        if self.calls.len() >= MOST_CALLS {
-            self.calls.remove(0);
-        }
-        self.calls.push((call.tool_use_id.clone(), line));
-        self.spinner.label(&self.waiting());
-        Ok(())
-    }
-
-    fn answered(&mut self, result: &ToolResult) -> Result<(), Failure> {
-        let found = self.calls.iter().position(|(id, _)| *id == result.tool_use_id);
-        let line = match found {
-            Some(index) => self.calls.remove(index).1,
-            None => visible_line(&result.tool_name).into_owned(),
-        };
-        self.spinner.label(&self.waiting());
-        let paint = self.out.paint();
-        let text = if result.is_error {
-            let why = result.content.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed");
-            format!("{} {line}: {}\n", paint.danger("✗"), visible_line(&shortened(why.trim())))
-        } else {
-            format!("{} {line}\n", paint.success("✓"))
-        };
-        self.end_line()?;
-        self.write(&text)
     }
 
     /// Shows how the turn ended, once it is stored.
@@ -272,6 +261,9 @@ impl<'a> Live<'a> {
             return Ok(());
         }
         self.spinner.hide();
+        if matches!(self.form, Form::Rows(_)) {
+            self.out.text("\n")?;
+        }
         self.out.flush()?;
         let place = match self.is_kept {
             true => finished.session.to_string(),
@@ -288,9 +280,7 @@ impl<'a> Live<'a> {
     pub(crate) fn tell(&mut self, line: &str) {
         self.spinner.hide();
         tell(line);
-        if !self.in_line {
-            self.spinner.show();
-        }
+        self.show_spinner();
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
@@ -300,25 +290,47 @@ impl<'a> Live<'a> {
         self.spinner.hide();
         self.out.text(text)?;
         self.out.flush()?;
-        self.in_line = !text.ends_with('\n');
-        if !self.in_line {
+        self.show_spinner();
+        Ok(())
+    }
+
+    /// Writes lines, with a draft below them.
+    fn write_before(&mut self, lines: &str, draft: Draft) -> Result<(), Failure> {
+        self.spinner.hide();
+        self.spinner.draft(draft);
+        self.out.text(lines)?;
+        self.out.flush()?;
+        self.show_spinner();
+        Ok(())
+    }
+
+    /// Draws the status line again, unless the cursor is behind other text.
+    fn show_spinner(&self) {
+        if !matches!(&self.form, Form::Text(text) if text.is_in_line()) {
             self.spinner.show();
         }
-        Ok(())
     }
 
     /// Ends what is left open when the agent's program has ended.
     fn end_run(&mut self) -> Result<(), Failure> {
-        self.end_line()?;
-        for (_, line) in std::mem::take(&mut self.calls) {
-            self.write(&format!("? {line}: no result\n"))?;
+        match &mut self.form {
+            Form::Json => Ok(()),
+            Form::Text(text) => {
+                let text = text.end_run();
+                self.write(&text)
+            }
+            Form::Rows(rows) => {
+                let lines = rows.end_run(self.out);
+                self.write_before(&lines, Draft::default())
+            }
         }
-        Ok(())
     }
 
     fn end_line(&mut self) -> Result<(), Failure> {
-        self.open.clear();
-        if self.in_line { self.write("\n") } else { Ok(()) }
+        let Form::Text(text) = &mut self.form else { return Ok(()) };
+        let mut end = String::new();
+        text.end_line(&mut end);
+        self.write(&end)
     }
 }
 
@@ -331,7 +343,8 @@ fn closing(
     paint: Paint,
     width: Option<usize>,
 ) -> String {
-    let text = ending(complete);
+    let mut parts = ending(complete).into_iter();
+    let text = parts.next().unwrap_or_default();
     let text = match (complete.success, refused) {
         (true, 0) => format!("✓ {text}"),
         // The agent is done, but not with what it wanted to do.
@@ -343,21 +356,9 @@ fn closing(
         (true, _) => paint.caution(&text),
         (false, _) => paint.danger(&text),
     };
-    let parts = [vec![text.clone()], used(complete), vec![place], full.into_iter().collect()].concat();
+    let parts: Vec<String> = std::iter::once(text.clone()).chain(parts).chain([place]).chain(full).collect();
     // Painted last: colours have no width.
     in_rows(&parts, width.unwrap_or(usize::MAX)).replacen(&text, &painted, 1)
-}
-
-fn shortened(text: &str) -> String {
-    shortened_to(ABOUT_CHARS, text)
-}
-
-fn shortened_to(chars: usize, text: &str) -> String {
-    let mut short: String = text.chars().take(chars).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }
 
 #[cfg(test)]

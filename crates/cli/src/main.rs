@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "a front end reads its arguments and its environment")]
 
 mod active;
+mod block_printer;
 mod cli;
 mod commands;
 mod completion;
@@ -14,23 +15,27 @@ mod failure;
 mod interface;
 mod interrupts;
 mod live;
+mod live_rows;
+mod live_text;
 mod log;
 mod open;
 mod output;
 mod pager;
+mod plain_text;
 mod prompt;
 mod recovery;
 mod refusals;
+mod screen;
 mod session_table;
 mod spinner;
 mod suggest;
 mod threshold;
 mod times;
 mod token_counts;
-mod transcript;
 mod trust_question;
 mod turn;
 mod usage_error;
+mod written;
 
 use std::process::ExitCode;
 use std::sync::Arc;

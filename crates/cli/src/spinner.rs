@@ -1,6 +1,6 @@
-//! The status line: a spinner, what is waited for, and for how long.
+//! The status line: a spinner, what is waited for, and for how long. Above it are the last lines of a text that is being written.
 //!
-//! It takes exactly one row of the terminal. The terminal is measured at every frame, because a person may resize it at
+//! It takes exactly one row of the terminal, as does each of those lines. The terminal is measured at every frame, because a person may resize it at
 //! any time, and a line that wraps scrolls the terminal with every frame.
 
 use std::io::{self, IsTerminal, Write};
@@ -15,8 +15,18 @@ use crate::output::fit;
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const PACE: Duration = Duration::from_millis(100);
-/// The width of a terminal that does not say how wide it is.
+/// The size of a terminal that does not say how large it is.
 const USUAL_COLUMNS: usize = 80;
+const USUAL_ROWS: usize = 24;
+
+/// Lines that may still change.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Draft {
+    /// The lines, safe to show.
+    pub(crate) lines: Vec<String>,
+    /// The width that they were laid out for. A narrower terminal does not show them.
+    pub(crate) width: usize,
+}
 
 /// Draws the status line on standard error while no other output is written. Does nothing if that is not a terminal, or
 /// one that cannot move its cursor (`TERM=dumb`).
@@ -31,6 +41,7 @@ struct Shared {
 
 struct State {
     label: String,
+    draft: Draft,
     since: Instant,
     shown: bool,
     turns: bool,
@@ -45,6 +56,7 @@ impl Spinner {
         }
         let state = State {
             label: visible_line(label).into_owned(),
+            draft: Draft::default(),
             since: Instant::now(),
             shown: false,
             turns: true,
@@ -78,6 +90,11 @@ impl Spinner {
     /// Replaces the label. The clock continues.
     pub(crate) fn relabel(&self, label: &str) {
         self.change(|state| state.label = visible_line(label).into_owned());
+    }
+
+    /// Replaces the lines above the status line.
+    pub(crate) fn draft(&self, draft: Draft) {
+        self.change(|state| state.draft = draft);
     }
 
     /// Returns whether the line is drawn at all.
@@ -118,11 +135,9 @@ impl Shared {
             if state.turns {
                 state.shown = true;
                 let seconds = state.since.elapsed().as_secs();
-                let line = status_line(frame, &state.label, seconds, columns());
-                // The cursor goes back to the first column. A terminal that becomes narrower breaks the old line into
-                // several rows, and keeps the cursor in the first of them: the next frame starts there, and erases
-                // the others.
-                write_error(&format!("\r{line}\x1b[J\r"));
+                let (columns, height) = size();
+                let line = status_line(frame, &state.label, seconds, columns);
+                write_error(&frame_text(&state.draft, &line, columns, height));
             }
             state = self.changed.wait_timeout(state, PACE).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -141,9 +156,26 @@ fn can_draw() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Measures the terminal.
-fn columns() -> usize {
-    terminal_size::terminal_size_of(io::stderr()).map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0))
+/// Measures the terminal: its columns and its rows.
+fn size() -> (usize, usize) {
+    let size = terminal_size::terminal_size_of(io::stderr());
+    size.map_or((USUAL_COLUMNS, USUAL_ROWS), |(width, height)| (usize::from(width.0), usize::from(height.0)))
+}
+
+/// Renders what is written for a frame: the lines of the draft that fit on the screen, and the status line.
+fn frame_text(draft: &Draft, status: &str, columns: usize, height: usize) -> String {
+    let room = if draft.width <= columns { height.saturating_sub(2) } else { 0 };
+    let lines = draft.lines.get(draft.lines.len().saturating_sub(room)..).unwrap_or_default();
+    // Erased first: behind a line that fills its row, the cursor may still be in its last column.
+    let mut text = "\r".to_owned();
+    text.extend(lines.iter().map(|line| format!("\x1b[K{line}\r\n")));
+    // The cursor goes back to the first column of the first row. A terminal that becomes narrower breaks the old lines into
+    // several rows, and keeps the cursor in the first of them: the next frame starts there, and erases the others.
+    text.push_str(&format!("{status}\x1b[J\r"));
+    if !lines.is_empty() {
+        text.push_str(&format!("\x1b[{}A", lines.len()));
+    }
+    text
 }
 
 /// Renders a frame for a terminal of so many columns. The label is truncated before the time is.
@@ -189,6 +221,19 @@ mod tests {
                 assert!(line.width() < columns.max(1), "{columns}: {line}");
             }
         }
+    }
+
+    #[test]
+    fn a_draft_takes_no_more_than_the_screen_and_the_cursor_returns_to_its_first_row() {
+        let draft = Draft { lines: ["a", "b", "c"].map(str::to_owned).to_vec(), width: 40 };
+        assert_eq!(
+            frame_text(&draft, "⠋ x", 40, 24),
+            "\r\x1b[Ka\r\n\x1b[Kb\r\n\x1b[Kc\r\n⠋ x\x1b[J\r\x1b[3A"
+        );
+        assert_eq!(frame_text(&draft, "⠋ x", 40, 3), "\r\x1b[Kc\r\n⠋ x\x1b[J\r\x1b[1A");
+        // It was laid out for a wider terminal: its lines would wrap.
+        assert_eq!(frame_text(&draft, "⠋ x", 39, 24), "\r⠋ x\x1b[J\r");
+        assert_eq!(frame_text(&Draft::default(), "⠋ x", 39, 24), "\r⠋ x\x1b[J\r");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use azureal::core::event::{ErrorEvent, Outcome};
 use azureal::core::{Threshold, visible};
 use azureal::engine::{Accepted, Busy, FinishedTurn, Recovered, SpooledTurn, TurnEvent, TurnHandle};
 use azureal::json::{TurnLine, TurnLines};
+use azureal::transcript::Places;
 use azureal::turns::describe_busy;
 
 use crate::failure::Failure;
@@ -30,6 +31,8 @@ pub(crate) struct TurnView<'a> {
     pub(crate) threshold: Option<Threshold>,
     pub(crate) permission: Option<Permission>,
     pub(crate) timeout: Option<Duration>,
+    /// The directories that paths are shown relative to.
+    pub(crate) places: Places,
 }
 
 impl TurnView<'_> {
@@ -91,7 +94,7 @@ impl TurnView<'_> {
             match event {
                 TurnEvent::Waiting(busy) => show_waiting(&mut waiting, &busy),
                 TurnEvent::Recovered(found) => told.report(*found),
-                TurnEvent::Following(turn) => next = follow(handle, &turn, out)?,
+                TurnEvent::Following(turn) => next = self.follow(handle, &turn, out)?,
                 TurnEvent::OriginalRun(run) => {
                     // At a question, an interrupt ends the program.
                     interrupts.rest();
@@ -124,8 +127,8 @@ impl TurnView<'_> {
         }
         let [first, prompt] = lines.accepted(accepted);
         introduce(accepted, &first, out)?;
-        let mut live =
-            Live::new(out, accepted.agent, self.is_kept).expecting(accepted.expected_model.as_deref());
+        let mut live = Live::new(out, accepted.agent, self.is_kept, &self.places)
+            .expecting(accepted.expected_model.as_deref());
         live.lines([prompt])?;
         let mut finished = None;
         while let Some(event) = handle.next_event() {
@@ -144,6 +147,34 @@ impl TurnView<'_> {
         live.lines(lines.end())?;
         live.end(&finished, lines.meter())?;
         Ok(Some(Shown { agent: accepted.agent, last_error: live.last_error().cloned() }))
+    }
+
+    /// Shows the output of an agent that still runs in the background, on a terminal. Returns the event after it.
+    fn follow(
+        &self,
+        handle: &mut TurnHandle,
+        turn: &SpooledTurn,
+        out: &mut Output,
+    ) -> Result<Option<TurnEvent>, Failure> {
+        tell("waiting until it ends; Ctrl-C stops it");
+        let is_shown = out.is_terminal() && !out.is_json();
+        let mut live = known_name(&turn.agent)
+            .filter(|_| is_shown)
+            .map(|agent| Live::new(out, agent, true, &self.places));
+        let next = loop {
+            match handle.next_event() {
+                Some(TurnEvent::Output(output)) => {
+                    live.as_mut().map_or(Ok(()), |live| live.take(&output, None))?;
+                }
+                Some(TurnEvent::Notice(text)) => match &mut live {
+                    Some(live) => live.tell(&visible(&text)),
+                    None => tell(&visible(&text)),
+                },
+                other => break other,
+            }
+        };
+        live.map_or(Ok(()), Live::leave)?;
+        Ok(next)
     }
 
     fn failure_of(&self, finished: &FinishedTurn, shown: &Shown, as_json: bool) -> Option<Failure> {
@@ -216,31 +247,6 @@ fn show_waiting(waiting: &mut Option<Spinner>, busy: &Busy) {
             *waiting = Some(started);
         }
     }
-}
-
-/// Shows the output of an agent that still runs in the background, on a terminal. Returns the event after it.
-fn follow(
-    handle: &mut TurnHandle,
-    turn: &SpooledTurn,
-    out: &mut Output,
-) -> Result<Option<TurnEvent>, Failure> {
-    tell("waiting until it ends; Ctrl-C stops it");
-    let is_shown = out.is_terminal() && !out.is_json();
-    let mut live = known_name(&turn.agent).filter(|_| is_shown).map(|agent| Live::new(out, agent, true));
-    let next = loop {
-        match handle.next_event() {
-            Some(TurnEvent::Output(output)) => {
-                live.as_mut().map_or(Ok(()), |live| live.take(&output, None))?;
-            }
-            Some(TurnEvent::Notice(text)) => match &mut live {
-                Some(live) => live.tell(&visible(&text)),
-                None => tell(&visible(&text)),
-            },
-            other => break other,
-        }
-    };
-    live.map_or(Ok(()), Live::leave)?;
-    Ok(next)
 }
 
 /// Says where the output lies that could not be stored whole.

@@ -59,10 +59,12 @@ fn codes(style: Style) -> Vec<&'static str> {
     codes
 }
 
-/// Returns the SGR code of a tone. Bright black, faint, black, white and blue carry no meaning: on some backgrounds they cannot be read.
+/// Returns the SGR code of a tone. Bright black, black, white and blue carry no meaning: on some backgrounds they cannot be read. Faint takes weight
+/// from what is indented anyway: a terminal without it loses nothing.
 fn colour(tone: Tone) -> Option<&'static str> {
     match tone {
-        Tone::Plain | Tone::Name | Tone::Quiet => None,
+        Tone::Plain | Tone::Name => None,
+        Tone::Quiet => Some("2"),
         Tone::Bad | Tone::Removed => Some("31"),
         Tone::Literal | Tone::Good | Tone::Added => Some("32"),
         Tone::Code | Tone::Caution => Some("33"),

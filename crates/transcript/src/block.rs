@@ -89,6 +89,8 @@ pub struct Call {
     /// The change of a file, as lines of a unified diff; empty without one. Only if line numbers are known, a line
     /// `@@ -118,2 +118,2 @@` says so; between two changes without them is a line `@@`.
     pub diff: Vec<String>,
+    /// The arguments that neither the key nor the diff shows, by name.
+    pub arguments: Vec<(String, String)>,
     /// The output. Empty if the diff says it all.
     pub output: String,
     /// The number of lines that are missing in the output.

@@ -14,6 +14,8 @@ const ERROR_TAGS: [&str; 2] = ["<tool_use_error>", "</tool_use_error>"];
 const AGENT_NOTE: &str = "\nagentId: ";
 /// The beginning of the note that Claude Code adds to the result of some tools.
 const REMINDER: &str = "\n<system-reminder>";
+/// The arguments that a diff shows.
+const DIFF_ARGUMENTS: [&str; 4] = ["old_string", "new_string", "edits", "content"];
 /// The longest summary that is a line of the result, in characters.
 const LONGEST_SUMMARY: usize = 48;
 
@@ -68,6 +70,7 @@ impl Call {
             state: CallState::Running,
             summary: String::new(),
             diff: Vec::new(),
+            arguments: Vec::new(),
             output: String::new(),
             omitted: 0,
             is_subagents,
@@ -91,7 +94,20 @@ impl Call {
         if let Some(list) = todo_list(input) {
             (self.output, self.omitted) = (list, 0);
         }
+        self.arguments = self.other_arguments(input, places);
         self.summary = self.summary_of_input(tool, input);
+    }
+
+    fn other_arguments(&self, input: &Json, places: &Places) -> Vec<(String, String)> {
+        let is_in_diff = |name: &str| !self.diff.is_empty() && DIFF_ARGUMENTS.contains(&name);
+        let mut arguments = Vec::new();
+        for (name, value) in input.fields() {
+            let value = serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned());
+            if !is_in_diff(&name) && value != self.key && places.shown(&value) != self.key {
+                arguments.push((name, value));
+            }
+        }
+        arguments
     }
 
     fn summary_of_input(&self, tool: Tool, input: &Json) -> String {
@@ -149,7 +165,7 @@ impl Call {
             Tool::Bash => {
                 let code = self.output.strip_prefix("Exit code ").and_then(|rest| rest.lines().next());
                 let code = code.filter(|code| !code.is_empty() && code.len() < 12);
-                let lines = lines - u64::from(code.is_some());
+                let lines = lines.saturating_sub(u64::from(code.is_some()));
                 let what = match (code, is_error) {
                     (Some(code), _) => Some(format!("exit {code}")),
                     (None, true) => Some("failed".to_owned()),

@@ -19,19 +19,22 @@ const PREVIEW_DIFF: usize = 20;
 const NAME_WIDTH: usize = 6;
 /// The width below which a line has no room to spare.
 const NARROW: usize = 60;
+/// The most bytes of a key that are measured: no line is that wide.
+const LONGEST_KEY: usize = 2 << 10;
 /// The columns of a key that are worth more than a summary.
 const LEAST_KEY: usize = 12;
 
 /// Lays out a call: its line, and as much of its change and output as the fold says.
-pub(crate) fn lay_out(rows: &mut Vec<Row>, call: &Call, fold: Fold, width: usize) {
+pub(crate) fn lay_out(rows: &mut Vec<Row>, call: &Call, fold: Fold, has_fold_mark: bool, width: usize) {
     let indent = if call.is_subagents { INDENT } else { 0 };
-    rows.push(head(call, fold, indent, width));
+    rows.push(head(call, has_fold_mark.then_some(fold), indent, width));
     let indent = indent + INDENT;
     match fold {
         Fold::Closed => reason(rows, call, indent, width),
         Fold::Preview | Fold::Open => {
             if fold == Fold::Open {
                 whole_key(rows, call, indent, width);
+                arguments(rows, call, indent, width);
             }
             let most = if fold == Fold::Open { usize::MAX } else { PREVIEW_DIFF };
             diff_rows(rows, call, most, indent, width);
@@ -43,13 +46,15 @@ pub(crate) fn lay_out(rows: &mut Vec<Row>, call: &Call, fold: Fold, width: usize
     }
 }
 
-/// Returns the line of a call: `▸ ✓ Read   src/auth/token.rs        212 lines`.
-fn head(call: &Call, fold: Fold, indent: usize, width: usize) -> Row {
+/// Returns the line of a call: `▸ ✓ Read   src/auth/token.rs        212 lines`. Without a fold it has no mark for it.
+fn head(call: &Call, fold: Option<Fold>, indent: usize, width: usize) -> Row {
     let is_narrow = width < NARROW;
     let (state, tone) = mark(call.state);
-    let fold_mark = if fold == Fold::Closed { "▸ " } else { "▾ " };
     let mut spans = spaces(indent);
-    spans.push(Span::new(fold_mark, Style::from(Tone::Quiet)));
+    if let Some(fold) = fold {
+        let fold_mark = if fold == Fold::Closed { "▸ " } else { "▾ " };
+        spans.push(Span::new(fold_mark, Style::from(Tone::Quiet)));
+    }
     spans.push(Span::new(state, Style::from(tone)));
     spans.push(Span::new(" ", Style::default()));
     let used: usize = spans.iter().map(Span::width).sum();
@@ -100,8 +105,10 @@ fn summary(call: &Call, room: usize) -> String {
     }
 }
 
+/// Returns the first line, or the beginning of a very long one.
 fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
+    let line = text.lines().next().unwrap_or_default();
+    line.get(..line.floor_char_boundary(LONGEST_KEY)).unwrap_or(line)
 }
 
 /// Returns what the call is about, cut to fit: a path at its beginning, a command at its end.
@@ -153,7 +160,8 @@ fn shortened(text: &str, room: usize, end: End) -> String {
 
 /// Shows a command of several lines, which the line of the call has only the first of.
 fn whole_key(rows: &mut Vec<Row>, call: &Call, indent: usize, width: usize) {
-    let is_long = call.key.trim_end().contains('\n') || cells(&call.key) + indent + NAME_WIDTH + 4 > width;
+    let is_long = call.key.trim_end().len() > first_line(&call.key).len()
+        || cells(&call.key) + indent + NAME_WIDTH + 4 > width;
     if !is_long {
         return;
     }
@@ -165,6 +173,25 @@ fn whole_key(rows: &mut Vec<Row>, call: &Call, indent: usize, width: usize) {
         at += piece.len();
         if rows.len() > MOST_ROWS {
             return;
+        }
+    }
+}
+
+/// Shows the arguments that the line of the call does not have.
+fn arguments(rows: &mut Vec<Row>, call: &Call, indent: usize, width: usize) {
+    let style = Style::from(Tone::Quiet);
+    for (name, value) in &call.arguments {
+        let mut lines = value.trim_end().split('\n');
+        let first = if value.trim_end().contains('\n') { "" } else { lines.next().unwrap_or_default() };
+        let margin = |indent| Margin { first: spaces(indent), rest: spaces(indent + INDENT) };
+        let named = Run::new(format!("{name}: {first}"), style, 0..0);
+        line(rows, &[named], Break::Cells, &margin(indent + INDENT), width);
+        for text in lines {
+            let text = Run::new(text.trim_end_matches('\r'), style, 0..0);
+            line(rows, &[text], Break::Cells, &margin(indent + 2 * INDENT), width);
+            if rows.len() > MOST_ROWS {
+                return;
+            }
         }
     }
 }
@@ -237,6 +264,10 @@ fn output_line(rows: &mut Vec<Row>, shown: &Line<'_>, indent: usize, width: usiz
 fn preview(rows: &mut Vec<Row>, call: &Call, indent: usize, width: usize) {
     let lines: Vec<Line<'_>> = lines(call);
     let lines: Vec<&Line<'_>> = lines.iter().filter(|line| !is_exit_code(call, line)).collect();
+    // The line of the call has it already.
+    if matches!(lines.as_slice(), [one] if one.text.trim() == call.summary) {
+        return;
+    }
     if lines.len() <= PREVIEW_LINES {
         let is_summary = lines.len() == 1 && call.state == CallState::Done;
         let lines = lines.into_iter().filter(|line| !(is_summary && line.text.trim() == call.summary));

@@ -39,11 +39,20 @@ const ASCII: [(char, char); 12] = [
 /// No row is wider than the layout, except that a layout of less than 10 columns counts as one of 10. A block has at most 10,000 rows; the last says how
 /// many lines are missing.
 pub fn rows(block: &Block, layout: &Layout) -> Vec<Row> {
+    lay_out(block, layout, true)
+}
+
+/// Lays a block out for front ends that print lines: without marks that something is folded, because nothing can be unfolded.
+pub fn printed_rows(block: &Block, layout: &Layout) -> Vec<Row> {
+    lay_out(block, layout, false)
+}
+
+fn lay_out(block: &Block, layout: &Layout, has_fold_marks: bool) -> Vec<Row> {
     let width = width(layout);
     let mut rows = Vec::new();
     match &block.content {
         Content::Text(text) => text_rows(&mut rows, text, layout.fold, width),
-        Content::Call(call) => call_rows::lay_out(&mut rows, call, layout.fold, width),
+        Content::Call(call) => call_rows::lay_out(&mut rows, call, layout.fold, has_fold_marks, width),
         Content::Notice(level, text) => notice(&mut rows, *level, text, layout.fold, width),
         Content::End(complete) => end(&mut rows, complete, width),
     }

@@ -29,6 +29,8 @@ pub struct Transcript {
     is_writing: bool,
     /// The number of the last turn, if turns are counted.
     turn: Option<u64>,
+    /// The last text that was [taken](Self::take_stable), without its source: the next one may need no heading.
+    before: Option<Text>,
 }
 
 impl Transcript {
@@ -112,6 +114,41 @@ impl Transcript {
         let seq = self.last.unwrap_or(Seq::START.next());
         self.notice(seq, level, text.into());
         self.blocks.extend(writing);
+    }
+
+    /// Removes the blocks that no expected event changes, up to the first that may change, and returns them.
+    ///
+    /// For front ends that print blocks once: what was taken is not kept, so that a session of any length takes little memory.
+    pub fn take_stable(&mut self) -> Vec<Block> {
+        let end = self.blocks.iter().position(|block| !block.is_stable()).unwrap_or(self.blocks.len());
+        let rest = self.blocks.split_off(end);
+        let taken = std::mem::replace(&mut self.blocks, rest);
+        self.forget(&taken);
+        taken
+    }
+
+    /// Removes all blocks that no expected event changes, and returns them. A call that is still running is overtaken by those after it.
+    pub fn take_finished(&mut self) -> Vec<Block> {
+        let (taken, rest) = std::mem::take(&mut self.blocks).into_iter().partition(Block::is_stable);
+        self.blocks = rest;
+        self.forget(&taken);
+        taken
+    }
+
+    /// Removes all blocks and returns them as they are.
+    pub fn take_all(&mut self) -> Vec<Block> {
+        let taken = std::mem::take(&mut self.blocks);
+        self.is_writing = false;
+        self.forget(&taken);
+        taken
+    }
+
+    /// Remembers what the blocks that follow need to know of those that were taken.
+    fn forget(&mut self, taken: &[Block]) {
+        if let Some(text) = last_text(taken) {
+            self.before = Some(Text { source: String::new(), ..text.clone() });
+        }
+        self.find_open();
     }
 
     /// Replaces an event by its full form. Returns whether that changed a block.
@@ -343,10 +380,7 @@ impl Transcript {
             text.agent.clone_from(&self.agent);
             text.model.clone_from(&self.model);
         }
-        let before = self.blocks.iter().rev().find_map(|block| match &block.content {
-            Content::Text(text) => Some(text),
-            _ => None,
-        });
+        let before = last_text(&self.blocks).or(self.before.as_ref());
         text.has_heading = needs_heading(before, &text);
         self.add(seq, Content::Text(text));
     }
@@ -396,6 +430,13 @@ impl Transcript {
         let part = before.map_or(0, |block| block.part.saturating_add(1));
         self.blocks.push(Block::new(seq, part, content));
     }
+}
+
+fn last_text(blocks: &[Block]) -> Option<&Text> {
+    blocks.iter().rev().find_map(|block| match &block.content {
+        Content::Text(text) => Some(text),
+        _ => None,
+    })
 }
 
 /// Returns whether a heading names the author of a text that follows another. A prompt always has one.

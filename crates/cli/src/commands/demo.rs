@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::open::open_workspace;
 use crate::output::Output;
+use crate::screen::places;
 use crate::turn::TurnView;
 use azureal::config::Config;
 use azureal::{Project, Prompt, TurnSettings, Workspace};
@@ -150,8 +151,15 @@ impl Tour<'_> {
         prompt: &str,
     ) -> Result<(), Failure> {
         self.say(&format!("$ {command} -a {agent} \"{prompt}\"\n"))?;
-        let view =
-            TurnView { prompt, found: &[], is_kept: true, threshold: None, permission: None, timeout: None };
+        let view = TurnView {
+            prompt,
+            found: &[],
+            is_kept: true,
+            threshold: None,
+            permission: None,
+            timeout: None,
+            places: places(&self.place),
+        };
         let prompt = Prompt::new(session, prompt);
         let settings = TurnSettings { agent: Some(agent.to_owned()), ..TurnSettings::default() };
         let handle = self.place.submit(&self.config, prompt, settings)?;

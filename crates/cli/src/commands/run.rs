@@ -13,6 +13,7 @@ use crate::failure::{Failure, quoted};
 use crate::interrupts::Interrupts;
 use crate::output::{Output, tell};
 use crate::prompt;
+use crate::screen::places;
 use crate::turn::TurnView;
 use azureal::config::seconds;
 use azureal::sessions::{called, check_new_name, find, similar};
@@ -153,6 +154,7 @@ pub(crate) fn run(
         threshold: Some(config.compaction_threshold()).filter(|_| !args.ephemeral),
         permission: settings.permission.or(config.permission()),
         timeout: settings.timeout.or(config.timeout()),
+        places: places(place),
     };
     let interrupts = Interrupts::listen()?;
     let prompt = Prompt { text: prompt.clone(), session, waits: args.wait };

@@ -4,25 +4,30 @@ use std::sync::Arc;
 use azureal_core::agent::AgentOutput;
 use azureal_core::{
     Digest, Event, Page, Redactor, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex, compact_event,
-    visible, visible_line,
+    duration_text, visible, visible_line,
 };
 use azureal_engine::Recovered;
 use serde_json::json;
 
+use super::previewed::each_previewed_page;
 use super::{Paging, SessionToRead};
 use crate::active::describe;
+use crate::block_printer::{BlockPrinter, Due};
 use crate::damage::{warn_of_damage, warn_of_damaged_events};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::output::{Output, counted, in_rows, is_unheard, warn};
+use crate::plain_text::Escapes;
 use crate::recovery::recover;
+use crate::screen::{Screen, places};
+use crate::spinner::Spinner;
 use crate::times::Clock;
-use crate::transcript::{Detail, Text, Transcript, duration};
 use azureal::Workspace;
 use azureal::exchange::DamagedEvents;
 use azureal::follow::{Follower, News};
 use azureal::json::{EventLine, TurnEventLine};
 use azureal::sessions::resolve_to_read;
+use azureal::transcript::Fold;
 use azureal_core::{EventRange, each_page};
 use azureal_engine::FullHistoryGaps;
 
@@ -86,10 +91,16 @@ pub(crate) async fn run(
         args.paging.begin(out)?;
         return show_digest(&record, place, out).await;
     }
-    let text = if args.raw { Text::Raw } else { Text::Visible };
-    let detail = if args.full { Detail::Full } else { Detail::Short };
-    let transcript = Transcript::new(out.paint(), text).with(detail);
-    let redactor = if args.full && !args.raw { Some(place.redactor()?) } else { None };
+    let fold = if args.full { Fold::Open } else { Fold::Preview };
+    let is_on_screen = out.is_terminal() && !out.is_json() && !args.raw;
+    let blocks = if is_on_screen {
+        BlockPrinter::on_screen(Screen::new(out, fold), places(place))
+    } else {
+        let escapes = if args.raw { Escapes::Raw } else { Escapes::Visible };
+        BlockPrinter::as_text(escapes, fold, places(place))
+    };
+    let has_full_events = args.full || is_on_screen;
+    let redactor = if has_full_events && !args.raw { Some(place.redactor()?) } else { None };
     let (after, turn) = match args.last {
         Some(last) => {
             let turns = TurnIndex::read(&*place.store, record.id).await?;
@@ -98,7 +109,8 @@ pub(crate) async fn run(
         None => (Seq::START, 0),
     };
     let damaged = DamagedEvents::default();
-    let mut printer = Printer { transcript, redactor, masked: 0, damaged, turn, out };
+    let mut printer =
+        Printer { blocks, is_on_screen, spinner: None, redactor, masked: 0, damaged, turn, out };
     // A pager would show escape sequences instead of passing them on, and cannot show what is still to come.
     if !args.raw && !args.follow {
         args.paging.begin(printer.out)?;
@@ -123,8 +135,13 @@ pub(crate) async fn run(
         let history = place.full_history(record.id).await?;
         each_page(&history, record.id, range, take).await?;
         gaps = history.gaps().await;
+    } else if is_on_screen {
+        each_previewed_page(place, record.id, after, take).await?;
     } else {
         each_page(&*place.store, record.id, range, take).await?;
+    }
+    if !args.follow {
+        printer.print(Due::Now)?;
     }
     // The running turn of another process: a follower shows that of this machine itself.
     if !printer.out.is_json() {
@@ -180,7 +197,11 @@ pub(super) fn warn_of_gaps(gaps: &FullHistoryGaps) {
 
 /// Shows events, one page after the other.
 struct Printer<'a> {
-    transcript: Transcript,
+    blocks: BlockPrinter,
+    /// Whether rows of a terminal are printed.
+    is_on_screen: bool,
+    /// Says which call is running, on a terminal that is followed.
+    spinner: Option<Spinner>,
     /// Masks secrets.
     redactor: Option<&'a Redactor>,
     /// The number of events with a masked secret.
@@ -204,10 +225,10 @@ impl Printer<'_> {
 
     fn page(&mut self, page: &[StoredEvent]) -> Result<(), Failure> {
         for stored in page {
-            if stored.begins_turn() {
+            let prompt = stored.begins_turn().then(|| {
                 self.turn += 1;
-                self.transcript.begin_turn(self.turn, Some(stored.seq));
-            }
+                format!("turn {}, event {}", self.turn, stored.seq)
+            });
             let stored = &*self.masked(stored);
             if self.out.is_json() {
                 let line = EventLine::of(stored);
@@ -216,17 +237,28 @@ impl Printer<'_> {
                 }
                 self.out.json(&line)?;
             } else {
-                let rendered = match stored.event() {
-                    Ok(event) => self.transcript.event(&event),
+                match stored.event() {
+                    Ok(event) => self.blocks.push(&event, prompt),
                     Err(damage) => {
                         self.damaged.add(stored, &damage.to_string());
-                        self.transcript.damaged(stored, &damage.to_string())
+                        self.blocks.damaged(stored.seq, &stored.kind, &damage.to_string());
                     }
-                };
-                self.out.text(&rendered)?;
+                }
             }
         }
-        self.out.flush()
+        self.print(Due::InOrder)
+    }
+
+    /// Prints what can be printed.
+    fn print(&mut self, due: Due) -> Result<(), Failure> {
+        self.spinner = None;
+        let text = self.blocks.print(due, self.out);
+        self.out.text(&text)?;
+        self.out.flush()?;
+        if due == Due::AtOnce && self.is_on_screen {
+            self.spinner = self.blocks.running().map(|call| Spinner::start(&call));
+        }
+        Ok(())
     }
 
     /// Shows events of a turn that is not stored yet.
@@ -237,18 +269,17 @@ impl Printer<'_> {
                 None => Cow::Borrowed(event),
             };
             let event = &*event;
-            if event.begins_turn() {
+            let prompt = event.begins_turn().then(|| {
                 self.turn += 1;
-                self.transcript.begin_turn(self.turn, None);
-            }
+                format!("turn {}", self.turn)
+            });
             if self.out.is_json() {
                 self.out.json(&TurnEventLine::live(event))?;
             } else {
-                let rendered = self.transcript.event(event);
-                self.out.text(&rendered)?;
+                self.blocks.push(event, prompt);
             }
         }
-        self.out.flush()
+        self.print(Due::AtOnce)
     }
 
     /// Shows the end of a turn whose events were shown before it was stored.
@@ -276,7 +307,9 @@ async fn follow(
             Some(News::Events(events) | News::Rest(events)) => printer.page(&events)?,
             Some(News::Began(turn)) => printer.live(&[turn.opening()])?,
             Some(News::Live(outputs)) => {
+                let is_on_screen = printer.is_on_screen;
                 let event = |output| match output {
+                    AgentOutput::Event(event) if is_on_screen => Some(event),
                     // As it will be stored.
                     AgentOutput::Event(event) => Some(compact_event(event)),
                     _ => None,
@@ -285,8 +318,12 @@ async fn follow(
             }
             Some(News::Complete(complete, first)) => printer.complete(&complete, first)?,
             // As every command does when it starts.
-            Some(News::Abandoned) => drop(recover(place).await),
+            Some(News::Abandoned) => {
+                printer.spinner = None;
+                drop(recover(place).await);
+            }
             Some(News::StoredElsewhere) => {
+                printer.spinner = None;
                 printer.turn = printer.turn.saturating_sub(1);
                 warn(&format!(
                     "the turn above is not stored in {id}: another process took the session over, and it is in a fork, or its \
@@ -294,6 +331,7 @@ async fn follow(
                 ));
             }
             Some(News::Cleared) => {
+                printer.spinner = None;
                 printer.turn = 0;
                 warn(&format!("{id} was cleared, and starts again"));
             }
@@ -340,7 +378,7 @@ fn header(record: &SessionRecord, out: &Output) -> String {
     }
     parts.push(counted(record.counts.messages, "message"));
     if record.duration_ms > 0 {
-        parts.push(duration(record.duration_ms));
+        parts.push(duration_text(record.duration_ms));
     }
     let rows = in_rows(&parts, out.width().unwrap_or(usize::MAX));
     format!("{}\n\n", out.paint().quiet(&rows))
