@@ -48,6 +48,15 @@ fn main() {
     paints.sort();
     report("first frame with the end of the session, median of 7", paints[3], Duration::from_millis(150));
 
+    let mut program = PtyProgram::start(&place.command(&["-s", "large"]), 120, 40);
+    program.wait_for("the end of turn 999");
+    thread::sleep(Duration::from_secs(5));
+    let before = wake_ups(&program);
+    thread::sleep(Duration::from_secs(10));
+    println!("wake-ups in 10 s of idling: {} (target 0)", wake_ups(&program) - before);
+    program.kill("TERM");
+    program.wait_for_exit();
+
     // 200 lines a second, for a minute: longer than the keys take.
     place.stream(200, 60);
     let mut program = PtyProgram::start(&place.command(&["-s", "large"]), 120, 40);
@@ -89,13 +98,6 @@ fn main() {
     );
     program.kill("TERM");
     program.wait_for_exit();
-
-    let program = PtyProgram::start(&place.command(&["-s", "S1"]), 120, 40);
-    program.wait_for("the end of turn 999");
-    thread::sleep(Duration::from_secs(5));
-    let before = wake_ups(&program);
-    thread::sleep(Duration::from_secs(10));
-    println!("wake-ups in 10 s of idling: {} (target 0)", wake_ups(&program) - before);
 }
 
 fn report(what: &str, time: Duration, target: Duration) {
@@ -114,8 +116,15 @@ fn fill(place: &Place) -> usize {
             let id = format!("t{turn}-{step}");
             let input = format!(r#"{{"command":"cat part-{turn}-{step}"}}"#);
             let input: Json = serde_json::from_str(&input).unwrap();
-            let call =
-                ToolCall { tool_use_id: id.clone(), tool_name: "Bash".into(), input, ..ToolCall::default() };
+            let call = ToolCall {
+                tool_use_id: id.clone(),
+                tool_name: "Bash".into(),
+                file_path: None,
+                input,
+                omitted: None,
+                starts: None,
+                subagent: None,
+            };
             let line = format!("{turn}/{step}: a line of output with some words in it\n");
             let content = line.repeat(RESULT / line.len());
             events.push(Event::ToolCall(call));

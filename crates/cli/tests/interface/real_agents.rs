@@ -114,6 +114,7 @@ fn a_day(agent: &str, other: &str, read: Answer) {
     }
 
     // A fork has the same history.
+    program.wait_for_no("Esc cancel");
     program.send("\x18f");
     program.wait_for("new session");
     program.send("y");

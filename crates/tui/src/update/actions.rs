@@ -188,6 +188,9 @@ fn rename(state: &mut State, context: Context) {
 
 fn fork(state: &mut State, context: Context) {
     if let Some((session, _, title, at)) = subject(state, context) {
+        // A pane knows of its own turn before the list does.
+        let slot = state.pane_of(session).and_then(|pane| state.slots.get(&pane));
+        let at = slot.map_or(at, |slot| at.max(slot.pane.last_stored()));
         push(state, Layer::Confirm(Confirm::fork(session, at, &title)));
     }
 }
