@@ -30,6 +30,8 @@ use azureal::Project;
 /// azureal owns the history of sessions with coding agents: start a session with one agent, continue it with another,
 /// and resume it a month later with a third.
 ///
+/// Without a command, azureal opens its interface on a terminal. F1 shows its keys.
+///
 /// Sessions are stored in `.azureal/sessions.azs` in the main worktree of the git repository around the current
 /// directory. Outside git, that is the nearest parent folder that has such a file, else the current directory. The first
 /// session creates the file. In a git repository it has a second name in the git directory, so that `git clean -fdx` does
@@ -41,6 +43,8 @@ use azureal::Project;
     disable_help_subcommand = true,
     after_long_help = "\
 Examples:
+  azureal                               open the interface, on a terminal
+  azureal -s S3                         open it with session S3
   azureal run \"What does this do?\"      ask an agent, in a new session
   azureal run -c -a codex \"Fix it\"      continue it with another agent
   azureal list                          the sessions of this worktree

@@ -3,7 +3,7 @@
 //! Turn n begins at the n-th prompt of the session, and ends before the next one. What comes before the first prompt, such as a
 //! system message, belongs to no turn.
 
-use crate::prompts::begins_turn;
+use crate::prompts::{PROMPT_KINDS, begins_turn};
 use crate::{Event, Seq, SessionId, SessionStore, StoreError, StoredEvent};
 
 /// The number of prompts that are read at a time.
@@ -81,10 +81,9 @@ impl StoredEvent {
     ///
     /// A `UserMessage` that cannot be read counts as one, so that damage does not change the numbers of turns.
     pub fn begins_turn(&self) -> bool {
-        match self.event() {
-            Ok(event) => event.begins_turn(),
-            Err(_) => self.kind == "UserMessage",
-        }
+        // Most events are of other kinds, and need not be parsed for this.
+        PROMPT_KINDS.contains(&self.kind.as_str())
+            && self.event().map_or(self.kind == "UserMessage", |event| event.begins_turn())
     }
 }
 

@@ -165,7 +165,7 @@ impl Call {
             Tool::Bash => {
                 let code = self.output.strip_prefix("Exit code ").and_then(|rest| rest.lines().next());
                 let code = code.filter(|code| !code.is_empty() && code.len() < 12);
-                let lines = lines - u64::from(code.is_some());
+                let lines = lines.saturating_sub(u64::from(code.is_some()));
                 let what = match (code, is_error) {
                     (Some(code), _) => Some(format!("exit {code}")),
                     (None, true) => Some("failed".to_owned()),

@@ -19,6 +19,8 @@ const PREVIEW_DIFF: usize = 20;
 const NAME_WIDTH: usize = 6;
 /// The width below which a line has no room to spare.
 const NARROW: usize = 60;
+/// The most bytes of a key that are measured: no line is that wide.
+const LONGEST_KEY: usize = 2 << 10;
 /// The columns of a key that are worth more than a summary.
 const LEAST_KEY: usize = 12;
 
@@ -103,8 +105,10 @@ fn summary(call: &Call, room: usize) -> String {
     }
 }
 
+/// Returns the first line, or the beginning of a very long one.
 fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
+    let line = text.lines().next().unwrap_or_default();
+    line.get(..line.floor_char_boundary(LONGEST_KEY)).unwrap_or(line)
 }
 
 /// Returns what the call is about, cut to fit: a path at its beginning, a command at its end.
@@ -156,7 +160,8 @@ fn shortened(text: &str, room: usize, end: End) -> String {
 
 /// Shows a command of several lines, which the line of the call has only the first of.
 fn whole_key(rows: &mut Vec<Row>, call: &Call, indent: usize, width: usize) {
-    let is_long = call.key.trim_end().contains('\n') || cells(&call.key) + indent + NAME_WIDTH + 4 > width;
+    let is_long = call.key.trim_end().len() > first_line(&call.key).len()
+        || cells(&call.key) + indent + NAME_WIDTH + 4 > width;
     if !is_long {
         return;
     }

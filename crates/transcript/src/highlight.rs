@@ -53,7 +53,7 @@ const ALIASES: [(&str, &str); 12] = [
 
 /// Finds the tones of code.
 ///
-/// It loads its grammars with the first code, which takes 20 to 30 ms. One serves all threads.
+/// It loads its grammars with the first code, which takes about 25 ms. One serves all threads.
 #[derive(Debug, Default)]
 pub struct Highlighter {
     grammars: OnceLock<Grammars>,

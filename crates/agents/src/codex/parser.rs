@@ -136,9 +136,9 @@ impl Parser {
 
     /// Parses an `error`, which is fatal only if the turn does not complete.
     pub(super) fn warned(&mut self, message: String) -> Vec<AgentOutput> {
-        if let Some(retry) = message.strip_prefix("Reconnecting... ") {
+        if let Some(retry) = message.strip_prefix("Reconnecting") {
             self.repeats.broke();
-            return vec![AgentOutput::Retry(retry_text(retry))];
+            return vec![AgentOutput::Retry(retry_text(retry.trim_start_matches(['.', '…', ' '])))];
         }
         self.closing.reason = Some(ErrorEvent { message: message.clone(), kind: "error".to_owned() });
         self.warning = Some(message);
@@ -264,6 +264,7 @@ fn retry_text(retry: &str) -> String {
     };
     match count.split_once('/') {
         Some((attempt, most)) => format!("{what}: retry {attempt} of {most}"),
+        None if count.is_empty() => format!("{what}: retry"),
         None => format!("{what}: {count}"),
     }
 }
@@ -297,6 +298,27 @@ mod tests {
     use azureal_core::event::Outcome;
 
     use super::*;
+
+    #[test]
+    fn a_retry_says_why() {
+        for (message, expected) in [
+            (
+                "... 2/5 (Connection failed: x)",
+                "codex cannot reach its server (Connection failed: x): retry 2 of 5",
+            ),
+            (
+                "... 1/5 (stream disconnected: x)",
+                "codex lost the connection to its server (stream disconnected: x): retry 1 of 5",
+            ),
+            ("... 1/5 (unexpected status 503 x)", "codex's server answered with status 503 x: retry 1 of 5"),
+            ("... 1/5 (overloaded)", "codex's request failed (overloaded): retry 1 of 5"),
+            (" 1/5", "codex's request failed: retry 1 of 5"),
+            ("...", "codex's request failed: retry"),
+        ] {
+            let retry = Parser::default().warned(format!("Reconnecting{message}"));
+            assert_eq!(retry, [AgentOutput::Retry(expected.to_owned())]);
+        }
+    }
 
     fn play(lines: &[&str], exit: Exit) -> Vec<AgentOutput> {
         let mut parser = Parser::default();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azureal_core::agent::AgentOutput;
-use azureal_core::{Event, Page, Seq, SessionId, SessionRecord, StoredEvent};
+use azureal_core::{Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, StoredEvent};
 use azureal_engine::{Control, SpooledTurn, added_chars};
 use futures_executor::block_on;
 use jiff::Timestamp;
@@ -45,10 +45,11 @@ impl Following {
 
     /// Follows a session from the event that was seen last.
     pub(super) fn start(&mut self, record: &SessionRecord, seen: Option<StoredEvent>) {
+        // One that still runs is found again.
+        self.over();
         let workspace = &self.shared.workspace;
         let follower = Follower::polled(Arc::clone(&workspace.store), record.id, seen);
         self.follower = Some((record.id, follower.with_live_turns(workspace.spools(), record)));
-        self.foreign = None;
         self.own.clear();
     }
 
@@ -84,24 +85,25 @@ impl Following {
         }
     }
 
-    /// Sends the events that were stored before a turn of this pane begins.
+    /// Sends the events that were stored before a turn of this pane begins, and no later ones: a fast agent may have answered by now.
     pub(super) fn catch_up(&mut self, record: &SessionRecord) {
-        match &mut self.follower {
-            Some((session, follower)) if *session == record.id => {
-                if follower.last_seen().0 == record.counts.events {
-                    return;
-                }
-                match block_on(follower.stored()) {
-                    Ok(changes) => changes.into_iter().for_each(|change| self.take(record.id, change)),
-                    Err(error) => self.lost(error),
-                }
+        if self.session() != Some(record.id) {
+            self.start(record, None);
+        }
+        while let Some((session, follower)) = &mut self.follower {
+            let after = follower.last_seen();
+            let missing = usize::try_from(record.counts.events.saturating_sub(after.0)).unwrap_or(usize::MAX);
+            if missing == 0 {
+                return;
             }
-            _ => {
-                self.start(record, None);
-                if record.counts.events > 0 {
-                    self.catch_up(record);
-                }
-            }
+            let page = Page::After(after, missing.min(PAGE_EVENTS));
+            let events = match block_on(self.shared.workspace.store.read(*session, page)) {
+                Ok(events) => events,
+                Err(error) => return self.lost(error.into()),
+            };
+            let Some(last) = events.last() else { return };
+            follower.skip_to(last.clone());
+            self.send(News::Appended { pane: self.pane.id, events });
         }
     }
 

@@ -141,12 +141,6 @@ impl Follower {
         Ok(self.queue.pop_front())
     }
 
-    /// Returns the events that were stored since, and reads no output of a running turn.
-    pub(crate) async fn stored(&mut self) -> Result<Vec<News>, Error> {
-        while self.look().await? {}
-        Ok(self.queue.drain(..).collect())
-    }
-
     /// Says whether a turn is read while it runs, so that the caller polls.
     pub(crate) fn is_reading(&self) -> bool {
         self.live.as_ref().is_some_and(LiveTurns::is_reading)

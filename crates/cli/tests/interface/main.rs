@@ -7,7 +7,9 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod counts;
 mod place;
 mod plain;
 mod prompts;
+mod real_agents;
 mod terminal;

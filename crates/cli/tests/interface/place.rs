@@ -135,4 +135,44 @@ impl Place {
     pub(crate) fn let_answer(&self, turn: usize) {
         self.file(&format!("gate/answer-{turn}"), "");
     }
+
+    /// Puts an agent on the path that writes so many lines a second, for some seconds. Then it says that the stream is over.
+    pub(crate) fn stream(&self, lines: usize, seconds: usize) {
+        let text = |text: &str| {
+            json!({"type": "stream_event", "event": {
+                "type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text},
+            }})
+            .to_string()
+        };
+        // Twenty bursts a second.
+        let (mut whole, mut script) = (String::new(), String::new());
+        for burst in 0..seconds * 20 {
+            let numbers = burst * lines / 20..(burst + 1) * lines / 20;
+            let burst: String = numbers
+                .map(|number| {
+                    format!("streamed line {number} of a long text, with **words** and `code` in it\n")
+                })
+                .collect();
+            whole.push_str(&burst);
+            script.push_str(&format!("printf '%s\\n' '{}'\nsleep 0.05\n", text(&burst)));
+        }
+        whole.push_str("The stream is over.");
+        let begin = json!({
+            "type": "system", "subtype": "init", "session_id": "5f2a1c0e-0000-4000-8000-000000000002",
+            "model": "claude-opus-4-5", "cwd": "/", "tools": [], "apiKeySource": "none",
+        });
+        let answer = json!({"type": "assistant", "message": {
+            "id": "m1", "role": "assistant", "model": "claude-opus-4-5",
+            "content": [{"type": "text", "text": whole}],
+        }});
+        let end = json!({
+            "type": "result", "subtype": "success", "is_error": false, "duration_ms": 1, "num_turns": 1,
+            "result": "The stream is over.", "session_id": "5f2a1c0e-0000-4000-8000-000000000002",
+        });
+        let script = format!(
+            "if [ \"$1\" = --version ]; then echo '2.1.197 (Claude Code)'; exit; fi\n\
+             cat > /dev/null\nprintf '%s\\n' '{begin}'\n{script}\nprintf '%s\\n' '{answer}' '{end}'"
+        );
+        programs::script(&self.path("bin/claude"), &script);
+    }
 }

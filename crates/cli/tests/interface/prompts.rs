@@ -69,3 +69,30 @@ fn a_prompt_that_is_sent_while_a_turn_runs_replaces_it() {
     let outcomes: Vec<_> = events.iter().filter_map(|event| event["data"]["outcome"].as_str()).collect();
     assert_eq!(outcomes.first(), Some(&"cancelled"), "{events:?}");
 }
+
+#[test]
+fn a_prompt_is_edited_in_the_users_editor_which_has_the_terminal_for_itself() {
+    let place = Place::new();
+    // It asks, as an editor would: an interface that still reads would take the answer.
+    let editor =
+        "printf 'your text: '; read -r text; printf '%s, and %s' \"$(cat \"$1\")\" \"$text\" > \"$1\"";
+    azureal_testkit::programs::script(&place.path("bin/editor"), editor);
+    let mut command = place.command(&[]);
+    command.env("EDITOR", "editor");
+    let program = azureal_testkit::pty::PtyProgram::start(&command, 80, 24);
+    program.wait_for("›");
+    for (index, text) in ["more", "even more"].into_iter().enumerate() {
+        if index == 0 {
+            program.send("some words");
+            program.wait_for("some words");
+        }
+        program.send("\x07");
+        program.wait_for("your text:");
+        assert!(!program.modes().alternate_screen);
+        program.send(&format!("{text}\r"));
+        program.wait_for(&format!(", and {text}"));
+        assert!(program.modes().alternate_screen);
+    }
+    program.wait_for("some words, and more, and even more");
+    program.assert_listed();
+}

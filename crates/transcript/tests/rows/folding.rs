@@ -29,11 +29,11 @@ fn result(id: &str, content: &str, is_error: bool) -> Event {
 }
 
 fn turn() -> Vec<Event> {
-    let path = |name: &str| serde_json::json!({"file_path": format!("/home/dev/project/{name}")});
+    let path = |name: &str| serde_json::json!({"file_path": format!("/users/dev/project/{name}")});
     vec![
         Event::user("The login test still fails when two tabs refresh."),
         Event::Init(Init {
-            cwd: "/home/dev/project".into(),
+            cwd: "/users/dev/project".into(),
             model: "gpt-5.5".into(),
             agent: Some("codex".into()),
             ..Init::default()
@@ -51,13 +51,13 @@ fn turn() -> Vec<Event> {
         call(
             "c",
             "Edit",
-            serde_json::json!({"file_path": "/home/dev/project/src/auth/token.rs",
+            serde_json::json!({"file_path": "/users/dev/project/src/auth/token.rs",
             "old_string": "    let row = self.find(id)?;\n    row", "new_string": "    let row = self.find_for_update(id)?;\n    row"}),
         ),
         result("c", "Updated:\n   118→    let row = self.find_for_update(id)?;\n   119→    row\n", false),
         call("d", "Grep", serde_json::json!({"pattern": "find_for_update"})),
         result("d", "a:1\nb:2", false),
-        call("e", "Write", serde_json::json!({"file_path": "/home/dev/notes", "content": "one\ntwo\n"})),
+        call("e", "Write", serde_json::json!({"file_path": "/users/dev/notes", "content": "one\ntwo\n"})),
         result("e", "File created", false),
         call("f", "Edit", path("x")),
         result("f", "<tool_use_error>String to replace not found in file.</tool_use_error>", true),

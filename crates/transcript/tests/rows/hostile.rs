@@ -82,10 +82,10 @@ impl Random {
         let mut text: String =
             (0..count).filter_map(|_| PIECES.get(self.below(PIECES.len())).copied()).collect();
         if self.below(50) == 0 {
-            text.push_str(&format!("x{}", "\u{301}".repeat(2_000)));
+            text.push_str(&format!("x{}", "\u{301}".repeat(300)));
         }
         if self.below(50) == 0 {
-            text.push_str(&"W".repeat(5_000));
+            text.push_str(&"W".repeat(600));
         }
         text
     }

@@ -1,5 +1,5 @@
 //! Blocks of whole turns, and their rows at widths.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "the helpers are parts of tests")]
 
 mod folding;
 mod growing;
@@ -12,7 +12,7 @@ use azureal_core::{Event, Seq};
 use azureal_transcript::{Block, Fold, Layout, Places, Row, Tone, Transcript, rows};
 
 fn places() -> Places {
-    Places { project: Some("/home/dev/project".into()), home: Some("/home/dev".into()) }
+    Places { project: Some("/users/dev/project".into()), home: Some("/users/dev".into()) }
 }
 
 /// Folds events that are numbered from 1.

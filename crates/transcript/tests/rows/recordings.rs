@@ -1,6 +1,6 @@
 //! Turns of the real agents.
 //!
-//! The files in `tests/fixtures` are the events of recordings in `crates/agents/tests/fixtures`, one a line.
+//! The files in `tests/fixtures` are the events of recordings in `crates/agents/tests/fixtures`, one a line, in a directory of another name.
 
 use std::fs;
 use std::path::Path;

@@ -94,14 +94,14 @@ pub(crate) fn wrap(text: &str, columns: u16, most: usize, theme: &Theme) -> Vec<
 fn break_at(line: &str, columns: u16) -> (&str, &str) {
     let (mut column, mut space) = (0_u16, None);
     for (at, grapheme) in line.grapheme_indices(true) {
+        if grapheme == " " && at > 0 {
+            space = Some(at);
+        }
         column = column.saturating_add(grapheme.cell_width());
         if column > columns {
             let end = space.unwrap_or(if at == 0 { grapheme.len() } else { at });
             let (row, rest) = line.split_at_checked(end).unwrap_or((line, ""));
             return (row, rest.trim_start_matches(' '));
-        }
-        if grapheme == " " && at > 0 {
-            space = Some(at);
         }
     }
     (line, "")

@@ -37,7 +37,7 @@ pub(super) fn draw(state: &State, area: Rect, buf: &mut Buffer) {
     text(&mut rows, &keys, Style::new());
     rows.push(Vec::new());
     agents(state, area.width, &mut rows);
-    if is_first {
+    if is_first && !state.settings.store.is_empty() {
         let store = format!("store   {} (created with the first prompt)", state.settings.store);
         text(&mut rows, &store, Style::new());
     }
@@ -49,7 +49,7 @@ pub(super) fn draw(state: &State, area: Rect, buf: &mut Buffer) {
         text(&mut rows, &note, state.theme.tone(Tone::Caution));
     }
     for agent in state.agents.iter().flatten().filter(|agent| agent.version.is_none()) {
-        if let Some(hint) = &agent.hint {
+        if let Some(hint) = agent.hint.as_ref().filter(|hint| *hint != "not installed") {
             text(&mut rows, &format!("{}: {hint}", agent.name), Style::new());
         }
     }

@@ -28,7 +28,9 @@ pub(super) fn options(state: &State, picker: &Picker) -> Vec<AgentOption> {
     let lower = typed.to_lowercase();
     let words: Vec<&str> = lower.split_whitespace().collect();
     let mut options = Vec::new();
-    for agent in agents {
+    // Those that can be used come first.
+    let (installed, missing): (Vec<_>, Vec<_>) = agents.iter().partition(|agent| agent.version.is_some());
+    for agent in installed.into_iter().chain(missing) {
         for model in std::iter::once(None).chain(agent.models.iter().map(Some)) {
             let text = format!("{} {}", agent.name, model.map_or("", String::as_str)).to_lowercase();
             if words.iter().all(|word| text.contains(word)) {
@@ -58,8 +60,10 @@ fn typed_model(state: &State, agents: &[AgentLine], typed: &str) -> Option<Agent
     let (first, rest) = typed.split_once(' ').unwrap_or((typed, ""));
     let named = agents.iter().find(|agent| agent.name == first);
     let current = state.slot().and_then(|slot| slot.pane.next_agent().agent.clone());
-    let current =
-        agents.iter().find(|agent| Some(&agent.name) == current.as_ref()).or_else(|| agents.first());
+    let current = agents
+        .iter()
+        .find(|agent| Some(&agent.name) == current.as_ref())
+        .or_else(|| agents.iter().find(|agent| agent.version.is_some()));
     let (agent, model) = match named {
         Some(agent) => (agent, rest.trim()),
         None => (current?, typed),

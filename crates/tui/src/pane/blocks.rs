@@ -10,6 +10,8 @@ pub(super) type Key = (Seq, u16);
 
 /// The block with the state of the running turn, always the last one.
 pub(super) const STATUS: Key = (Seq::END, u16::MAX);
+/// The block of a prompt that is no event yet. Its number is not known: other processes may store events before it.
+pub(super) const PROMPT: Key = (Seq::END, 0);
 /// The part of the line about events that are not held.
 const DROPPED_PART: u16 = u16::MAX - 1;
 /// The first part of notices: they follow all blocks of the event that they came after.
@@ -77,10 +79,10 @@ impl Blocks {
         key
     }
 
-    /// Shows a prompt that is no event yet.
-    pub(super) fn prompt(&mut self, seq: Seq, prompt: &str) -> Key {
-        self.add(Block::prompt(seq, prompt));
-        (seq, 0)
+    /// Shows a prompt that is no event yet, in the place of the one before.
+    pub(super) fn prompt(&mut self, prompt: &str) {
+        self.remove(PROMPT);
+        self.add(Block::prompt(PROMPT.0, prompt));
     }
 
     /// Shows the state of the running turn.

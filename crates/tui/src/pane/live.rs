@@ -54,8 +54,8 @@ pub enum Phase {
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) turn: RunningTurn,
-    /// The prompt and its block, before it is an event.
-    pub(super) prompt: Option<(String, Key)>,
+    /// The prompt, before it is an event.
+    pub(super) prompt: Option<String>,
     /// The number of the first event; `None` before the agent is started, and after the events are stored.
     pub(super) first: Option<Seq>,
     /// The number of the next event.

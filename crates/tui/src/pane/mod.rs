@@ -269,9 +269,9 @@ impl Pane {
 
     /// Shows a prompt that the user has sent.
     pub fn sent(&mut self, prompt: &str) {
-        let next = self.newest().next();
-        let mut live = Live::new(true, next);
-        live.prompt = Some((prompt.to_owned(), self.blocks.prompt(next, prompt)));
+        let mut live = Live::new(true, self.stored.next());
+        live.prompt = Some(prompt.to_owned());
+        self.blocks.prompt(prompt);
         self.live = Some(live);
         self.place = Place::End;
         self.is_out_of_order = true;

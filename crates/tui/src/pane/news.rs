@@ -6,6 +6,7 @@ use azureal::desk::{News, Opened, Request, TurnNews};
 use azureal::transcript::Level;
 use azureal::{Event, Seq, SessionId, StoredEvent};
 
+use super::blocks::PROMPT;
 use super::live::{Live, Phase, last_line_of};
 use super::rows::Folds;
 use super::view::Place;
@@ -65,8 +66,8 @@ impl Pane {
         }
         // Blocks that belonged to what was shown before.
         self.blocks.clear_others();
-        if let Some((prompt, key)) = self.live.as_mut().and_then(|live| live.prompt.as_mut()) {
-            *key = self.blocks.prompt(self.stored.next(), prompt);
+        if let Some(prompt) = self.live.as_ref().and_then(|live| live.prompt.as_ref()) {
+            self.blocks.prompt(prompt);
         }
     }
 
@@ -246,12 +247,21 @@ impl Pane {
 
     fn began(&mut self, prompt: Option<&str>, first: Seq, since_ms: u64, is_ours: bool) -> Vec<Request> {
         let Some(live) = &mut self.live else { return Vec::new() };
-        if let Some((_, key)) = live.prompt.take() {
-            self.blocks.remove(key);
-        }
+        live.prompt = None;
+        self.blocks.remove(PROMPT);
         // Its number is an expectation. If it was wrong, the turn is read again when it is stored.
         let first = first.max(self.stored.next());
         live.begin(prompt, first);
+        // The prompt has a number now.
+        let anchor = match &mut self.place {
+            Place::At(anchor) => Some(anchor),
+            Place::End => None,
+        };
+        for anchor in anchor.into_iter().chain(&mut self.cursor) {
+            if anchor.key == PROMPT {
+                anchor.key = (first, 0);
+            }
+        }
         live.turn.phase = Phase::Running;
         live.turn.is_ours = is_ours;
         // A turn that continues after a compaction runs since its prompt.
@@ -379,9 +389,7 @@ impl Pane {
         let mut requests = Vec::new();
         if let Some(mut live) = self.live.take() {
             self.last_line = std::mem::take(&mut live.turn.last_line);
-            if let Some((_, key)) = live.prompt.take() {
-                self.blocks.remove(key);
-            }
+            self.blocks.remove(PROMPT);
             if let Some(key) = live.retry {
                 self.blocks.remove(key);
             }

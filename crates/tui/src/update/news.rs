@@ -1,7 +1,7 @@
 //! News of the desk.
 
 use azureal::Outcome;
-use azureal::desk::{Draft, EditPurpose, News, PaneId, Request, TurnNews};
+use azureal::desk::{Draft, EditPurpose, News, NextAgent, PaneId, Request, TurnNews};
 
 use super::{prompting, slots};
 use crate::overlay::{ContextParts, Layer};
@@ -182,7 +182,15 @@ fn open_last_shown(state: &mut State) -> Vec<Request> {
 /// Takes news of a turn.
 fn turn(state: &mut State, pane: PaneId, news: TurnNews) -> Vec<Request> {
     match news {
-        TurnNews::Accepted { record, .. } if state.shown == pane => state.list.select(record.id),
+        TurnNews::Accepted { record, agent, model } => {
+            // Unless another one was chosen since the prompt was sent, the next turn is with the same agent.
+            if let Some(slot) = state.slots.get_mut(&pane).filter(|slot| slot.chosen.is_none()) {
+                slot.pane.set_next_agent(NextAgent { agent: Some(agent), model });
+            }
+            if state.shown == pane {
+                state.list.select(record.id);
+            }
+        }
         TurnNews::Output(outputs) => {
             let answered = outputs.iter().any(|output| matches!(output, azureal::AgentOutput::Answered(_)));
             if answered {

@@ -173,7 +173,9 @@ fn play(strings: &[String], size: (u16, u16), is_ascii: bool) {
 
 /// Plays one string in the places that show one. On a wide screen, most of them are there at once.
 fn one(screen: &mut Screen, text: &str) {
-    let paste = |screen: &mut Screen| drop(screen.message(Message::Paste(text.to_owned())).now_ms);
+    let paste = |screen: &mut Screen| {
+        screen.message(Message::Paste(text.to_owned()));
+    };
     let opened = Opened {
         pane: PANE,
         record: record_with(20, text),

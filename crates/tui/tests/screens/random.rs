@@ -172,8 +172,12 @@ fn play(steps: Vec<Step>) -> (Vec<String>, FakeDesk) {
     screen.news(agents()).news(sessions());
     for step in steps {
         match step {
-            Step::Key(index) => drop(screen.key(KEYS[index]).now_ms),
-            Step::Delete(index) => drop(screen.key(DELETING[index]).now_ms),
+            Step::Key(index) => {
+                screen.key(KEYS[index]);
+            }
+            Step::Delete(index) => {
+                screen.key(DELETING[index]);
+            }
             Step::Word if screen.state.focus() == Some(Focus::Prompt) => {
                 let word = word(words.len());
                 // Not inside another word.
@@ -184,10 +188,18 @@ fn play(steps: Vec<Step>) -> (Vec<String>, FakeDesk) {
                 screen.key("end").message(Message::Paste(text));
             }
             Step::Word | Step::Paste(_) => {}
-            Step::Resize(width, height) => drop(screen.message(Message::Resize(width, height)).now_ms),
-            Step::Wait(ms) => drop(screen.wait(ms).now_ms),
-            Step::Mouse(kind, x, y) => drop(screen.message(mouse(kind, x, y)).now_ms),
-            Step::Focus(has_focus) => drop(screen.message(Message::Focus(has_focus)).now_ms),
+            Step::Resize(width, height) => {
+                screen.message(Message::Resize(width, height));
+            }
+            Step::Wait(ms) => {
+                screen.wait(ms);
+            }
+            Step::Mouse(kind, x, y) => {
+                screen.message(mouse(kind, x, y));
+            }
+            Step::Focus(has_focus) => {
+                screen.message(Message::Focus(has_focus));
+            }
             Step::Turn(pane, kind) => desk.turn(&mut screen, pane, kind),
             Step::News(pane, kind) => desk.other(&mut screen, pane, kind),
         }

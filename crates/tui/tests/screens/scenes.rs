@@ -109,7 +109,6 @@ pub(crate) const SCENES: &[Scene] = &[
         after: |screen| {
             screen.news(delta(PANE, "it is safe.\n\nNothing else to do."));
         },
-        ..SCENE
     },
     Scene { name: "find", before: in_session, keys: "tab / 'race'", ..SCENE },
     Scene {
@@ -274,7 +273,6 @@ pub(crate) const SCENES: &[Scene] = &[
         after: |screen| {
             screen.wait(400);
         },
-        ..SCENE
     },
     Scene { name: "palette", before: in_session, keys: "tab : 'copy'", ..SCENE },
     Scene {

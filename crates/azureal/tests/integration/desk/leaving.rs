@@ -126,6 +126,27 @@ fn the_turn_of_a_process_that_is_gone_is_stored_though_nobody_has_it_open() {
     assert_eq!(desk.texts(session(1)), ["Why?", "Half.", "Whole.", "(done)"]);
 }
 
+#[test]
+fn the_turn_of_a_process_that_is_gone_can_be_cancelled() {
+    if is_leaving() {
+        return;
+    }
+    let world = World::new(WAITING_CLAUDE);
+    let test = "desk::leaving::the_turn_of_a_process_that_is_gone_can_be_cancelled";
+    leave_in_process(&world, test, "left");
+    let desk = world.desk();
+    desk.open(session(1));
+    desk.until_turn("begin", |news| matches!(news, TurnNews::Began { is_ours: false, .. }).then_some(()));
+    // Opened again, it is shown again from its beginning.
+    desk.open(session(1));
+    desk.until_turn("end", |news| matches!(news, TurnNews::Over { .. }).then_some(()));
+    desk.until_turn("begin", |news| matches!(news, TurnNews::Began { is_ours: false, .. }).then_some(()));
+    desk.desk.perform(azureal::desk::Request::Cancel { pane: super::PANE });
+    let told = desk.turn();
+    assert!(told.ends_with(&["stored S1 1-4 cancelled".to_owned(), "over".to_owned()]), "{told:?}");
+    assert_eq!(desk.texts(session(1)), ["Why?", "Half.", "(cancelled)"]);
+}
+
 /// A process that is idle is not woken: the count of its waits does not grow.
 #[cfg(target_os = "linux")]
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::pane::blocks::STATUS;
+use crate::pane::blocks::{PROMPT, STATUS};
 use crate::pane::view::{Place, ViewRow};
 use crate::pane::window::{MOST_BYTES, MOST_EVENTS};
 
@@ -119,7 +119,7 @@ fn reading(desk: &mut Desk) -> Option<Vec<String>> {
     };
     let is_read = pane.place != Place::End
         && !pane.view.is_empty()
-        && pane.view.iter().all(|row| row.key != STATUS && is_stable(row.index));
+        && pane.view.iter().all(|row| row.key != STATUS && row.key != PROMPT && is_stable(row.index));
     // The blank row after a block belongs to what comes below.
     let is_last_blank = |row: &ViewRow| pane.cache.rows(row.key).get(row.row).is_none();
     let rows = pane.view.len() - usize::from(pane.view.last().is_some_and(is_last_blank));

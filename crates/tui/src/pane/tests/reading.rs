@@ -253,7 +253,7 @@ fn a_failed_page_is_not_asked_for_until_the_user_acts() {
     }
     desk.pane.act(Top);
     let error = azureal::Error::new("store", "gone");
-    desk.pane.news(&News::Failed { pane: Some(PaneId(1)), error });
+    desk.pane.news(&News::Failed { pane: Some(PaneId(1)), error, unsent: None });
     let is_page =
         |request: &Request| matches!(request, Request::ReadBefore { .. } | Request::ReadAfter { .. });
     assert!(!desk.pane.prepare().iter().any(is_page));

@@ -51,6 +51,20 @@ fn a_prompt_is_shown_as_typed_from_the_first_moment() {
 }
 
 #[test]
+fn a_prompt_that_waits_stays_below_what_others_store() {
+    let mut desk = Desk::open(turns(1), 60, 40);
+    desk.pane.sent("Mine");
+    desk.turn(TurnNews::Waiting("another process".into()));
+    desk.append(&[Event::user("Theirs"), Event::assistant("Answer.")]);
+    let text = desk.text();
+    assert!(text.find("Theirs").unwrap() < text.find("Mine").unwrap(), "{text}");
+    desk.turn(began(Some("Mine"), 9));
+    let text = desk.text();
+    assert!(text.find("Answer.").unwrap() < text.find("Mine").unwrap(), "{text}");
+    assert_eq!(text.matches("Mine").count(), 1, "{text}");
+}
+
+#[test]
 fn a_finished_text_takes_the_place_of_the_one_that_was_written() {
     let mut desk = Desk::open(turns(1), 60, 30);
     desk.pane.sent("Go");
