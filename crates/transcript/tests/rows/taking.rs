@@ -37,7 +37,10 @@ fn named(blocks: &[Block]) -> Vec<String> {
 #[test]
 fn a_block_is_taken_once_nothing_can_change_it() {
     let mut transcript = Transcript::new(Places::default());
-    push(&mut transcript, &[Event::user("hi"), Event::assistant("a"), call("one"), call("two"), result("two")]);
+    push(
+        &mut transcript,
+        &[Event::user("hi"), Event::assistant("a"), call("one"), call("two"), result("two")],
+    );
     assert_eq!(named(&transcript.take_stable()), ["hi", "a"]);
     assert!(transcript.take_stable().is_empty());
     // The second call overtakes the first, whose result still finds it.
