@@ -40,21 +40,18 @@ fn start_in(shell: &PtyProgram, arguments: &str) {
     shell.wait_for_modes(SHOWN);
 }
 
-/// Returns the modes of a shell that waits for a command: it uses bracketed paste, and edits lines itself.
+/// Returns the modes and attributes of a shell that waits for a command: it uses bracketed paste, and edits lines itself.
 fn at_prompt(shell: &PtyProgram) -> (Modes, String) {
     shell.send("\r");
-    shell.wait_until("a prompt", |screen| screen.trim_end().ends_with("ready>"));
-    until("the shell edits lines", || (!shell.attributes().contains("ICANON")).then_some(()));
-    (shell.modes(), shell.attributes())
-}
-
-/// Waits until a shell is as it was.
-#[track_caller]
-fn assert_at_prompt(shell: &PtyProgram, before: &(Modes, String)) {
-    shell.send("\r");
-    shell.wait_until("a prompt", |screen| screen.trim_end().ends_with("ready>"));
-    // Its line editor sets attributes after it has written the prompt.
-    until("the modes of before", || ((shell.modes(), shell.attributes()) == *before).then_some(()));
+    let now = || (shell.modes(), shell.attributes());
+    let mut before = now();
+    until("a shell that waits", || {
+        std::thread::sleep(Duration::from_millis(200));
+        let is_still = std::mem::replace(&mut before, now()) == before;
+        let is_editing = before.0.bracketed_paste && !before.1.contains("ICANON");
+        (is_still && is_editing && shell.screen().trim_end().ends_with("ready>")).then_some(())
+    });
+    before
 }
 
 #[test]
@@ -86,7 +83,7 @@ fn quitting_leaves_the_terminal_as_before() {
     shell.send("\x03\x03");
     shell.wait_for("Hello to **you**.");
     shell.wait_for("azureal -s S1");
-    assert_at_prompt(&shell, &before);
+    assert_eq!(at_prompt(&shell), before);
     shell.assert_listed();
 }
 
@@ -101,7 +98,7 @@ fn ctrl_z_returns_to_the_shell_and_fg_comes_back() {
     for _ in 0..3 {
         shell.send("\x1a");
         shell.wait_for("Stopped");
-        assert_at_prompt(&shell, &before);
+        assert_eq!(at_prompt(&shell), before);
         // The shell has the keys.
         shell.send("echo $((20 + 3))\r");
         shell.wait_for("23");
@@ -126,7 +123,7 @@ fn a_process_that_is_stopped_from_outside_gives_the_terminal_back_too() {
     };
     kill("-TSTP");
     shell.wait_for("Stopped");
-    assert_at_prompt(&shell, &before);
+    assert_eq!(at_prompt(&shell), before);
     shell.send("fg\r");
     shell.wait_for_modes(SHOWN);
     // A process that is stopped without being asked cannot give anything back, but comes back whole.
