@@ -94,7 +94,8 @@ fn a_result_is_under_its_call_also_when_calls_overlap() {
     let project = fs::canonicalize(world.path("p")).unwrap();
     let path = world.file("bin/answer.jsonl", &overlapping(project.to_str().unwrap()));
     world.program("claude", &format!("{SAYS_VERSION}\ncat > /dev/null\ncat '{}'", path.display()));
-    // As they end, while the turn runs.
+    world.file("p/src/a.rs", "zero\ntwo\n");
+    // As they end, while the turn runs. Then the edited file tells the numbers of its lines.
     insta::assert_snapshot!(shown_on(world.with_programs(&["run", "-a", "claude", "Go"]), 50), @r"
     ✓ Bash make fast                           7 lines
       1
@@ -105,8 +106,8 @@ fn a_result_is_under_its_call_also_when_calls_overlap() {
     ✓ Bash make slow                            1 line
       slow
     ✓ Edit src/a.rs                              +1 −1
-      - one
-      + two
+      2 - one
+      2 + two
 
     claude opus
       Done
