@@ -37,7 +37,10 @@ fn named(blocks: &[Block]) -> Vec<String> {
 #[test]
 fn a_block_is_taken_once_nothing_can_change_it() {
     let mut transcript = Transcript::new(Places::default());
-    push(&mut transcript, &[Event::user("hi"), Event::assistant("a"), call("one"), call("two"), result("two")]);
+    push(
+        &mut transcript,
+        &[Event::user("hi"), Event::assistant("a"), call("one"), call("two"), result("two")],
+    );
     assert_eq!(named(&transcript.take_stable()), ["hi", "a"]);
     assert!(transcript.take_stable().is_empty());
     // The second call overtakes the first, whose result still finds it.
@@ -59,7 +62,9 @@ fn printed_rows_have_no_mark_of_a_fold_and_an_open_call_has_all_arguments() {
     let mut transcript = Transcript::new(Places::default());
     push(&mut transcript, &[call("ls"), result("ls")]);
     let block = &transcript.blocks()[0];
-    let texts = |rows: Vec<azureal_transcript::Row>| rows.iter().map(|row| row.text()).collect::<Vec<_>>();
+    let texts = |rows: Vec<azureal_transcript::Row>| {
+        rows.iter().map(azureal_transcript::Row::text).collect::<Vec<_>>()
+    };
     assert_eq!(texts(rows(block, &layout(30, Fold::Preview))), ["▾ ✓ Bash ls             1 line", "  of ls"]);
     assert_eq!(
         texts(printed_rows(block, &layout(30, Fold::Open))),
