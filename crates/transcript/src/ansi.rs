@@ -16,23 +16,31 @@ pub fn line(row: &Row, features: Features) -> String {
     let last = row.spans.iter().rposition(|span| !span.text.trim_end().is_empty());
     let mut out = String::new();
     let Some(last) = last else { return out };
+    // The codes that are in effect: neighbours often have the same.
+    let mut in_effect = Vec::new();
     for (index, span) in row.spans.iter().enumerate().take(last + 1) {
         let text = if index == last { span.text.trim_end() } else { &span.text };
         let codes = if features.has_styles { codes(span.style) } else { Vec::new() };
         // The address goes on in the next row: what is here is only a part of it.
         let is_part = row.is_soft && index == last;
         let is_link = features.has_links && !is_part && is_address(text);
-        if is_link {
-            out.push_str(&format!("\x1b]8;;{text}\x1b\\"));
+        if codes != in_effect {
+            if !in_effect.is_empty() {
+                out.push_str("\x1b[0m");
+            }
+            if !codes.is_empty() {
+                out.push_str(&format!("\x1b[{}m", codes.join(";")));
+            }
+            in_effect = codes;
         }
-        if codes.is_empty() {
-            out.push_str(text);
+        if is_link {
+            out.push_str(&format!("\x1b]8;;{text}\x1b\\{text}\x1b]8;;\x1b\\"));
         } else {
-            out.push_str(&format!("\x1b[{}m{text}\x1b[0m", codes.join(";")));
+            out.push_str(text);
         }
-        if is_link {
-            out.push_str("\x1b]8;;\x1b\\");
-        }
+    }
+    if !in_effect.is_empty() {
+        out.push_str("\x1b[0m");
     }
     out
 }

@@ -14,6 +14,13 @@ use crate::world::{World, assistant, user};
 const MANY_TOOLS: &str =
     include_str!("../../../agents/tests/fixtures/claude/current/multi-tool/stdout.jsonl");
 
+/// Returns it for a project with a short name.
+fn many_tools() -> String {
+    let mut lines = MANY_TOOLS.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let folder = lines.find_map(|line| line["cwd"].as_str().map(str::to_owned)).unwrap();
+    MANY_TOOLS.replace(&folder, "/project")
+}
+
 fn answering(lines: &str) -> World {
     let world = World::new();
     let path = world.file("bin/answer.jsonl", lines);
@@ -47,7 +54,7 @@ fn unpainted(text: &str) -> String {
 #[test]
 fn a_turn_of_a_real_agent_is_rendered_to_the_width_of_the_terminal() {
     for columns in [80, 50] {
-        let world = answering(MANY_TOOLS);
+        let world = answering(&many_tools());
         let ran = painted(world.with_programs(&["run", "-a", "claude", "hi"]), columns);
         insta::assert_snapshot!(format!("run_{columns}"), ran);
         let shown = painted(world.command(&["show", "S1"]), columns);
@@ -94,7 +101,8 @@ fn a_result_is_under_its_call_also_when_calls_overlap() {
     let project = fs::canonicalize(world.path("p")).unwrap();
     let path = world.file("bin/answer.jsonl", &overlapping(project.to_str().unwrap()));
     world.program("claude", &format!("{SAYS_VERSION}\ncat > /dev/null\ncat '{}'", path.display()));
-    // As they end, while the turn runs.
+    world.file("p/src/a.rs", "zero\ntwo\n");
+    // As they end, while the turn runs. Then the edited file tells the numbers of its lines.
     insta::assert_snapshot!(shown_on(world.with_programs(&["run", "-a", "claude", "Go"]), 50), @r"
     ✓ Bash make fast                           7 lines
       1
@@ -105,8 +113,8 @@ fn a_result_is_under_its_call_also_when_calls_overlap() {
     ✓ Bash make slow                            1 line
       slow
     ✓ Edit src/a.rs                              +1 −1
-      - one
-      + two
+      2 - one
+      2 + two
 
     claude opus
       Done
@@ -210,7 +218,7 @@ fn nothing_that_an_agent_says_acts_on_the_terminal() {
 
 #[test]
 fn marks_are_ascii_where_the_locale_is() {
-    let world = answering(MANY_TOOLS);
+    let world = answering(&many_tools());
     assert!(world.with_programs(&["run", "-a", "claude", "hi"]).output().unwrap().status.success());
     let mut command = world.command(&["show", "S1", "--no-pager"]);
     command.env("LANG", "C");

@@ -62,7 +62,9 @@ fn printed_rows_have_no_mark_of_a_fold_and_an_open_call_has_all_arguments() {
     let mut transcript = Transcript::new(Places::default());
     push(&mut transcript, &[call("ls"), result("ls")]);
     let block = &transcript.blocks()[0];
-    let texts = |rows: Vec<azureal_transcript::Row>| rows.iter().map(|row| row.text()).collect::<Vec<_>>();
+    let texts = |rows: Vec<azureal_transcript::Row>| {
+        rows.iter().map(azureal_transcript::Row::text).collect::<Vec<_>>()
+    };
     assert_eq!(texts(rows(block, &layout(30, Fold::Preview))), ["▾ ✓ Bash ls             1 line", "  of ls"]);
     assert_eq!(
         texts(printed_rows(block, &layout(30, Fold::Open))),
