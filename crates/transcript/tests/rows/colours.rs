@@ -77,6 +77,7 @@ fn a_diff_is_coloured_by_its_file_and_keeps_its_changes() {
         key: "src/token.rs".into(),
         state: CallState::Done,
         summary: "+1 −1".into(),
+        arguments: Vec::new(),
         diff: ["@@ -7,2 +7,2 @@", "-    let row = \"old\";", "+    let row = \"new\";", " }"]
             .map(str::to_owned)
             .to_vec(),
