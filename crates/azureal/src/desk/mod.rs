@@ -34,7 +34,10 @@
 //!         TurnNews::Output(outputs) => events += outputs.len(),
 //!         TurnNews::Stored { session, .. } => assert_eq!(session.to_string(), "S1"),
 //!         // Always the last one.
-//!         TurnNews::Over { error, .. } => break assert!(error.is_none()),
+//!         TurnNews::Over { error, .. } => {
+//!             assert!(error.is_none());
+//!             break;
+//!         }
 //!         _ => {}
 //!     }
 //! }
