@@ -3,17 +3,8 @@
 //! ```sh
 //! cargo bench -p azureal-cli --bench interface
 //! ```
-#![expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "a bench starts processes, and prints"
-)]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a bench that panics has failed"
-)]
+#![expect(clippy::disallowed_macros, reason = "a bench prints")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench that panics has failed")]
 
 #[path = "../tests/interface/place.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
