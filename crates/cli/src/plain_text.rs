@@ -159,7 +159,9 @@ impl PlainText {
 
     fn note(&mut self, out: &mut String, text: &str) {
         self.margin(out);
-        line(out, &format!("[{}]", self.shown_line(text.trim_end())));
+        let text = self.shown_line(text.trim_end());
+        let is_note = text.starts_with('[') && text.ends_with(']');
+        line(out, &if is_note { text.into_owned() } else { format!("[{text}]") });
     }
 
     fn margin(&mut self, out: &mut String) {

@@ -50,6 +50,7 @@ mod changes;
 mod clipboard;
 mod compaction;
 mod following;
+mod highlight;
 mod hub;
 mod keep;
 mod kept;
@@ -77,6 +78,7 @@ use std::time::{Duration, Instant};
 
 use azureal_core::SessionId;
 
+use self::highlight::{Code, Highlights};
 use self::hub::{Hub, HubMessage};
 use self::pane::{PaneMessage, PaneThread};
 use self::paths::Paths;
@@ -141,8 +143,11 @@ impl Desk {
             | Request::Answer { pane, .. }
             | Request::Compact { pane }
             | Request::Context { pane } => self.in_pane(pane, request),
-            // Colours are not necessary, and not there yet.
-            Request::Highlight { .. } => {}
+            Request::Highlight { pane, block, at, language, code } => {
+                if let Some(pane) = self.shared.outbox.opened(pane) {
+                    Highlights::find(&self.shared, Code { pane, block, at, language, code });
+                }
+            }
             Request::CompletePath { prefix } => Paths::complete(&self.shared, prefix),
             Request::Rename { session, name } => {
                 self.apart(move |shared| shared.change(|shared| shared.rename(session, &name)));

@@ -45,6 +45,18 @@ impl Outbox {
         OpenPane { id, opening }
     }
 
+    /// Returns a pane that is open.
+    pub(super) fn opened(&self, id: PaneId) -> Option<OpenPane> {
+        let opening = *self.lock().panes.get(&id)?;
+        Some(OpenPane { id, opening })
+    }
+
+    /// Returns whether a pane is still open.
+    pub(super) fn is_open(&self, pane: OpenPane) -> bool {
+        let open = self.lock();
+        !open.is_left && open.panes.get(&pane.id) == Some(&pane.opening)
+    }
+
     /// Closes a pane: none of its news is sent after this returns.
     pub(super) fn close(&self, id: PaneId) {
         self.lock().panes.remove(&id);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 use azureal_core::{SessionRecord, Threshold};
 
+use super::highlight::Highlights;
 use super::hub::HubMessage;
 use super::keep::Keep;
 use super::outbox::Outbox;
@@ -22,6 +23,7 @@ pub(super) struct Shared {
     pub(super) turns: RunningTurns,
     pub(super) keep: Arc<Keep>,
     pub(super) paths: Paths,
+    pub(super) highlights: Highlights,
     config: RwLock<Arc<Config>>,
     hub: Sender<HubMessage>,
     has_recovered: (Mutex<bool>, Condvar),
@@ -41,6 +43,7 @@ impl Shared {
             outbox,
             turns: RunningTurns::default(),
             paths: Paths::default(),
+            highlights: Highlights::default(),
             config: RwLock::new(config),
             hub,
             has_recovered: (Mutex::new(false), Condvar::new()),

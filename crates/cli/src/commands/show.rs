@@ -33,8 +33,12 @@ use azureal_engine::FullHistoryGaps;
 
 /// Show the messages and tool calls of a session
 ///
-/// Each prompt has the numbers of its turn and of its event, which `azureal fork --at` takes. Tool calls are one line each, results are as they were stored, reasoning is folded away. `--full` shows all of it. With `--json`, one line per
-/// stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored. An event that cannot be
+/// Each prompt has the numbers of its turn and of its event, which `azureal fork --at` takes. On a terminal, answers are
+/// rendered: headings, lists, tables, code in colour. Edits are diffs. Of the output of a tool call a few lines are shown, of
+/// reasoning too; `--full` shows all of it. Paths are relative to the project. Marks are ASCII in a locale without other characters.
+///
+/// When piped, texts are printed as they were written, tool calls are one line each, and results are as they were stored. With `--json`, one line
+/// per stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored. An event that cannot be
 /// read has `error` instead of `data`.
 ///
 /// A running turn is not stored yet. `show` says at the end who runs it, since when, and the prompt. With `--follow`, its
@@ -42,8 +46,8 @@ use azureal_engine::FullHistoryGaps;
 /// stored. With `--json`, such events have no `seq`, as in `run --json`, and are not repeated: the last one, when the turn
 /// is stored, is `Complete` with `first_seq` and `seq`.
 ///
-/// Control characters are replaced by visible ones, and with `--full` keys, tokens and passwords are masked, unless `--raw` is
-/// given.
+/// Control characters are replaced by visible ones. What comes from the output of the turns has its keys, tokens and passwords masked.
+/// `--raw` does neither, and renders nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -62,7 +66,7 @@ pub(crate) struct Args {
     /// Continue with new events, also of a turn that is running, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// Print text as it is: escape sequences, and with `--full` secrets too
+    /// Print text as it was written: nothing is rendered, escape sequences act, and with `--full` secrets are shown
     #[arg(long)]
     raw: bool,
     /// Show results and inputs of tool calls whole, and reasoning too

@@ -194,9 +194,7 @@ fn a_list_of_messages() {
     ## User  turn 2, event 3
     a
 
-    ## User
     [image: image/png, 3 bytes]
-
     [reasoning, 1 line]
 
     ## Assistant

@@ -48,6 +48,7 @@ mod purge;
 mod real_agents;
 mod redact;
 mod redis;
+mod rendered;
 mod run;
 mod servers;
 mod sessions;

@@ -64,7 +64,7 @@ fn everything_that_an_agent_printed_is_kept_and_can_be_shown() {
     let full = run(&world, &["show", "S1", "--full"]).quiet();
     assert!(!full.contains("omitted"), "{full}");
     assert!(full.contains("    hello.txt\n    logo.png\n    notes.md\n    src\n    two words\n"), "{full}");
-    assert!(full.contains("/new.txt\n    content:\n        alpha\n        beta\n"), "{full}");
+    assert!(full.contains("/new.txt\n    @@ -0,0 +1,2 @@\n    +alpha\n    +beta\n"), "{full}");
     let full = run(&world, &["show", "S1", "--full", "--json"]).quiet();
     let result = &lines(&full, "ToolResult")[0];
     assert_eq!(result["data"]["content"], "analysis.ipynb\nhello.txt\nlogo.png\nnotes.md\nsrc\ntwo words");

@@ -57,7 +57,7 @@ fn people_read_long_output_through_their_pager() {
     paging(&world, &["show", "work"], &[("PAGER", "pager"), ("LESS", "-i")]);
     assert_eq!(fs::read_to_string(world.path("less")).unwrap(), "-i\n", "the user's own options");
     let paged = fs::read_to_string(world.path("paged")).unwrap();
-    assert!(paged.contains("\u{1b}[1m## User\u{1b}[0m"), "it has colours: {paged}");
+    assert!(paged.contains("\u{1b}[1;36myou\u{1b}[0m"), "it has colours: {paged}");
 }
 
 #[test]

@@ -58,7 +58,6 @@ fn the_last_turns_are_shown_from_their_prompt_on() {
     ## User  turn 4, event 12
     four
 
-    ## User
     [image: image/png, 8 bytes]
 
     ## Assistant

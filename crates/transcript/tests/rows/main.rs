@@ -1,6 +1,7 @@
 //! Blocks of whole turns, and their rows at widths.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "the helpers are parts of tests")]
 
+mod colours;
 mod folding;
 mod growing;
 mod hostile;

@@ -79,6 +79,16 @@ impl Blocks {
         key
     }
 
+    /// Puts notices that came after events which are not there any more after the last event.
+    pub(super) fn settle_notices(&mut self, last: Seq) {
+        for block in &mut self.others {
+            if (NOTICE_PART..DROPPED_PART).contains(&block.part) && block.seq > last {
+                (block.seq, block.last) = (last, last);
+            }
+        }
+        self.others.sort_by_key(|block| (block.seq, block.part));
+    }
+
     /// Shows a prompt that is no event yet, in the place of the one before.
     pub(super) fn prompt(&mut self, prompt: &str) {
         self.remove(PROMPT);

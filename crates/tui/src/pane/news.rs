@@ -340,6 +340,7 @@ impl Pane {
         }
         if self.record.as_ref().is_some_and(|record| record.id != session) {
             live.clear_events();
+            self.blocks.settle_notices(self.stored);
             self.is_stale = true;
             self.notice(
                 Level::Warning,
@@ -361,6 +362,7 @@ impl Pane {
         let first = range.map(|(first, _)| first).or(live.first);
         let events = live.take_events();
         self.stored = range.map_or(self.stored, |(_, last)| last.max(self.stored));
+        self.blocks.settle_notices(self.stored);
         self.is_stale = true;
         if !self.window.is_at_end {
             return Vec::new();
@@ -393,6 +395,7 @@ impl Pane {
             if let Some(key) = live.retry {
                 self.blocks.remove(key);
             }
+            self.blocks.settle_notices(self.stored);
             // Events that were not reported as stored: if there is no error, they are in the store.
             if live.first.is_some() && error.is_none() && self.session().is_some() {
                 self.window.is_at_end = false;

@@ -259,7 +259,9 @@ impl Pane {
             return;
         };
         let Some(spot) = self.spot_of(cursor) else { return };
-        let inside = spot.clamp(first, last);
+        // A block without rows is on no screen.
+        let inside = self.view.iter().map(|row| (row.index, row.row)).rfind(|row| *row <= spot);
+        let inside = inside.unwrap_or(first);
         if inside != spot || !self.blocks.is_exact(cursor.key) {
             self.cursor = self.anchor(inside);
         }

@@ -254,6 +254,27 @@ fn a_session_is_compacted_with_progress_and_an_end() {
 }
 
 #[test]
+fn the_tones_of_code_are_places_in_the_source_of_its_block() {
+    let world = World::new("");
+    let desk = world.desk();
+    let id = create(&desk.workspace, "one", vec![Event::user("a")]);
+    desk.open(id);
+    desk.until("opened", |news| matches!(news, News::Opened(_)).then_some(()));
+    let highlight = |language: &str, code: &str| {
+        let (language, code) = (language.to_owned(), code.to_owned());
+        desk.desk.perform(Request::Highlight { pane: PANE, block: (Seq(1), 2), at: 100, language, code });
+    };
+    highlight("no-such-language", "fn main() {}");
+    highlight("rust", "fn main() {}");
+    let tones = desk.until("tones", |news| match news {
+        News::Highlighted { block: (Seq(1), 2), at: 100, tones, .. } => Some(tones),
+        _ => None,
+    });
+    assert_eq!(tones[0], (100..102, azureal::transcript::Tone::Keyword), "{tones:?}");
+    assert_eq!(desk.rest(), [""; 0], "an unknown language has no answer");
+}
+
+#[test]
 fn agents_are_found_at_once_and_their_versions_follow() {
     let world = World::new(CLAUDE);
     let desk = world.desk();
