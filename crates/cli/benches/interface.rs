@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo bench -p azureal-cli --bench interface
 //! ```
-#![expect(clippy::disallowed_macros, reason = "a bench starts processes, and prints")]
+#![expect(clippy::disallowed_macros, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench that panics has failed")]
 
 #[path = "../tests/interface/place.rs"]
