@@ -257,7 +257,10 @@ proptest! {
                 Step::Resize(..) if !play.desk.pane.view.is_empty() => {
                     if let Place::At(now) = &play.desk.pane.place {
                         prop_assert_eq!(&Place::At(*now), &anchor);
-                        prop_assert_eq!(play.desk.pane.view[0].key, now.key);
+                        // A turn that is stored differently may not have the block any more.
+                        if play.desk.pane.blocks.is_exact(now.key) {
+                            prop_assert_eq!(play.desk.pane.view[0].key, now.key);
+                        }
                     }
                 }
                 Step::Act(action @ (Action::Fold | Action::FoldAll)) => {
