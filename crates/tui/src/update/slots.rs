@@ -171,6 +171,10 @@ pub(super) fn close(state: &mut State, pane: PaneId) -> Vec<Request> {
 fn remove(state: &mut State, pane: PaneId) -> Vec<Request> {
     state.order.retain(|other| *other != pane);
     let Some(slot) = state.slots.remove(&pane) else { return Vec::new() };
+    // Texts that the user left for an entry of the history.
+    for text in slot.prompt.other_drafts() {
+        state.history.add(&text);
+    }
     state.keeper.put_draft(&slot);
     state.keeper.touch(state.now_ms);
     vec![Request::Close { pane }]

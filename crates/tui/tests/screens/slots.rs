@@ -59,6 +59,13 @@ fn a_closed_slot_keeps_its_text_and_its_turn() {
 }
 
 #[test]
+fn a_closed_slot_keeps_the_text_that_was_left_for_the_history() {
+    let mut screen = screen(in_session);
+    screen.keys("'old' ctrl-c 'mine' up '!'").news(News::Deleted { pane: PANE }).keys("up");
+    assert!(screen.text().contains("› mine"), "{}", screen.text());
+}
+
+#[test]
 fn more_than_nine_slots_close_an_idle_one() {
     let mut screen = screen(in_two_slots);
     screen.keys("f3 G enter").news(opened(PaneId(3), 7));
