@@ -92,7 +92,8 @@ impl LiveRows {
             let is_this =
                 block.last == self.printer.last_event() && matches!(block.content, Content::Text(_));
             let is_notice = matches!(block.content, Content::Notice(..));
-            if !is_notice && !(is_this && is_printed) {
+            let is_left_out = is_notice || (is_this && is_printed);
+            if !is_left_out {
                 self.printer.block(&mut lines, block, out);
             }
         }

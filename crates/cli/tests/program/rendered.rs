@@ -69,7 +69,7 @@ fn a_turn_of_a_real_agent_is_rendered_to_the_width_of_the_terminal() {
 }
 
 /// A message of Claude Code.
-fn message(role: &str, content: Value) -> String {
+fn message(role: &str, content: &Value) -> String {
     json!({"type": role, "message": {"id": "m", "role": role, "content": content}}).to_string() + "\n"
 }
 
@@ -82,12 +82,12 @@ fn overlapping(project: &str) -> String {
         json!({"type": "system", "subtype": "init", "cwd": project, "session_id": "s", "model": "opus"})
             .to_string()
             + "\n",
-        message("assistant", json!([bash("a", "make slow"), bash("b", "make fast")])),
-        message("user", result("b", "1\n2\n3\n4\n5\n6\n7")),
-        message("user", result("a", "slow")),
-        message("assistant", json!([{"type": "tool_use", "id": "c", "name": "Edit", "input": input}])),
-        message("user", result("c", "The file has been updated.")),
-        message("assistant", json!([{"type": "text", "text": "# Done\n\n- `two` is *there*, and all words of this item are kept whole\n"}])),
+        message("assistant", &json!([bash("a", "make slow"), bash("b", "make fast")])),
+        message("user", &result("b", "1\n2\n3\n4\n5\n6\n7")),
+        message("user", &result("a", "slow")),
+        message("assistant", &json!([{"type": "tool_use", "id": "c", "name": "Edit", "input": input}])),
+        message("user", &result("c", "The file has been updated.")),
+        message("assistant", &json!([{"type": "text", "text": "# Done\n\n- `two` is *there*, and all words of this item are kept whole\n"}])),
         json!({"type": "result", "subtype": "success", "is_error": false, "duration_ms": 5, "result": ""})
             .to_string()
             + "\n",
