@@ -301,6 +301,15 @@ impl Workspace {
         }
     }
 
+    /// Returns the store as a user names it: a file, relative to the project if it is in it.
+    pub fn store_text(&self) -> String {
+        match &self.location {
+            Location::Memory => "memory:".to_owned(),
+            Location::File(path, _) => shown(path.strip_prefix(self.project.directory()).unwrap_or(path)),
+            Location::Server(_) => "on a server".to_owned(),
+        }
+    }
+
     /// Says whether other machines may have the same store.
     pub fn is_on_server(&self) -> bool {
         matches!(self.location, Location::Server(_))

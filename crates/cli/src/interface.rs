@@ -20,6 +20,7 @@ use crate::environment::environment;
 use crate::failure::Failure;
 use crate::open::{LateNotices, open_for_interface};
 use crate::output::{Output, tell};
+use crate::screen::places;
 
 /// Events that are looked through for the last answer.
 const LAST_EVENTS: usize = 64;
@@ -141,10 +142,11 @@ fn settings(workspace: &Workspace, ui: Ui) -> Settings {
     Settings {
         project: name.unwrap_or_default(),
         branch: workspace.project.branch().map(str::to_owned),
+        store: workspace.store_text(),
+        places: places(workspace),
         auto_switch: ui.auto_switch,
         has_motion: ui.motion,
         uses_mouse: ui.mouse,
-        ..Settings::default()
     }
 }
 

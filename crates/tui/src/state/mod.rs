@@ -95,7 +95,7 @@ impl State {
     /// Creates the state of an interface that shows a new conversation.
     pub fn new(settings: Settings, theme: Theme, keys: Keys, size: (u16, u16), now_ms: u64) -> Self {
         let shown = PaneId(1);
-        let mut slot = Slot::new(shown);
+        let mut slot = Slot::new(shown, &settings.places);
         slot.pane.set_shown(true);
         Self {
             size,

@@ -1,5 +1,7 @@
 //! Settings of the interface.
 
+use azureal::transcript::Places;
+
 /// What the interface knows of its project and its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -9,6 +11,8 @@ pub struct Settings {
     pub branch: Option<String>,
     /// The store, as users write it.
     pub store: String,
+    /// The directories that paths are shown relative to.
+    pub places: Places,
     /// Whether the last running turn is shown when the shown one has ended.
     pub auto_switch: bool,
     /// Whether marks of running turns move.
@@ -23,6 +27,7 @@ impl Default for Settings {
             project: String::new(),
             branch: None,
             store: String::new(),
+            places: Places::default(),
             auto_switch: true,
             has_motion: true,
             uses_mouse: true,

@@ -1,6 +1,7 @@
 //! A slot: an opened conversation with its prompt box.
 
 use azureal::desk::{NextAgent, PaneId};
+use azureal::transcript::Places;
 
 use crate::pane::Pane;
 use crate::prompt::{PromptBox, Waiting};
@@ -38,9 +39,11 @@ pub(crate) enum Cancelled {
 
 impl Slot {
     /// Creates the slot of a new conversation.
-    pub(crate) fn new(id: PaneId) -> Self {
+    pub(crate) fn new(id: PaneId, places: &Places) -> Self {
+        let mut pane = Pane::new(id);
+        pane.set_places(places.clone());
         Self {
-            pane: Pane::new(id),
+            pane,
             prompt: PromptBox::new(),
             waiting: Waiting::default(),
             chosen: None,

@@ -117,7 +117,7 @@ fn add(state: &mut State, requests: &mut Vec<Request>) -> PaneId {
     let last = state.slots.keys().next_back().map_or(0, |pane| pane.0);
     let pane = PaneId(last.max(state.last_pane).saturating_add(1));
     state.last_pane = pane.0;
-    state.slots.insert(pane, Slot::new(pane));
+    state.slots.insert(pane, Slot::new(pane, &state.settings.places));
     state.order.push(pane);
     show(state, pane);
     pane
