@@ -7,9 +7,9 @@ use azureal_core::Redactor;
 use crate::thorough;
 
 /// The largest ratio of the times for a text and for one that is four times as long. Linear is 4, quadratic is 16.
-const MOST: f64 = 6.0;
+const MOST: f64 = 8.0;
 /// A busy machine spoils a measurement, so the shortest time of so many counts.
-const MOST_ROUNDS: usize = 12;
+const MOST_ROUNDS: usize = 40;
 
 /// Pieces that the rules look for, repeated.
 const REPEATED: &[&str] = &[
