@@ -45,6 +45,7 @@ fn a_turn_that_is_left_running_is_there_when_the_interface_is_opened_again() {
     program.wait_for("leave");
     program.send("l");
     assert_eq!(program.wait_for_exit(), Some(0));
+    program.wait_for("S1 runs in the background: `azureal -s S1` shows it, `azureal cancel S1` stops");
 
     let program = place.open(&["-s", "S1"]);
     program.wait_for("Working on 1.");
