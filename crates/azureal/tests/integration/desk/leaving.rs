@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use azureal::desk::TurnNews;
+use azureal::desk::{News, TurnNews};
 use azureal_testkit::until;
 
 use super::{Listener, WAITING_CLAUDE, World, said, session};
@@ -52,6 +52,13 @@ fn check(world: &World) {
     let pid: u32 = fs::read_to_string(world.path("running")).unwrap().trim().parse().unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists(), "the agent continues");
     let desk = world.desk();
+    let shown = desk.until("what was kept", |news| match news {
+        News::Restored(kept) => Some(kept.shown),
+        _ => None,
+    });
+    let record = futures_executor::block_on(world.workspace().store.get(session(1))).unwrap();
+    assert_eq!(shown, record.uuid.map(|uuid| uuid.to_string()), "it is shown first");
+    assert!(shown.is_some());
     desk.open(session(1));
     desk.until_turn("the output so far", |news| match news {
         TurnNews::Output(outputs) => said(&outputs).contains(&"Half.".to_owned()).then_some(()),
