@@ -100,12 +100,26 @@ impl Meter {
     /// Says who counted the tokens.
     pub fn tokens_line(&self) -> String {
         match self.tokens_by.as_str() {
-            ESTIMATE => format!("{} (estimate: {ESTIMATED_BY})", self.tokens),
+            ESTIMATE => format!("{} (estimate: {ESTIMATED_BY})", grouped(self.tokens)),
             agent => {
-                format!("{} ({} counted, its own instructions included)", self.tokens, visible_line(agent))
+                let tokens = grouped(self.tokens);
+                format!("{tokens} ({} counted, its own instructions included)", visible_line(agent))
             }
         }
     }
+}
+
+/// Returns a number with its digits in groups: `12 300`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && digits.len().saturating_sub(index) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 /// Measures the context of a session while a turn runs in it.
@@ -203,7 +217,7 @@ mod tests {
     #[test]
     fn what_the_provider_counted_takes_the_place_of_an_estimate() {
         let mut meter = Meter::of(&record(10_000, 0, Some(21_400)), Threshold::Tokens(5_000));
-        assert_eq!(meter.tokens_line(), "21400 (claude counted, its own instructions included)");
+        assert_eq!(meter.tokens_line(), "21 400 (claude counted, its own instructions included)");
         assert_eq!((meter.percent, meter.threshold), (428, 20_000), "of the provider's tokens");
         meter.add(1);
         assert_eq!(meter.tokens, 21_400);

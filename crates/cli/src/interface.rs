@@ -7,23 +7,30 @@ use std::sync::Arc;
 use azureal::config::{Config, ThemeChoice, Ui};
 use azureal::desk::Desk;
 use azureal::sessions::{called, resolve_to_read};
-use azureal::{Environment, Workspace, visible};
-use azureal_core::{Event, Page, SessionId, SessionStore};
-use azureal_tui::keys::Keys;
+use azureal::transcript::{Author, Block, Content, Fold, Text};
+use azureal::{Environment, Workspace};
+use azureal_core::{Event, Page, Seq, SessionId, SessionStore};
+use azureal_tui::keys::{Keys, TABLE};
 use azureal_tui::terminal::TerminalSettings;
 use azureal_tui::theme::{Background, Theme};
 use azureal_tui::{Ended, Inbox, Settings, State, plain, run};
 use futures_executor::block_on;
 use signal_hook::low_level::emulate_default_handler;
+use strsim::osa_distance;
 
 use crate::environment::environment;
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::open::{LateNotices, open_for_interface};
-use crate::output::{Output, tell};
-use crate::screen::places;
+use crate::output::{Output, counted, tell};
+use crate::screen::{Screen, places};
 
 /// Events that are looked through for the last answer.
 const LAST_EVENTS: usize = 64;
+/// The most rows of the last answer that are printed at the end.
+const GOODBYE_ROWS: usize = 12;
+
+/// Where all actions are named.
+const KEYS_HINT: &str = "`azureal help keys` lists the actions and their keys";
 
 /// What the interface takes.
 #[derive(Debug, clap::Args)]
@@ -99,18 +106,40 @@ pub(crate) fn run_interface(args: &Args, store: Option<&Path>, out: &mut Output)
     out.flush()
 }
 
-/// Prints the last answer and how to come back, on the screen that the user returns to.
+/// Prints the last answer and how to come back, on the screen that the user returns to. While a turn runs in the session there is no last
+/// answer yet.
 fn say_goodbye(workspace: &Workspace, ended: Ended, out: &mut Output) -> Result<(), Failure> {
     let Some(session) = ended.session else { return Ok(()) };
     // It may have been deleted.
     let Ok(record) = block_on(workspace.store.get(session)) else { return Ok(()) };
+    if block_on(is_running(workspace, session)) {
+        tell(&format!(
+            "{session} runs in the background: `azureal -s {session}` shows it, `azureal cancel {session}` stops it"
+        ));
+        return Ok(());
+    }
     if let Some(answer) = block_on(last_answer(&*workspace.store, session))? {
-        out.text(&visible(&answer))?;
+        let screen = Screen::new(out, Fold::Open);
+        let block = Block::new(Seq::START, 0, Content::Text(Text::new(Author::Agent, answer)));
+        let rows = screen.rows(&block, out.width());
+        let shown = rows.get(..GOODBYE_ROWS).unwrap_or(&rows);
+        out.text(&screen.lines(shown))?;
+        if let Some(more) = rows.len().checked_sub(shown.len()).filter(|more| *more > 0) {
+            let more = counted(more as u64, "more line");
+            out.line(&format!("… {more}: `azureal show {session}`"))?;
+        }
         out.line("")?;
         out.flush()?;
     }
     tell(&format!("{}: `azureal -s {session}` opens it again", called(&record)));
     Ok(())
+}
+
+/// Returns whether a turn runs in a session, in this process or elsewhere. What cannot be found out is no reason to leave with an error.
+async fn is_running(workspace: &Workspace, session: SessionId) -> bool {
+    let found = workspace.recover().await.unwrap_or_default();
+    let active = workspace.active_turns(&found).await.unwrap_or_default();
+    active.iter().any(|turn| turn.session() == session)
 }
 
 /// Returns the last message of the agent, if it is among the last events.
@@ -125,15 +154,32 @@ async fn last_answer(store: &dyn SessionStore, session: SessionId) -> Result<Opt
 /// Returns the keys. What is wrong with them is said before the screen changes.
 fn keys(config: &Config) -> Result<Keys, Failure> {
     let configured = config.keys();
+    let is_known = |action: &str| TABLE.iter().any(|entry| entry.name == action);
+    if let Some(unknown) = configured.iter().find(|found| !is_known(&found.action)) {
+        let message = format!("{}: no action is called {}", unknown.place, quoted(&unknown.action));
+        let meant =
+            action_meant(&unknown.action).map_or_else(String::new, |name| format!("did you mean `{name}`? "));
+        return Err(Failure::new("config", message).with_hint(format!("{meant}{KEYS_HINT}")));
+    }
     // The nearest file comes first.
     let changes = configured.iter().rev().map(|found| (found.action.clone(), found.keys.clone())).collect();
     Keys::new(&changes).map_err(|problem| {
         let named = configured.iter().find(|found| problem.contains(&format!("`{}`", found.action)));
         let place =
             named.or(configured.first()).map_or_else(String::new, |found| format!("{}: ", found.place));
-        Failure::new("config", format!("{place}{problem}"))
-            .with_hint("docs/keys.md lists the actions and their keys")
+        Failure::new("config", format!("{place}{problem}")).with_hint(KEYS_HINT)
     })
+}
+
+/// Finds the action that a name was meant for: with a slip of the finger, or a part of its name.
+fn action_meant(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase().replace(['_', ' '], "-");
+    let slips = if name.chars().count() > 4 { 2 } else { 1 };
+    let names = || TABLE.iter().map(|entry| entry.name);
+    let nearest = names().map(|known| (osa_distance(&name, known), known)).min_by_key(|(slips, _)| *slips);
+    let nearest = nearest.filter(|(distance, _)| *distance <= slips).map(|(_, known)| known);
+    nearest
+        .or_else(|| names().find(|known| name.len() > 2 && (known.contains(&name) || name.contains(known))))
 }
 
 fn settings(workspace: &Workspace, ui: Ui) -> Settings {
@@ -172,4 +218,25 @@ fn terminal_settings(ui: Ui, environment: &Environment) -> TerminalSettings {
 
 fn is_set(environment: &Environment, name: &str) -> bool {
     environment.value(name).is_some_and(|value| value != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_in_the_name_of_an_action_is_understood() {
+        for (name, meant) in [
+            ("qeue", Some("queue")),
+            ("quueu", Some("queue")),
+            ("Fork_Here", Some("fork-here")),
+            ("sned", Some("send")),
+            ("worktrees", Some("all-worktrees")),
+            ("x", None),
+            ("", None),
+            ("frobnicate", None),
+        ] {
+            assert_eq!(action_meant(name), meant, "{name}");
+        }
+    }
 }

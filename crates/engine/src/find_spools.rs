@@ -43,6 +43,11 @@ pub struct FoundTurn {
 }
 
 impl FoundTurn {
+    /// Returns whether its agent continues in the background, without an azureal.
+    pub fn is_orphan(&self) -> bool {
+        self.is_running && self.spool.is_some()
+    }
+
     /// Removes the spool of a turn that does not run: its session is deleted.
     pub fn discard(self) -> Result<(), SpoolError> {
         match self.spool.filter(|_| !self.is_running) {

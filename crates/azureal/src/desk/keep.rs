@@ -43,6 +43,8 @@ struct State {
     written: Kept,
     pending: Option<Kept>,
     written_at: Option<Instant>,
+    /// Whether this interface keeps anything.
+    is_used: bool,
     has_thread: bool,
     is_writing: bool,
     is_closed: bool,
@@ -81,7 +83,7 @@ impl Keep {
             return;
         }
         let mut state = self.lock();
-        state.pending = Some(kept);
+        (state.pending, state.is_used) = (Some(kept), true);
         if !state.has_thread && !state.is_closed {
             let keep = Arc::clone(self);
             let thread = thread::Builder::new().name("azureal-desk-keep".to_owned());
@@ -105,12 +107,19 @@ impl Keep {
         }
     }
 
-    /// Writes what was not written yet, and nothing after that.
+    /// Writes what was not written yet, and nothing after that. The session that is shown now is the last one, whatever other interfaces
+    /// have shown since this one came to it: the user returns to what they have left last.
     pub(super) fn write_now(&self) {
         let mut state = self.lock();
         state.is_closed = true;
         while state.is_writing {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.is_used {
+            if state.pending.is_none() {
+                state.pending = Some(state.written.clone());
+            }
+            state.written.shown = None;
         }
         drop(self.write(state));
         self.changed.notify_all();

@@ -28,6 +28,18 @@ pub struct Draft {
     pub queued: Vec<String>,
 }
 
+impl Draft {
+    /// Returns the texts of this draft that another one does not have.
+    fn texts_not_in(self, other: Option<&Self>) -> Vec<String> {
+        let has =
+            |text: &String| other.is_some_and(|other| other.text == *text || other.queued.contains(text));
+        let mut texts = self.queued;
+        texts.push(self.text);
+        texts.retain(|text| !text.trim().is_empty() && !has(text));
+        texts
+    }
+}
+
 /// The most prompts of the history, and their size in bytes.
 const HISTORY_PROMPTS: usize = 1_000;
 const HISTORY_BYTES: usize = 1 << 20;
@@ -39,18 +51,27 @@ const MOST_SEEN: usize = 10_000;
 impl Kept {
     /// Applies to `self`, which another interface may have written, what has changed between two states of this interface.
     ///
-    /// A draft that this interface has not touched stays as the other one has it.
+    /// A draft that this interface has not touched stays as the other one has it. If both have changed it, the text of the other one
+    /// goes to the history: nothing that was typed is lost.
     pub(super) fn merge(&mut self, before: &Self, after: &Self) {
+        let mut displaced = Vec::new();
         for key in before.drafts.keys().chain(after.drafts.keys()) {
             let draft = after.drafts.get(key);
             if before.drafts.get(key) == draft {
                 continue;
             }
-            match draft {
-                Some(draft) => drop(self.drafts.insert(key.clone(), draft.clone())),
-                None => drop(self.drafts.remove(key)),
+            let other = match draft {
+                Some(draft) => self.drafts.insert(key.clone(), draft.clone()),
+                None => self.drafts.remove(key),
+            };
+            if let Some(other) = other.filter(|other| before.drafts.get(key) != Some(other)) {
+                displaced.extend(other.texts_not_in(draft));
             }
         }
+        let displaced: Vec<String> =
+            displaced.into_iter().filter(|text| text.len() <= HISTORY_BYTES).collect();
+        self.history.retain(|prompt| !displaced.contains(prompt));
+        self.history.extend(displaced);
         let added = added(&before.history, &after.history);
         self.history.retain(|prompt| !added.contains(prompt));
         self.history.extend_from_slice(added);
@@ -116,6 +137,29 @@ mod tests {
         let mut file = kept(&[("a", "1"), ("b", "other"), ("c", "1"), ("d", "other")], &["x", "y"]);
         file.merge(&before, &kept(&[("a", "2"), ("b", "1")], &["x", "z"]));
         assert_eq!(file, kept(&[("a", "2"), ("b", "other"), ("d", "other")], &["x", "y", "z"]));
+    }
+
+    #[test]
+    fn a_draft_that_two_interfaces_have_changed_is_kept_in_the_history() {
+        let mut file = kept(&[("a", "draft A")], &["x", "draft A", "y"]);
+        // This interface opened the session before the other one typed.
+        file.merge(&kept(&[], &["x"]), &kept(&[("a", "b")], &["x"]));
+        assert_eq!(file, kept(&[("a", "b")], &["x", "y", "draft A"]));
+        file.merge(&kept(&[("a", "b")], &["x"]), &kept(&[], &["x"]));
+        assert_eq!(file, kept(&[], &["x", "y", "draft A"]), "its own text is not kept when it removes that");
+
+        let queued = |text: &str, queued: &[&str]| {
+            let queued = queued.iter().map(|prompt| (*prompt).to_owned()).collect();
+            let mut kept = kept(&[], &[]);
+            kept.drafts.insert("a".to_owned(), Draft { text: text.to_owned(), queued });
+            kept
+        };
+        let mut file = queued("same", &["first", "second"]);
+        file.merge(&queued("same", &["first"]), &kept(&[("a", "same")], &[]));
+        assert_eq!(file, kept(&[("a", "same")], &["first", "second"]));
+        let mut file = kept(&[("a", &"x".repeat(2 << 20))], &["x"]);
+        file.merge(&Kept::default(), &kept(&[("a", "b")], &[]));
+        assert_eq!(file.history, ["x"], "a text that is too long for the history does not empty it");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use azureal_core::{
 use azureal_engine::FullEvent;
 use azureal_exchange::{ExportFormat, ExportOptions, export};
 use futures_executor::block_on;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use super::shared::Shared;
 use crate::error::Error;
@@ -86,14 +88,21 @@ impl Shared {
         Ok(RenderedContext { parts, text: wrapped, meter })
     }
 
-    /// Writes a whole session as text.
+    /// Writes a whole session as text, with times on the user's clock.
     pub(super) fn write_text(&self, session: SessionId, out: &mut dyn Write) -> Result<(), Error> {
         let store = &*self.workspace.store;
-        let record = block_on(store.get(session))?;
+        let mut record = block_on(store.get(session))?;
+        record.created_at = local_time(&record.created_at, TimeZone::system());
         let mut out = VisibleLines { out, line: Vec::new() };
         block_on(export(store, &record, ExportOptions::new(ExportFormat::Markdown), &mut out))?;
         out.finish().map_err(|error| Error::new("output", error.to_string()))
     }
+}
+
+/// Returns a time on a clock, to the minute. A time that cannot be read stays as it is.
+fn local_time(time: &str, zone: TimeZone) -> String {
+    time.parse::<Timestamp>()
+        .map_or_else(|_| time.to_owned(), |time| time.to_zoned(zone).strftime("%Y-%m-%d %H:%M").to_string())
 }
 
 /// Splits a context into its parts with their sizes in characters.
@@ -181,6 +190,13 @@ mod tests {
             assert_eq!(names, expected.into_iter().flatten().collect::<Vec<_>>(), "{text}");
             assert!(parts.iter().all(|(_, chars)| *chars > 0), "{parts:?}");
         }
+    }
+
+    #[test]
+    fn a_time_is_that_of_the_user() {
+        let zone = || TimeZone::fixed(jiff::tz::offset(2));
+        assert_eq!(local_time("2026-01-31T23:30:00Z", zone()), "2026-02-01 01:30");
+        assert_eq!(local_time("yesterday", zone()), "yesterday");
     }
 
     #[test]

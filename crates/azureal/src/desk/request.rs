@@ -173,7 +173,7 @@ pub enum Request {
         /// The text.
         text: String,
     },
-    /// Opens a text in the user's editor. Needs the terminal: see [`Request::needs_terminal`].
+    /// Opens a text in the user's editor, or in the pager if it is only looked at. Needs the terminal: see [`Request::needs_terminal`].
     /// Answer: [`News::Edited`](super::News::Edited).
     Edit {
         /// The text.

@@ -4,6 +4,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 use azureal_core::{SessionRecord, Threshold};
+use futures_executor::block_on;
 
 use super::highlight::Highlights;
 use super::hub::HubMessage;
@@ -50,13 +51,32 @@ impl Shared {
         }
     }
 
-    /// Sends what an earlier interface kept.
+    /// Sends what an earlier interface kept. A turn that runs without an azureal comes before the session that was shown last.
     pub(super) fn restore(&self) {
-        let (kept, notice) = self.keep.restore();
+        let (mut kept, notice) = self.keep.restore();
+        if let Some(session) = self.session_of_orphan(kept.shown.as_deref()) {
+            kept.shown = Some(session);
+        }
         self.outbox.send(News::Restored(Box::new(kept)));
         if let Some(notice) = notice {
             self.outbox.send(News::Notice(notice));
         }
+    }
+
+    /// Returns the UUID of a session of this worktree in which a turn runs without an azureal: this one, if it is one of them, else that
+    /// of the newest session. A server is not asked, because nothing waits for it before the first screen.
+    fn session_of_orphan(&self, preferred: Option<&str>) -> Option<String> {
+        if self.workspace.is_on_server() || self.workspace.is_ephemeral() {
+            return None;
+        }
+        let turns = self.workspace.spools()?.found_turns().ok()?;
+        let worktree = self.workspace.project.worktree_filter();
+        let orphans = turns.iter().filter(|turn| turn.is_orphan());
+        let records = orphans.filter_map(|turn| block_on(self.workspace.store.get(turn.session)).ok());
+        let records = records.filter(|record| worktree.matches(&record.worktree));
+        let keys = records.filter_map(|record| Some((record.id, record.uuid?.to_string())));
+        let newest = keys.max_by_key(|(id, uuid)| (Some(uuid.as_str()) == preferred, *id));
+        newest.map(|(_, uuid)| uuid)
     }
 
     pub(super) fn tell_hub(&self, message: HubMessage) {

@@ -19,10 +19,15 @@ const LONGEST_TEXT: u64 = 16 << 20;
 const NOT_FOUND: i32 = 127;
 
 impl Shared {
-    /// Opens a text in the user's editor. Returns the new text; `None` if it is only looked at, was not changed, or the editor failed.
+    /// Opens a text in the user's editor, or in the pager if it is only looked at. Returns the new text; `None` if it was not changed, or
+    /// the editor failed.
     pub(super) fn edit(&self, text: &str, purpose: EditPurpose) -> Result<Option<String>, Error> {
         let file = self.temporary(|file| file.write_all(text.as_bytes()).map_err(Error::from_io))?;
-        let status = self.run(&self.editor(), file.path())?;
+        let program = match purpose {
+            EditPurpose::Look => self.pager(),
+            EditPurpose::Prompt => self.editor(),
+        };
+        let status = self.run(&program, file.path())?;
         if purpose == EditPurpose::Look || !status.success() {
             return Ok(None);
         }
@@ -34,7 +39,7 @@ impl Shared {
         Ok(Some(edited).filter(|edited| edited != text))
     }
 
-    /// Shows a whole session as text.
+    /// Shows a whole session as text. A pager that can begins at its end.
     pub(super) fn read(&self, session: SessionId, with: ReadWith) -> Result<(), Error> {
         let file = self.temporary(|file| {
             let mut out = BufWriter::new(file);
@@ -43,7 +48,7 @@ impl Shared {
         })?;
         let program = match with {
             ReadWith::Editor => self.editor(),
-            ReadWith::Pager => self.variable(&["PAGER"], "less"),
+            ReadWith::Pager => at_end(self.pager()),
         };
         self.run(&program, file.path()).map(drop)
     }
@@ -59,6 +64,10 @@ impl Shared {
 
     fn editor(&self) -> OsString {
         self.variable(&["VISUAL", "EDITOR"], "vi")
+    }
+
+    fn pager(&self) -> OsString {
+        self.variable(&["PAGER"], "less")
     }
 
     fn variable(&self, names: &[&str], otherwise: &str) -> OsString {
@@ -88,6 +97,18 @@ impl Shared {
     }
 }
 
+/// Adds to the command of a pager that it begins at the end of the text, if it is known how.
+fn at_end(mut pager: OsString) -> OsString {
+    let is_less = pager
+        .to_str()
+        .and_then(|command| command.split_whitespace().next())
+        .is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("less")));
+    if is_less {
+        pager.push(" +G");
+    }
+    pager
+}
+
 /// Reads what the editor has left. It may have put another file in the place of ours.
 fn read_back(path: &Path) -> Result<String, Error> {
     let read = || -> io::Result<Vec<u8>> {
@@ -103,4 +124,23 @@ fn read_back(path: &Path) -> Result<String, Error> {
         return Err(Error::new("too_large", "the edited text is longer than 16 MiB"));
     }
     String::from_utf8(text).map_err(|_| Error::new("unreadable", "the edited text is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_begins_at_the_end() {
+        for (pager, expected) in [
+            ("less", "less +G"),
+            (" /usr/bin/less -R", " /usr/bin/less -R +G"),
+            ("more", "more"),
+            ("lesspipe", "lesspipe"),
+            ("bat --pager less", "bat --pager less"),
+            ("", ""),
+        ] {
+            assert_eq!(at_end(pager.into()), expected);
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::threshold::threshold;
 use azureal::Workspace;
-use azureal::meter::Meter;
+use azureal::meter::{Meter, grouped};
 use azureal::sessions::{called, resolve_to_read};
 
 /// Show exactly the context that the next agent receives
@@ -65,8 +65,9 @@ pub(crate) async fn run(
     }
     if args.stats {
         out.line(&format!("session     {}", called(&record)))?;
-        out.line(&format!("characters  {chars}"))?;
+        out.line(&format!("characters  {}", grouped(chars)))?;
         out.line(&format!("tokens      {}", meter.tokens_line()))?;
+        let (since, threshold) = (grouped(since), grouped(threshold));
         out.line(&format!(
             "compaction  {since} of {threshold} characters since the last one; context {percent} % full"
         ))?;

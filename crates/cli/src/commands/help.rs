@@ -11,10 +11,13 @@ use crate::failure::Failure;
 use crate::output::{Output, counted};
 use crate::suggest::no_such_command;
 use azureal::error::shown;
+use azureal_tui::keys::{Context, Entry, TABLE};
 
 /// Show the help of azureal or of a command
 ///
 /// The same text as `azureal COMMAND --help`.
+///
+/// `azureal help keys` lists the actions of the interface: their names and keys, as `[keys]` of a configuration file takes them.
 ///
 /// `--man` writes all of it as man pages: `azureal.1`, and one for each command, such as `azureal-run.1`.
 #[derive(Debug, clap::Args)]
@@ -22,9 +25,10 @@ use azureal::error::shown;
 Examples:
   azureal help
   azureal help run
+  azureal help keys
   azureal help --man ~/.local/share/man/man1")]
 pub(crate) struct Args {
-    /// The command
+    /// The command, or `keys`
     #[arg(value_name = "COMMAND", add = ArgValueCandidates::new(candidates))]
     command: Option<String>,
     /// Write man pages into this folder
@@ -32,13 +36,24 @@ pub(crate) struct Args {
     man: Option<PathBuf>,
 }
 
+/// The subject that is no command: the keys of the interface.
+const KEYS: &str = "keys";
+
 fn candidates() -> Vec<CompletionCandidate> {
-    command_names().into_iter().map(CompletionCandidate::new).collect()
+    command_names().into_iter().chain([KEYS.to_owned()]).map(CompletionCandidate::new).collect()
 }
 
 pub(crate) fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
     if let Some(folder) = &args.man {
         return write_man_pages(folder, out);
+    }
+    if args.command.as_deref() == Some(KEYS) {
+        let text = keys_text();
+        return if out.is_json() {
+            out.json(&json!({"command": KEYS, "help": text}))
+        } else {
+            out.text(&text)
+        };
     }
     let mut cli = Cli::command();
     // Gives commands their full names and the options that they share.
@@ -54,6 +69,24 @@ pub(crate) fn run(args: &Args, out: &mut Output) -> Result<(), Failure> {
     }
     let text = if out.paint().is_on() { help.ansi().to_string() } else { help.to_string() };
     out.text(&text)
+}
+
+/// Lists the actions of the interface by where they apply: the name of each, its keys, and what it does.
+fn keys_text() -> String {
+    let mut text = String::from(
+        "The actions of the interface, each with its name and its keys. `[keys]` of your own azufig.toml changes keys:\n\
+         queue = [\"f6\", \"alt-q\"]\n",
+    );
+    let keys = |entry: &Entry| entry.keys.join(", ");
+    let names = TABLE.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    let widest = TABLE.iter().map(|entry| keys(entry).len()).max().unwrap_or(0);
+    for context in Context::ALL {
+        text.push_str(&format!("\n{}:\n", context.heading()));
+        for entry in TABLE.iter().filter(|entry| entry.context == context) {
+            text.push_str(&format!("  {:names$}  {:widest$}  {}\n", entry.name, keys(entry), entry.long));
+        }
+    }
+    text
 }
 
 /// Writes a man page for azureal and for each command that is not hidden.

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::threshold::threshold;
 use crate::token_counts::in_detail;
 use azureal::Workspace;
-use azureal::meter::{ESTIMATE, ESTIMATED_BY, Meter};
+use azureal::meter::{ESTIMATE, ESTIMATED_BY, Meter, grouped};
 use azureal::sessions::{called, resolve_to_read};
 
 /// How many events are searched for the end of the last turn, from the end of the session.
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     if let Some(usage) = last_turn {
         out.line(&format!("last turn  {}", in_detail(Tokens::from(usage))))?;
     }
-    out.line(&format!("context    {}, {chars} characters", meter.tokens_line()))
+    out.line(&format!("context    {}, {} characters", meter.tokens_line(), grouped(chars)))
 }
 
 /// Returns what the agent reported of the last turn; `None` if it reported nothing, if a turn began since, or if no agent has run in the session

@@ -41,14 +41,21 @@ fn menus_are_numbered_and_answered_by_numbers() {
         assert!(printed.lines().any(|printed| printed == line), "{line}: {printed}");
     }
     assert!(printed.contains("There is no command /nonsense."), "{printed}");
+    assert_eq!(printed.matches("/slot").count(), 1, "{printed}");
+    assert!(!printed.contains("> "), "nobody types: {printed}");
     let number = printed.lines().find(|line| line.contains("S1 one")).unwrap().split('.').next().unwrap();
 
     let terminal = PtyProgram::start(&place.command(&["--plain"]), 80, 24);
     terminal.wait_for("plain view");
+    terminal.wait_for("\n>");
     terminal.send("/sessions\r");
+    terminal.wait_for("> /sessions");
     terminal.wait_for("S1 one");
     terminal.send(&format!("{number}\r"));
     terminal.wait_for("Hello from one.");
+    terminal.send("/slot 9\r");
+    terminal.wait_for("> /slot 9");
+    terminal.wait_for("there is no slot 9");
     terminal.send("/rename\r");
     terminal.wait_for("Type the new name.");
     terminal.send("better\r");

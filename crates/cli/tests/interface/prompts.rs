@@ -35,6 +35,35 @@ fn a_draft_survives_the_death_of_the_process() {
 }
 
 #[test]
+fn a_draft_is_not_lost_when_another_interface_types_in_the_same_session() {
+    let place = Place::new();
+    place.session("work", &["Hello?", "Hello."]);
+    let kept = |what: &str, is_so: &dyn Fn(&str) -> bool| {
+        until(what, || {
+            let files = std::fs::read_dir(place.path("home/.local/state/azureal/desk")).ok()?.flatten();
+            let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+            texts.into_iter().any(|text| is_so(&text)).then_some(())
+        });
+    };
+    let mut one = place.open(&["-s", "work"]);
+    let two = place.open(&["-s", "work"]);
+    one.wait_for("Hello.");
+    two.wait_for("Hello.");
+    one.send("draft A important");
+    kept("the first draft", &|text| text.contains("\"draft A important\""));
+    two.send("bbb");
+    kept("the second draft", &|text| text.contains("\"bbb\""));
+    two.send("\x15");
+    kept("no draft", &|text| !text.contains("\"bbb\""));
+    one.kill("KILL");
+    one.wait_for_exit();
+    let three = place.open(&["-s", "work"]);
+    three.wait_for("Hello.");
+    three.send("\x1b[A");
+    three.wait_for("draft A important");
+}
+
+#[test]
 fn a_turn_that_is_left_running_is_there_when_the_interface_is_opened_again() {
     let place = Place::new();
     place.agent();
@@ -45,6 +74,7 @@ fn a_turn_that_is_left_running_is_there_when_the_interface_is_opened_again() {
     program.wait_for("leave");
     program.send("l");
     assert_eq!(program.wait_for_exit(), Some(0));
+    program.wait_for("S1 runs in the background: `azureal -s S1` shows it, `azureal cancel S1` stops");
 
     let program = place.open(&["-s", "S1"]);
     program.wait_for("Working on 1.");

@@ -81,10 +81,24 @@ fn quitting_leaves_the_terminal_as_before() {
     let before = at_prompt(&shell);
     start_in(&shell, "-s greeting");
     shell.send("\x03\x03");
-    shell.wait_for("Hello to **you**.");
+    shell.wait_for("Hello to you.");
     shell.wait_for("azureal -s S1");
     assert_eq!(at_prompt(&shell), before);
     shell.assert_listed();
+}
+
+#[test]
+fn quitting_prints_the_beginning_of_a_long_answer() {
+    let place = Place::new();
+    let answer: Vec<String> = (1..=30).map(|number| format!("- item {number}")).collect();
+    place.session("long", &["Hello?", &answer.join("\n")]);
+    let shell = shell(&place);
+    start_in(&shell, "-s long");
+    shell.send("\x03\x03");
+    shell.wait_for("… 18 more lines: `azureal show S1`");
+    let screen = shell.screen();
+    assert!(screen.contains("item 12") && !screen.contains("item 13"), "{screen}");
+    shell.wait_for("azureal -s S1");
 }
 
 #[test]

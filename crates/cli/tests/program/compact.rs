@@ -184,7 +184,7 @@ fn tokens_are_those_that_were_reported_and_an_estimate() {
     --- stdout
     session    S1 work
     used       0 in · 0 out, as the agents reported
-    context    2292 (estimate: characters / 4), 9167 characters
+    context    2 292 (estimate: characters / 4), 9 167 characters
     ");
     let tokens = world.run(&["tokens", "S1", "--json"]).json();
     assert_eq!((&tokens["input_tokens"], &tokens["context"]["estimate"]), (&json!(0), &json!(true)));

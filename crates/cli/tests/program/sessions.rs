@@ -180,7 +180,7 @@ fn the_context_is_what_the_next_agent_is_told() {
     session     S1 fix-login
     characters  384
     tokens      96 (estimate: characters / 4)
-    compaction  133 of 400000 characters since the last one; context 0 % full
+    compaction  133 of 400 000 characters since the last one; context 0 % full
     summary     none
     ");
     let context = world.run(&["context", "S1", "--json"]).json();

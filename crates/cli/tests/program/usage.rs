@@ -15,6 +15,35 @@ fn without_a_command_there_is_help() {
 }
 
 #[test]
+fn help_lists_the_actions_of_the_interface_with_their_keys() {
+    let world = World::new();
+    let text = world.run(&["help", "keys"]).quiet();
+    for entry in azureal_tui::keys::TABLE {
+        let is_row = |line: &str| {
+            let mut words = line.split_whitespace();
+            words.next() == Some(entry.name) && line.ends_with(entry.long)
+        };
+        assert!(text.lines().any(is_row), "{}: {text}", entry.name);
+    }
+    assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
+    assert!(world.run(&["help", "keys", "--json"]).quiet().starts_with("{\"command\":\"keys\""));
+}
+
+#[test]
+fn a_key_of_no_action_is_an_error_that_names_the_action_meant() {
+    let world = World::new();
+    for (action, hint) in [
+        ("qeue", "did you mean `queue`? `azureal help keys` lists the actions and their keys"),
+        ("frobnicate", "`azureal help keys` lists the actions and their keys"),
+    ] {
+        world.file("own/.config/azureal/azufig.toml", &format!("[keys]\n{action} = [\"f6\"]\n"));
+        let ran = world.ran(world.command(&["--plain"]).env("HOME", world.path("own")).output().unwrap());
+        assert_eq!(ran.code, 1, "{ran}");
+        assert!(ran.stderr.contains(&format!(": no action is called `{action}`\nhint: {hint}\n")), "{ran}");
+    }
+}
+
+#[test]
 fn wrong_usage_says_what_is_right() {
     let world = World::new();
     insta::assert_snapshot!(world.run(&["shw"]), @r"

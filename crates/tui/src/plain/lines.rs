@@ -78,6 +78,9 @@ impl Plain<'_> {
 
     fn command(&mut self, command: &str) -> io::Result<()> {
         let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
+        // `/slot 2` is the action `slot-2`.
+        let numbered = format!("slot-{}", rest.trim());
+        let name = if name == "slot" && !rest.trim().is_empty() { numbered.as_str() } else { name };
         match name {
             "help" | "?" => return self.help(),
             "quit" | "q" => {
@@ -146,7 +149,12 @@ impl Plain<'_> {
         self.say("/help: This list")?;
         self.say("/cancel: Cancel the turn")?;
         for (name, entry) in commands() {
-            self.say(&format!("/{name}: {}", entry.long))?;
+            match entry.action {
+                // One line for all of them.
+                Action::Slot(1) => self.say("/slot N: Show the slot with this number")?,
+                Action::Slot(_) => {}
+                _ => self.say(&format!("/{name}: {}", entry.long))?,
+            }
         }
         self.say("Ctrl-C cancels the turn; twice, it quits. Ctrl-D quits when the turns have ended.")
     }

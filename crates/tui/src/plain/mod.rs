@@ -6,7 +6,7 @@ mod lines;
 mod menu;
 mod printer;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,7 @@ pub fn run(
         drafted: String::new(),
         warned: false,
         has_ended: false,
+        mark: if io::stdin().is_terminal() { Mark::Absent } else { Mark::Unused },
     };
     plain.say("azureal, plain view. Type a prompt, or /help for the commands.")?;
     let signal = plain.run(&mut terminal)?;
@@ -75,6 +76,17 @@ struct Plain<'a> {
     warned: bool,
     /// Whether the input has ended.
     has_ended: bool,
+    mark: Mark,
+}
+
+/// The mark in front of a line that is to be typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// No terminal is typed on: lines are read from a file or a program.
+    Unused,
+    Absent,
+    /// The line that is being typed begins with it.
+    Printed,
 }
 
 impl Plain<'_> {
@@ -86,13 +98,20 @@ impl Plain<'_> {
             // What is typed before is about the session that is being opened.
             let is_ready = self.conversation.is_ready() || Instant::now() >= begins;
             if is_ready {
+                self.mark()?;
                 inbox.wait(self.conversation.next_tick());
             } else {
                 inbox.wait_for_news(Some(begins));
             }
             while is_ready && let Some(event) = inbox.next_event() {
                 match event {
-                    TerminalEvent::Input(Input::Line(line)) => self.line(&line)?,
+                    TerminalEvent::Input(Input::Line(line)) => {
+                        // The terminal has ended the line.
+                        if self.mark == Mark::Printed {
+                            self.mark = Mark::Absent;
+                        }
+                        self.line(&line)?;
+                    }
                     TerminalEvent::Interrupt => {
                         let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
                         self.conversation.update(Message::Key(key));
@@ -186,6 +205,16 @@ impl Plain<'_> {
         state.slots.values().any(|slot| slot.is_running() || !slot.waiting.is_empty() && !slot.is_held)
     }
 
+    /// Prints the mark when a line is expected: the agent has answered, or asks something.
+    fn mark(&mut self) -> io::Result<()> {
+        if self.mark != Mark::Absent || self.has_ended || (self.is_running() && self.menu.is_none()) {
+            return Ok(());
+        }
+        self.mark = Mark::Printed;
+        write!(self.out, "> ")?;
+        self.out.flush()
+    }
+
     fn print(&mut self, lines: &[String]) -> io::Result<()> {
         lines.iter().try_for_each(|line| self.say(line))
     }
@@ -197,6 +226,10 @@ impl Plain<'_> {
             Some(text) => (text, "\x07"),
             None => (text, ""),
         };
+        if self.mark == Mark::Printed {
+            self.mark = Mark::Absent;
+            writeln!(self.out)?;
+        }
         writeln!(self.out, "{}{bell}", azureal::visible(text))?;
         self.out.flush()
     }

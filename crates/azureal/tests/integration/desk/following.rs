@@ -119,8 +119,7 @@ fn drafts_are_restored_by_the_next_desk_and_those_of_two_are_merged() {
     assert_eq!(first, second);
     first.drafts.entry("a".into()).or_default().text = "of one".into();
     second.drafts.entry("b".into()).or_default().text = "of two".into();
-    one.desk.perform(Request::Keep(Box::new(first)));
-    two.desk.perform(Request::Keep(Box::new(second)));
+    (first.shown, second.shown) = (Some("a".into()), Some("b".into()));
     // A process that is killed now has lost nothing.
     let folder = world.path("home/.local/state/azureal/desk");
     let written = |text: &str| {
@@ -130,11 +129,15 @@ fn drafts_are_restored_by_the_next_desk_and_those_of_two_are_merged() {
             .any(|kept| kept.contains(text))
             .then_some(())
     };
+    one.desk.perform(Request::Keep(Box::new(first)));
+    until("the draft of one is written", || written("of one"));
+    two.desk.perform(Request::Keep(Box::new(second)));
     until("the drafts are written", || written("of one").and(written("of two")));
-    one.desk.leave();
     two.desk.leave();
+    one.desk.leave();
     let three = world.desk();
     let kept = restored(&three);
+    assert_eq!(kept.shown.as_deref(), Some("a"), "the session that was left last");
     let drafts: Vec<(&str, &str)> =
         kept.drafts.iter().map(|(key, draft)| (key.as_str(), draft.text.as_str())).collect();
     assert_eq!(drafts, [("a", "of one"), ("b", "of two")]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use azureal::desk::TurnNews;
+use azureal::desk::{News, TurnNews};
 use azureal_testkit::until;
 
 use super::{Listener, WAITING_CLAUDE, World, said, session};
@@ -52,6 +52,13 @@ fn check(world: &World) {
     let pid: u32 = fs::read_to_string(world.path("running")).unwrap().trim().parse().unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists(), "the agent continues");
     let desk = world.desk();
+    let shown = desk.until("what was kept", |news| match news {
+        News::Restored(kept) => Some(kept.shown),
+        _ => None,
+    });
+    let record = futures_executor::block_on(world.workspace().store.get(session(1))).unwrap();
+    assert_eq!(shown, record.uuid.map(|uuid| uuid.to_string()), "it is shown first");
+    assert!(shown.is_some());
     desk.open(session(1));
     desk.until_turn("the output so far", |news| match news {
         TurnNews::Output(outputs) => said(&outputs).contains(&"Half.".to_owned()).then_some(()),
@@ -111,14 +118,14 @@ fn the_turn_of_a_process_that_is_gone_is_stored_though_nobody_has_it_open() {
     let desk = world.desk();
     desk.desk.perform(azureal::desk::Request::List { all_worktrees: false, limit: 10 });
     desk.until("the running turn in the list", |news| match news {
-        azureal::desk::News::Sessions(lines) => {
+        News::Sessions(lines) => {
             lines[0].active.as_ref().filter(|turn| turn.orphan && turn.agent == "claude").map(drop)
         }
         _ => None,
     });
     world.release();
     desk.until("the stored turn in the list", |news| match news {
-        azureal::desk::News::Sessions(lines) => {
+        News::Sessions(lines) => {
             (lines[0].active.is_none() && lines[0].record.completed == Some(true)).then_some(())
         }
         _ => None,
@@ -173,7 +180,7 @@ fn an_idle_desk_wakes_up_for_nothing() {
     let desk = Listener::of(World::workspace_in(Path::new(&folder)));
     desk.desk.perform(Request::List { all_worktrees: false, limit: 10 });
     desk.open(session(1));
-    desk.until("opened", |news| matches!(news, azureal::desk::News::Opened(_)).then_some(()));
+    desk.until("opened", |news| matches!(news, News::Opened(_)).then_some(()));
     desk.desk.perform(Request::Keep(Box::default()));
     // What a change has set off is over after a while.
     std::thread::sleep(std::time::Duration::from_secs(3));

@@ -380,7 +380,9 @@ fn a_text_is_edited_in_a_private_file_and_a_session_is_read_in_a_pager() {
     let file = fs::read_to_string(world.path("file")).unwrap();
     let path = file.trim().strip_prefix("--wait ").unwrap();
     assert!(!std::path::Path::new(path).exists(), "it is deleted");
-    assert_eq!(edit("a prompt", EditPurpose::Look), None);
+    assert_eq!(edit("a context", EditPurpose::Look), None);
+    assert_eq!(fs::read_to_string(world.path("paged")).unwrap(), "a context", "the pager shows it");
+    assert_eq!(fs::read_to_string(world.path("was")).unwrap(), "a prompt", "the editor does not");
     script(&world.path("bin/edit"), "exit 1");
     assert_eq!(edit("a prompt", EditPurpose::Prompt), None, "the editor failed");
     desk.open(id);
