@@ -136,6 +136,20 @@ fn a_frame_with_wide_glyphs_leaves_nothing_behind_when_they_go() {
 }
 
 #[test]
+fn a_glyph_that_the_terminal_draws_narrower_leaves_nothing_behind_it() {
+    let mut screen = Screen::default();
+    let mut narrow = vt100::Parser::new(1.try_into().unwrap(), 8.try_into().unwrap(), 0);
+    for (text, shown) in [("abcdefgh", "abcdefgh"), ("❤️cdef❤️", "❤ cdef❤"), ("abcdefgh", "abcdefgh")] {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 1));
+        buffer.set_string(0, 0, text, Style::new());
+        // Without the mark that makes it wide, the terminal draws it in one cell.
+        let bytes = String::from_utf8(screen.frame(&buffer, None).to_vec()).unwrap().replace('\u{fe0f}', "");
+        narrow.process(bytes.as_bytes());
+        assert_eq!(narrow.screen().contents().trim_end(), shown);
+    }
+}
+
+#[test]
 fn control_characters_in_cells_do_not_reach_the_terminal() {
     let mut pair = Pair::new(20, 1);
     let mut buffer = Buffer::empty(Rect::new(0, 0, 20, 1));
