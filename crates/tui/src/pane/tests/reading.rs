@@ -187,24 +187,45 @@ fn a_hit_is_found_marked_and_gone_to_also_outside_the_window() {
 }
 
 #[test]
-fn n_goes_down_and_shift_n_goes_up() {
+fn n_goes_on_down_and_shift_n_goes_up() {
     let mut desk = Desk::open(turns(100), 80, 12);
+    desk.act(Top);
     desk.search("Prompt");
     let shown = |desk: &mut Desk, n: u64| {
         let text = desk.text();
         assert!(text.contains(&format!("Prompt {n}:")), "{n}: {text}");
     };
-    shown(&mut desk, 100);
-    assert_eq!(desk.act(FindNext).note.as_deref(), Some("no hit below"));
-    for n in (1..100).rev() {
-        desk.act(FindPrevious);
-        shown(&mut desk, n);
-    }
+    shown(&mut desk, 1);
     assert_eq!(desk.act(FindPrevious).note.as_deref(), Some("no hit above"));
     for n in 2..=100 {
         desk.act(FindNext);
         shown(&mut desk, n);
     }
+    assert_eq!(desk.act(FindNext).note.as_deref(), Some("no hit below"));
+    for n in (1..100).rev() {
+        desk.act(FindPrevious);
+        shown(&mut desk, n);
+    }
+}
+
+#[test]
+fn n_goes_on_up_after_a_search_that_has_hits_only_above() {
+    let mut desk = Desk::open(turns(100), 80, 12);
+    let shown = |desk: &mut Desk, n: u64| {
+        let text = desk.text();
+        assert!(text.contains(&format!("find_for_update({n})")), "{n}: {text}");
+    };
+    desk.search("find_for_update(9");
+    shown(&mut desk, 99);
+    for n in (90..99).rev() {
+        desk.act(FindNext);
+        shown(&mut desk, n);
+    }
+    for n in 91..=99 {
+        desk.act(FindPrevious);
+        shown(&mut desk, n);
+    }
+    assert_eq!(desk.act(FindPrevious).note.as_deref(), Some("no hit below"));
 }
 
 #[test]
