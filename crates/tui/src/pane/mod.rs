@@ -317,7 +317,7 @@ impl Pane {
             self.is_out_of_order = true;
         }
         if self.is_out_of_order {
-            self.blocks.status(self.live.as_ref().map(Live::status));
+            self.blocks.status(self.live.as_ref().and_then(Live::status));
             let dropped = self.live.as_ref().filter(|live| live.dropped > 0);
             self.blocks.dropped(dropped.and_then(|live| Some((live.events.front()?.seq, live.dropped))));
             let first =
