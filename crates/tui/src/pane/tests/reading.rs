@@ -118,6 +118,25 @@ fn an_open_call_whose_event_is_short_asks_for_the_full_form() {
 }
 
 #[test]
+fn the_reading_cursor_is_on_a_block_with_a_visible_row() {
+    let mut desk = Desk::open(turns(40), 40, 9);
+    let is_marked = |desk: &mut Desk| desk.screen().iter().any(|row| row.starts_with('▌'));
+    for first in [Bottom, PromptBefore, Top] {
+        for action in [RowUp, HalfUp, PageUp, RowDown, HalfDown, PageDown] {
+            desk.act(first);
+            for _ in 0..30 {
+                desk.act(action);
+                assert!(is_marked(&mut desk), "{first:?} {action:?}: {}", desk.text());
+            }
+        }
+    }
+    // No blank row stops it.
+    desk.act(Top);
+    desk.acts(&[RowDown; 1_000]);
+    assert!(desk.pane.position().is_following);
+}
+
+#[test]
 fn a_full_form_does_not_move_a_reader_in_the_middle_of_the_output() {
     let lines = |range: std::ops::Range<u32>| range.map(|n| format!("line {n}\n")).collect::<String>();
     let mut events = turns(1);
