@@ -118,6 +118,26 @@ fn an_open_call_whose_event_is_short_asks_for_the_full_form() {
 }
 
 #[test]
+fn a_failed_call_whose_event_is_short_shows_what_its_full_form_says() {
+    let failed = |content: &str, omitted| {
+        let Event::ToolResult(short) = result("x", "Bash", content) else { panic!() };
+        Event::ToolResult(ToolResult { is_error: true, omitted, ..short })
+    };
+    let lines: String = (1..=12).map(|n| format!("line {n}\n")).collect();
+    let mut events = turns(1);
+    events.extend([
+        call("x", "Bash", r#"{"command":"make"}"#),
+        failed("[11 lines omitted]\nline 11\nline 12", Some(11)),
+    ]);
+    let mut desk = Desk::open(events, 80, 24);
+    desk.full = vec![(Seq(8), failed(&format!("Exit code 3\n{lines}"), None))];
+    desk.pane.asked.full.clear();
+    let text = desk.text();
+    assert!(text.contains("exit 3 · 12 lines") && !text.contains("omitted"), "{text}");
+    assert!(text.contains("▸ ✗ Bash"), "{text}");
+}
+
+#[test]
 fn the_reading_cursor_is_on_a_block_with_a_visible_row() {
     let mut desk = Desk::open(turns(40), 40, 9);
     let is_marked = |desk: &mut Desk| desk.screen().iter().any(|row| row.starts_with('▌'));
