@@ -139,7 +139,8 @@ fn a_frame_with_wide_glyphs_leaves_nothing_behind_when_they_go() {
 fn a_glyph_that_the_terminal_draws_narrower_leaves_nothing_behind_it() {
     let mut screen = Screen::default();
     let mut narrow = vt100::Parser::new(1.try_into().unwrap(), 8.try_into().unwrap(), 0);
-    for (text, shown) in [("abcdefgh", "abcdefgh"), ("❤️cdef❤️", "❤ cdef❤"), ("abcdefgh", "abcdefgh")] {
+    for (text, shown) in [("abcdefgh", "abcdefgh"), ("❤️cdef❤️", "❤ cdef❤"), ("abcdefgh", "abcdefgh")]
+    {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 1));
         buffer.set_string(0, 0, text, Style::new());
         // Without the mark that makes it wide, the terminal draws it in one cell.
