@@ -138,6 +138,24 @@ fn a_failed_call_whose_event_is_short_shows_what_its_full_form_says() {
 }
 
 #[test]
+fn an_edit_shows_the_beginning_of_its_diff_until_it_is_opened() {
+    let new: String = (1..=9).map(|n| format!("new {n}\\n")).collect();
+    let input = format!(r#"{{"file_path":"/p/a.rs","old_string":"old\n","new_string":"{new}"}}"#);
+    let mut events = turns(1);
+    events.extend([call("x", "Edit", &input), result("x", "Edit", "updated")]);
+    let mut desk = Desk::open(events, 80, 40);
+    let text = desk.text();
+    assert!(text.contains("- old\n") && text.contains("+ new 4\n"), "{text}");
+    assert!(!text.contains("new 5") && text.contains("… 5 more lines"), "{text}");
+    desk.act(Fold);
+    assert!(desk.text().contains("+ new 9"), "{}", desk.text());
+    desk.act(Fold);
+    assert_eq!(desk.text(), text);
+    desk.search("new 8");
+    assert!(desk.text().contains("+ new 8"), "{}", desk.text());
+}
+
+#[test]
 fn the_reading_cursor_is_on_a_block_with_a_visible_row() {
     let mut desk = Desk::open(turns(40), 40, 9);
     let is_marked = |desk: &mut Desk| desk.screen().iter().any(|row| row.starts_with('▌'));
