@@ -12,8 +12,9 @@ use unicode_segmentation::UnicodeSegmentation;
 
 /// The lines of the reason of a failed call that is folded.
 const REASON_LINES: usize = 3;
-/// The lines of a preview of an output, and of a diff.
+/// The lines of a preview of an output, and of a diff that can be unfolded.
 const PREVIEW_LINES: usize = 5;
+/// The lines of a preview of a diff that cannot be unfolded.
 const PREVIEW_DIFF: usize = 20;
 /// The width that names of tools are filled up to, in a layout that is wide enough.
 const NAME_WIDTH: usize = 6;
@@ -36,7 +37,12 @@ pub(crate) fn lay_out(rows: &mut Vec<Row>, call: &Call, fold: Fold, has_fold_mar
                 whole_key(rows, call, indent, width);
                 arguments(rows, call, indent, width);
             }
-            let most = if fold == Fold::Open { usize::MAX } else { PREVIEW_DIFF };
+            let most = match fold {
+                Fold::Open => usize::MAX,
+                // The rest can be unfolded.
+                _ if has_fold_mark => PREVIEW_LINES,
+                _ => PREVIEW_DIFF,
+            };
             diff_rows(rows, call, most, indent, width);
             match fold {
                 Fold::Preview => preview(rows, call, indent, width),

@@ -21,6 +21,8 @@ pub(super) struct Search {
     /// The hit that is shown.
     hit: Option<(Key, Range<usize>)>,
     is_backwards: bool,
+    /// Whether the search itself went up: then the next hit is above.
+    goes_up: bool,
     /// Whether a search that has no hit below looks above too.
     tries_above: bool,
     /// The hits in the blocks on the screen, with the versions of the blocks.
@@ -42,6 +44,7 @@ impl Pane {
             needle,
             hit: None,
             is_backwards: false,
+            goes_up: false,
             tries_above: true,
             marks: HashMap::new(),
         });
@@ -65,6 +68,7 @@ impl Pane {
         if let Some(search) = &mut self.search {
             search.tries_above = false;
             search.is_backwards = true;
+            search.goes_up = true;
         }
         if let Some((index, range)) = self.hit_before(from, None) {
             self.show_hit(index, range);
@@ -93,11 +97,12 @@ impl Pane {
         });
     }
 
-    /// Goes to the next hit, or to the one before.
-    pub(super) fn next_hit(&mut self, backwards: bool) -> Outcome {
+    /// Goes to the next hit in the direction of the search, or to the one before.
+    pub(super) fn next_hit(&mut self, is_before: bool) -> Outcome {
         let Some(search) = &mut self.search else {
             return Outcome { opens_search: true, ..Outcome::default() };
         };
+        let backwards = search.goes_up != is_before;
         search.is_backwards = backwards;
         search.tries_above = false;
         let hit = search.hit.clone();

@@ -198,21 +198,22 @@ impl Live {
         self.turn.question = None;
     }
 
-    /// Returns the line that says how far the turn is.
-    pub(super) fn status(&self) -> String {
-        match &self.turn.phase {
+    /// Returns the line that says how far the turn is. A turn whose events are stored shows its end instead.
+    pub(super) fn status(&self) -> Option<String> {
+        Some(match &self.turn.phase {
             Phase::Waiting(text) => format!("waiting: {text}"),
             Phase::Preparing(text) => text.clone(),
             Phase::Compacting(agent) => {
                 format!("── compacting: summary by {agent} · your prompts stay · F5 ──")
             }
+            Phase::Running if self.first.is_none() => return None,
             Phase::Running => {
                 let model = self.turn.model.as_deref().map(|model| format!(" {model}")).unwrap_or_default();
                 let agent = if self.turn.agent.is_empty() { "the agent" } else { &self.turn.agent };
                 let doing = if self.turn.question.is_some() { "waits for your answer" } else { "is running" };
                 format!("{agent}{model} {doing}")
             }
-        }
+        })
     }
 }
 

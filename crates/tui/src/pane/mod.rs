@@ -26,7 +26,7 @@ use std::ops::RangeInclusive;
 use azureal::core::SessionId;
 use azureal::desk::{NextAgent, PaneId, Request};
 use azureal::meter::Meter;
-use azureal::transcript::{CodePart, Content, Fold, Layout, Level, Places, code_parts};
+use azureal::transcript::{CallState, CodePart, Content, Fold, Layout, Level, Places, code_parts};
 use azureal::{Seq, SessionRecord};
 
 pub use act::Outcome;
@@ -317,7 +317,7 @@ impl Pane {
             self.is_out_of_order = true;
         }
         if self.is_out_of_order {
-            self.blocks.status(self.live.as_ref().map(Live::status));
+            self.blocks.status(self.live.as_ref().and_then(Live::status));
             let dropped = self.live.as_ref().filter(|live| live.dropped > 0);
             self.blocks.dropped(dropped.and_then(|live| Some((live.events.front()?.seq, live.dropped))));
             let first =
@@ -385,7 +385,7 @@ impl Pane {
         requests
     }
 
-    /// Asks for the full form of calls on the screen that are open, and of changes to files that have no diff.
+    /// Asks for the full form of calls on the screen that are open or have failed, and of changes to files that have no diff.
     fn ask_for_full(&mut self, requests: &mut Vec<Request>) {
         let mut before = None;
         for row in &self.view {
@@ -395,9 +395,11 @@ impl Pane {
             before = Some(row.index);
             let Some(block) = self.blocks.get(row.index) else { continue };
             let Content::Call(call) = &block.content else { continue };
-            let is_open = self.folds.of(block) != Fold::Closed && call.omitted > 0;
+            // The short form of a failed call may lack what its line says, such as the exit code.
+            let is_needed = self.folds.of(block) != Fold::Closed || call.state == CallState::Failed;
+            let is_short = is_needed && call.omitted > 0;
             let is_change = azureal::core::Tool::changes_files(&call.tool) && call.diff.is_empty();
-            if (is_open || is_change)
+            if (is_short || is_change)
                 && self.window.holds(block.seq)
                 && self.window.holds(block.last)
                 && self.asked.full.insert((block.seq, block.part))

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use azureal::transcript::{
-    Author, Block, Content, Fold, GrowingText, Layout, Row, Span, Style, Tone, apply_tones, rows,
+    Author, Block, CallState, Content, Fold, GrowingText, Layout, Row, Span, Style, Tone, apply_tones, rows,
 };
 use azureal::visible_line;
 use unicode_width::UnicodeWidthStr;
@@ -177,14 +177,18 @@ impl Folds {
         }
     }
 
-    /// Opens a closed block, closes any other.
+    /// Opens a block that is not open. Of an open one, shows as little as is shown without a choice, or less.
     pub(super) fn toggle(&mut self, block: &Block) {
-        let fold = if self.of(block) == Fold::Closed { Fold::Open } else { Fold::Closed };
+        let fold = match (self.of(block), default_fold(block)) {
+            (Fold::Closed | Fold::Preview, _) => Fold::Open,
+            (Fold::Open, Fold::Preview) => Fold::Preview,
+            (Fold::Open, _) => Fold::Closed,
+        };
         self.set(block, fold);
     }
 
     pub(super) fn open(&mut self, block: &Block) {
-        if self.of(block) == Fold::Closed {
+        if self.of(block) != Fold::Open {
             self.set(block, Fold::Open);
         }
     }
@@ -216,6 +220,8 @@ fn default_fold(block: &Block) -> Fold {
             Author::User | Author::Agent | Author::Plan => Fold::Open,
             Author::Subagent | Author::Reasoning | Author::System => Fold::Closed,
         },
+        // A change of a file is what a reader looks for; of one that failed, the reason.
+        Content::Call(call) if !call.diff.is_empty() && call.state != CallState::Failed => Fold::Preview,
         Content::Call(_) => Fold::Closed,
         Content::Notice(..) | Content::End(_) => Fold::Open,
     }

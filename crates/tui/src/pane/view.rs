@@ -251,17 +251,27 @@ impl Pane {
         let (Some(first), Some(last)) = (self.view.first().copied(), self.view.last().copied()) else {
             return;
         };
-        let (first, last) = ((first.index, first.row), (last.index, last.row));
+        let (top, bottom) = ((first.index, first.row), (last.index, last.row));
         let Some(cursor) = self.cursor else {
             if self.place != Place::End {
-                self.cursor = self.anchor(last);
+                self.cursor = self.anchor(bottom);
             }
             return;
         };
         let Some(spot) = self.spot_of(cursor) else { return };
-        // A block without rows is on no screen.
-        let inside = self.view.iter().map(|row| (row.index, row.row)).rfind(|row| *row <= spot);
-        let inside = inside.unwrap_or(first);
+        // A block without rows is on no screen, and the mark of the cursor is not drawn in a blank row.
+        let shown: Vec<Spot> = self
+            .view
+            .iter()
+            .filter(|row| self.cache.rows(row.key).len() > row.row)
+            .map(|row| (row.index, row.row))
+            .collect();
+        let is_blank_after = |last: &Spot| last.0 == spot.0 && spot <= bottom;
+        let inside = match shown.iter().rfind(|row| **row <= spot) {
+            Some(last) if is_blank_after(last) => spot,
+            Some(last) => *last,
+            None => shown.first().copied().unwrap_or(top),
+        };
         if inside != spot || !self.blocks.is_exact(cursor.key) {
             self.cursor = self.anchor(inside);
         }

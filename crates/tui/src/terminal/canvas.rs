@@ -5,38 +5,53 @@ use std::convert::Infallible;
 use ratatui::backend::{Backend, ClearType, WindowSize};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::{Position, Rect, Size};
+use ratatui::{Frame, Terminal};
 
-/// Keeps the cells that ratatui draws. [`Screen`](super::encode::Screen) writes them.
+/// The cells of a frame. [`Screen`](super::encode::Screen) writes them.
 #[derive(Debug)]
 pub(super) struct Canvas {
-    pub(super) cells: Buffer,
-    /// The position of the cursor; `None` if it is hidden.
-    pub(super) cursor: Option<Position>,
-    position: Position,
+    terminal: Terminal<Surface>,
+    cells: Buffer,
 }
 
 impl Canvas {
     pub(super) fn new((columns, rows): (u16, u16)) -> Self {
-        Self {
-            cells: Buffer::empty(Rect::new(0, 0, columns, rows)),
-            cursor: None,
-            position: Position::ORIGIN,
-        }
+        let area = Rect::new(0, 0, columns, rows);
+        let Ok(terminal) =
+            Terminal::new(Surface { size: area.as_size(), cursor: None, position: Position::ORIGIN });
+        Self { terminal, cells: Buffer::empty(area) }
+    }
+
+    /// Returns the columns and rows.
+    pub(super) fn size(&self) -> (u16, u16) {
+        (self.cells.area.width, self.cells.area.height)
+    }
+
+    /// Draws a frame. Returns its cells, and the position of the cursor if it is shown.
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> (&Buffer, Option<Position>) {
+        let Ok(frame) = self.terminal.draw(draw);
+        // The whole frame: the changes that a backend is told of leave out the cells behind wide glyphs.
+        self.cells.clone_from(frame.buffer);
+        (&self.cells, self.terminal.backend().cursor)
     }
 }
 
-impl Backend for Canvas {
+/// What ratatui draws on: it has a size and a cursor.
+#[derive(Debug)]
+struct Surface {
+    size: Size,
+    /// The position of the cursor; `None` if it is hidden.
+    cursor: Option<Position>,
+    position: Position,
+}
+
+impl Backend for Surface {
     type Error = Infallible;
 
-    fn draw<'a, I>(&mut self, content: I) -> Result<(), Infallible>
+    fn draw<'a, I>(&mut self, _: I) -> Result<(), Infallible>
     where
         I: Iterator<Item = (u16, u16, &'a Cell)>,
     {
-        for (x, y, cell) in content {
-            if let Some(place) = self.cells.cell_mut((x, y)) {
-                place.clone_from(cell);
-            }
-        }
         Ok(())
     }
 
@@ -63,7 +78,6 @@ impl Backend for Canvas {
     }
 
     fn clear(&mut self) -> Result<(), Infallible> {
-        self.cells.reset();
         Ok(())
     }
 
@@ -72,11 +86,11 @@ impl Backend for Canvas {
     }
 
     fn size(&self) -> Result<Size, Infallible> {
-        Ok(self.cells.area.as_size())
+        Ok(self.size)
     }
 
     fn window_size(&mut self) -> Result<WindowSize, Infallible> {
-        Ok(WindowSize { columns_rows: self.cells.area.as_size(), pixels: Size::default() })
+        Ok(WindowSize { columns_rows: self.size, pixels: Size::default() })
     }
 
     fn flush(&mut self) -> Result<(), Infallible> {

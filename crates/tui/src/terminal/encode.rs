@@ -120,10 +120,18 @@ impl Screen {
     fn cell(&mut self, position: Position, cell: &Cell, next: &Buffer) {
         self.approach(position, next);
         self.write_pen(Pen::of(cell));
-        self.out.extend_from_slice(symbol(cell).as_bytes());
-        let x = position.x.saturating_add(u16::try_from(width(cell)).unwrap_or(1));
+        let width = width(cell);
         // Terminals differ in the width of a grapheme of several characters, and in the position behind the last column.
-        let is_known = x < next.area.right() && symbol(cell).chars().nth(1).is_none();
+        let is_simple = symbol(cell).chars().nth(1).is_none();
+        if !is_simple && width > 1 {
+            // A terminal that draws it narrower would leave what is behind it.
+            self.out.extend(std::iter::repeat_n(b' ', width));
+            self.at = None;
+            self.move_to(position);
+        }
+        self.out.extend_from_slice(symbol(cell).as_bytes());
+        let x = position.x.saturating_add(u16::try_from(width).unwrap_or(1));
+        let is_known = x < next.area.right() && is_simple;
         self.at = is_known.then_some(Position { x, y: position.y });
     }
 

@@ -74,7 +74,7 @@ pub struct TerminalSettings {
 pub struct Terminal {
     settings: TerminalSettings,
     reader: Reader,
-    canvas: ratatui::Terminal<Canvas>,
+    canvas: Canvas,
     screen: Screen,
     /// When questions were asked, until the last one was answered.
     asked: Option<Instant>,
@@ -108,11 +108,10 @@ impl Terminal {
             }
             send(input.map_or(TerminalEvent::Gone, TerminalEvent::Input));
         })?;
-        let Ok(canvas) = ratatui::Terminal::new(Canvas::new(modes::size()));
         Ok(Self {
             settings,
             reader,
-            canvas,
+            canvas: Canvas::new(modes::size()),
             screen: Screen::default(),
             asked: None,
             is_answered,
@@ -128,14 +127,11 @@ impl Terminal {
     /// Draws a frame, in one write. Returns the number of its bytes.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<usize> {
         let size = modes::size();
-        let area = self.canvas.backend().cells.area;
-        if (area.width, area.height) != size {
-            let Ok(canvas) = ratatui::Terminal::new(Canvas::new(size));
-            self.canvas = canvas;
+        if self.canvas.size() != size {
+            self.canvas = Canvas::new(size);
         }
-        let Ok(_) = self.canvas.draw(draw);
-        let canvas = self.canvas.backend();
-        let bytes = self.screen.frame(&canvas.cells, canvas.cursor);
+        let (cells, cursor) = self.canvas.draw(draw);
+        let bytes = self.screen.frame(cells, cursor);
         modes::write(bytes)?;
         Ok(bytes.len())
     }

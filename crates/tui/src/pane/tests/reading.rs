@@ -118,6 +118,63 @@ fn an_open_call_whose_event_is_short_asks_for_the_full_form() {
 }
 
 #[test]
+fn a_failed_call_whose_event_is_short_shows_what_its_full_form_says() {
+    let failed = |content: &str, omitted| {
+        let Event::ToolResult(short) = result("x", "Bash", content) else { panic!() };
+        Event::ToolResult(ToolResult { is_error: true, omitted, ..short })
+    };
+    let lines: String = (1..=12).map(|n| format!("line {n}\n")).collect();
+    let mut events = turns(1);
+    events.extend([
+        call("x", "Bash", r#"{"command":"make"}"#),
+        failed("[11 lines omitted]\nline 11\nline 12", Some(11)),
+    ]);
+    let mut desk = Desk::open(events, 80, 24);
+    desk.full = vec![(Seq(8), failed(&format!("Exit code 3\n{lines}"), None))];
+    desk.pane.asked.full.clear();
+    let text = desk.text();
+    assert!(text.contains("exit 3 · 12 lines") && !text.contains("omitted"), "{text}");
+    assert!(text.contains("▸ ✗ Bash"), "{text}");
+}
+
+#[test]
+fn an_edit_shows_the_beginning_of_its_diff_until_it_is_opened() {
+    let new: String = (1..=9).map(|n| format!("new {n}\\n")).collect();
+    let input = format!(r#"{{"file_path":"/p/a.rs","old_string":"old\n","new_string":"{new}"}}"#);
+    let mut events = turns(1);
+    events.extend([call("x", "Edit", &input), result("x", "Edit", "updated")]);
+    let mut desk = Desk::open(events, 80, 40);
+    let text = desk.text();
+    assert!(text.contains("- old\n") && text.contains("+ new 4\n"), "{text}");
+    assert!(!text.contains("new 5") && text.contains("… 5 more lines"), "{text}");
+    desk.act(Fold);
+    assert!(desk.text().contains("+ new 9"), "{}", desk.text());
+    desk.act(Fold);
+    assert_eq!(desk.text(), text);
+    desk.search("new 8");
+    assert!(desk.text().contains("+ new 8"), "{}", desk.text());
+}
+
+#[test]
+fn the_reading_cursor_is_on_a_block_with_a_visible_row() {
+    let mut desk = Desk::open(turns(40), 40, 9);
+    let is_marked = |desk: &mut Desk| desk.screen().iter().any(|row| row.starts_with('▌'));
+    for first in [Bottom, PromptBefore, Top] {
+        for action in [RowUp, HalfUp, PageUp, RowDown, HalfDown, PageDown] {
+            desk.act(first);
+            for _ in 0..30 {
+                desk.act(action);
+                assert!(is_marked(&mut desk), "{first:?} {action:?}: {}", desk.text());
+            }
+        }
+    }
+    // No blank row stops it.
+    desk.act(Top);
+    desk.acts(&[RowDown; 1_000]);
+    assert!(desk.pane.position().is_following);
+}
+
+#[test]
 fn a_full_form_does_not_move_a_reader_in_the_middle_of_the_output() {
     let lines = |range: std::ops::Range<u32>| range.map(|n| format!("line {n}\n")).collect::<String>();
     let mut events = turns(1);
@@ -187,24 +244,45 @@ fn a_hit_is_found_marked_and_gone_to_also_outside_the_window() {
 }
 
 #[test]
-fn n_goes_down_and_shift_n_goes_up() {
+fn n_goes_on_down_and_shift_n_goes_up() {
     let mut desk = Desk::open(turns(100), 80, 12);
+    desk.act(Top);
     desk.search("Prompt");
     let shown = |desk: &mut Desk, n: u64| {
         let text = desk.text();
         assert!(text.contains(&format!("Prompt {n}:")), "{n}: {text}");
     };
-    shown(&mut desk, 100);
-    assert_eq!(desk.act(FindNext).note.as_deref(), Some("no hit below"));
-    for n in (1..100).rev() {
-        desk.act(FindPrevious);
-        shown(&mut desk, n);
-    }
+    shown(&mut desk, 1);
     assert_eq!(desk.act(FindPrevious).note.as_deref(), Some("no hit above"));
     for n in 2..=100 {
         desk.act(FindNext);
         shown(&mut desk, n);
     }
+    assert_eq!(desk.act(FindNext).note.as_deref(), Some("no hit below"));
+    for n in (1..100).rev() {
+        desk.act(FindPrevious);
+        shown(&mut desk, n);
+    }
+}
+
+#[test]
+fn n_goes_on_up_after_a_search_that_has_hits_only_above() {
+    let mut desk = Desk::open(turns(100), 80, 12);
+    let shown = |desk: &mut Desk, n: u64| {
+        let text = desk.text();
+        assert!(text.contains(&format!("find_for_update({n})")), "{n}: {text}");
+    };
+    desk.search("find_for_update(9");
+    shown(&mut desk, 99);
+    for n in (90..99).rev() {
+        desk.act(FindNext);
+        shown(&mut desk, n);
+    }
+    for n in 91..=99 {
+        desk.act(FindPrevious);
+        shown(&mut desk, n);
+    }
+    assert_eq!(desk.act(FindPrevious).note.as_deref(), Some("no hit below"));
 }
 
 #[test]

@@ -101,6 +101,34 @@ fn blocks_stay_in_their_place_when_the_turn_is_stored() {
 }
 
 #[test]
+fn a_turn_whose_end_is_shown_is_not_shown_as_running() {
+    let mut desk = Desk::open(turns(1), 60, 40);
+    desk.pane.sent("Go");
+    desk.turn(began(Some("Go"), 7));
+    desk.outputs(turn(2).into_iter().skip(1).take(4).map(event).collect());
+    assert!(desk.text().contains("is running"));
+    desk.turn(stored(7, 12));
+    let text = desk.text();
+    assert!(text.ends_with("done in 42 s") && !text.contains("is running"), "{text}");
+}
+
+#[test]
+fn an_error_is_wrapped_at_words() {
+    let message = "another process runs a turn in S1: claude on this host since 14:02";
+    let hint = "wait for it (`run` does with `--wait`), end it with `azureal cancel S1` where it runs, or continue in a copy with `azureal fork S1`";
+    for width in 26..100 {
+        let mut desk = Desk::open(turns(1), width, 40);
+        desk.pane.sent("Do it");
+        let error = azureal::Error::new("busy", message).with_hint(hint);
+        desk.turn(TurnNews::Over { error: Some(error), unsent: None });
+        let words: Vec<String> = desk.text().split_whitespace().map(str::to_owned).collect();
+        for word in message.split_whitespace().chain(hint.split_whitespace()) {
+            assert!(words.iter().any(|shown| shown == word), "{width} {word}: {}", desk.text());
+        }
+    }
+}
+
+#[test]
 fn a_turn_that_is_stored_differently_is_read_again() {
     let mut desk = Desk::open(turns(1), 60, 40);
     desk.pane.sent("Go");

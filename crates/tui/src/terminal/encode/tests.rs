@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::*;
+use crate::terminal::canvas::Canvas;
 
 /// Text, and whether its sequences are all of ours.
 #[derive(Default)]
@@ -107,6 +108,46 @@ fn a_frame_that_is_shown_has_no_bytes() {
     assert_eq!(pair.show(&buffer, None), 0);
     pair.screen.forget();
     assert!(pair.show(&buffer, None) > 0);
+}
+
+#[test]
+fn a_frame_with_wide_glyphs_leaves_nothing_behind_when_they_go() {
+    let lines = [
+        "abcdefghijklmnop",
+        "字字字字字字字字",
+        "x               ",
+        "ab字cd🙂ef       ",
+        "                ",
+        "a字bcd🙂ef       ",
+        "the last line   ",
+    ];
+    let mut pair = Pair::new(16, 2);
+    let mut canvas = Canvas::new((16, 2));
+    for line in lines {
+        let mut drawn = Buffer::default();
+        let (cells, cursor) = canvas.draw(|frame| {
+            frame.buffer_mut().set_string(0, 0, line, Style::new());
+            drawn.clone_from(frame.buffer_mut());
+        });
+        assert_eq!(*cells, drawn);
+        pair.show(cells, cursor);
+        assert_eq!(pair.terminal.screen().contents().trim_end(), line.trim_end());
+    }
+}
+
+#[test]
+fn a_glyph_that_the_terminal_draws_narrower_leaves_nothing_behind_it() {
+    let mut screen = Screen::default();
+    let mut narrow = vt100::Parser::new(1.try_into().unwrap(), 8.try_into().unwrap(), 0);
+    for (text, shown) in [("abcdefgh", "abcdefgh"), ("❤️cdef❤️", "❤ cdef❤"), ("abcdefgh", "abcdefgh")]
+    {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 1));
+        buffer.set_string(0, 0, text, Style::new());
+        // Without the mark that makes it wide, the terminal draws it in one cell.
+        let bytes = String::from_utf8(screen.frame(&buffer, None).to_vec()).unwrap().replace('\u{fe0f}', "");
+        narrow.process(bytes.as_bytes());
+        assert_eq!(narrow.screen().contents().trim_end(), shown);
+    }
 }
 
 #[test]
