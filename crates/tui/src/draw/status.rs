@@ -129,6 +129,10 @@ fn hints(state: &State) -> Vec<String> {
     if state.quit_until_ms.is_some() {
         return vec![format!("{} again quits", label(Context::Anywhere, Action::Cancel))];
     }
+    if state.guard_until_ms.is_some() && state.focus == Focus::Prompt {
+        let enter = label(Context::Prompt, Action::Send);
+        return vec![format!("another session is shown: {enter} does nothing for 2 s")];
+    }
     match state.focus {
         Focus::List if state.list.is_filtering => {
             return vec![

@@ -26,6 +26,7 @@ use crate::list::SessionList;
 use crate::overlay::Layer;
 use crate::prompt::History;
 use crate::theme::Theme;
+use crate::update::Switch;
 
 /// How long a second Ctrl-C quits.
 pub(crate) const QUIT_AGAIN_MS: u64 = 1_000;
@@ -86,6 +87,10 @@ pub struct State {
     pub(crate) prompt_due_ms: Option<u64>,
     /// Whether the interface ends when no turn of it runs any more.
     pub(crate) is_quitting: bool,
+    /// The switch to another turn that comes by itself.
+    pub(crate) switch: Option<Switch>,
+    /// Until when Enter does nothing, after such a switch.
+    pub(crate) guard_until_ms: Option<u64>,
     /// Until when a second Ctrl-C quits.
     pub(crate) quit_until_ms: Option<u64>,
     effects: Vec<Effect>,
@@ -120,6 +125,8 @@ impl State {
             last_pane: shown.0,
             prompt_due_ms: None,
             is_quitting: false,
+            switch: None,
+            guard_until_ms: None,
             quit_until_ms: None,
             effects: Vec::new(),
         }
@@ -171,10 +178,10 @@ impl State {
             }
             _ => None,
         });
-        [clock, menu, self.notices.next_end(), self.quit_until_ms, self.prompt_due_ms, self.keeper.next_due()]
-            .into_iter()
-            .flatten()
-            .min()
+        let switch = self.switch.as_ref().map(|switch| switch.at_ms);
+        let ends = [self.notices.next_end(), self.quit_until_ms, self.guard_until_ms];
+        let due = [clock, menu, switch, self.prompt_due_ms, self.keeper.next_due()];
+        due.into_iter().chain(ends).flatten().min()
     }
 
     pub(crate) fn effect(&mut self, effect: Effect) {

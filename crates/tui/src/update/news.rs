@@ -3,7 +3,7 @@
 use azureal::Outcome;
 use azureal::desk::{Draft, EditPurpose, News, NextAgent, PaneId, Request, TurnNews};
 
-use super::{prompting, slots};
+use super::{prompting, slots, switching};
 use crate::overlay::{ContextParts, Layer};
 use crate::prompt::{History, Waiting};
 use crate::state::{Effect, Focus, State, key_of};
@@ -256,7 +256,7 @@ fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<
         let end = if error.is_some() { "the turn failed" } else { "the turn has ended" };
         bell(state, &format!("{name}: {end}"));
     }
-    slots::auto_switch(state, pane);
+    switching::announce(state, pane);
     if state.is_quitting && slots::running_here(state).is_empty() {
         state.keeper.hurry(state.now_ms);
         state.effect(Effect::Quit);

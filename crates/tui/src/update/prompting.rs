@@ -3,7 +3,7 @@
 use azureal::desk::{EditPurpose, NextAgent, PaneId, Request};
 use crossterm::event::{KeyCode, KeyEvent};
 
-use super::{actions, slots};
+use super::{actions, slots, switching};
 use crate::keys::{Action, Context, Key};
 use crate::overlay::{self, Layer};
 use crate::prompt::{self, PromptOutcome};
@@ -92,6 +92,8 @@ pub(super) fn tick(state: &mut State) -> Vec<Request> {
 fn take(state: &mut State, outcome: PromptOutcome) -> Vec<Request> {
     match outcome {
         PromptOutcome::Done | PromptOutcome::Ignored => Vec::new(),
+        // The text stays in the box.
+        PromptOutcome::Send | PromptOutcome::Queue if state.guard_until_ms.is_some() => Vec::new(),
         PromptOutcome::Send => send(state, false),
         PromptOutcome::Queue => send(state, true),
         PromptOutcome::Complete { prefix } => vec![Request::CompletePath { prefix }],
@@ -140,6 +142,9 @@ fn send_waiting(state: &mut State) -> Vec<Request> {
 /// Starts a turn.
 fn submit(state: &mut State, pane: PaneId, prompt: String) -> Vec<Request> {
     let now_ms = state.now_ms;
+    if pane == state.shown {
+        switching::stay(state);
+    }
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
     slot.pane.set_now(now_ms);
     slot.pane.sent(&prompt);

@@ -202,7 +202,15 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene {
         name: "auto_switch",
         heading: "The next running turn",
-        words: "When the shown turn ends and another one still runs, that one is shown, unless you type or read. The finished session is unread until you look at it.",
+        words: "When the shown turn has ended and another one that you started here still runs, that one is shown 20 seconds later, unless you press a key. The finished session is then unread until you look at it, and Enter does nothing for 2 seconds.",
+        before: in_two_slots,
+        after: |screen| {
+            screen.news(ended(PANE, 12)).news(over(PANE)).wait(20_000);
+        },
+        ..SCENE
+    },
+    Scene {
+        name: "auto_switch_soon",
         before: in_two_slots,
         after: |screen| {
             screen.news(ended(PANE, 12)).news(over(PANE));

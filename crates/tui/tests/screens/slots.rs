@@ -84,9 +84,16 @@ fn more_than_nine_slots_close_an_idle_one() {
 }
 
 #[test]
-fn the_last_running_turn_is_shown_when_the_shown_one_ends() {
+fn the_last_running_turn_is_shown_some_time_after_the_shown_one_has_ended() {
     let mut screen = screen(in_two_slots);
-    screen.news(over(PANE));
+    screen.news(over(PANE)).wait(19_900);
+    assert!(title(&mut screen).starts_with("S12"));
+    assert!(
+        screen.text().contains("S14 still runs and is shown in 20 s; any key stays"),
+        "{}",
+        screen.text()
+    );
+    screen.wait(100);
     assert!(title(&mut screen).starts_with("S14"));
     let text = screen.text();
     assert!(text.contains("S12 fix-login-race has ended") && text.contains("Alt-1"), "{text}");
@@ -96,21 +103,67 @@ fn the_last_running_turn_is_shown_when_the_shown_one_ends() {
 }
 
 #[test]
+fn anything_that_the_user_does_stops_the_switch_for_good() {
+    for keys in ["left", "'x' backspace", "f1 esc", "tab i"] {
+        let mut screen = screen(in_two_slots);
+        screen.news(over(PANE)).wait(5_000).keys(keys);
+        assert!(!screen.text().contains("any key stays"), "{keys}");
+        screen.wait(60_000);
+        assert!(title(&mut screen).starts_with("S12"), "{keys}");
+    }
+    let mut screen = screen(in_two_slots);
+    screen.news(over(PANE));
+    mouse(&mut screen, MouseEventKind::ScrollUp, 10, 5);
+    screen.wait(60_000);
+    assert!(title(&mut screen).starts_with("S12"));
+    let mut screen = self::screen(in_two_slots);
+    screen.news(over(PANE)).message(Message::Paste("text".into())).wait(60_000);
+    assert!(title(&mut screen).starts_with("S12"));
+    let mut screen = self::screen(in_two_slots);
+    screen.news(over(PANE)).news(over(PaneId(2))).wait(60_000);
+    assert!(title(&mut screen).starts_with("S12"), "the other turn has ended too");
+}
+
+#[test]
+fn a_prompt_that_is_sent_right_after_the_switch_stays_in_the_box() {
+    let mut screen = screen(in_two_slots);
+    screen.news(over(PANE)).wait(20_000);
+    screen.asked();
+    screen.keys("'Thanks' enter");
+    assert_eq!(screen.asked(), [], "neither sent nor cancelled");
+    let text = screen.text();
+    assert!(text.contains("› Thanks") && text.contains("↵ does nothing for 2 s"), "{text}");
+    screen.wait(2_000).keys("enter");
+    assert_eq!(screen.asked(), [Request::Cancel { pane: PaneId(2) }]);
+}
+
+#[test]
+fn the_turn_of_another_process_is_not_shown_by_itself() {
+    let mut screen = screen(in_turn);
+    screen.keys("f3 g down enter").news(opened(PaneId(2), 14));
+    let (prompt, first) = (Some("Port the lexer.".into()), azureal::Seq(141));
+    let since_ms = screen.now_ms;
+    screen.news(turn(PaneId(2), TurnNews::Began { prompt, first, since_ms, is_ours: false })).keys("alt-1");
+    screen.news(over(PANE)).wait(60_000);
+    assert!(title(&mut screen).starts_with("S12"));
+}
+
+#[test]
 fn a_user_who_types_or_reads_or_does_not_want_it_stays_where_they_are() {
     for keys in ["'x'", "tab", "f1", "f3"] {
         let mut screen = screen(in_two_slots);
-        screen.keys(keys).news(over(PANE));
+        screen.keys(keys).news(over(PANE)).wait(30_000);
         screen.keys("esc");
-        assert!(!screen.text().contains("has ended;"), "{keys}");
+        assert!(title(&mut screen).starts_with("S12"), "{keys}");
     }
     let settings = Settings { auto_switch: false, ..settings() };
     let mut screen = Screen::with(SIZE, COLOURS, settings, Keys::default());
     in_two_slots(&mut screen);
-    screen.news(over(PANE));
+    screen.news(over(PANE)).wait(30_000);
     assert!(title(&mut screen).starts_with("S12"));
     // A prompt that waits is sent, and its turn is shown.
     let mut screen = self::screen(in_two_slots);
-    screen.keys("'Next.' ctrl-t").news(over(PANE));
+    screen.keys("'Next.' ctrl-t").news(over(PANE)).wait(30_000);
     assert!(title(&mut screen).starts_with("S12"));
 }
 
