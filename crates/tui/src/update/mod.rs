@@ -1,6 +1,7 @@
 //! What a message changes, and the requests that follow from it.
 
 mod actions;
+mod commands;
 mod mouse;
 mod news;
 mod prompting;

@@ -5,7 +5,6 @@ use azureal::desk::{PaneId, Request};
 use crossterm::event::KeyCode;
 
 use crate::keys::{Action, Context, Key};
-use crate::list::title;
 use crate::overlay::Input;
 use crate::state::{FIRST_EVENTS, Focus, Slot, State};
 
@@ -223,11 +222,9 @@ pub(super) fn filter(state: &mut State, key: Key) -> Vec<Request> {
 
 /// Returns the name of the session of a pane for people.
 pub(super) fn name(state: &State, pane: PaneId) -> String {
-    match state.slots.get(&pane).and_then(|slot| slot.pane.record()) {
-        Some(record) if title(record).is_empty() => record.id.to_string(),
-        Some(record) => format!("{} {}", record.id, title(record)),
-        None => "the new conversation".to_owned(),
-    }
+    let title = state.slots.get(&pane).map(Slot::title).filter(|title| !title.is_empty());
+    let number = short_name(state, pane);
+    title.map_or(number.clone(), |title| format!("{number} {title}"))
 }
 
 /// Returns the number of the session of a pane.
