@@ -134,8 +134,8 @@ fn cost(usd: f64) -> String {
 /// Draws the facts of the selected session, and the keys of the list.
 fn details(state: &State, area: Rect, buf: &mut Buffer) {
     let theme = &state.theme;
-    let indent = |text: String| [("  ".to_owned(), Style::new()), (text, Style::new())];
-    let width = area.width.saturating_sub(2);
+    let indent = |text: String| [(" ".to_owned(), Style::new()), (text, Style::new())];
+    let width = area.width.saturating_sub(1);
     let last = area.height.saturating_sub(1);
     if state.focus != Focus::List {
         let hint = state.keys.hint(Context::Anywhere, Action::Sessions).unwrap_or_default();

@@ -152,7 +152,7 @@ fn a_queued_prompt_that_another_turn_is_in_the_way_of_stays_queued() {
     let mut screen = screen(in_turn);
     screen.keys("'First.' ctrl-t 'Second.' ctrl-t").news(over(PANE));
     assert_eq!(screen.asked(), [send(PANE, "First.")]);
-    let busy = azureal::Error::new("busy", "a turn of S12 is running");
+    let busy = Error::new("busy", "a turn of S12 is running");
     screen.news(turn(PANE, TurnNews::Over { error: Some(busy), unsent: Some("First.".into()) }));
     assert_eq!(screen.asked(), []);
     assert_eq!(prompt_row(&mut screen), "›");

@@ -101,6 +101,14 @@ pub(crate) const SCENES: &[Scene] = &[
         ..SCENE
     },
     Scene {
+        name: "command",
+        heading: "Commands",
+        words: "A prompt that is one word with a slash in front performs an action: `/help`, `/sessions`, `/new`, `/model`, `/context`, `/compact`, `/fork`, `/rename`, `/delete`, `/cancel`, `/quit`, and all others by their [names](keys.md). A word that is no action is sent to the agent if you press Enter again.",
+        before: in_session,
+        keys: "'/init' enter",
+        ..SCENE
+    },
+    Scene {
         name: "reading",
         heading: "Reading",
         words: "Tab or Page Up leaves the prompt box: letters become commands. `i` or Tab goes back. What happens meanwhile does not move the text; the line below it says how much is new.",
