@@ -76,7 +76,8 @@ impl Areas {
             return areas;
         }
         if is_wide(state) {
-            let mut column = Rect { width: LIST_WIDTH, ..rest };
+            // A column before the divider is empty.
+            let mut column = Rect { width: LIST_WIDTH.saturating_sub(1), ..rest };
             areas.divider = Rect { x: LIST_WIDTH, width: 1, ..rest };
             let left = LIST_WIDTH.saturating_add(2);
             rest = Rect { x: left, width: rest.width.saturating_sub(left), ..rest };

@@ -1,6 +1,5 @@
 //! The header of the project and the header of the session.
 
-use azureal::desk::NextAgent;
 use azureal::transcript::Tone;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,11 +9,13 @@ use super::areas::is_small;
 use super::meter;
 use super::text::{Piece, fit, width, write_both};
 use crate::keys::{Action, Context};
-use crate::list::title;
 use crate::pane::Phase;
 use crate::state::clock::running;
 use crate::state::{Slot, State};
 use crate::theme::Mark;
+
+/// Before the agent of the next turn, if it is not that of the running one.
+const NEXT: &str = "next: ";
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
@@ -57,9 +58,9 @@ pub(super) fn session(state: &State, slot: &Slot, area: Rect, buf: &mut Buffer) 
         let gap = if is_small { "" } else { " " };
         right.push((format!(" {mark}{gap}{text}"), theme.tone(Tone::Good).add_modifier(Modifier::BOLD)));
     }
-    let agent = agent_of(slot);
-    if is_small && !agent.is_empty() {
-        let name = agent.split(' ').next().unwrap_or_default();
+    let agents = agents_of(state, slot);
+    if let Some(agent) = agents.last().filter(|agent| is_small && !agent.is_empty()) {
+        let name = agent.trim_start_matches(NEXT).split(' ').next().unwrap_or_default();
         right.push((format!(" {}", fit(name, 10, theme)), Style::new()));
     }
     if let Some(size) = slot.pane.meter() {
@@ -72,32 +73,42 @@ pub(super) fn session(state: &State, slot: &Slot, area: Rect, buf: &mut Buffer) 
     let taken: u16 = right.iter().map(|(text, _)| width(text)).sum();
     let mut room = area.width.saturating_sub(taken).saturating_sub(width(lead));
     let (number, name) = match slot.pane.record() {
-        Some(record) => (format!("{} ", record.id), title(record).to_owned()),
-        None => (String::new(), "new conversation".to_owned()),
+        Some(record) => (format!("{} ", record.id), slot.title()),
+        None => {
+            let title = Some(slot.title()).filter(|title| !title.is_empty());
+            (String::new(), title.unwrap_or_else(|| "new conversation".to_owned()))
+        }
     };
     room = room.saturating_sub(width(&number));
-    let agent =
-        if is_small || agent.is_empty() { String::new() } else { format!("   {}", fit(&agent, 30, theme)) };
     // The name is more important than the model.
-    let agent = if room > width(&agent).saturating_add(12) { agent } else { String::new() };
+    let has_room = |agent: &String| !is_small && room > width(agent).saturating_add(12);
+    let agents = agents.iter().filter(|agent| !agent.is_empty());
+    let agent =
+        agents.map(|agent| format!("   {}", fit(agent, 50, theme))).find(has_room).unwrap_or_default();
     let name = fit(&name, room.saturating_sub(width(&agent)), theme);
     let left = [(lead.to_owned(), Style::new()), (number, BOLD), (name, BOLD), (agent, Style::new())];
     write_both(buf, area, 0, &left, &right);
 }
 
-/// Returns the agent and model: of the running turn, else of the next one.
-fn agent_of(slot: &Slot) -> String {
-    let next = slot.pane.next_agent();
-    let turn = slot.pane.turn().filter(|turn| !turn.agent.is_empty());
-    let agent = match turn {
-        Some(turn) => &NextAgent { agent: Some(turn.agent.clone()), model: turn.model.clone() },
-        None => next,
+/// Returns the agent and model, in a long and in a short form: of the running turn, and of the next one if the user chose another.
+fn agents_of(state: &State, slot: &Slot) -> Vec<String> {
+    let words = |agent: &str, model: Option<&String>| match model {
+        Some(model) => format!("{agent} {model}"),
+        None => agent.to_owned(),
     };
-    match (&agent.agent, &agent.model) {
-        (Some(agent), Some(model)) => format!("{agent} {model}"),
-        (Some(agent), None) => agent.clone(),
-        _ => String::new(),
+    let next = slot.pane.next_agent();
+    // Without a choice, a new conversation is with the first agent that is installed.
+    let first = || state.agents.iter().flatten().find(|line| line.version.is_some()).map(|line| &line.name);
+    let next_agent =
+        next.agent.as_ref().or_else(|| if slot.pane.session().is_none() { first() } else { None });
+    let next = next_agent.map(|agent| words(agent, next.model.as_ref())).unwrap_or_default();
+    let Some(turn) = slot.pane.turn().filter(|turn| !turn.agent.is_empty()) else { return vec![next] };
+    let now = words(&turn.agent, turn.model.as_ref());
+    if slot.chosen.is_none() || next == now {
+        return vec![now];
     }
+    let next = format!("{NEXT}{next}");
+    vec![format!("{now}, {next}"), next]
 }
 
 /// Returns the state of the turn in words or as a running time; `None` if none runs.

@@ -103,13 +103,16 @@ fn pieces(state: &State, line: &SessionLine, width: u16, is_selected: bool, is_s
     let extra = if is_full { 8 + 12 } else { 0 };
     let fixed = 1 + number_width + 1 + 2 + agent_width + 1 + time_width + extra;
     let name_width = width.saturating_sub(fixed);
+    let slot = state.pane_of(record.id).and_then(|pane| state.slots.get(&pane));
+    let name = Some(title(record)).filter(|title| !title.is_empty());
+    let name = name.map(str::to_owned).or_else(|| slot.map(crate::state::Slot::title)).unwrap_or_default();
     let mut out = vec![
         (lead.to_owned(), weight),
         (pad(&number, number_width, theme), weight),
         (" ".to_owned(), weight),
         (mark.map_or(" ", |mark| theme.mark(mark)).to_owned(), theme.tone(tone)),
         (" ".to_owned(), weight),
-        (pad(title(record), name_width, theme), weight),
+        (pad(&name, name_width, theme), weight),
     ];
     if agent_width > 0 {
         out.push((format!(" {}", pad(&agent, agent_width, theme)), Style::new()));
@@ -131,8 +134,8 @@ fn cost(usd: f64) -> String {
 /// Draws the facts of the selected session, and the keys of the list.
 fn details(state: &State, area: Rect, buf: &mut Buffer) {
     let theme = &state.theme;
-    let indent = |text: String| [("  ".to_owned(), Style::new()), (text, Style::new())];
-    let width = area.width.saturating_sub(2);
+    let indent = |text: String| [(" ".to_owned(), Style::new()), (text, Style::new())];
+    let width = area.width.saturating_sub(1);
     let last = area.height.saturating_sub(1);
     if state.focus != Focus::List {
         let hint = state.keys.hint(Context::Anywhere, Action::Sessions).unwrap_or_default();

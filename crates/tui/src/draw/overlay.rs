@@ -51,13 +51,18 @@ pub(crate) fn scroll_end(state: &State) -> u16 {
     u16::try_from(view.rows.len()).unwrap_or(u16::MAX).saturating_sub(rows)
 }
 
+/// Returns the rows of the topmost layer that have room.
+pub(crate) fn visible_rows(state: &State) -> u16 {
+    state.layers.last().and_then(|layer| frame(state, layer)).map_or(1, |frame| frame.rows)
+}
+
 /// Draws a layer. Returns the place of the cursor.
 pub(super) fn draw(state: &State, layer: &Layer, buf: &mut Buffer) -> Option<Position> {
     let Frame { area, view, rows } = frame(state, layer)?;
     let theme = &state.theme;
     let area = area.intersection(buf.area);
-    // A column beside it is empty too, so that text does not run into it.
-    let cleared = Rect { x: area.x.saturating_sub(1), width: area.width.saturating_add(2), ..area };
+    // What is beside it is empty too: it would read as a part of it.
+    let cleared = Rect { x: 0, width: buf.area.width, ..area };
     clear(buf, cleared);
     let bar = Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD);
     style_row(buf, area, 0, bar);

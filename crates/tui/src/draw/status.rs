@@ -129,6 +129,10 @@ fn hints(state: &State) -> Vec<String> {
     if state.quit_until_ms.is_some() {
         return vec![format!("{} again quits", label(Context::Anywhere, Action::Cancel))];
     }
+    if state.guard_until_ms.is_some() && state.focus == Focus::Prompt {
+        let enter = label(Context::Prompt, Action::Send);
+        return vec![format!("{enter} does nothing for 2 s: another session is shown")];
+    }
     match state.focus {
         Focus::List if state.list.is_filtering => {
             return vec![
@@ -152,13 +156,12 @@ fn hints(state: &State) -> Vec<String> {
     let Some(slot) = state.slot() else { return Vec::new() };
     let enter = label(Context::Prompt, Action::Send);
     let mut hints = Vec::new();
-    let is_ours = slot.pane.turn().is_none_or(|turn| turn.is_ours);
     if slot.is_running() && !slot.prompt.is_empty() {
-        if is_ours {
+        if !state.is_foreign(slot) {
             hints.push(format!("{enter} cancels the turn and sends"));
             hints.extend(state.keys.label(Context::Prompt, Action::Queue).map(|key| format!("{key} queues")));
         } else {
-            hints.push(format!("{enter} queues: another azureal runs this turn"));
+            hints.push(format!("{enter} queues: this turn runs in the background"));
         }
     } else if slot.cancelled == Some(Cancelled::ForPrompt) {
         hints.push(format!("{} keeps the prompt waiting", label(Context::Anywhere, Action::Back)));

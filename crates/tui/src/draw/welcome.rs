@@ -7,6 +7,7 @@ use ratatui::style::{Modifier, Style};
 
 use super::text::{Piece, one_line, width, wrap, write};
 use crate::keys::{Action, Context};
+use crate::overlay::version_number;
 use crate::state::State;
 use crate::theme::Mark;
 
@@ -28,13 +29,17 @@ pub(super) fn draw(state: &State, area: Rect, buf: &mut Buffer) {
     }
     let begin = format!("Type a prompt and press {}.", label(Action::Send));
     text(&mut rows, &begin, Style::new());
-    let keys = format!(
-        "{} agent and model   {} sessions   {} all keys",
-        label(Action::Agents),
-        label(Action::Sessions),
-        label(Action::Help)
-    );
-    text(&mut rows, &keys, Style::new());
+    let count = state.list.lines().len();
+    if count > 0 {
+        let words = if count == 1 { "session" } else { "sessions" };
+        text(&mut rows, &format!("{count} {words}: {}", label(Action::Sessions)), Style::new());
+    }
+    let mut keys = vec![format!("{} agent and model", label(Action::Agents))];
+    if count == 0 {
+        keys.push(format!("{} sessions", label(Action::Sessions)));
+    }
+    keys.push(format!("{} all keys", label(Action::Help)));
+    text(&mut rows, &keys.join("   "), Style::new());
     rows.push(Vec::new());
     agents(state, area.width, &mut rows);
     if is_first && !state.settings.store.is_empty() {
@@ -77,7 +82,7 @@ fn agents(state: &State, columns: u16, rows: &mut Vec<Vec<Piece>>) {
     }
     for agent in agents {
         let (mark, tone, version) = match &agent.version {
-            Some(version) => (theme.mark(Mark::Good), Tone::Good, version.as_str()),
+            Some(version) => (theme.mark(Mark::Good), Tone::Good, version_number(version)),
             None => (theme.mark(Mark::Bad), Tone::Bad, "not installed"),
         };
         let pieces = [

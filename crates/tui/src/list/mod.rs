@@ -126,10 +126,11 @@ fn matches(record: &SessionRecord, words: &[&str]) -> bool {
     words.iter().all(|word| text.contains(word))
 }
 
-/// Returns the title of a session: its name, or its last prompt if it has no name of its own.
+/// Returns the title of a session: its name, or its first prompt if it has no name of its own.
 pub(crate) fn title(record: &SessionRecord) -> &str {
     let counts = &record.counts;
-    let prompt = counts.last_prompt.as_deref().or(counts.preview.as_deref());
+    let first = counts.preview.as_deref().filter(|preview| !preview.trim().is_empty());
+    let prompt = first.or(counts.last_prompt.as_deref());
     if record.name == record.id.to_string() { prompt.unwrap_or_default() } else { &record.name }
 }
 

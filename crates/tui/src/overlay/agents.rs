@@ -9,6 +9,9 @@ use crate::draw::text::{pad, wrap};
 use crate::state::State;
 use crate::theme::Mark;
 
+/// Below this width, versions are not shown.
+const NARROW: u16 = 50;
+
 /// An agent and model that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AgentOption {
@@ -81,13 +84,22 @@ pub(crate) fn picker(state: &State) -> Picker {
     picker
 }
 
+/// Returns the number in a version: agents print their names with it.
+pub(crate) fn version_number(version: &str) -> &str {
+    let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
+    version.split_whitespace().find(is_number).unwrap_or(version)
+}
+
 /// Returns the switcher.
 pub(super) fn view(state: &State, picker: &Picker, width: u16) -> View {
     let options = options(state, picker);
     let theme = &state.theme;
     let current = state.slot().map(|slot| slot.pane.next_agent().clone()).unwrap_or_default();
     let name_width = 10.min(width / 4);
-    let model_width = width.saturating_sub(name_width).saturating_sub(20).min(40);
+    // On a narrow screen the names of models need the room of the versions.
+    let has_versions = width >= NARROW;
+    let beside = if has_versions { 20 } else { 7 };
+    let model_width = width.saturating_sub(name_width).saturating_sub(beside).min(40);
     let mut rows: Vec<_> = options
         .iter()
         .map(|option| {
@@ -97,17 +109,18 @@ pub(super) fn view(state: &State, picker: &Picker, width: u16) -> View {
                 (None, _) => "default model".to_owned(),
             };
             let (mark, tone, version) = match &option.version {
-                Some(version) => (theme.mark(Mark::Good), Tone::Good, version.clone()),
+                Some(version) => (theme.mark(Mark::Good), Tone::Good, version_number(version).to_owned()),
                 None => (theme.mark(Mark::Bad), Tone::Bad, "not installed".to_owned()),
             };
             let now = if option.next == current { " now" } else { "" };
+            let version = if has_versions { pad(&format!(" {version}"), 14, theme) } else { String::new() };
             vec![
                 plain(pad(option.next.agent.as_deref().unwrap_or_default(), name_width, theme)),
                 plain(" "),
                 plain(pad(&model, model_width, theme)),
                 plain(" "),
                 toned(state, mark, tone),
-                plain(pad(&format!(" {version}"), 14, theme)),
+                plain(version),
                 plain(now),
             ]
         })

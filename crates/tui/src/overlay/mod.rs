@@ -8,8 +8,9 @@ mod press;
 mod questions;
 mod view;
 
-pub(crate) use agents::picker as agent_picker;
+pub(crate) use agents::{picker as agent_picker, version_number};
 pub(crate) use input::Input;
+pub(crate) use palette::all as all_actions;
 pub(crate) use press::{ask_fork, paste, press, scroll};
 pub(crate) use view::{View, view};
 
@@ -110,16 +111,14 @@ pub(crate) struct Confirm {
 }
 
 impl Confirm {
-    /// Asks whether a session is to be forked after an event.
-    pub(crate) fn fork(session: SessionId, at: Seq, name: &str) -> Self {
-        Self {
-            title: "Fork",
-            lines: vec![
-                format!("Copy {session} {name} up to event {at} into a new session?"),
-                "The session itself stays as it is.".to_owned(),
-            ],
-            yes: "fork",
-            request: Request::Fork { session, at },
-        }
+    /// Asks whether a session is to be forked after an event: the end of a turn that begins with a text, or the end of all turns.
+    pub(crate) fn fork(session: SessionId, at: Seq, name: &str, turn: Option<&str>) -> Self {
+        let mut lines = match turn {
+            Some(_) => vec![format!("Copy {session} {name} into a new session, up to the end of this turn?")],
+            None => vec![format!("Copy {session} {name} into a new session, with all its stored turns?")],
+        };
+        lines.extend(turn.map(|turn| format!("Turn: {turn}")));
+        lines.push("The session itself stays as it is.".to_owned());
+        Self { title: "Fork", lines, yes: "fork", request: Request::Fork { session, at } }
     }
 }

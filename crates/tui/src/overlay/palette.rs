@@ -36,15 +36,20 @@ pub(super) fn entries<'s>(state: &'s State, picker: &Picker) -> Vec<&'s Entry> {
     found
 }
 
+/// Returns all actions of the palette.
+pub(crate) fn all(state: &State) -> Vec<&Entry> {
+    entries(state, &Picker::default())
+}
+
 /// Returns the palette.
 pub(super) fn view(state: &State, picker: &Picker, width: u16) -> View {
     let entries = entries(state, picker);
-    let label_width = 12.min(width / 4);
+    let label_width = 18.min(width / 3);
     let words_width = width.saturating_sub(label_width).saturating_sub(4);
     let rows = entries
         .iter()
         .map(|entry| {
-            let label = state.keys.label(entry.context, entry.action).unwrap_or_default();
+            let label = label(state, entry);
             vec![
                 plain(pad(entry.long, words_width, &state.theme)),
                 plain(" "),
@@ -59,5 +64,19 @@ pub(super) fn view(state: &State, picker: &Picker, width: u16) -> View {
         chosen: Some(picker.chosen.min(entries.len().saturating_sub(1))),
         keys: keys(state, &["↑↓ choose", "↵ do it", "Esc back"]),
         ..View::default()
+    }
+}
+
+/// Returns the key of an action, with the place where it is one.
+fn label(state: &State, entry: &Entry) -> String {
+    let Some(label) = state.keys.label(entry.context, entry.action) else { return String::new() };
+    match entry.context {
+        Context::Menu => {
+            let menu = state.keys.label(Context::Anywhere, Action::Menu).unwrap_or_default();
+            format!("{menu} {label}")
+        }
+        Context::Reading => format!("reading: {label}"),
+        Context::List => format!("list: {label}"),
+        Context::Prompt | Context::Anywhere => label,
     }
 }

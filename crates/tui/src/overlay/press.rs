@@ -10,9 +10,6 @@ use crate::keys::{Action, Context, Key};
 use crate::state::{Effect, State};
 use crate::update;
 
-/// The rows of a page in an overlay.
-const PAGE: i32 = 10;
-
 /// Takes a key for the topmost layer.
 pub(crate) fn press(state: &mut State, key: Key) -> Vec<Request> {
     match state.keys.action(Context::Anywhere, key) {
@@ -126,13 +123,14 @@ pub(crate) fn scroll(state: &mut State, rows: i32) {
 
 /// Scrolls by a key. The keys are those of reading.
 fn scroll_by_key(state: &mut State, key: Key) -> bool {
+    let page = i32::from(crate::draw::overlay_rows(state).max(1));
     let rows = match state.keys.action(Context::Reading, key) {
         Some(Action::RowUp) => -1,
         Some(Action::RowDown) => 1,
-        Some(Action::HalfUp) => -PAGE / 2,
-        Some(Action::HalfDown) => PAGE / 2,
-        Some(Action::PageUp) => -PAGE,
-        Some(Action::PageDown | Action::Fold) => PAGE,
+        Some(Action::HalfUp) => -(page / 2).max(1),
+        Some(Action::HalfDown) => (page / 2).max(1),
+        Some(Action::PageUp) => -page,
+        Some(Action::PageDown | Action::Fold) => page,
         Some(Action::Top) => i32::MIN / 2,
         Some(Action::Bottom) => i32::MAX / 2,
         _ => return false,
@@ -254,9 +252,9 @@ fn pick_action(state: &mut State, key: Key, mut picker: Picker) -> Vec<Request> 
     Vec::new()
 }
 
-/// Asks whether a session is to be forked after an event.
-pub(crate) fn ask_fork(state: &mut State, session: azureal::SessionId, at: Seq) {
+/// Asks whether a session is to be forked after an event, the end of a turn that begins with a text.
+pub(crate) fn ask_fork(state: &mut State, session: azureal::SessionId, at: Seq, turn: Option<&str>) {
     let name =
         state.list.line(session).map(|line| crate::list::title(&line.record).to_owned()).unwrap_or_default();
-    state.layers.push(Layer::Confirm(Confirm::fork(session, at, &name)));
+    state.layers.push(Layer::Confirm(Confirm::fork(session, at, &name, turn)));
 }

@@ -39,6 +39,8 @@ pub fn run(
     let events = Arc::clone(inbox);
     let mut terminal = PlainTerminal::open(move |event| events.add_event(event))?;
     let mut conversation = Conversation::new(state, desk, inbox);
+    // A line that is being typed is not known before its end: it must not go to another session.
+    conversation.state.settings.auto_switch = false;
     conversation.update(Message::Resize(WIDTH, 50));
     let requests = conversation.state.start(session);
     conversation.perform(requests);

@@ -180,6 +180,10 @@ impl PromptBox {
         }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
+        // Esc and then Ctrl-X, pressed quickly, are reported as one key. AltGr makes no such letter.
+        if control && alt && matches!(key.code, KeyCode::Char(c) if c.is_ascii_alphabetic()) {
+            return PromptOutcome::Ignored;
+        }
         if let KeyCode::Char(c) = key.code
             // AltGr is reported as both.
             && control == alt

@@ -52,6 +52,11 @@ impl Waiting {
         self.queued.push_back(prompt);
     }
 
+    /// Queues a prompt before the others: it was to go out already.
+    pub fn queue_first(&mut self, prompt: String) {
+        self.queued.push_front(prompt);
+    }
+
     /// Takes the prompt that goes out next.
     pub fn take_next(&mut self) -> Option<String> {
         self.staged.take().or_else(|| self.queued.pop_front())

@@ -26,6 +26,7 @@ use crate::list::SessionList;
 use crate::overlay::Layer;
 use crate::prompt::History;
 use crate::theme::Theme;
+use crate::update::Switch;
 
 /// How long a second Ctrl-C quits.
 pub(crate) const QUIT_AGAIN_MS: u64 = 1_000;
@@ -86,6 +87,12 @@ pub struct State {
     pub(crate) prompt_due_ms: Option<u64>,
     /// Whether the interface ends when no turn of it runs any more.
     pub(crate) is_quitting: bool,
+    /// The word that looks like a command and is none: sent again, it goes to the agent.
+    pub(crate) refused_command: Option<String>,
+    /// The switch to another turn that comes by itself.
+    pub(crate) switch: Option<Switch>,
+    /// Until when Enter does nothing, after such a switch.
+    pub(crate) guard_until_ms: Option<u64>,
     /// Until when a second Ctrl-C quits.
     pub(crate) quit_until_ms: Option<u64>,
     effects: Vec<Effect>,
@@ -120,6 +127,9 @@ impl State {
             last_pane: shown.0,
             prompt_due_ms: None,
             is_quitting: false,
+            refused_command: None,
+            switch: None,
+            guard_until_ms: None,
             quit_until_ms: None,
             effects: Vec::new(),
         }
@@ -171,10 +181,10 @@ impl State {
             }
             _ => None,
         });
-        [clock, menu, self.notices.next_end(), self.quit_until_ms, self.prompt_due_ms, self.keeper.next_due()]
-            .into_iter()
-            .flatten()
-            .min()
+        let switch = self.switch.as_ref().map(|switch| switch.at_ms);
+        let ends = [self.notices.next_end(), self.quit_until_ms, self.guard_until_ms];
+        let due = [clock, menu, switch, self.prompt_due_ms, self.keeper.next_due()];
+        due.into_iter().chain(ends).flatten().min()
     }
 
     pub(crate) fn effect(&mut self, effect: Effect) {
@@ -212,6 +222,13 @@ impl State {
             .iter()
             .filter(|line| self.pane_of(line.record.id).is_none() && self.keeper.is_unread(&line.record));
         here.saturating_add(elsewhere.count())
+    }
+
+    /// Returns whether another process runs the turn of a slot. A turn whose azureal is gone has no owner: it is like one of ours.
+    pub(crate) fn is_foreign(&self, slot: &Slot) -> bool {
+        let line = slot.pane.session().and_then(|session| self.list.line(session));
+        let is_orphan = line.and_then(|line| line.active.as_ref()).is_some_and(|active| active.orphan);
+        slot.pane.turn().is_some_and(|turn| !turn.is_ours) && !is_orphan
     }
 
     /// Returns the pane that a session is open in.

@@ -40,6 +40,16 @@ impl Notices {
         }
     }
 
+    /// Adds a notice that is shown until a time.
+    pub(crate) fn add_until(&mut self, text: &str, until_ms: u64) {
+        self.add(Level::Info, text, until_ms.saturating_sub(INFO_MS));
+    }
+
+    /// Removes a notice.
+    pub(crate) fn remove(&mut self, text: &str) {
+        self.notices.retain(|notice| notice.text != text);
+    }
+
     /// Adds an error with its hint.
     pub(crate) fn add_error(&mut self, error: &Error, now_ms: u64) {
         let text = match error.hint() {

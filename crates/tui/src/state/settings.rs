@@ -13,7 +13,7 @@ pub struct Settings {
     pub store: String,
     /// The directories that paths are shown relative to.
     pub places: Places,
-    /// Whether the last running turn is shown when the shown one has ended.
+    /// Whether the last running turn of this interface is shown some time after the shown one has ended.
     pub auto_switch: bool,
     /// Whether marks of running turns move.
     pub has_motion: bool,

@@ -16,6 +16,8 @@ pub(crate) struct Slot {
     pub(crate) waiting: Waiting,
     /// The agent and model that the user chose since the last prompt.
     pub(crate) chosen: Option<NextAgent>,
+    /// The first prompt that was sent here: the title of a new conversation until its session has one.
+    pub(crate) first_prompt: Option<String>,
     /// Whether a turn was sent and is not over.
     pub(crate) is_sent: bool,
     /// Why the turn was cancelled, if it was.
@@ -47,11 +49,22 @@ impl Slot {
             prompt: PromptBox::new(),
             waiting: Waiting::default(),
             chosen: None,
+            first_prompt: None,
             is_sent: false,
             cancelled: None,
             has_failed: false,
             is_held: false,
             is_unread: false,
+        }
+    }
+
+    /// Returns the title: of the session, or the prompt that a new one begins with; empty if there is none.
+    pub(crate) fn title(&self) -> String {
+        let title = self.pane.record().map(crate::list::title).unwrap_or_default();
+        let is_new = self.is_running() || self.pane.session().is_some();
+        match &self.first_prompt {
+            Some(prompt) if title.is_empty() && is_new => prompt.clone(),
+            _ => title.to_owned(),
         }
     }
 

@@ -8,6 +8,9 @@ use crate::keys::{Action, Context};
 use crate::overlay::{self, Confirm, Input, Layer, Picker};
 use crate::state::{Effect, Focus, MOST_SESSIONS, State};
 
+/// The most characters of the prompt that a turn is named by.
+const TURN_CHARS: usize = 200;
+
 /// Performs an action where the focus is.
 pub(crate) fn perform(state: &mut State, action: Action) -> Vec<Request> {
     let context = match state.focus {
@@ -91,12 +94,18 @@ fn read(state: &mut State, action: Action, context: Context) -> Vec<Request> {
     let Some(slot) = state.slot_mut() else { return Vec::new() };
     let outcome = slot.pane.act(action);
     let session = slot.pane.session();
+    // A running turn is not copied: then the last event is that of the turn before it.
+    let is_copied =
+        outcome.fork_at.is_some_and(|at| slot.pane.turn().is_none() || at < slot.pane.last_stored());
+    let turn = is_copied.then(|| slot.pane.act(Action::CopyTurn).copy).flatten();
+    let turn = turn
+        .and_then(|text| text.lines().next().map(|line| line.chars().take(TURN_CHARS).collect::<String>()));
     let mut requests = outcome.requests;
     if let Some(text) = outcome.copy {
         requests.push(Request::Copy { text });
     }
     if let Some((at, session)) = outcome.fork_at.zip(session) {
-        overlay::ask_fork(state, session, at);
+        overlay::ask_fork(state, session, at, turn.as_deref());
     }
     if outcome.opens_search {
         push(state, Layer::Find(Input::default()));
@@ -182,7 +191,9 @@ fn subject(state: &mut State, context: Context) -> Option<(azureal::SessionId, S
 
 fn rename(state: &mut State, context: Context) {
     if let Some((session, name, ..)) = subject(state, context) {
-        push(state, Layer::Rename { session, name: Input::new(&name) });
+        // A session without a name of its own is called by its number.
+        let name = if name == session.to_string() { Input::default() } else { Input::new(&name) };
+        push(state, Layer::Rename { session, name });
     }
 }
 
@@ -191,7 +202,7 @@ fn fork(state: &mut State, context: Context) {
         // A pane knows of its own turn before the list does.
         let slot = state.pane_of(session).and_then(|pane| state.slots.get(&pane));
         let at = slot.map_or(at, |slot| at.max(slot.pane.last_stored()));
-        push(state, Layer::Confirm(Confirm::fork(session, at, &title)));
+        push(state, Layer::Confirm(Confirm::fork(session, at, &title, None)));
     }
 }
 

@@ -1,13 +1,16 @@
 //! What a message changes, and the requests that follow from it.
 
 mod actions;
+mod commands;
 mod mouse;
 mod news;
 mod prompting;
 mod slots;
+mod switching;
 
 pub(crate) use actions::{perform, perform_in};
 pub(crate) use prompting::{choose_agent, quit_answered, send};
+pub(crate) use switching::Switch;
 
 use azureal::desk::Request;
 use crossterm::event::{KeyEvent, KeyEventKind};
@@ -24,6 +27,9 @@ use crate::state::{Effect, Focus, State};
 pub fn update(state: &mut State, message: Message, now_ms: u64) -> Vec<Request> {
     state.now_ms = now_ms.max(state.now_ms);
     let now_ms = state.now_ms;
+    if matches!(message, Message::Key(_) | Message::Paste(_) | Message::Mouse(_)) {
+        switching::stay(state);
+    }
     let mut requests = match message {
         Message::Key(key) => press(state, key),
         Message::Paste(text) => prompting::paste(state, &text),
@@ -44,6 +50,7 @@ pub fn update(state: &mut State, message: Message, now_ms: u64) -> Vec<Request> 
         Message::Tick => Vec::new(),
     };
     requests.extend(prompting::tick(state));
+    switching::tick(state);
     state.notices.expire(now_ms);
     if state.quit_until_ms.is_some_and(|until| until <= now_ms) {
         state.quit_until_ms = None;

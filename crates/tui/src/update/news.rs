@@ -3,7 +3,7 @@
 use azureal::Outcome;
 use azureal::desk::{Draft, EditPurpose, News, NextAgent, PaneId, Request, TurnNews};
 
-use super::{prompting, slots};
+use super::{prompting, slots, switching};
 use crate::overlay::{ContextParts, Layer};
 use crate::prompt::{History, Waiting};
 use crate::state::{Effect, Focus, State, key_of};
@@ -61,7 +61,13 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         News::Turn { pane, news } => return turn(state, pane, *news),
         News::Deleted { pane } if state.slots.contains_key(&pane) => {
             state.inform("the session was deleted");
-            return slots::close(state, pane);
+            // Who deletes in the list goes on in the list.
+            let is_in_list = state.focus == Focus::List;
+            let requests = slots::close(state, pane);
+            if is_in_list {
+                state.focus = Focus::List;
+            }
+            return requests;
         }
         News::Forked { session, from } => {
             state.inform(&format!("{session} is a fork of {from}"));
@@ -113,12 +119,10 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         News::Restored(kept) => restore(state, *kept),
         News::Notice(text) => state.inform(&text),
         News::Failed { error, pane, unsent } => {
-            state.notices.add_error(&error, state.now_ms);
             // Another turn began in the moment of Enter: the prompt is sent after it.
-            if let Some((slot, prompt)) = pane.and_then(|pane| state.slots.get_mut(&pane)).zip(unsent) {
-                slot.is_sent = false;
-                slot.waiting.queue(prompt);
-                state.keeper.hurry(state.now_ms);
+            match pane.filter(|pane| state.slots.contains_key(pane)).zip(unsent) {
+                Some((pane, prompt)) => prompting::wait(state, pane, prompt),
+                None => state.notices.add_error(&error, state.now_ms),
             }
         }
         News::Edited { .. }
@@ -251,12 +255,12 @@ fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<
     if let Some(error) = error.filter(|_| pane != state.shown) {
         state.warn(&format!("{name}: {}", error.message()));
     }
-    let requests = prompting::over(state, pane, error.is_some());
+    let requests = prompting::over(state, pane, error);
     if !slots::is_running(state, pane) {
         let end = if error.is_some() { "the turn failed" } else { "the turn has ended" };
         bell(state, &format!("{name}: {end}"));
     }
-    slots::auto_switch(state, pane);
+    switching::announce(state, pane);
     if state.is_quitting && slots::running_here(state).is_empty() {
         state.keeper.hurry(state.now_ms);
         state.effect(Effect::Quit);

@@ -3,11 +3,14 @@
 use azureal::desk::{EditPurpose, NextAgent, PaneId, Request};
 use crossterm::event::{KeyCode, KeyEvent};
 
-use super::{actions, slots};
+use super::{actions, commands, slots, switching};
 use crate::keys::{Action, Context, Key};
 use crate::overlay::{self, Layer};
 use crate::prompt::{self, PromptOutcome};
 use crate::state::{Cancelled, Effect, Focus, QUIT_AGAIN_MS, State};
+
+/// The most characters of a prompt that is a title.
+const TITLE_CHARS: usize = 200;
 
 /// Takes a key in the prompt box.
 pub(super) fn press(state: &mut State, event: KeyEvent) -> Vec<Request> {
@@ -92,8 +95,10 @@ pub(super) fn tick(state: &mut State) -> Vec<Request> {
 fn take(state: &mut State, outcome: PromptOutcome) -> Vec<Request> {
     match outcome {
         PromptOutcome::Done | PromptOutcome::Ignored => Vec::new(),
-        PromptOutcome::Send => send(state, false),
-        PromptOutcome::Queue => send(state, true),
+        // The text stays in the box.
+        PromptOutcome::Send | PromptOutcome::Queue if state.guard_until_ms.is_some() => Vec::new(),
+        PromptOutcome::Send => commands::take(state).unwrap_or_else(|| send(state, false)),
+        PromptOutcome::Queue => commands::take(state).unwrap_or_else(|| send(state, true)),
         PromptOutcome::Complete { prefix } => vec![Request::CompletePath { prefix }],
         PromptOutcome::Wait { until_ms } => {
             state.prompt_due_ms = Some(until_ms);
@@ -109,6 +114,7 @@ fn take(state: &mut State, outcome: PromptOutcome) -> Vec<Request> {
 /// Sends the prompt of the box. While a turn runs, the prompt is staged and the turn cancelled, or the prompt is queued.
 pub(crate) fn send(state: &mut State, is_queued: bool) -> Vec<Request> {
     let pane = state.shown;
+    let is_foreign = state.slot().is_some_and(|slot| state.is_foreign(slot));
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
     let text = slot.prompt.take(&mut state.history);
     state.notices.dismiss();
@@ -117,8 +123,7 @@ pub(crate) fn send(state: &mut State, is_queued: bool) -> Vec<Request> {
         return submit(state, pane, text);
     }
     // The turn of another process is not cancelled for a prompt.
-    let is_ours = slot.pane.turn().is_none_or(|turn| turn.is_ours);
-    if is_queued || !is_ours {
+    if is_queued || is_foreign {
         slot.waiting.queue(text);
         return Vec::new();
     }
@@ -140,9 +145,15 @@ fn send_waiting(state: &mut State) -> Vec<Request> {
 /// Starts a turn.
 fn submit(state: &mut State, pane: PaneId, prompt: String) -> Vec<Request> {
     let now_ms = state.now_ms;
+    if pane == state.shown {
+        switching::stay(state);
+    }
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
     slot.pane.set_now(now_ms);
     slot.pane.sent(&prompt);
+    if slot.pane.session().is_none() {
+        slot.first_prompt = Some(azureal::visible_line(&prompt).chars().take(TITLE_CHARS).collect());
+    }
     (slot.is_sent, slot.is_held, slot.cancelled, slot.has_failed) = (true, false, None, false);
     let NextAgent { agent, model } = slot.chosen.take().unwrap_or_default();
     state.keeper.hurry(now_ms);
@@ -161,14 +172,18 @@ fn edit_waiting(state: &mut State) -> Vec<Request> {
 }
 
 /// The turn of a pane is over: sends what waits, unless the turn failed or the user cancelled it.
-pub(super) fn over(state: &mut State, pane: PaneId, has_error: bool) -> Vec<Request> {
+pub(super) fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<Request> {
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
     slot.is_sent = false;
     let cancelled = slot.cancelled.take();
     let has_failed = std::mem::take(&mut slot.has_failed) && cancelled != Some(Cancelled::ForPrompt);
-    slot.is_held = has_error || has_failed || cancelled == Some(Cancelled::ByUser);
+    slot.is_held = error.is_some() || has_failed || cancelled == Some(Cancelled::ByUser);
     let unsent = slot.pane.take_unsent();
     if let Some(unsent) = unsent {
+        if error.is_some_and(|error| error.kind() == "busy") {
+            wait(state, pane, unsent);
+            return Vec::new();
+        }
         if slot.prompt.is_empty() {
             slot.prompt.set_text(&unsent);
         } else {
@@ -185,6 +200,16 @@ pub(super) fn over(state: &mut State, pane: PaneId, has_error: bool) -> Vec<Requ
         Some(text) => submit(state, pane, text),
         None => Vec::new(),
     }
+}
+
+/// Another turn runs in the session of a pane: the prompt goes out after its end, before the others that wait.
+pub(super) fn wait(state: &mut State, pane: PaneId, prompt: String) {
+    let Some(slot) = state.slots.get_mut(&pane) else { return };
+    (slot.is_sent, slot.is_held) = (false, false);
+    slot.waiting.queue_first(prompt);
+    let name = slots::short_name(state, pane);
+    state.warn(&format!("another turn runs in {name}: the prompt waits for its end"));
+    state.keeper.hurry(state.now_ms);
 }
 
 /// Chooses the agent and model of the next turn.

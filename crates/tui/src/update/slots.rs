@@ -5,7 +5,6 @@ use azureal::desk::{PaneId, Request};
 use crossterm::event::KeyCode;
 
 use crate::keys::{Action, Context, Key};
-use crate::list::title;
 use crate::overlay::Input;
 use crate::state::{FIRST_EVENTS, Focus, Slot, State};
 
@@ -221,36 +220,15 @@ pub(super) fn filter(state: &mut State, key: Key) -> Vec<Request> {
     Vec::new()
 }
 
-/// The shown turn has ended: shows the last one that still runs, if the user neither types nor reads.
-pub(super) fn auto_switch(state: &mut State, ended: PaneId) {
-    let is_free = state.focus == Focus::Prompt
-        && state.layers.is_empty()
-        && state
-            .slot()
-            .is_some_and(|slot| slot.prompt.is_empty() && slot.waiting.is_empty() && !slot.is_held);
-    if !state.settings.auto_switch || ended != state.shown || !is_free || is_running(state, ended) {
-        return;
-    }
-    let running = state.order.iter().copied().rfind(|pane| *pane != ended && is_running(state, *pane));
-    let Some(next) = running else { return };
-    if let Some(slot) = state.slots.get_mut(&ended) {
-        slot.is_unread = true;
-    }
-    let (ended_name, next_name) = (name(state, ended), name(state, next));
-    let number = state.number_of(ended);
-    show(state, next);
-    let back = u8::try_from(number)
-        .ok()
-        .and_then(|number| state.keys.label(Context::Anywhere, Action::Slot(number)));
-    let back = back.map(|key| format!(". {key} goes back")).unwrap_or_default();
-    state.inform(&format!("{ended_name} has ended; {next_name} still runs and is shown{back}"));
-}
-
 /// Returns the name of the session of a pane for people.
 pub(super) fn name(state: &State, pane: PaneId) -> String {
-    match state.slots.get(&pane).and_then(|slot| slot.pane.record()) {
-        Some(record) if title(record).is_empty() => record.id.to_string(),
-        Some(record) => format!("{} {}", record.id, title(record)),
-        None => "the new conversation".to_owned(),
-    }
+    let title = state.slots.get(&pane).map(Slot::title).filter(|title| !title.is_empty());
+    let number = short_name(state, pane);
+    title.map_or(number.clone(), |title| format!("{number} {title}"))
+}
+
+/// Returns the number of the session of a pane.
+pub(super) fn short_name(state: &State, pane: PaneId) -> String {
+    let session = state.slots.get(&pane).and_then(|slot| slot.pane.session());
+    session.map_or_else(|| "the new conversation".to_owned(), |session| session.to_string())
 }

@@ -3,6 +3,7 @@
 use azureal::Error;
 use azureal::core::event::{Complete, Outcome};
 use azureal::desk::{Draft, Kept, News, NextAgent, PaneId, Request, TurnNews};
+use azureal::turns::ActiveTurn;
 use azureal_tui::{Effect, Message};
 
 use crate::harness::{COLOURS, Screen};
@@ -147,6 +148,86 @@ fn a_prompt_that_the_desk_refuses_waits_for_the_turn() {
 }
 
 #[test]
+fn a_queued_prompt_that_another_turn_is_in_the_way_of_stays_queued() {
+    let mut screen = screen(in_turn);
+    screen.keys("'First.' ctrl-t 'Second.' ctrl-t").news(over(PANE));
+    assert_eq!(screen.asked(), [send(PANE, "First.")]);
+    let busy = Error::new("busy", "a turn of S12 is running");
+    screen.news(turn(PANE, TurnNews::Over { error: Some(busy), unsent: Some("First.".into()) }));
+    assert_eq!(screen.asked(), []);
+    assert_eq!(prompt_row(&mut screen), "›");
+    assert!(screen.text().contains("another turn runs in S12: the prompt waits for its end"));
+    let (prompt, since_ms) = (Some("From elsewhere.".into()), screen.now_ms);
+    screen.news(turn(PANE, TurnNews::Began { prompt, first: azureal::Seq(125), since_ms, is_ours: false }));
+    screen.news(over(PANE));
+    assert_eq!(screen.asked(), [send(PANE, "First.")], "before the second");
+}
+
+#[test]
+fn a_command_in_the_prompt_is_performed_and_not_sent() {
+    let mut screen = screen(in_session);
+    for (typed, shown) in [
+        ("/help", "Send the prompt. While a turn runs"),
+        ("/model", "Agent and model of the next turn"),
+        ("/rename", "Rename S12"),
+        ("/sessions", "↵ open"),
+        ("/delete", "Delete S12 fix-login-race?"),
+    ] {
+        screen.type_text(typed).key("enter");
+        assert!(screen.text().contains(shown), "{typed}: {}", screen.text());
+        screen.keys("esc");
+        assert_eq!(prompt_row(&mut screen), "›", "{typed}");
+    }
+    screen.asked();
+    screen.keys("'/compact' enter");
+    assert_eq!(screen.asked(), [Request::Compact { pane: PANE }]);
+    screen.keys("'/quit' enter");
+    assert_eq!(screen.effects, [Effect::Quit]);
+}
+
+#[test]
+fn an_unknown_command_is_sent_only_if_the_user_sends_it_twice() {
+    let mut screen = screen(in_session);
+    screen.keys("'/xyz' enter");
+    assert_eq!(screen.asked(), []);
+    assert!(screen.text().contains("no command /xyz; ↵ again sends it to the agent"));
+    assert_eq!(prompt_row(&mut screen), "› /xyz");
+    screen.keys("'z' enter");
+    assert_eq!(screen.asked(), [], "another word");
+    screen.keys("enter");
+    assert_eq!(screen.asked(), [send(PANE, "/xyzz")]);
+}
+
+#[test]
+fn a_prompt_that_begins_with_a_path_is_sent() {
+    let mut screen = screen(in_session);
+    screen.keys("'/etc/hosts is wrong' enter");
+    assert_eq!(screen.asked(), [send(PANE, "/etc/hosts is wrong")]);
+}
+
+#[test]
+fn esc_and_ctrl_x_in_one_key_type_nothing() {
+    let mut screen = screen(in_session);
+    screen.keys("ctrl-alt-x");
+    assert_eq!(prompt_row(&mut screen), "›");
+}
+
+#[test]
+fn a_turn_whose_azureal_is_gone_is_cancelled_for_a_prompt() {
+    let mut screen = screen(in_session);
+    let News::Sessions(mut lines) = sessions() else { panic!("the sessions") };
+    let mut active = ActiveTurn::new(id(12), "codex", "2026-11-16T14:02:00Z");
+    active.orphan = true;
+    lines[0].active = Some(active);
+    let (prompt, since_ms) = (Some("Before.".into()), screen.now_ms);
+    let began = TurnNews::Began { prompt, first: azureal::Seq(121), since_ms, is_ours: false };
+    screen.news(News::Sessions(lines)).news(turn(PANE, began)).keys("'Mine.'");
+    assert!(screen.text().contains("↵ cancels the turn and sends"), "{}", screen.text());
+    screen.keys("enter");
+    assert_eq!(screen.asked(), [Request::Cancel { pane: PANE }]);
+}
+
+#[test]
 fn the_turn_of_another_process_is_not_cancelled_for_a_prompt() {
     let mut screen = screen(in_session);
     let began = TurnNews::Began {
@@ -156,7 +237,7 @@ fn the_turn_of_another_process_is_not_cancelled_for_a_prompt() {
         is_ours: false,
     };
     screen.news(turn(PANE, began)).keys("'Mine.'");
-    assert!(screen.text().contains("↵ queues: another azureal runs this turn"));
+    assert!(screen.text().contains("↵ queues: this turn runs in the background"));
     screen.keys("enter");
     assert_eq!(screen.asked(), []);
     end_turn(&mut screen, true, None);

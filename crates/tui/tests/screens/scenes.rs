@@ -101,6 +101,14 @@ pub(crate) const SCENES: &[Scene] = &[
         ..SCENE
     },
     Scene {
+        name: "command",
+        heading: "Commands",
+        words: "A prompt that is one word with a slash in front performs an action: `/help`, `/sessions`, `/new`, `/model`, `/context`, `/compact`, `/fork`, `/rename`, `/delete`, `/cancel`, `/quit`, and all others by their [names](keys.md). A word that is no action is sent to the agent if you press Enter again.",
+        before: in_session,
+        keys: "'/init' enter",
+        ..SCENE
+    },
+    Scene {
         name: "reading",
         heading: "Reading",
         words: "Tab or Page Up leaves the prompt box: letters become commands. `i` or Tab goes back. What happens meanwhile does not move the text; the line below it says how much is new.",
@@ -202,7 +210,15 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene {
         name: "auto_switch",
         heading: "The next running turn",
-        words: "When the shown turn ends and another one still runs, that one is shown, unless you type or read. The finished session is unread until you look at it.",
+        words: "When the shown turn has ended and another one that you started here still runs, that one is shown 20 seconds later, unless you press a key. The finished session is then unread until you look at it, and Enter does nothing for 2 seconds.",
+        before: in_two_slots,
+        after: |screen| {
+            screen.news(ended(PANE, 12)).news(over(PANE)).wait(20_000);
+        },
+        ..SCENE
+    },
+    Scene {
+        name: "auto_switch_soon",
         before: in_two_slots,
         after: |screen| {
             screen.news(ended(PANE, 12)).news(over(PANE));

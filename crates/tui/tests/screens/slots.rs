@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use azureal::desk::{News, PaneId, Request, TurnNews};
+use azureal::desk::{AgentLine, News, PaneId, Request, SessionLine, TurnNews};
 use azureal_tui::keys::Keys;
 use azureal_tui::{Effect, Message, Settings};
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -84,9 +84,16 @@ fn more_than_nine_slots_close_an_idle_one() {
 }
 
 #[test]
-fn the_last_running_turn_is_shown_when_the_shown_one_ends() {
+fn the_last_running_turn_is_shown_some_time_after_the_shown_one_has_ended() {
     let mut screen = screen(in_two_slots);
-    screen.news(over(PANE));
+    screen.news(over(PANE)).wait(19_900);
+    assert!(title(&mut screen).starts_with("S12"));
+    assert!(
+        screen.text().contains("S14 still runs and is shown in 20 s; any key stays"),
+        "{}",
+        screen.text()
+    );
+    screen.wait(100);
     assert!(title(&mut screen).starts_with("S14"));
     let text = screen.text();
     assert!(text.contains("S12 fix-login-race has ended") && text.contains("Alt-1"), "{text}");
@@ -96,21 +103,67 @@ fn the_last_running_turn_is_shown_when_the_shown_one_ends() {
 }
 
 #[test]
+fn anything_that_the_user_does_stops_the_switch_for_good() {
+    for keys in ["left", "'x' backspace", "f1 esc", "tab i"] {
+        let mut screen = screen(in_two_slots);
+        screen.news(over(PANE)).wait(5_000).keys(keys);
+        assert!(!screen.text().contains("any key stays"), "{keys}");
+        screen.wait(60_000);
+        assert!(title(&mut screen).starts_with("S12"), "{keys}");
+    }
+    let mut screen = screen(in_two_slots);
+    screen.news(over(PANE));
+    mouse(&mut screen, MouseEventKind::ScrollUp, 10, 5);
+    screen.wait(60_000);
+    assert!(title(&mut screen).starts_with("S12"));
+    let mut screen = self::screen(in_two_slots);
+    screen.news(over(PANE)).message(Message::Paste("text".into())).wait(60_000);
+    assert!(title(&mut screen).starts_with("S12"));
+    let mut screen = self::screen(in_two_slots);
+    screen.news(over(PANE)).news(over(PaneId(2))).wait(60_000);
+    assert!(title(&mut screen).starts_with("S12"), "the other turn has ended too");
+}
+
+#[test]
+fn a_prompt_that_is_sent_right_after_the_switch_stays_in_the_box() {
+    let mut screen = screen(in_two_slots);
+    screen.news(over(PANE)).wait(20_000);
+    screen.asked();
+    screen.keys("'Thanks' enter");
+    assert_eq!(screen.asked(), [], "neither sent nor cancelled");
+    let text = screen.text();
+    assert!(text.contains("› Thanks") && text.contains("↵ does nothing for 2 s"), "{text}");
+    screen.wait(2_000).keys("enter");
+    assert_eq!(screen.asked(), [Request::Cancel { pane: PaneId(2) }]);
+}
+
+#[test]
+fn the_turn_of_another_process_is_not_shown_by_itself() {
+    let mut screen = screen(in_turn);
+    screen.keys("f3 g down enter").news(opened(PaneId(2), 14));
+    let (prompt, first) = (Some("Port the lexer.".into()), azureal::Seq(141));
+    let since_ms = screen.now_ms;
+    screen.news(turn(PaneId(2), TurnNews::Began { prompt, first, since_ms, is_ours: false })).keys("alt-1");
+    screen.news(over(PANE)).wait(60_000);
+    assert!(title(&mut screen).starts_with("S12"));
+}
+
+#[test]
 fn a_user_who_types_or_reads_or_does_not_want_it_stays_where_they_are() {
     for keys in ["'x'", "tab", "f1", "f3"] {
         let mut screen = screen(in_two_slots);
-        screen.keys(keys).news(over(PANE));
+        screen.keys(keys).news(over(PANE)).wait(30_000);
         screen.keys("esc");
-        assert!(!screen.text().contains("has ended;"), "{keys}");
+        assert!(title(&mut screen).starts_with("S12"), "{keys}");
     }
     let settings = Settings { auto_switch: false, ..settings() };
     let mut screen = Screen::with(SIZE, COLOURS, settings, Keys::default());
     in_two_slots(&mut screen);
-    screen.news(over(PANE));
+    screen.news(over(PANE)).wait(30_000);
     assert!(title(&mut screen).starts_with("S12"));
     // A prompt that waits is sent, and its turn is shown.
     let mut screen = self::screen(in_two_slots);
-    screen.keys("'Next.' ctrl-t").news(over(PANE));
+    screen.keys("'Next.' ctrl-t").news(over(PANE)).wait(30_000);
     assert!(title(&mut screen).starts_with("S12"));
 }
 
@@ -165,7 +218,112 @@ fn a_deleted_session_closes_its_slot() {
     screen.news(News::Deleted { pane: PANE });
     assert!(title(&mut screen).starts_with("S14"));
     screen.news(News::Deleted { pane: PaneId(2) });
-    assert_eq!(title(&mut screen), "new conversation");
+    assert!(title(&mut screen).starts_with("new conversation"));
+}
+
+#[test]
+fn who_deletes_a_shown_session_in_the_list_stays_in_the_list() {
+    let mut screen = screen(in_session);
+    screen.keys("f3 d y");
+    assert_eq!(screen.asked(), [Request::Delete { session: id(12) }]);
+    let News::Sessions(mut lines) = sessions() else { panic!("the sessions") };
+    lines.remove(0);
+    screen.news(News::Deleted { pane: PANE }).news(News::Sessions(lines));
+    let text = screen.text();
+    assert!(text.contains("↵ open") && !text.contains("S12"), "{text}");
+    screen.asked();
+    screen.keys("enter");
+    assert!(matches!(screen.asked().as_slice(), [Request::Open { session, .. }] if *session == id(14)));
+}
+
+#[test]
+fn a_session_without_a_name_is_called_by_its_first_prompt() {
+    let mut screen = screen(|screen| {
+        screen.news(agents()).news(News::Sessions(Vec::new()));
+    });
+    screen.keys("'Why is the sky blue?' enter");
+    assert!(title(&mut screen).starts_with("Why is the sky blue?"), "{}", title(&mut screen));
+    let mut new = record(9);
+    (new.counts.preview, new.counts.last_prompt) = (None, None);
+    let accepted = TurnNews::Accepted { record: Box::new(new.clone()), agent: "codex".into(), model: None };
+    screen.news(turn(PANE, accepted)).news(began(PANE, "Why is the sky blue?", 1));
+    assert!(title(&mut screen).starts_with("S9 Why is the sky blue?"), "{}", title(&mut screen));
+    (new.counts.preview, new.counts.last_prompt) =
+        (Some("Why is the sky blue?".into()), Some("And the sea?".into()));
+    screen.news(News::Sessions(vec![SessionLine { record: new, ..line(9) }])).keys("f3");
+    let text = screen.text();
+    assert!(text.contains("Why is the sky") && !text.contains("And the sea?"), "{text}");
+    screen.keys("r");
+    assert!(screen.text().contains("name\n"), "the name is empty: {}", screen.text());
+}
+
+#[test]
+fn the_header_says_which_agent_gets_the_next_prompt() {
+    let mut screen = screen(|screen| {
+        screen.news(agents()).news(sessions());
+    });
+    assert_eq!(title(&mut screen), "new conversation   claude");
+    assert!(screen.text().contains("5 sessions: F3"), "{}", screen.text());
+    screen.keys("f2 'gpt' enter");
+    assert_eq!(title(&mut screen), "new conversation   codex gpt-5.5");
+    let mut screen = self::screen(in_turn);
+    screen.keys("f2 'sonnet' enter");
+    assert!(title(&mut screen).contains("   next: claude sonnet "), "{}", title(&mut screen));
+    screen.message(Message::Resize(100, 24));
+    assert!(title(&mut screen).contains("codex gpt-5.5, next: claude sonnet"), "{}", title(&mut screen));
+}
+
+#[test]
+fn the_question_before_a_fork_names_the_turn() {
+    let mut screen = screen(in_session);
+    screen.draw();
+    screen.keys("tab { { f");
+    let text = screen.text();
+    assert!(text.contains("into a new session, up to the end of this"), "{text}");
+    assert!(
+        text.contains("Turn: Why do users have to log in twice?") && !text.contains("event 110"),
+        "{text}"
+    );
+    screen.keys("n i ctrl-x f");
+    assert!(screen.text().contains("with all its stored"), "{}", screen.text());
+}
+
+#[test]
+fn the_help_moves_by_what_is_visible() {
+    let mut screen = screen(in_session);
+    screen.keys("f1");
+    let text = screen.text();
+    let rows: Vec<&str> = text.lines().collect();
+    // Above the line of keys is an empty row.
+    let foot = rows.iter().rposition(|row| row.contains("PgUp PgDn")).unwrap();
+    let before = rows[foot - 2].to_owned();
+    screen.keys("pagedown");
+    let rows: Vec<String> = screen.text().lines().map(str::to_owned).collect();
+    assert!(!rows.contains(&before), "nothing of the page before is left");
+    screen.keys("up");
+    assert!(screen.text().contains(&before), "nothing is skipped");
+}
+
+#[test]
+fn the_models_of_an_agent_can_be_told_apart_on_a_small_screen() {
+    let mut screen = Screen::new((40, 12), COLOURS);
+    let agent = |name: &str, version: &str, models: &[&str]| AgentLine {
+        name: name.into(),
+        version: Some(version.into()),
+        models: models.iter().map(ToString::to_string).collect(),
+        hint: None,
+    };
+    screen.news(News::Agents(vec![
+        agent("claude", "2.1.197 (Claude Code)", &["claude-opus-4-1", "claude-opus-4-5"]),
+        agent("codex", "codex-cli 0.166.0", &["gpt-5.5"]),
+    ]));
+    screen.keys("f2");
+    let text = screen.text();
+    assert!(text.contains("claude-opus-4-1") && text.contains("claude-opus-4-5"), "{text}");
+    assert!(!text.contains("2.1.197"), "{text}");
+    screen.message(Message::Resize(80, 24));
+    let text = screen.text();
+    assert!(text.contains("✓ 2.1.197\n") && text.contains("✓ 0.166.0\n"), "{text}");
 }
 
 #[test]
