@@ -140,6 +140,10 @@ impl Pane {
 
     fn fold_at_cursor(&mut self) {
         let Some(index) = self.cursor_index() else { return };
+        // An empty text has no rows: nothing of it is seen to fold, and the cursor would leave it.
+        if self.anchor((index, 0)).is_none_or(|anchor| self.cache.rows(anchor.key).is_empty()) {
+            return;
+        }
         self.fold_around(index, |pane| {
             if let Some(block) = pane.blocks.get(index) {
                 pane.folds.toggle(block);

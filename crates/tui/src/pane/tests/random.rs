@@ -3,6 +3,7 @@
 use azureal::transcript::{CallState, Content};
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::pane::blocks::{PROMPT, STATUS};
@@ -114,6 +115,8 @@ fn reading(desk: &mut Desk) -> Option<Vec<String>> {
         pane.blocks.get(index).is_some_and(|block| match &block.content {
             // A result may come after the end of the turn.
             Content::Call(call) => call.state != CallState::NoResult && block.is_stable(),
+            // A notice of a turn that is not stored goes below the next turn.
+            Content::Notice(..) => block.seq.0 <= desk.stored,
             _ => block.is_stable(),
         })
     };
@@ -233,8 +236,18 @@ impl Play {
     }
 }
 
+/// The same cases in every run: a change of the code decides, not luck. `PROPTEST_RNG_SEED` has others tried.
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    let rng_seed = match usual.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        fixed => fixed,
+    };
+    ProptestConfig { cases: 96, failure_persistence: None, rng_seed, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn nothing_that_happens_panics_or_moves_a_reader(
@@ -251,7 +264,9 @@ proptest! {
             match step {
                 Step::Append(_) | Step::Output(_) | Step::Delta(_) | Step::Begin => {
                     if let Some(before) = before {
-                        prop_assert_eq!(&play.desk.screen()[..before.len()], &before, "{:?}", step);
+                        // The mark of the cursor may move, the text may not.
+                        let rows = |screen: &[String]| screen.iter().map(|row| row.replace('▌', " ")).collect::<Vec<_>>();
+                        prop_assert_eq!(rows(&play.desk.screen()[..before.len()]), rows(&before), "{:?}", step);
                     }
                 }
                 Step::Resize(..) if !play.desk.pane.view.is_empty() => {
