@@ -138,12 +138,12 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         (
             "\n  modle = \"x\"",
             ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, redact, variables, \
-             context_commands; did you mean `model`?",
+             context_commands, ui, keys; did you mean `model`?",
         ),
         (
             "[whatever]",
             ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, redact, \
-             variables, context_commands",
+             variables, context_commands, ui, keys",
         ),
         ("compaction = 5", ":1:14: `compaction` is 5; allowed is a table of keys and values"),
         (
