@@ -404,7 +404,7 @@ pub(super) async fn clearing_removes_the_log_and_keeps_the_session(store: Store)
     store.clear(id).await.unwrap();
     assert_eq!(read_all(&store, id).await, []);
     assert_eq!(summaries(&store, id).await, []);
-    assert_eq!(before.counts.agent.as_deref(), Some("claude"));
+    assert_eq!(before.counts.agent.as_deref(), Some("codex"));
     let revision = before.revision + 1;
     let counts = Counts::default();
     let mut expected = SessionRecord { counts, completed: None, covered: 0, opening: 0, revision, ..before };
