@@ -1,10 +1,10 @@
 //! The session pane: a bounded window of a session, what is shown of it, and the turn that runs in it.
 //!
-//! - [`window`]: the events that are held. Pages are read as the view nears an end, and dropped again far from it.
-//! - [`live`]: the running turn, whose events cannot be read from the store yet.
-//! - [`blocks`], [`rows`]: the blocks of both, and the rows of those near the view.
-//! - [`view`]: the place that is shown. There is no total height: the place is a row of a block.
-//! - [`act`], [`find`], [`copy`]: what the user does. [`draw`]: the cells.
+//! - `window`: the events that are held. Pages are read as the view nears an end, and dropped again far from it.
+//! - `live`: the running turn, whose events cannot be read from the store yet.
+//! - `blocks`, `rows`: the blocks of both, and the rows of those near the view.
+//! - `view`: the place that is shown. There is no total height: the place is a row of a block.
+//! - `act`, `find`, `copy`: what the user does. `draw`: the cells.
 
 mod act;
 mod blocks;
