@@ -4,7 +4,6 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, getpgid, getpgrp, getppid, getsid};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::{emulate_default_handler, raise};
@@ -86,27 +85,45 @@ fn stop() {
 }
 
 /// Returns whether a shell can continue this process group: the system stops no group without one, and neither do we.
+#[cfg(target_os = "linux")]
 pub(super) fn has_shell() -> bool {
-    let Ok(session) = getsid(None) else { return false };
-    let group = getpgrp();
-    let mut parent = getppid();
-    // A shell is the first ancestor in another group of this session. Wrappers of ours are in our group.
-    for _ in 0..16 {
-        let Some(pid) = parent else { return false };
-        let Ok(its_group) = getpgid(Some(pid)) else { return false };
-        if its_group != group {
-            return getsid(Some(pid)).is_ok_and(|its_session| its_session == session);
-        }
-        parent = parent_of(pid);
-    }
-    false
+    std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| Job::parse(&stat)).is_some_and(|own| {
+        own.has_shell(|pid| Job::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+    })
 }
 
-/// Returns the parent of a process, where the system tells.
-fn parent_of(pid: Pid) -> Option<Pid> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    Pid::from_raw(parent.trim().parse().ok()?)
+/// Returns whether a shell can continue this process group: a shell is the leader of our session.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn has_shell() -> bool {
+    rustix::process::getsid(None).is_ok_and(|session| session != rustix::process::getpid())
+}
+
+/// A process as job control has it. In a container, 0 is a process, a group or a session outside it; rustix panics there.
+#[cfg(any(target_os = "linux", test))]
+#[derive(Clone, Copy)]
+struct Job {
+    parent: u32,
+    group: u32,
+    session: u32,
+}
+
+#[cfg(any(target_os = "linux", test))]
+impl Job {
+    /// Reads a line of `/proc/PID/stat`. The name in it may contain anything.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace().skip(1).map(str::parse);
+        let mut next = || fields.next()?.ok();
+        Some(Self { parent: next()?, group: next()?, session: next()? })
+    }
+
+    /// Returns whether the first ancestor in another group, which is the shell, is in the same session. Wrappers of ours
+    /// are in our group.
+    fn has_shell(self, job_of: impl Fn(u32) -> Option<Self>) -> bool {
+        let ancestors = std::iter::successors(job_of(self.parent), |job| job_of(job.parent));
+        let shell = ancestors.take(16).find(|job| job.group != self.group);
+        shell.is_some_and(|shell| shell.session == self.session)
+    }
 }
 
 /// Returns whether a signal is ignored. Where the system does not tell, none is.
@@ -115,4 +132,39 @@ fn is_ignored(signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask.checked_shr(u32::try_from(signal - 1).unwrap_or(u32::MAX)).is_some_and(|rest| rest & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Job;
+
+    /// Processes as `/proc/PID/stat` has them: number, parent, group, session.
+    fn has_shell(processes: &[[u32; 4]]) -> bool {
+        let job_of = |wanted: u32| {
+            let &[pid, parent, group, session] = processes.iter().find(|[pid, ..]| *pid == wanted)?;
+            Job::parse(&format!("{pid} (a) S (b) S {parent} {group} {session} 34816 1 4194304"))
+        };
+        job_of(9).unwrap().has_shell(job_of)
+    }
+
+    #[test]
+    fn the_shell_is_the_first_ancestor_in_another_group_of_the_session() {
+        assert!(has_shell(&[[9, 5, 9, 5], [5, 1, 5, 5]]));
+        assert!(has_shell(&[[9, 8, 8, 5], [8, 5, 8, 5], [5, 1, 5, 5]]), "behind a wrapper");
+        assert!(!has_shell(&[[9, 5, 9, 9], [5, 1, 5, 5]]), "a session of its own");
+        assert!(!has_shell(&[[9, 5, 9, 9]]), "a parent that is gone");
+    }
+
+    #[test]
+    fn a_parent_outside_the_container_is_no_shell() {
+        assert!(!has_shell(&[[9, 0, 9, 9]]));
+        assert!(!has_shell(&[[9, 5, 9, 9], [5, 1, 0, 0]]));
+        assert!(!has_shell(&[[9, 1, 0, 0], [1, 0, 0, 0]]));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_is_no_job() {
+        assert!(Job::parse("9 (a) S 1 2").is_none());
+        assert!(Job::parse("").is_none());
+    }
 }
