@@ -57,10 +57,13 @@ impl Workspace {
         let mut lacks_originals = false;
         if let Some(originals) = self.store.originals().filter(|_| self.keeps_originals()) {
             let is_copied = |found: &Original| found.first != Seq::START && found.first <= at;
-            // Only for a message: the fork is there.
-            let wanted = originals.list(original).await.unwrap_or_default();
-            let copied = originals.list(id).await.unwrap_or_default();
-            lacks_originals = copied.len() < wanted.iter().filter(|found| is_copied(found)).count();
+            // The fork is there, so an error here is no reason to fail: the user is told to look at the original.
+            lacks_originals = match (originals.list(original).await, originals.list(id).await) {
+                (Ok(wanted), Ok(copied)) => {
+                    copied.len() < wanted.iter().filter(|found| is_copied(found)).count()
+                }
+                _ => true,
+            };
         }
         Ok(Forked { record, lacks_originals })
     }

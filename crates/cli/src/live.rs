@@ -1,6 +1,6 @@
-//! A turn as it is shown while it goes on.
+//! A turn as it is shown while it runs.
 
-use azureal::transcript::{Places, ending};
+use azureal::transcript::{Places, ending, short_count};
 use azureal_core::agent::AgentOutput;
 use azureal_core::event::{Complete, ErrorEvent};
 use azureal_core::{Event, OnFailure, duration_text, visible, visible_line};
@@ -11,7 +11,6 @@ use crate::live_rows::LiveRows;
 use crate::live_text::{LiveText, shortened};
 use crate::output::{Output, Paint, alarm, counted, error_width, in_rows, on_stderr, tell, warning};
 use crate::spinner::{Draft, Spinner};
-use crate::token_counts::count;
 use azureal::json::TurnLine;
 use azureal::meter::{ESTIMATE, Meter};
 
@@ -133,7 +132,7 @@ impl<'a> Live<'a> {
         self.spinner.label(&format!("the session is long: {agent} writes a summary"));
     }
 
-    /// Shows that the agent goes on after a compaction; what it says from now on is another run's.
+    /// Shows that the agent continues after a compaction. Its output from now on is another run's.
     pub(crate) fn go_on(&mut self) -> Result<(), Failure> {
         self.spinner.label(self.agent);
         self.end_run()
@@ -249,7 +248,7 @@ impl<'a> Live<'a> {
         };
         let what = running.unwrap_or_else(|| self.agent.to_owned());
         match self.tokens {
-            Some(tokens) => format!("{what} · {} tokens", count(tokens)),
+            Some(tokens) => format!("{what} · {} tokens", short_count(tokens)),
             None => what,
         }
     }

@@ -65,7 +65,7 @@ impl LiveRows {
             Event::AssistantText(said) if said.subagent.is_none() => Some(&said.text),
             Event::Plan(plan) => Some(&plan.content),
             Event::ToolCall(call) if call.subagent.is_none() => None,
-            // A text that is being written goes on.
+            // An unfinished text continues.
             Event::ToolCall(_) | Event::ToolResult(_) | Event::AssistantText(_) => {
                 let event = self.with_line_numbers(event);
                 self.printer.push(&event, None);

@@ -31,7 +31,6 @@ mod spinner;
 mod suggest;
 mod threshold;
 mod times;
-mod token_counts;
 mod trust_question;
 mod turn;
 mod usage_error;

@@ -21,7 +21,7 @@ pub fn line(row: &Row, features: Features) -> String {
     for (index, span) in row.spans.iter().enumerate().take(last + 1) {
         let text = if index == last { span.text.trim_end() } else { &span.text };
         let codes = if features.has_styles { codes(span.style) } else { Vec::new() };
-        // The address goes on in the next row: what is here is only a part of it.
+        // The address continues in the next row: this is only a part of it.
         let is_part = row.is_soft && index == last;
         let is_link = features.has_links && !is_part && is_address(text);
         if codes != in_effect {

@@ -3,6 +3,8 @@
 use azureal_core::event::{Complete, Outcome};
 use azureal_core::{Tokens, duration_text};
 
+use crate::token_counts::{received, sent};
+
 /// Returns how a turn ended and what it used, in parts: `done in 12 s`, `74k in, 93 % cached`, `1.2k out`, `$0.04`.
 /// Parts that are not known are left out.
 pub fn ending(complete: &Complete) -> Vec<String> {
@@ -14,12 +16,7 @@ pub fn ending(complete: &Complete) -> Vec<String> {
     }];
     let tokens = complete.usage.map(Tokens::from).unwrap_or_default();
     if tokens.input > 0 || tokens.output > 0 {
-        let mut sent = format!("{} in", short_count(tokens.input));
-        let has_cache = tokens.cache_read > 0 || tokens.cache_write > 0;
-        if let Some(percent) = percent(tokens.cache_read, tokens.input).filter(|_| has_cache) {
-            sent.push_str(&format!(", {percent} % cached"));
-        }
-        parts.extend([sent, format!("{} out", short_count(tokens.output))]);
+        parts.extend([sent(tokens), received(tokens)]);
     }
     // Cents do not tell small costs apart.
     match complete.cost_usd {
@@ -28,33 +25,6 @@ pub fn ending(complete: &Complete) -> Vec<String> {
         _ => {}
     }
     parts
-}
-
-/// Returns a share in percent, rounded down: 100 % is all of it.
-fn percent(part: u64, whole: u64) -> Option<u128> {
-    (u128::from(part.min(whole)) * 100).checked_div(whole.into())
-}
-
-/// Returns a count in three digits or so: 999, 1.2k, 34k, 5.6M.
-///
-/// ```
-/// assert_eq!(azureal_transcript::short_count(1_250), "1.2k");
-/// ```
-pub fn short_count(number: u64) -> String {
-    let scaled = |unit: u64, letter: char| {
-        let tenths = number / (unit / 10);
-        if tenths < 100 {
-            format!("{}.{}{letter}", tenths / 10, tenths % 10)
-        } else {
-            format!("{}{letter}", tenths / 10)
-        }
-    };
-    match number {
-        0..1_000 => number.to_string(),
-        1_000..1_000_000 => scaled(1_000, 'k'),
-        1_000_000..1_000_000_000 => scaled(1_000_000, 'M'),
-        _ => scaled(1_000_000_000, 'G'),
-    }
 }
 
 #[cfg(test)]
@@ -77,13 +47,5 @@ mod tests {
         assert_eq!(ending(&complete), ["done in 12 s", "74k in, 93 % cached", "1.2k out", "$0.0020"]);
         let late = Complete { outcome: Some(Outcome::Timeout), duration_ms: 3_000, ..Complete::default() };
         assert_eq!(ending(&late), ["timed out after 3 s"]);
-    }
-
-    #[test]
-    fn counts_are_short() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1.0k"), (34_999, "34k"), (5_600_000, "5.6M")]
-        {
-            assert_eq!(short_count(number), text);
-        }
     }
 }

@@ -142,7 +142,7 @@ impl GrowingText {
         self.stable > self.heading
     }
 
-    /// Lays out the blocks that are followed by another one in the lines that are complete. Returns whether there is a code block to go on with.
+    /// Lays out the blocks that are followed by another one in the lines that are complete. Returns whether there is a code block to continue.
     fn finish_blocks(&mut self, room: Room) -> bool {
         let source = std::mem::take(&mut self.source);
         let tail = source.get(self.start..).unwrap_or_default();

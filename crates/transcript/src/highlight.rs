@@ -116,7 +116,7 @@ impl Grammars {
         let mut tones: Vec<(Range<usize>, Tone)> = Vec::new();
         let mut start = 0;
         for line in code.split_inclusive('\n') {
-            // A grammar that cannot go on leaves the rest without tones.
+            // A grammar that fails leaves the rest without tones.
             let Ok(changes) = state.parse_line(line, &self.syntaxes) else { break };
             let (mut at, end) = (0, line.trim_end().len());
             for (next, change) in changes {

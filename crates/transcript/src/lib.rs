@@ -38,15 +38,17 @@ mod highlight;
 mod layout;
 mod markdown;
 mod row;
+mod token_counts;
 mod transcript;
 mod wrap;
 
 pub use block::{Author, Block, Call, CallState, Content, Level, Text};
 pub use call::Places;
 pub use code::{CodePart, apply_tones, code_parts};
-pub use ending::{ending, short_count};
+pub use ending::ending;
 pub use growing::GrowingText;
 pub use highlight::Highlighter;
 pub use layout::{printed_rows, rows};
 pub use row::{Change, Fold, Layout, Row, Span, Style, Tone};
+pub use token_counts::{short_count, tokens_in_detail};
 pub use transcript::Transcript;

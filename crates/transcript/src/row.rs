@@ -11,7 +11,7 @@ pub struct Row {
     pub spans: Vec<Span>,
     /// The bytes of the block's source that it shows; empty for decoration.
     pub source: Range<usize>,
-    /// Whether the line of the source goes on in the next row.
+    /// Whether the line of the source continues in the next row.
     pub is_soft: bool,
 }
 

@@ -3,7 +3,11 @@
 use azureal_core::Tokens;
 
 /// Returns a count in three digits or so: 999, 1.2k, 34k, 5.6M.
-pub(crate) fn count(number: u64) -> String {
+///
+/// ```
+/// assert_eq!(azureal_transcript::short_count(1_250), "1.2k");
+/// ```
+pub fn short_count(number: u64) -> String {
     let scaled = |unit: u64, letter: char| {
         let tenths = number / (unit / 10);
         if tenths < 100 {
@@ -22,7 +26,7 @@ pub(crate) fn count(number: u64) -> String {
 
 /// Returns the tokens sent, with the share that was read from the provider's cache if the agents reported of one.
 pub(crate) fn sent(tokens: Tokens) -> String {
-    let mut text = format!("{} in", count(tokens.input));
+    let mut text = format!("{} in", short_count(tokens.input));
     let has_cache = tokens.cache_read > 0 || tokens.cache_write > 0;
     if let Some(percent) = percent(tokens.cache_read, tokens.input).filter(|_| has_cache) {
         text.push_str(&format!(", {percent} % cached"));
@@ -32,11 +36,11 @@ pub(crate) fn sent(tokens: Tokens) -> String {
 
 /// Returns the tokens received.
 pub(crate) fn received(tokens: Tokens) -> String {
-    format!("{} out", count(tokens.output))
+    format!("{} out", short_count(tokens.output))
 }
 
 /// Returns all of it, with the share that was written to the cache.
-pub(crate) fn in_detail(tokens: Tokens) -> String {
+pub fn tokens_in_detail(tokens: Tokens) -> String {
     let written = percent(tokens.cache_write, tokens.input).filter(|_| tokens.cache_write > 0);
     let written = written.map_or_else(String::new, |percent| format!(", {percent} % written"));
     format!("{}{written} · {}", sent(tokens), received(tokens))
@@ -66,14 +70,14 @@ mod tests {
             (5_600_000, "5.6M"),
             (u64::MAX, "18446744073G"),
         ] {
-            assert_eq!(count(number), text);
+            assert_eq!(short_count(number), text);
         }
     }
 
     #[test]
     fn the_share_of_the_cache_is_rounded_down() {
         let used = |input, cache_read, cache_write| {
-            in_detail(Tokens { cache_read, cache_write, ..Tokens::new(input, 1_200) })
+            tokens_in_detail(Tokens { cache_read, cache_write, ..Tokens::new(input, 1_200) })
         };
         for (tokens, expected) in [
             ((74_000, 69_500, 2_500), "74k in, 93 % cached, 3 % written · 1.2k out"),

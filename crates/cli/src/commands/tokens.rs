@@ -7,10 +7,10 @@ use super::SessionToRead;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::threshold::threshold;
-use crate::token_counts::in_detail;
 use azureal::Workspace;
 use azureal::meter::{ESTIMATE, ESTIMATED_BY, Meter, grouped};
 use azureal::sessions::{called, resolve_to_read};
+use azureal::transcript::tokens_in_detail;
 
 /// How many events are searched for the end of the last turn, from the end of the session.
 const SEARCHED: usize = 20;
@@ -58,9 +58,9 @@ pub(crate) async fn run(
         }));
     }
     out.line(&format!("session    {}", called(&record)))?;
-    out.line(&format!("used       {}, as the agents reported", in_detail(record.tokens)))?;
+    out.line(&format!("used       {}, as the agents reported", tokens_in_detail(record.tokens)))?;
     if let Some(usage) = last_turn {
-        out.line(&format!("last turn  {}", in_detail(Tokens::from(usage))))?;
+        out.line(&format!("last turn  {}", tokens_in_detail(Tokens::from(usage))))?;
     }
     out.line(&format!("context    {}, {} characters", meter.tokens_line(), grouped(chars)))
 }

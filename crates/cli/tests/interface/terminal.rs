@@ -1,4 +1,4 @@
-//! The terminal is given back as it was, whatever ends or stops the interface.
+//! The terminal is restored, whatever ends or stops the interface.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

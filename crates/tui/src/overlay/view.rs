@@ -1,5 +1,6 @@
 //! What an overlay shows: a title, rows and a line of keys.
 
+use azureal::meter::grouped;
 use azureal::transcript::Tone;
 use ratatui::style::{Modifier, Style};
 
@@ -145,17 +146,4 @@ fn amount(chars: u64) -> String {
         10_000..10_000_000 => format!("{}k", chars / 1_000),
         _ => format!("{}M", chars / 1_000_000),
     }
-}
-
-/// Returns a number with its digits in groups.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && digits.len().saturating_sub(index) % 3 == 0 {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out
 }

@@ -73,7 +73,7 @@ impl Parse for Decoder {
         }
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         match self.waiting.as_slice() {
             [] => None,
             [b'\x1b', b']', _, ..] => Some(REST_OF_REPLY),
@@ -368,9 +368,9 @@ mod tests {
         let mut decoder = Decoder::default();
         let mut out = Vec::new();
         decoder.push(b"\x1b", &mut out);
-        assert_eq!((decoder.patience(), out.len()), (Some(REST_OF_KEY), 0));
+        assert_eq!((decoder.timeout(), out.len()), (Some(REST_OF_KEY), 0));
         decoder.push(b"[A", &mut out);
-        assert_eq!(decoder.patience(), None);
+        assert_eq!(decoder.timeout(), None);
         assert_eq!(out, [key(KeyCode::Up, KeyModifiers::NONE)]);
     }
 

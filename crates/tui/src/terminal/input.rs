@@ -61,7 +61,7 @@ pub(super) trait Parse {
     /// Takes bytes.
     fn push(&mut self, bytes: &[u8], out: &mut Vec<Input>);
     /// Returns how long to wait for more bytes before [`give_up`](Self::give_up).
-    fn patience(&self) -> Option<Duration>;
+    fn timeout(&self) -> Option<Duration>;
     /// Takes what waits for more bytes as it is.
     fn give_up(&mut self, out: &mut Vec<Input>);
 }
@@ -78,7 +78,7 @@ impl<P: Parse> Loop<P> {
         let mut bytes = vec![0; PIECE];
         let mut inputs = Vec::new();
         loop {
-            let timeout = self.parser.patience().and_then(|patience| Timespec::try_from(patience).ok());
+            let timeout = self.parser.timeout().and_then(|timeout| Timespec::try_from(timeout).ok());
             let terminal = rustix::stdio::stdin();
             let mut ready =
                 [PollFd::from_borrowed_fd(terminal, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];

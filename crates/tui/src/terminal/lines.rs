@@ -22,7 +22,7 @@ impl Parse for Lines {
         }
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         None
     }
 

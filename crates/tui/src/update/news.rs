@@ -61,7 +61,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         News::Turn { pane, news } => return turn(state, pane, *news),
         News::Deleted { pane } if state.slots.contains_key(&pane) => {
             state.inform("the session was deleted");
-            // Who deletes in the list goes on in the list.
+            // A user who deletes in the list stays in the list.
             let is_in_list = state.focus == Focus::List;
             let requests = slots::close(state, pane);
             if is_in_list {
