@@ -59,11 +59,8 @@ fn event() -> BoxedStrategy<Event> {
         3 => (id(), text()).prop_map(|(tool_use_id, text)| Event::ToolCall(ToolCall {
             tool_use_id,
             tool_name: "Bash".into(),
-            file_path: None,
             input: serde_json::json!({"command": text}).into(),
-            omitted: None,
-            starts: None,
-            subagent: None,
+            ..ToolCall::default()
         })),
         3 => (id(), text(), any::<bool>()).prop_map(|(tool_use_id, content, is_error)| {
             Event::ToolResult(ToolResult { tool_use_id, content, is_error, ..ToolResult::default() })

@@ -251,9 +251,7 @@ fn tool_call() -> BoxedStrategy<ToolCall> {
             tool_name,
             file_path,
             input,
-            omitted: None,
-            starts: None,
-            subagent: None,
+            ..ToolCall::default()
         })
         .boxed()
 }
