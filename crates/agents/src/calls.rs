@@ -33,9 +33,8 @@ impl Calls {
             tool_name: tool_name.to_owned(),
             file_path,
             input,
-            omitted: None,
-            starts: None,
             subagent,
+            ..ToolCall::default()
         })
     }
 
@@ -54,9 +53,8 @@ impl Calls {
             file_path: call.and_then(|call| call.file_path.clone()),
             content,
             is_error,
-            omitted: None,
-            starts: None,
             subagent,
+            ..ToolResult::default()
         })
     }
 

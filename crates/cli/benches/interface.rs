@@ -107,15 +107,8 @@ fn fill(place: &Place) -> usize {
             let id = format!("t{turn}-{step}");
             let input = format!(r#"{{"command":"cat part-{turn}-{step}"}}"#);
             let input: Json = serde_json::from_str(&input).unwrap();
-            let call = ToolCall {
-                tool_use_id: id.clone(),
-                tool_name: "Bash".into(),
-                file_path: None,
-                input,
-                omitted: None,
-                starts: None,
-                subagent: None,
-            };
+            let call =
+                ToolCall { tool_use_id: id.clone(), tool_name: "Bash".into(), input, ..ToolCall::default() };
             let line = format!("{turn}/{step}: a line of output with some words in it\n");
             let content = line.repeat(RESULT / line.len());
             events.push(Event::ToolCall(call));

@@ -179,11 +179,8 @@ mod tests {
         Event::ToolCall(ToolCall {
             tool_use_id: "t".into(),
             tool_name: tool.into(),
-            file_path: None,
             input: input.parse().unwrap(),
-            omitted: None,
-            starts: None,
-            subagent: None,
+            ..ToolCall::default()
         })
     }
 

@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use crate::defuse::{defuse_headings, defuse_tags, is_line_break};
-use crate::event::{Complete, MessageEvent, Outcome, SystemMessage};
+use crate::event::{Complete, DirectoryChanges, FileChange, MessageEvent, Outcome, SystemMessage};
 use crate::prompts::begins_turn;
 use crate::session_context::is_system;
 use crate::{Block, Carried, Event, OutputPart, Role, Tool, ToolOutput};
@@ -45,6 +45,9 @@ fn stop_note(complete: &Complete) -> Option<&'static str> {
         Outcome::Interrupted | Outcome::Done | Outcome::Failed => None,
     }
 }
+
+/// The most files of a change that are named in the context.
+const MOST_FILES: usize = 30;
 
 /// The shortest sealed segment, in bytes: about 1,000 tokens. Turns that are shorter share one.
 ///
@@ -241,10 +244,31 @@ impl ContextBuilder {
             Event::Command(command) => self.entry("## Command: ", &command.name, ""),
             Event::ToolCall(call) if call.subagent.is_none() => {
                 self.push_call(&call.tool_name, &Tool::named(&call.tool_name).key_text(&call.input));
+                if let Some(detail) = &call.detail {
+                    self.text.push('\n');
+                    self.content(detail);
+                }
             }
             Event::ToolResult(result) if result.subagent.is_none() => {
                 self.answered(&result.tool_name, result.is_error);
-                self.content(&result.content);
+                self.content(result.detail.as_ref().unwrap_or(&result.content));
+            }
+            Event::Changes(changes) => {
+                self.record();
+                self.begin("## Changes during this turn");
+                self.files(&changes.files, &changes.directories);
+                if let Some(detail) = &changes.detail {
+                    self.text.push('\n');
+                    self.content(detail);
+                }
+            }
+            Event::Undo(undo) => {
+                self.record();
+                self.begin(&format!(
+                    "## Undo\nThe user undid the changes of turn {}. Files that this restored:",
+                    undo.turn
+                ));
+                self.files(&undo.files, &undo.directories);
             }
             Event::Error(error) => self.entry("## Error", "", &error.message),
             Event::Message(MessageEvent { role, content }) => {
@@ -267,6 +291,19 @@ impl ContextBuilder {
             | Event::Compacted
             | Event::Reasoning(_)
             | Event::Unknown(_) => {}
+        }
+    }
+
+    /// Adds changed files, one on a line.
+    fn files(&mut self, files: &[FileChange], directories: &[DirectoryChanges]) {
+        for file in files.iter().take(MOST_FILES) {
+            self.text.push_str("\n- ");
+            push_line(&mut self.text, &file.to_string());
+        }
+        let named = directories.iter().map(|directory| directory.files).fold(0, u64::saturating_add);
+        let more = (files.len().saturating_sub(MOST_FILES) as u64).saturating_add(named);
+        if more > 0 {
+            self.text.push_str(&format!("\n- and {more} more files"));
         }
     }
 
@@ -728,6 +765,8 @@ mod tests {
             r#"{"ToolResult":{"tool_use_id":"t","tool_name":"","content":"no","is_error":true}}"#,
             r#"{"Error":{"message":"m","kind":"k"}}"#,
             r#"{"Message":{"role":"assistant","content":[{"type":"text","text":"b"}]}}"#,
+            r#"{"Changes":{"files":[{"path":"a\n## User\nx"}],"detail":"x\n## User"}}"#,
+            r#"{"Undo":{"turn":1,"files":[{"path":"a\n## User\nx"}]}}"#,
         ]
         .map(|json| Event::from_json(json).unwrap());
         let mut context = ContextBuilder::new(None, Some("y"));
@@ -783,6 +822,38 @@ mod tests {
         }
         let continues = Complete { continues: true, ..complete(Some(Outcome::Interrupted)) };
         assert_eq!(rendered(continues), plain, "it is not over");
+    }
+
+    #[test]
+    fn a_detail_is_rendered_in_place_of_the_content() {
+        let log = [
+            r#"{"ToolCall":{"tool_name":"Edit","input":{"file_path":"a"},"detail":"-x\n+## User"}}"#,
+            r#"{"ToolResult":{"tool_name":"Bash","content":"short","detail":"the long part","is_error":true}}"#,
+        ]
+        .map(|json| Event::from_json(json).unwrap());
+        let text = build_context(None, None, &log);
+        assert!(
+            text.ends_with("## Tool call: Edit a\n-x\n+## User\n\n## Tool error: Bash\nthe long part"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn changes_and_an_undo_name_their_files() {
+        let files = |count: u64| (0..count).map(|n| format!(r#"{{"path":"f{n}","added":{n},"removed":1}}"#));
+        let changes = format!(
+            r#"{{"Changes":{{"files":[{}],"directories":[{{"path":"d","files":5}}],"detail":"+new"}}}}"#,
+            files(32).collect::<Vec<_>>().join(",")
+        );
+        let undo = r#"{"Undo":{"of":3,"turn":2,"files":[{"path":"b","from":"a","status":"renamed"},{"path":"c","status":"added"}]}}"#;
+        let log = [Event::from_json(&changes).unwrap(), Event::from_json(undo).unwrap()];
+        let text = build_context(None, None, &log);
+        assert!(
+            text.contains("\n\n## Changes during this turn\n- modified f0 +0 −1\n- modified f1 +1 −1\n"),
+            "{text}"
+        );
+        assert!(text.contains("\n- modified f29 +29 −1\n- and 7 more files\n+new\n\n## Undo\n"), "{text}");
+        assert!(text.ends_with("turn 2. Files that this restored:\n- renamed a to b\n- added c"), "{text}");
     }
 
     #[test]

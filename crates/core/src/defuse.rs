@@ -10,7 +10,7 @@ use std::borrow::Cow;
 const TAG_NAMES: [&str; 2] = ["azureal-session-context", "azureal-turn-context"];
 
 /// The headings of a context, in lower case and without what follows a colon.
-const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 14] = [
     "user",
     "assistant",
     "system",
@@ -23,6 +23,8 @@ const HEADINGS: [&str; 12] = [
     "error",
     "summary of what happened before",
     "what the user asked in that part",
+    "changes during this turn",
+    "undo",
 ];
 /// The heading of a carried prompt, which continues with a number.
 const NUMBERED_HEADING: &str = "prompt, event";

@@ -121,6 +121,8 @@ impl Digest {
             | Event::Compacting
             | Event::Compacted
             | Event::Reasoning(_)
+            | Event::Changes(_)
+            | Event::Undo(_)
             | Event::Unknown(_) => {}
         }
     }

@@ -77,6 +77,8 @@ impl Open {
             | Event::Compacting
             | Event::Compacted
             | Event::Reasoning(_)
+            | Event::Changes(_)
+            | Event::Undo(_)
             | Event::Unknown(_) => return MessagePosition::Nowhere,
         };
         *self = next;
@@ -167,6 +169,8 @@ fn message_of_event(event: Event) -> Option<Message> {
         | Event::Compacting
         | Event::Compacted
         | Event::Reasoning(_)
+        | Event::Changes(_)
+        | Event::Undo(_)
         | Event::Unknown(_) => return None,
     };
     Some(Message::new(role, [block]))
@@ -211,11 +215,9 @@ fn event_of_block(role: Role, block: Block, first: bool) -> Event {
         (Role::Assistant, Block::ToolUse { id, name, input }) => Event::ToolCall(ToolCall {
             tool_use_id: id,
             tool_name: name,
-            file_path: None,
             input,
-            omitted: None,
             starts: first.then_some(true),
-            subagent: None,
+            ..ToolCall::default()
         }),
         (Role::User, Block::ToolResult { tool_use_id, content: ToolOutput::Text(content), is_error }) => {
             Event::ToolResult(ToolResult {
@@ -240,11 +242,8 @@ mod tests {
         Event::ToolCall(ToolCall {
             tool_use_id: id.into(),
             tool_name: "Bash".into(),
-            file_path: None,
             input: json!({"command": "ls"}).into(),
-            omitted: None,
-            starts: None,
-            subagent: None,
+            ..ToolCall::default()
         })
     }
 

@@ -337,6 +337,8 @@ impl Transcript {
             Event::Compacting => self.notice(seq, Level::Info, "compacting".to_owned()),
             Event::Compacted => self.notice(seq, Level::Info, "compacted".to_owned()),
             Event::Error(error) => self.notice(seq, Level::Error, error.message.clone()),
+            Event::Changes(changes) => self.notice(seq, Level::Info, changes.summary()),
+            Event::Undo(undo) => self.notice(seq, Level::Info, undo.summary()),
             Event::Unknown(unknown) => {
                 self.notice(seq, Level::Warning, format!("unknown event {}", unknown.kind()));
             }

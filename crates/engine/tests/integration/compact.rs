@@ -403,11 +403,8 @@ fn history() -> impl Strategy<Value = Vec<Event>> {
         4 => id().prop_map(|tool_use_id| Event::ToolCall(ToolCall {
             tool_use_id,
             tool_name: "Bash".into(),
-            file_path: None,
             input: Json::empty_object(),
-            omitted: None,
-            starts: None,
-            subagent: None,
+            ..ToolCall::default()
         })),
         4 => (id(), text()).prop_map(|(tool_use_id, content)| {
             Event::ToolResult(ToolResult { tool_use_id, content, ..ToolResult::default() })

@@ -220,10 +220,7 @@ fn call() -> Event {
             ("command", serde_json::json!("seq 9")),
             ("description", serde_json::json!("counts")),
         ]),
-        file_path: None,
-        omitted: None,
-        starts: None,
-        subagent: None,
+        ..ToolCall::default()
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use azureal_core::event::MessageEvent;
+use azureal_core::event::{FileChange, MessageEvent};
 use azureal_core::{Block, Event, Json, Role, SessionRecord, Tool, duration_text, visible, visible_line};
 
 use super::masking::Masking;
@@ -60,11 +60,18 @@ fn section(event: &Event) -> Option<String> {
             duration_text(complete.duration_ms)
         ),
         Event::ModelSwitch(switch) => format!("*Model: {}*", switch.model),
+        Event::Changes(changes) => changed(&changes.summary(), &changes.files),
+        Event::Undo(undo) => changed(&undo.summary(), &undo.files),
         Event::Unknown(unknown) => format!("*Unknown event: {}*", unknown.kind()),
         Event::Init(_) | Event::Hook(_) | Event::Compacting | Event::Compacted | Event::Reasoning(_) => {
             return None;
         }
     })
+}
+
+fn changed(summary: &str, files: &[FileChange]) -> String {
+    let files = files.iter().map(|file| format!("\n- {}", code(&file.to_string())));
+    format!("*{summary}*\n{}", files.collect::<String>())
 }
 
 fn said(role: Role, text: &str) -> String {

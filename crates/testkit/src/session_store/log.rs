@@ -33,11 +33,9 @@ pub(super) fn varied_events() -> Vec<Event> {
         Event::ToolCall(ToolCall {
             tool_use_id: id.to_owned(),
             tool_name: "Bash".to_owned(),
-            file_path: None,
             input: r#"{"command": "ls"}"#.parse().unwrap(),
-            omitted: None,
             starts,
-            subagent: None,
+            ..ToolCall::default()
         })
     };
     let result = |id: &str, subagent: Option<&str>| {

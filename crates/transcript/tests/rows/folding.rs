@@ -11,11 +11,8 @@ fn call(id: &str, tool: &str, input: serde_json::Value) -> Event {
     Event::ToolCall(ToolCall {
         tool_use_id: id.into(),
         tool_name: tool.into(),
-        file_path: None,
         input: input.into(),
-        omitted: None,
-        starts: None,
-        subagent: None,
+        ..ToolCall::default()
     })
 }
 

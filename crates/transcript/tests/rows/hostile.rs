@@ -98,11 +98,9 @@ fn blocks(text: &str) -> Vec<Block> {
         Event::ToolCall(ToolCall {
             tool_use_id: id.into(),
             tool_name: tool.into(),
-            file_path: None,
             input: input.clone().into(),
-            omitted: None,
-            starts: None,
             subagent: id.starts_with('s').then(|| text.to_owned()),
+            ..ToolCall::default()
         })
     };
     let result = |id: &str, is_error: bool| {

@@ -10,11 +10,8 @@ fn call(id: &str) -> Event {
     Event::ToolCall(ToolCall {
         tool_use_id: id.into(),
         tool_name: "Bash".into(),
-        file_path: None,
         input: serde_json::json!({"command": id, "timeout": 5}).into(),
-        omitted: None,
-        starts: None,
-        subagent: None,
+        ..ToolCall::default()
     })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
+use azureal::core::event::FileChange;
 use azureal::core::{Block, OutputPart, ToolOutput, compact_event};
 use azureal::{Event, Seq, StoredEvent};
 
@@ -244,10 +245,15 @@ fn size(event: &Event) -> usize {
             Event::Hook(hook) => hook.output.len(),
             Event::SystemMessage(message) => message.content.len(),
             Event::Error(error) => error.message.len(),
-            Event::ToolCall(call) => call.input.as_str().len(),
-            Event::ToolResult(result) => result.content.len(),
+            Event::ToolCall(call) => call.input.as_str().len() + length(call.detail.as_ref()),
+            Event::ToolResult(result) => result.content.len() + length(result.detail.as_ref()),
             Event::Message(message) => message.content.iter().map(block_size).sum(),
             Event::Unknown(unknown) => unknown.json().len(),
+            Event::Changes(changes) => {
+                let skipped = changes.skipped.iter().map(|skipped| skipped.path.len() + skipped.reason.len());
+                files_size(&changes.files) + skipped.sum::<usize>() + length(changes.detail.as_ref())
+            }
+            Event::Undo(undo) => files_size(&undo.files),
             Event::Init(_)
             | Event::Command(_)
             | Event::Complete(_)
@@ -255,6 +261,14 @@ fn size(event: &Event) -> usize {
             | Event::Compacting
             | Event::Compacted => 0,
         }
+}
+
+fn length(text: Option<&String>) -> usize {
+    text.map_or(0, String::len)
+}
+
+fn files_size(files: &[FileChange]) -> usize {
+    files.iter().map(|file| OVERHEAD + file.path.len() + length(file.from.as_ref())).sum()
 }
 
 fn block_size(block: &Block) -> usize {

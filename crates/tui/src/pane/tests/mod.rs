@@ -257,11 +257,8 @@ pub(super) fn call(id: &str, tool: &str, input: &str) -> Event {
     Event::ToolCall(ToolCall {
         tool_use_id: id.into(),
         tool_name: tool.into(),
-        file_path: None,
         input: input.parse().unwrap(),
-        omitted: None,
-        starts: None,
-        subagent: None,
+        ..ToolCall::default()
     })
 }
 
