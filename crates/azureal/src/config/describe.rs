@@ -36,6 +36,12 @@ pub fn describe(file: &ConfigFile) -> String {
     if let Some(caching) = &settings.claude_cache {
         text.push_str(&format!("  claude cache: {}\n", caching.value.name()));
     }
+    if let Some(records) = &settings.record_changes {
+        text.push_str(&format!("  record the changes of turns: {}\n", records.value));
+    }
+    if let Some(size) = &settings.changes_size {
+        text.push_str(&format!("  size of all snapshots: {} MB\n", size.value / 1_000_000));
+    }
     if let Some(patterns) = &settings.redact_patterns {
         for pattern in &patterns.value {
             text.push_str(&format!("  redact pattern: {}\n", visible_line(pattern)));

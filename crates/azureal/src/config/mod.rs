@@ -244,6 +244,26 @@ impl Config {
         self.first(|settings| settings.share_originals.as_ref())
     }
 
+    /// Returns whether the changes of turns are recorded.
+    pub fn records_changes(&self) -> bool {
+        self.find_record_changes().is_none_or(|found| *found.value)
+    }
+
+    /// Finds whether the changes of turns are recorded.
+    pub fn find_record_changes(&self) -> Option<ConfiguredValue<'_, bool>> {
+        self.first(|settings| settings.record_changes.as_ref())
+    }
+
+    /// Returns the largest size of all snapshots of the project, in bytes.
+    pub fn changes_size(&self) -> u64 {
+        self.find_changes_size().map_or(2_000_000_000, |found| *found.value)
+    }
+
+    /// Finds the largest size of all snapshots of the project.
+    pub fn find_changes_size(&self) -> Option<ConfiguredValue<'_, u64>> {
+        self.first(|settings| settings.changes_size.as_ref())
+    }
+
     /// Returns whether histories are sent to Claude Code for the provider's prompt cache.
     pub fn claude_cache(&self) -> Caching {
         self.find_claude_cache().map_or_else(Caching::default, |found| *found.value)

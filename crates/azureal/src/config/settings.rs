@@ -37,6 +37,8 @@ pub(super) struct Settings {
     pub(super) keep_originals: Option<Located<KeepOriginals>>,
     pub(super) share_originals: Option<Located<bool>>,
     pub(super) redact_patterns: Option<Located<Vec<String>>>,
+    pub(super) record_changes: Option<Located<bool>>,
+    pub(super) changes_size: Option<Located<u64>>,
     pub(super) variables: Vec<(String, Located<Variable>)>,
     pub(super) context_commands: Option<Vec<Located<ContextCommand>>>,
     pub(super) ui: UiSettings,
@@ -127,7 +129,7 @@ impl Settings {
 
     /// Reads our own format, in which every key must be known: a misspelt one would have no effect, silently.
     pub(super) fn of_azufig(root: &Node, owner: Owner) -> Result<Self, Problem> {
-        const KEYS: [&str; 12] = [
+        const KEYS: [&str; 13] = [
             "agent",
             "model",
             "default_system_message",
@@ -135,6 +137,7 @@ impl Settings {
             "claude",
             "compaction",
             "originals",
+            "changes",
             "redact",
             "variables",
             "context_commands",
@@ -151,6 +154,7 @@ impl Settings {
                 "claude" => settings.claude_cache = claude_cache(node)?,
                 "compaction" => settings.threshold = threshold(node)?,
                 "originals" => settings.take_originals(*place, node, owner)?,
+                "changes" => settings.take_changes(node)?,
                 "ui" => settings.ui.take(*place, node, owner)?,
                 "keys" => settings.ui.take_keys(*place, node, owner)?,
                 "redact" => settings.redact_patterns = redact_patterns(node, *place, owner)?,
@@ -199,6 +203,19 @@ impl Settings {
                     Value::Switch(is_on) => self.share_originals = Some(located(*place, is_on)),
                     _ => return Err(node.is_not(key, "true or false")),
                 },
+                _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what holds for the snapshots of the worktree around turns.
+    fn take_changes(&mut self, node: &Node) -> Result<(), Problem> {
+        const KEYS: [&str; 2] = ["enabled", "max_size"];
+        for Entry { key, place, node } in node.table("changes")? {
+            match key.as_str() {
+                "enabled" => self.record_changes = Some(located(*place, node.switch(key)?)),
+                "max_size" => self.changes_size = Some(located(*place, size(node)?)),
                 _ => return Err(Problem::new(*place, unknown(key, &KEYS))),
             }
         }
@@ -273,6 +290,19 @@ fn keep_originals(node: &Node) -> Result<KeepOriginals, Problem> {
         _ => None,
     };
     found.ok_or_else(|| node.is_not("keep", "\"forever\", \"off\" or a number of days"))
+}
+
+/// Reads a size such as "2 GB". Units are powers of 1000, as disks are sold.
+fn size(node: &Node) -> Result<u64, Problem> {
+    const UNITS: [(&str, u64); 3] = [("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
+    let found = match &node.value {
+        Value::Text(text) => UNITS.iter().find_map(|(unit, bytes)| {
+            let number: u64 = text.trim().strip_suffix(unit)?.trim_end().parse().ok()?;
+            number.checked_mul(*bytes).filter(|size| *size > 0)
+        }),
+        _ => None,
+    };
+    found.ok_or_else(|| node.is_not("max_size", "a size such as \"500 MB\" or \"2 GB\""))
 }
 
 fn agent(node: &Node) -> Result<String, Problem> {

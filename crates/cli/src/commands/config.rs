@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::environment::environment;
 use crate::failure::Failure;
-use crate::output::{Output, warn};
+use crate::output::{Output, bytes_text, warn};
 use crate::trust_question::note_ignored;
 use azureal::config::{
     AZUFIG, Chosen, Config, ConfigFile, ConfiguredKeys, ConfiguredValue, KeepOriginals, STARTER, Variable,
@@ -34,7 +34,7 @@ const SHOWN: usize = 60;
 /// `AZUREAL_TIMEOUT`, and those over the files.
 ///
 /// Keys of `azufig.toml`: `agent`, `model`, `default_system_message`, `[turn]` with `permission`, `timeout` and `output_limit_mib`,
-/// `[claude]` with `cache`, `[compaction]` with `threshold_characters` or `threshold_tokens`, `[redact]` with `patterns` (only in your own file), `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
+/// `[claude]` with `cache`, `[compaction]` with `threshold_characters` or `threshold_tokens`, `[changes]` with `enabled` and `max_size`, `[redact]` with `patterns` (only in your own file), `[variables]`, and `[[context_commands]]` with `name`, `command`, `on_failure`,
 /// `timeout` and `dynamic`. Of a `Cllmfile.yml`, `default_system_message`, `variables` and `context_commands` are taken.
 ///
 /// Files of the project take effect once they are trusted: see `azureal trust`. The only `permission` that they can set is
@@ -106,6 +106,9 @@ struct Report {
     /// `forever`, `off`, or the number of days.
     keep_originals: Setting,
     share_originals: Setting,
+    record_changes: Setting,
+    /// In bytes.
+    changes_max_size: Setting,
     #[serde(skip_serializing_if = "Option::is_none")]
     redact_patterns: Option<Setting>,
     ui: UiLine,
@@ -280,6 +283,14 @@ impl Report {
                 value: json!(config.find_share_originals().is_some_and(|found| *found.value)),
                 ..Setting::of(config.find_share_originals(), |share| json!(share))
             },
+            record_changes: Setting {
+                value: json!(config.records_changes()),
+                ..Setting::of(config.find_record_changes(), |records| json!(records))
+            },
+            changes_max_size: Setting {
+                value: json!(config.changes_size()),
+                ..Setting::of(config.find_changes_size(), |size| json!(size))
+            },
             redact_patterns: config
                 .find_redact_patterns()
                 .map(|found| Setting::of(Some(found), |patterns| json!(patterns))),
@@ -412,6 +423,13 @@ fn print(config: &Config, report: &Report, out: &mut Output) -> Result<(), Failu
     if let Some(found) = config.find_share_originals() {
         let value = if *found.value { "yes" } else { "no" };
         rows.push(Row::new("share originals", value, &report.share_originals.source));
+    }
+    if let Some(found) = config.find_record_changes() {
+        let value = if *found.value { "yes" } else { "no" };
+        rows.push(Row::new("record changes", value, &report.record_changes.source));
+    }
+    if let Some(found) = config.find_changes_size() {
+        rows.push(Row::new("size of changes", &bytes_text(*found.value), &report.changes_max_size.source));
     }
     if let Some(found) = config.find_claude_cache() {
         rows.push(Row::new("claude cache", found.value.name(), &report.claude_cache.source));

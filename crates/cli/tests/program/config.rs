@@ -137,12 +137,12 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
         ("model = \" \"", ":1:9: `model` is an empty text; allowed is a text"),
         (
             "\n  modle = \"x\"",
-            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, redact, variables, \
+            ":2:3: `modle` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, changes, redact, variables, \
              context_commands, ui, keys; did you mean `model`?",
         ),
         (
             "[whatever]",
-            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, redact, \
+            ":1:2: `whatever` is not a key here; allowed: agent, model, default_system_message, turn, claude, compaction, originals, changes, redact, \
              variables, context_commands, ui, keys",
         ),
         ("compaction = 5", ":1:14: `compaction` is 5; allowed is a table of keys and values"),
@@ -167,6 +167,11 @@ fn what_is_wrong_with_an_azufig_is_told_with_its_place_and_what_is_allowed() {
             "[turn]\noutput_limit_mib = -1",
             ":2:20: `output_limit_mib` is -1; allowed is a whole number of MiB above 0",
         ),
+        (
+            "[changes]\nmax_size = \"2 GiB\"",
+            ":2:12: `max_size` is the text \"2 GiB\"; allowed is a size such as \"500 MB\" or \"2 GB\"",
+        ),
+        ("[changes]\nenabled = 1", ":2:11: `enabled` is 1; allowed is true or false"),
         (
             "[variables]\nA = 2024-01-01",
             ":2:5: `A` is a date; allowed is a text, a number, true or false; null in YAML and { required = true } in \
