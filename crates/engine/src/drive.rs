@@ -16,6 +16,7 @@ use futures_executor::block_on;
 use tracing::{debug, error, info, warn};
 
 use crate::bridge;
+use crate::changes::{BeforeTurn, snapshot_owner};
 use crate::context_commands::CommandStop;
 use crate::engine::{EngineOptions, SharedSlots};
 use crate::gather::{Gather, GatherError, Gathered};
@@ -24,7 +25,7 @@ use crate::header::SpooledTurn;
 use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted};
 use crate::launch::{AgentRun, STDERR_BYTES};
 use crate::output_limit::{OutputLimit, Printed};
-use crate::request::TurnOptions;
+use crate::request::{Keeping, TurnOptions};
 use crate::spool::Spool;
 use crate::start::GO_ON;
 use crate::turn_event::{FinishedTurn, TurnError, TurnEvent};
@@ -53,7 +54,7 @@ pub(crate) enum Message {
     /// An input of the machine.
     Input(Input),
     /// The context is gathered, or not.
-    Gathered(Result<Box<Gathered>, GatherError>),
+    Gathered(Result<Box<Gathered>, GatherError>, Option<BeforeTurn>),
     /// Something that was read in the output of a run. It may come when that run is over.
     Observed {
         /// The run's name.
@@ -119,6 +120,8 @@ pub(crate) struct Run {
     pub(crate) output_end: Arc<AtomicU64>,
     /// The session without this turn, and the size of its record, once the context is gathered.
     pub(crate) session: Option<(SessionRecord, u64)>,
+    /// The state of the worktree before the turn, once the context is gathered.
+    pub(crate) before: Option<BeforeTurn>,
 }
 
 impl Driver {
@@ -178,7 +181,10 @@ impl Driver {
                     let is_refused = input == Input::Exited && self.is_refused();
                     inputs.push(if is_refused { Input::Refused } else { input });
                 }
-                Message::Gathered(gathered) => {
+                Message::Gathered(gathered, before) => {
+                    if let Some(run) = &mut self.run {
+                        run.before = before;
+                    }
                     // Another process may have ended the turn before there was an agent that could be ended.
                     let is_noted = |run: &Run| run.stopped.is_none() && run.spool.is_cancelled();
                     if self.run.as_ref().is_some_and(is_noted) {
@@ -337,6 +343,7 @@ impl Driver {
             with_breakpoint: None,
             output_end: Arc::default(),
             session: None,
+            before: None,
         });
         let (sender, poster, may_compact) = (self.sender.clone(), self.poster.clone(), !self.was_compacted);
         thread::spawn(move || {
@@ -350,13 +357,30 @@ impl Driver {
                 cancel_note: &cancel_note,
                 may_compact,
             };
-            // A store of the caller's may panic. The driver waits for an answer in any case.
-            let gathered = catch_unwind(AssertUnwindSafe(|| {
-                gather.gather(snapshot, &prompt, &mut |event| drop(poster.send(Posted::Event(event))))
-            }));
-            let gathered = gathered.unwrap_or(Err(GatherError::NoHistory));
+            let owner = snapshot_owner(&snapshot.record);
+            let is_stored = options.briefing.keeping != Keeping::Ephemeral;
+            let recorder = engine.changes.as_ref().filter(|_| is_stored);
+            let (gathered, before) = thread::scope(|threads| {
+                // Beside the commands: the agent waits for both.
+                let choice = options.changes;
+                let before = recorder.map(|recorder| {
+                    let (stop, poster) = (stop.clone(), poster.clone());
+                    let (owner, name) = (&owner, &name);
+                    threads.spawn(move || {
+                        let mut notice =
+                            |text| drop(poster.send(Posted::Event(TurnEvent::Notice(text))));
+                        recorder.before(choice, owner, name, &|| stop.is_stopped(), &mut notice)
+                    })
+                });
+                // A store of the caller's may panic. The driver waits for an answer in any case.
+                let gathered = catch_unwind(AssertUnwindSafe(|| {
+                    gather.gather(snapshot, &prompt, &mut |event| drop(poster.send(Posted::Event(event))))
+                }));
+                let before = before.and_then(|before| before.join().ok().flatten());
+                (gathered.unwrap_or(Err(GatherError::NoHistory)), before)
+            });
             // The driver listens until it has heard this.
-            drop(sender.send(Message::Gathered(gathered.map(Box::new))));
+            drop(sender.send(Message::Gathered(gathered.map(Box::new), before)));
         });
         Ok(())
     }
@@ -411,13 +435,18 @@ impl Driver {
             duration: run.started.elapsed(),
             stopped: run.stopped.or_else(|| run.spool.is_cancelled().then_some(Outcome::Cancelled)),
         };
-        let EngineOptions { store, spools, environment, .. } = &*self.task.engine;
+        let EngineOptions { store, spools, environment, changes, .. } = &*self.task.engine;
         spools.remove_control(&run.spool.turn().run);
         // Should we die before it is stored, the next process that finds it knows how it ended.
         if let Err(error) = run.spool.note_ended(&ending) {
             self.notice(error.to_string());
         }
-        let ingested = block_on(ingest(&**store, agent, run.spool, ending, &run.destination, environment));
+        let changes = changes.as_ref().zip(run.before.take()).zip(run.session.as_ref());
+        let changes = changes.and_then(|((recorder, before), (record, _))| {
+            recorder.after(&snapshot_owner(record), before, &mut |text| self.notice(text))
+        });
+        let ingested =
+            block_on(ingest(&**store, agent, run.spool, ending, &run.destination, environment, changes));
         self.settle(ingested, run.session.map(|(record, _)| record), &output)
     }
 

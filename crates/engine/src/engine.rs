@@ -12,6 +12,7 @@ use azureal_process::ChildEnvironment;
 use futures_channel::oneshot;
 use futures_executor::block_on;
 
+use crate::changes::ChangeRecorder;
 use crate::compact::{CompactionError, Compactor, Summarised, compact, summarise};
 use crate::handle::{Reporter, TurnControls, TurnHandle, TurnResult};
 use crate::lease::this_process;
@@ -37,6 +38,8 @@ pub struct EngineOptions {
     pub in_git: bool,
     /// The variables that agents and context commands start with. Some name the folder of an agent's own files.
     pub environment: ChildEnvironment,
+    /// Records the changes of turns; `None` outside a git repository, or if the user does not want it.
+    pub changes: Option<ChangeRecorder>,
     /// The name of the user, for whom others see as the holder of a lease; `None` for the number of the user.
     pub user: Option<String>,
 }
@@ -51,6 +54,7 @@ impl EngineOptions {
             directory: directory.into(),
             in_git: false,
             environment: ChildEnvironment::default(),
+            changes: None,
             user: None,
         }
     }
@@ -134,9 +138,8 @@ impl Engine {
         let (sender, recovered) = oneshot::channel();
         let options = Arc::clone(&self.options);
         thread::spawn(move || {
-            let EngineOptions { store, spools, agents, environment, .. } = &*options;
             // A caller who has gone needs no answer.
-            sender.send(block_on(recover(&**store, spools, agents, environment))).ok();
+            sender.send(block_on(recover(&options))).ok();
         });
         recovered.await.unwrap_or_else(|_| {
             let path = self.options.spools.folder().to_owned();

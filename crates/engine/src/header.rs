@@ -11,6 +11,8 @@ use azureal_core::{Event, SessionId};
 use azureal_process::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 
+use crate::changes::SpooledSnapshot;
+
 /// A turn as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpooledTurn {
@@ -68,6 +70,9 @@ pub struct SpooledProcess {
     pub pid: u32,
     /// Its start time, in the system's own format.
     pub began: String,
+    /// The state of the worktree before the turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<SpooledSnapshot>,
 }
 
 impl SpooledProcess {

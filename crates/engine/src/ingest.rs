@@ -19,6 +19,7 @@ use azureal_core::{
 };
 use azureal_process::{ChildEnvironment, FollowError};
 
+use crate::changes::TurnChanges;
 use crate::header::SpooledTurn;
 use crate::own_record::last_usage;
 use crate::settle::{KEPT, find_turn, mark_of, settle};
@@ -108,6 +109,7 @@ pub(crate) async fn ingest(
     ending: Ending,
     destination: &Destination,
     environment: &ChildEnvironment,
+    changes: Option<TurnChanges>,
 ) -> Result<Ingested, IngestError> {
     // First: the process that stored it may have died after moving the output.
     if *destination == Destination::Recovered
@@ -124,7 +126,10 @@ pub(crate) async fn ingest(
         };
         return settle(store, agent, spool, ingested, place, mark.note == KEPT).await;
     }
-    let Parsed { events, late_from, refused, cache } = parse(agent, &spool, ending, environment)?;
+    let Parsed { mut events, late_from, refused, cache } = parse(agent, &spool, ending, environment)?;
+    if let Some(changes) = changes {
+        changes.add_to(&mut events);
+    }
     let ingested = store_once(store, agent, spool, events, late_from, destination).await?;
     Ok(Ingested { refused, cache, ..ingested })
 }

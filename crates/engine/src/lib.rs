@@ -11,6 +11,7 @@
 //!   transcript if the spool is gone.
 
 mod bridge;
+mod changes;
 pub mod clock;
 mod compact;
 mod context_commands;
@@ -49,6 +50,7 @@ pub use bridge::{
     BridgeHost, Control, ControlError, ControlFolderError, OpenQuestion, Refusal,
     SUBCOMMAND as BRIDGE_SUBCOMMAND, bridge_main,
 };
+pub use changes::{ChangeRecorder, RecordChanges, SpooledSnapshot, snapshot_owner, stored_changes};
 pub use compact::{CompactionError, DIGEST, Summarised};
 pub use context_commands::{
     CONTEXT_MARKER, CommandEnd, CommandProgress, CommandRun, CommandStop, CommandsEnded, OUTPUT_BYTES,

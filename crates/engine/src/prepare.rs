@@ -262,8 +262,7 @@ impl Preparation {
 
     /// Looks for the transcripts of runs that are noted and have no spool, and reports those of this session.
     fn recover_noted(&self, session: SessionId) -> Result<(), TurnError> {
-        let EngineOptions { store, spools, agents, environment, .. } = &*self.engine;
-        for found in block_on(recover(&**store, spools, agents, environment))? {
+        for found in block_on(recover(&self.engine))? {
             if matches!(&found, Recovered::Noted(id, ..) if *id == session) {
                 self.post(TurnEvent::Recovered(Box::new(found)));
             }
@@ -278,9 +277,8 @@ impl Preparation {
         session: SessionId,
         reported: &mut Vec<ProcessIdentity>,
     ) -> Result<Option<(SpooledTurn, ProcessIdentity)>, TurnError> {
-        let EngineOptions { store, spools, agents, environment, .. } = &*self.engine;
         let mut orphan = None;
-        for found in block_on(recover_spools(&**store, spools, agents, environment))? {
+        for found in block_on(recover_spools(&self.engine))? {
             if let Recovered::Orphan(turn, process) = &found
                 && turn.session_id() == Some(session)
             {

@@ -16,6 +16,8 @@ use azureal_process::{
 use tracing::{debug, info, warn};
 
 use crate::bridge;
+use crate::changes::{ChangeRecorder, TurnChanges, snapshot_owner};
+use crate::engine::EngineOptions;
 use crate::find_spools::FoundSpool;
 use crate::gather::end_commands;
 use crate::header::{SpooledProcess, SpooledTurn};
@@ -122,16 +124,13 @@ const MOST_NOTES: usize = 200;
 
 /// Checks every spool and stores those whose agent has ended. Then searches the transcripts of noted runs without a
 /// spool. Never waits for an agent.
-pub async fn recover(
-    store: &dyn SessionStore,
-    spools: &Spools,
-    agents: &[&dyn Agent],
-    environment: &ChildEnvironment,
-) -> Result<Vec<Recovered>, SpoolError> {
+pub async fn recover(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolError> {
+    let EngineOptions { store, spools, agents, environment, .. } = engine;
+    let store = &**store;
     // Before the spools: a run that begins meanwhile has its spool before its note. An unreadable store has no place
     // for recovered turns, and another call reports it.
     let noted = store.noted_runs().await.unwrap_or_default();
-    let mut recovered = recover_spools(store, spools, agents, environment).await?;
+    let mut recovered = recover_spools(engine).await?;
     let turns = recovered.iter().filter_map(Recovered::turn);
     let have_spools: HashSet<SessionId> = turns.filter_map(SpooledTurn::session_id).collect();
     let mut lost =
@@ -152,19 +151,15 @@ pub async fn recover(
 }
 
 /// Does the same with the spools alone. Where there is none, the store is not asked.
-pub(crate) async fn recover_spools(
-    store: &dyn SessionStore,
-    spools: &Spools,
-    agents: &[&dyn Agent],
-    environment: &ChildEnvironment,
-) -> Result<Vec<Recovered>, SpoolError> {
+pub(crate) async fn recover_spools(engine: &EngineOptions) -> Result<Vec<Recovered>, SpoolError> {
+    let spools = &engine.spools;
     let mut recovered = Vec::new();
     for found in spools.find()? {
         let found = match found {
             FoundSpool::Owned(turn, process) => Recovered::Running(*turn, process),
             FoundSpool::Unreadable(path) => Recovered::Unreadable(path),
             FoundSpool::Orphan(spool) => {
-                let recovered = recover_one(store, *spool, agents, environment).await;
+                let recovered = recover_one(engine, *spool).await;
                 if let Recovered::Stored(turn, _) = &recovered {
                     spools.remove_control(&turn.run);
                 }
@@ -208,12 +203,9 @@ impl Recovered {
     }
 }
 
-async fn recover_one(
-    store: &dyn SessionStore,
-    spool: Spool,
-    agents: &[&dyn Agent],
-    environment: &ChildEnvironment,
-) -> Recovered {
+async fn recover_one(engine: &EngineOptions, spool: Spool) -> Recovered {
+    let EngineOptions { store, agents, environment, changes, .. } = engine;
+    let store = &**store;
     let turn = spool.turn().clone();
     if spool.process().is_none() && !spool.is_idle() {
         // Its azureal died while they ran, so their output is not needed.
@@ -242,7 +234,11 @@ async fn recover_one(
             stopped: spool.is_cancelled().then_some(Outcome::Cancelled),
             ..Ending::default()
         });
-        ingest(store, *agent, spool, ending, &Destination::Recovered, environment).await
+        let changes = match changes {
+            Some(recorder) => recorded(recorder, store, &spool).await,
+            None => None,
+        };
+        ingest(store, *agent, spool, ending, &Destination::Recovered, environment, changes).await
     };
     match ingested {
         Ok(ingested) => {
@@ -254,6 +250,14 @@ async fn recover_one(
         }
         Err(error) => Recovered::Failed(turn, error),
     }
+}
+
+/// Returns the changes since a recovered turn began.
+async fn recorded(recorder: &ChangeRecorder, store: &dyn SessionStore, spool: &Spool) -> Option<TurnChanges> {
+    let noted = spool.process()?.before.as_ref()?;
+    let before = recorder.noted(noted)?;
+    let session = store.get(spool.turn().session_id()?).await.ok()?;
+    recorder.after(&snapshot_owner(&session), before, &mut |notice| debug!(notice))
 }
 
 /// Finds the process of a run, also where azureal died between starting and noting it.

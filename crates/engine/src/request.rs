@@ -11,6 +11,7 @@ use azureal_core::{
     Threshold,
 };
 
+use crate::changes::RecordChanges;
 use crate::output_limit::OutputLimit;
 
 /// A turn to run: a prompt, the session it belongs to, and how it is run.
@@ -125,6 +126,8 @@ pub struct TurnOptions {
     pub moves_git_status: bool,
     /// Called once with what became of breakpoints for the provider's prompt cache, when the turn is over.
     pub learn_cache: Option<LearnCache>,
+    /// Whether the files that change are recorded.
+    pub changes: RecordChanges,
     /// What the user should know of the choices. Reported before the turn is accepted.
     pub notices: Vec<String>,
 }
@@ -149,6 +152,7 @@ impl TurnOptions {
             cache: PromptCache::Off,
             moves_git_status: false,
             learn_cache: None,
+            changes: RecordChanges::default(),
             notices: Vec::new(),
         }
     }

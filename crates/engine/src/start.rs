@@ -149,7 +149,9 @@ impl Driver {
             run.started = Instant::now();
         }
         run.output_end = Arc::new(AtomicU64::new(u64::MAX));
-        let noted = SpooledProcess { pid: process.pid, began: process.started.clone() };
+        let before = engine.changes.as_ref().zip(run.before.as_ref());
+        let before = before.and_then(|(recorder, before)| recorder.note(before));
+        let noted = SpooledProcess { pid: process.pid, began: process.started.clone(), before };
         // If this fails it runs all the same, and can be found by the variable that it carries.
         let noted = run.spool.note_process(noted);
         if run.spool.is_cancelled() {

@@ -102,6 +102,7 @@ impl Workspace {
             agents: registry::all(),
             in_git: self.project.is_in_git(),
             environment: self.environment().for_children().clone(),
+            changes: self.change_recorder(),
             user: self.user(),
             ..EngineOptions::new(Arc::clone(&self.store), spools, self.project.directory())
         });

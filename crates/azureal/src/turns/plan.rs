@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use azureal_core::agent::{Permission, Program};
 use azureal_core::{Event, Keep, PAGE_EVENTS, Page, Seq, SessionRecord, SessionStore, StoredEvent};
-use azureal_engine::{CompactionOptions, TurnOptions, TurnStart};
+use azureal_engine::{CompactionOptions, RecordChanges, TurnOptions, TurnStart};
 use futures_executor::block_on;
 use std::time::Duration;
 
@@ -79,6 +79,11 @@ impl Planner {
             arguments: settings.arguments.clone(),
             cache,
             moves_git_status,
+            changes: match config.find_record_changes().map(|found| *found.value) {
+                Some(true) => RecordChanges::Always,
+                Some(false) => RecordChanges::Off,
+                None => RecordChanges::On,
+            },
             model,
             ..TurnOptions::new(agent, program)
         };

@@ -1,0 +1,274 @@
+//! The changes of a turn: a snapshot of the worktree before it and one after it, and the event of their difference.
+//!
+//! A snapshot is never the reason why a turn does not run or is not stored: without one there is no event.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use azureal_core::event::{Changes, DirectoryChanges, FileChange, FileStatus, SkippedPath};
+use azureal_core::{Event, SessionRecord, attach_diffs};
+use azureal_snapshots::{Error, GitProgram, Limits, Skipped, Taken, TurnMark, Worktree};
+use serde::{Deserialize, Serialize};
+use tracing::{debug, warn};
+
+/// The number of bytes of a turn's diff that are looked at: each event takes a few thousand characters of it.
+const DIFF_BYTES: usize = 1 << 20;
+/// The most paths that are named as not part of a snapshot.
+const MOST_SKIPPED: usize = 20;
+
+/// Records the changes of the turns in a worktree. Clones share the opened worktree.
+#[derive(Debug, Clone)]
+pub struct ChangeRecorder {
+    root: PathBuf,
+    git: GitProgram,
+    /// Opened with the first snapshot: that starts git.
+    opened: Arc<OnceLock<Result<Option<Worktree>, Error>>>,
+}
+
+/// Whether the changes of a turn are recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RecordChanges {
+    /// They are not.
+    Off,
+    /// They are, until that is too slow in the worktree.
+    #[default]
+    On,
+    /// They are, also where that is slow.
+    Always,
+}
+
+/// The state of a worktree before a turn, for the process that recovers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpooledSnapshot {
+    /// The top of the worktree.
+    pub root: PathBuf,
+    /// The snapshot.
+    pub tree: String,
+}
+
+/// The state of the worktree before a turn.
+#[derive(Debug)]
+pub(crate) struct BeforeTurn {
+    tree: String,
+    skipped: Vec<Skipped>,
+    /// `None` if the turn is recovered: its process is gone.
+    mark: Option<TurnMark>,
+}
+
+impl ChangeRecorder {
+    /// Creates the recorder of the worktree with this top. It starts nothing and writes nothing.
+    pub fn new(root: impl Into<PathBuf>, git: GitProgram) -> Self {
+        Self { root: root.into(), git, opened: Arc::default() }
+    }
+
+    /// Returns the worktree; `None` if there is no git repository.
+    pub fn worktree(&self) -> Result<Option<&Worktree>, &Error> {
+        self.opened.get_or_init(|| Worktree::open(&self.root, &self.git)).as_ref().map(Option::as_ref)
+    }
+
+    /// Takes the snapshot before a turn. `None` if there is none; a reason that the user should know is a notice.
+    pub(crate) fn before(
+        &self,
+        choice: RecordChanges,
+        session: &str,
+        run: &str,
+        is_cancelled: &dyn Fn() -> bool,
+        notice: &mut dyn FnMut(String),
+    ) -> Option<BeforeTurn> {
+        let worktree = match self.worktree() {
+            Ok(worktree) => worktree.filter(|_| choice != RecordChanges::Off)?,
+            Err(error) => {
+                notice(error.to_string());
+                return None;
+            }
+        };
+        let (tree, skipped) = take(worktree, choice, session, is_cancelled, notice)?;
+        match worktree.begin_turn(session, run) {
+            Ok(mark) => Some(BeforeTurn { tree, skipped, mark: Some(mark) }),
+            Err(error) => {
+                warn!(%error, "a turn is not noted in its worktree");
+                notice(not_recorded(&error));
+                None
+            }
+        }
+    }
+
+    /// Returns the state before a turn of a process that is gone, if the turn ran in this worktree.
+    pub(crate) fn noted(&self, noted: &SpooledSnapshot) -> Option<BeforeTurn> {
+        let worktree = self.worktree().ok().flatten()?;
+        let before = BeforeTurn { tree: noted.tree.clone(), skipped: Vec::new(), mark: None };
+        (noted.root == worktree.root()).then_some(before)
+    }
+
+    /// Returns what the next process needs if this one dies.
+    pub(crate) fn note(&self, before: &BeforeTurn) -> Option<SpooledSnapshot> {
+        let root = self.worktree().ok().flatten()?.root().to_owned();
+        Some(SpooledSnapshot { root, tree: before.tree.clone() })
+    }
+
+    /// Takes the snapshot after a turn, and compares both. `None` if there is none, or no file has changed.
+    pub(crate) fn after(
+        &self,
+        session: &str,
+        before: BeforeTurn,
+        notice: &mut dyn FnMut(String),
+    ) -> Option<TurnChanges> {
+        let worktree = self.worktree().ok().flatten()?;
+        let late = before.mark.is_none();
+        // The first snapshot was not too slow.
+        let taken = take(worktree, RecordChanges::Always, session, &|| false, notice);
+        // In any case: the turn is over.
+        let during = before.mark.map_or_else(|| Ok(Vec::new()), |mark| worktree.end_turn(mark));
+        let (after, skipped) = taken?;
+        let compared = during.and_then(|during| {
+            let files = worktree.compare(&before.tree, &after)?;
+            let diff = worktree.diff(&before.tree, &after, None, DIFF_BYTES)?;
+            Ok((during, files, diff.text))
+        });
+        let (during, files, diff) = match compared {
+            Ok(compared) => compared,
+            Err(error) => {
+                warn!(%error, "two snapshots are not compared");
+                notice(not_recorded(&error));
+                return None;
+            }
+        };
+        if files.is_empty() {
+            return None;
+        }
+        debug!(files = files.len(), "compared two snapshots");
+        let (named, directories) = stored_changes(&files);
+        let mut left_out = before.skipped;
+        left_out.extend(skipped.into_iter().filter(|skipped| !left_out.contains(skipped)).collect::<Vec<_>>());
+        left_out.truncate(MOST_SKIPPED);
+        let changes = Changes {
+            before: before.tree,
+            after,
+            files: named,
+            directories,
+            during,
+            skipped: left_out.iter().map(skipped_path).collect(),
+            late,
+            detail: None,
+        };
+        let paths = files.iter().map(|file| shown(&file.path));
+        Some(TurnChanges { changes, diffs: split_diff(&diff, paths) })
+    }
+
+}
+
+/// Takes a snapshot. `None` if there is none; a reason that the user should know is a notice.
+fn take(
+    worktree: &Worktree,
+    choice: RecordChanges,
+    session: &str,
+    is_cancelled: &dyn Fn() -> bool,
+    notice: &mut dyn FnMut(String),
+) -> Option<(String, Vec<Skipped>)> {
+        let taken = match worktree.take(session, &Limits::default(), is_cancelled) {
+            Ok(Taken::Off) if choice == RecordChanges::Always => {
+                worktree.turn_on().and_then(|()| worktree.take(session, &Limits::default(), is_cancelled))
+            }
+            taken => taken,
+        };
+        match taken {
+            Ok(Taken::Whole(snapshot)) => Some((snapshot.tree, snapshot.skipped)),
+            Ok(Taken::TooSlow { now_off: false }) => {
+                notice("the changes of this turn are not recorded: the worktree could not be read in 2 s".to_owned());
+                None
+            }
+            Ok(Taken::TooSlow { now_off: true }) => {
+                notice(
+                    "the changes of turns are no longer recorded in this worktree: three times in a row it could not \
+                     be read in 2 s. `enabled = true` in `[changes]` of the configuration continues"
+                        .to_owned(),
+                );
+                None
+            }
+            Ok(Taken::Off | Taken::Cancelled) => None,
+            Err(error) => {
+                warn!(%error, "no snapshot is taken");
+                notice(not_recorded(&error));
+                None
+            }
+        }
+}
+
+/// Returns the name under which the snapshots of a session are kept.
+pub fn snapshot_owner(record: &SessionRecord) -> String {
+    record.uuid.map_or_else(|| record.id.to_string(), |uuid| uuid.to_string())
+}
+
+fn not_recorded(error: &Error) -> String {
+    format!("the changes of this turn are not recorded: {error}")
+}
+
+/// The changes of a turn, and the diffs that its events show.
+#[derive(Debug)]
+pub(crate) struct TurnChanges {
+    changes: Changes,
+    /// A path and its unified diff.
+    diffs: Vec<(String, String)>,
+}
+
+impl TurnChanges {
+    /// Adds the changes to the events of their turn, before its end: each diff to the event of its edit, the rest to an event
+    /// of its own.
+    pub(crate) fn add_to(self, events: &mut Vec<Event>) {
+        let Self { mut changes, diffs } = self;
+        changes.detail = attach_diffs(events, &diffs);
+        let end = events.iter().rposition(|event| matches!(event, Event::Complete(_)));
+        events.insert(end.unwrap_or(events.len()), Event::Changes(changes));
+    }
+}
+
+fn change(file: &azureal_snapshots::FileChange) -> FileChange {
+    use azureal_snapshots::FileStatus as Found;
+    let (status, from) = match &file.status {
+        Found::Added => (FileStatus::Added, None),
+        Found::Modified | Found::TypeChanged => (FileStatus::Modified, None),
+        Found::Deleted => (FileStatus::Deleted, None),
+        Found::Renamed { from } => (FileStatus::Renamed, Some(shown(from))),
+        Found::ModeChanged => (FileStatus::Mode, None),
+    };
+    FileChange { path: shown(&file.path), status, from, added: file.added, removed: file.removed }
+}
+
+/// Returns the changed files of a comparison as they are stored: the first by name, the rest by directory.
+pub fn stored_changes(files: &[azureal_snapshots::FileChange]) -> (Vec<FileChange>, Vec<DirectoryChanges>) {
+    let (named, further) = files.split_at(files.len().min(Changes::MOST_FILES));
+    (named.iter().map(change).collect(), by_directory(further))
+}
+
+fn by_directory(files: &[azureal_snapshots::FileChange]) -> Vec<DirectoryChanges> {
+    let mut directories: Vec<DirectoryChanges> = Vec::new();
+    for file in files {
+        let parent = file.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let path = parent.map_or_else(|| ".".to_owned(), shown);
+        match directories.last_mut() {
+            Some(last) if last.path == path => last.files += 1,
+            _ => directories.push(DirectoryChanges { path, files: 1 }),
+        }
+    }
+    directories
+}
+
+fn skipped_path(skipped: &Skipped) -> SkippedPath {
+    SkippedPath { path: shown(&skipped.path), reason: skipped.reason.to_string() }
+}
+
+fn shown(path: impl AsRef<Path>) -> String {
+    path.as_ref().to_string_lossy().into_owned()
+}
+
+/// Splits the diff of several files, which are in the same order. The last one may be cut.
+fn split_diff(diff: &str, paths: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    // Lines of files begin with another character.
+    let mut starts: Vec<usize> = diff.match_indices("\ndiff --git ").map(|(at, _)| at + 1).collect();
+    if diff.starts_with("diff --git ") {
+        starts.insert(0, 0);
+    }
+    let ends = starts.iter().skip(1).copied().chain([diff.len()]);
+    let parts = starts.iter().zip(ends).filter_map(|(start, end)| diff.get(*start..end));
+    paths.zip(parts).map(|(path, part)| (path, part.to_owned())).collect()
+}
