@@ -15,13 +15,14 @@ use serde::Deserialize;
 use crate::{conformance, tools};
 
 /// Which rooms a room may use. The arrows point towards core, and siblings do not see each other.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("azureal-core", &[]),
     ("azureal-files", &[]),
     ("azureal-process", &[]),
+    ("azureal-snapshots", &["azureal-files", "azureal-process"]),
     ("azureal-store", &["azureal-core", "azureal-files"]),
     ("azureal-agents", &["azureal-core", "azureal-process"]),
-    ("azureal-engine", &["azureal-core", "azureal-files", "azureal-process"]),
+    ("azureal-engine", &["azureal-core", "azureal-files", "azureal-process", "azureal-snapshots"]),
     ("azureal-exchange", &["azureal-core", "azureal-store", "azureal-agents"]),
     ("azureal-transcript", &["azureal-core"]),
     (
@@ -30,6 +31,7 @@ const ROOMS: [(&str, &[&str]); 14] = [
             "azureal-core",
             "azureal-files",
             "azureal-process",
+            "azureal-snapshots",
             "azureal-store",
             "azureal-agents",
             "azureal-engine",
@@ -45,6 +47,7 @@ const ROOMS: [(&str, &[&str]); 14] = [
             "azureal-core",
             "azureal-files",
             "azureal-process",
+            "azureal-snapshots",
             "azureal-store",
             "azureal-agents",
             "azureal-engine",

@@ -1,0 +1,276 @@
+//! The changes between two snapshots.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::git::{Deadline, args};
+use crate::worktree::Worktree;
+
+/// The time limit of a comparison.
+const TIME: Duration = Duration::from_secs(20);
+/// The number of files that renames are looked for in.
+const RENAMES: &str = "-l1000";
+/// The number of paths of one command.
+const PATHS: usize = 100;
+
+/// A file that differs between two snapshots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    /// Its path beneath the top of the worktree, in the later snapshot if that has it.
+    pub path: PathBuf,
+    /// The kind of change.
+    pub status: FileStatus,
+    /// The number of new lines. `None` if it is binary or not stored.
+    pub added: Option<u64>,
+    /// The number of removed lines. `None` if it is binary or not stored.
+    pub removed: Option<u64>,
+    /// Both versions are stored. If not, one was too large or could not be read, and is known by its size and time alone.
+    pub is_stored: bool,
+}
+
+/// The kind of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileStatus {
+    /// Only the later snapshot has it.
+    Added,
+    /// Its content differs.
+    Modified,
+    /// Only the earlier snapshot has it.
+    Deleted,
+    /// It had another path.
+    Renamed {
+        /// The path in the earlier snapshot.
+        from: PathBuf,
+    },
+    /// Only its permission to be executed differs.
+    ModeChanged,
+    /// It was a file and is a link, or the reverse.
+    TypeChanged,
+}
+
+/// The text of a comparison.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// A unified diff. It ends with a whole line.
+    pub text: String,
+    /// The number of bytes that were left out at its end.
+    pub left_out: u64,
+}
+
+/// A change as git reports it, without renames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RawChange {
+    pub(crate) path: Vec<u8>,
+    pub(crate) before: Option<Version>,
+    pub(crate) after: Option<Version>,
+}
+
+/// A file in a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) mode: u32,
+    pub(crate) id: String,
+}
+
+/// The mode of a file that is named and not stored.
+pub(crate) const MARKED: u32 = 0o160_000;
+
+impl Worktree {
+    /// Lists the files that differ between two snapshots, in the order of their paths.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`] if one of them is no longer stored.
+    pub fn compare(&self, before: &str, after: &str) -> Result<Vec<FileChange>, Error> {
+        if before == after {
+            return Ok(Vec::new());
+        }
+        self.check(&[before, after])?;
+        let mut command = diff_tree();
+        command.extend(args(["-z", "--raw", "--numstat", "-M", RENAMES]));
+        command.extend([before.into(), after.into()]);
+        let git = self.borrowing();
+        let output = match git.run(&command, Vec::new(), Deadline::after(TIME)) {
+            // A version may be missing that nobody needs but to count its lines.
+            Err(Error::Git { .. }) => {
+                let is_counting = |word: &OsString| word == "--numstat" || word == "-M" || word == RENAMES;
+                command.retain(|word| !is_counting(word));
+                git.run(&command, Vec::new(), Deadline::after(TIME))?
+            }
+            output => output?,
+        };
+        Ok(parse(&output))
+    }
+
+    /// Returns the differences between two snapshots as a unified diff, of all files or of these, up to a number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`] if one of the snapshots is no longer stored.
+    pub fn diff(
+        &self,
+        before: &str,
+        after: &str,
+        paths: Option<&[PathBuf]>,
+        limit: usize,
+    ) -> Result<Diff, Error> {
+        self.check(&[before, after])?;
+        let all = [PathBuf::new()];
+        let chunks = paths.map_or_else(|| all.chunks(1), |paths| paths.chunks(PATHS));
+        let mut diff = Diff::default();
+        for chunk in chunks {
+            let mut command = diff_tree();
+            command.extend(args(["-p", "-M", RENAMES, "--no-color", "--src-prefix=a/", "--dst-prefix=b/"]));
+            command.extend([before.into(), after.into(), "--".into()]);
+            command.extend(
+                chunk.iter().filter(|path| !path.as_os_str().is_empty()).map(|path| path.clone().into()),
+            );
+            let running = self.borrowing().start(&command, Vec::new(), limit)?;
+            let deadline = Deadline::after(TIME);
+            let ended = running.ends_within(deadline);
+            let output = running.child.stdout();
+            if !ended {
+                running.child.kill();
+                return Err(Error::Slow { command: "diff-tree".to_owned(), after: TIME });
+            }
+            let is_bounded = output.left_out > 0 || output.beginning.len() > limit;
+            if !running.child.wait().success() && !is_bounded {
+                running.output()?;
+            }
+            diff.push(&output, limit);
+        }
+        Ok(diff)
+    }
+
+    #[expect(dead_code, reason = "the undo uses it")]
+    /// Returns the changes without renames, with the modes and ids of both versions.
+    pub(crate) fn raw_changes(&self, before: &str, after: &str) -> Result<Vec<RawChange>, Error> {
+        self.check(&[before, after])?;
+        let mut command = diff_tree();
+        command.extend(args(["-z", "--raw", "--no-renames"]));
+        command.extend([before.into(), after.into()]);
+        let output = self.borrowing().run(&command, Vec::new(), Deadline::after(TIME))?;
+        let mut fields = output.split(|byte| *byte == 0);
+        let mut changes = Vec::new();
+        while let (Some(states), Some(path)) = (fields.next(), fields.next()) {
+            let Some(raw) = Raw::parse(states) else { continue };
+            changes.push(RawChange { path: path.to_vec(), before: raw.before, after: raw.after });
+        }
+        Ok(changes)
+    }
+
+    /// Checks that trees are stored.
+    pub(crate) fn check(&self, trees: &[&str]) -> Result<(), Error> {
+        if let Some(bad) = trees.iter().find(|tree| !crate::is_id(tree)) {
+            return Err(Error::NoSnapshot((*bad).to_owned()));
+        }
+        let gone = || Error::Gone(trees.first().map_or_else(String::new, |tree| (*tree).to_owned()));
+        // Without a folder there has never been a snapshot.
+        if !self.home.join("HEAD").exists() {
+            return Err(gone());
+        }
+        let ids = trees.iter().map(|tree| (*tree).to_owned()).collect();
+        let missing = self.sizes(&self.borrowing(), ids, Deadline::after(TIME))?.missing;
+        missing.into_iter().next().map_or(Ok(()), |tree| Err(Error::Gone(tree)))
+    }
+}
+
+impl Diff {
+    fn push(&mut self, output: &azureal_process::Excerpt, limit: usize) {
+        let room = limit.saturating_sub(self.text.len());
+        let total = output.beginning.len() as u64 + output.left_out + output.end.len() as u64;
+        let kept = output.beginning.get(..room.min(output.beginning.len())).unwrap_or_default();
+        let kept = if (kept.len() as u64) < total {
+            let end = kept.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            kept.get(..end).unwrap_or_default()
+        } else {
+            kept
+        };
+        self.text.push_str(&String::from_utf8_lossy(kept));
+        self.left_out += total - kept.len() as u64;
+    }
+}
+
+fn diff_tree() -> Vec<OsString> {
+    args([
+        "diff-tree",
+        "-r",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--ignore-submodules=none",
+        "--submodule=short",
+    ])
+}
+
+struct Raw<'a> {
+    before: Option<Version>,
+    after: Option<Version>,
+    status: &'a str,
+}
+
+impl<'a> Raw<'a> {
+    fn parse(states: &'a [u8]) -> Option<Self> {
+        let words: Vec<&str> = std::str::from_utf8(states).ok()?.strip_prefix(':')?.split(' ').collect();
+        let [mode_before, mode_after, before, after, status] = words.as_slice() else { return None };
+        let version = |mode: &str, id: &str| {
+            let mode = u32::from_str_radix(mode, 8).ok()?;
+            (mode != 0).then(|| Version { mode, id: id.to_owned() })
+        };
+        Some(Self { before: version(mode_before, before), after: version(mode_after, after), status })
+    }
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+/// Parses the raw list, and the list of counts after it.
+fn parse(output: &[u8]) -> Vec<FileChange> {
+    let mut fields = output.split(|byte| *byte == 0).peekable();
+    let mut changes = Vec::new();
+    while let Some(states) = fields.next_if(|field| field.starts_with(b":")) {
+        let Some(raw) = Raw::parse(states) else { break };
+        let is_rename = raw.status.starts_with(['R', 'C']);
+        let Some(first) = fields.next() else { break };
+        let from = is_rename.then(|| path(first));
+        let Some(last) = (if is_rename { fields.next() } else { Some(first) }) else { break };
+        changes.push(change(&raw, from, path(last)));
+    }
+    let mut places: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    for (place, change) in changes.iter().enumerate() {
+        places.insert(change.path.as_os_str().as_bytes().to_vec(), place);
+    }
+    while let Some(counts) = fields.next().filter(|field| !field.is_empty()) {
+        let mut words = counts.splitn(3, |byte| *byte == b'\t');
+        let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();
+        let (added, removed) = (number(), number());
+        let named = words.next().unwrap_or_default();
+        // A rename has its two paths in fields of their own.
+        let named = if named.is_empty() { fields.nth(1).unwrap_or_default() } else { named };
+        let change = places.get(named).and_then(|place| changes.get_mut(*place));
+        if let Some(change) = change.filter(|change| change.is_stored) {
+            (change.added, change.removed) = (added, removed);
+        }
+    }
+    changes.sort_by(|one, other| one.path.cmp(&other.path));
+    changes
+}
+
+fn change(raw: &Raw<'_>, from: Option<PathBuf>, path: PathBuf) -> FileChange {
+    let is_marked =
+        |version: &Option<Version>| version.as_ref().is_some_and(|version| version.mode == MARKED);
+    let is_stored = !is_marked(&raw.before) && !is_marked(&raw.after);
+    let status = match (&raw.before, &raw.after, from) {
+        (_, _, Some(from)) => FileStatus::Renamed { from },
+        (None, _, _) => FileStatus::Added,
+        (_, None, _) => FileStatus::Deleted,
+        (Some(before), Some(after), _) if is_stored && before.id == after.id => FileStatus::ModeChanged,
+        _ if raw.status == "T" && is_stored => FileStatus::TypeChanged,
+        _ => FileStatus::Modified,
+    };
+    FileChange { path, status, added: None, removed: None, is_stored }
+}

@@ -1,0 +1,87 @@
+//! Errors, with messages that a person can act on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The reason why snapshots cannot be taken, compared or undone.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no git program. The project works without; a notice is enough.
+    #[error("there is no program `{}`: changes of turns are not recorded", program.display())]
+    NoGit {
+        /// As it was asked for.
+        program: PathBuf,
+    },
+    /// The git program is older than 2.32. The project works without; a notice is enough.
+    #[error("git {version} is too old to record the changes of turns: they need git 2.32")]
+    OldGit {
+        /// Its version.
+        version: String,
+    },
+    /// A git command ended with an error.
+    #[error("`git {command}`: {message}")]
+    Git {
+        /// Its subcommand.
+        command: String,
+        /// The end of its standard error.
+        message: String,
+    },
+    /// A git command did not end in time, and was killed.
+    #[error("`git {command}` took longer than {} s", after.as_secs())]
+    Slow {
+        /// Its subcommand.
+        command: String,
+        /// The time limit.
+        after: std::time::Duration,
+    },
+    /// A git command printed more than we read.
+    #[error("`git {command}` printed more than {limit} bytes")]
+    TooMuch {
+        /// Its subcommand.
+        command: String,
+        /// The bound.
+        limit: usize,
+    },
+    /// A snapshot is no longer there: it was pruned, or the project's git removed objects that it borrows.
+    #[error("the snapshot `{0}` is no longer stored")]
+    Gone(String),
+    /// The text is no object id.
+    #[error("`{0}` is no snapshot")]
+    NoSnapshot(String),
+    /// The project's index is damaged, or of a format that we do not know.
+    #[error("{} cannot be read: {why}", path.display())]
+    BadIndex {
+        /// The index.
+        path: PathBuf,
+        /// The reason.
+        why: &'static str,
+    },
+    /// Another process uses the snapshots of the worktree, and did not finish in time.
+    #[error("another azureal uses the snapshots of this worktree")]
+    Busy,
+    /// A journal of an undo is damaged.
+    #[error("the journal of an undo cannot be read: {0}")]
+    BadJournal(&'static str),
+    /// The undo would overwrite other work.
+    #[error("{0} files were changed since: the undo changed nothing")]
+    Conflicts(usize),
+    /// A file or a folder cannot be used.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+/// Adds a path to an error of the system.
+pub(crate) trait At<T> {
+    fn at(self, path: &Path) -> Result<T, Error>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, path: &Path) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), source: source.into() })
+    }
+}

@@ -1,0 +1,154 @@
+//! The first index of a worktree's snapshots: a copy of the project's.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::OFlags;
+
+use crate::beneath::{Beneath, Found, is_forbidden};
+use crate::error::{At, Error};
+use crate::git::{Deadline, OUTPUT, Running, args};
+use crate::places::read_start;
+use crate::project_index::{ProjectIndex, REGULAR, shared_index};
+use crate::worktree::{Home, Worktree};
+
+/// The bound on an index.
+const INDEX: u64 = 1024 * 1024 * 1024;
+/// The name of the index until it is complete.
+const DRAFT: &str = "index.draft";
+/// The name of the index.
+pub(crate) const NAME: &str = "index";
+
+/// A copy of the project's index that is not in use yet.
+pub(crate) struct Draft {
+    index: ProjectIndex,
+    pub(crate) path: PathBuf,
+    /// The time of the project's index. Git reads files that are not older than it, since a later change need not show in
+    /// their time.
+    time: SystemTime,
+    /// Prints the size of each blob.
+    sizes: Option<Running>,
+}
+
+impl Worktree {
+    /// Copies the project's index, and starts to look up the sizes of its blobs.
+    pub(crate) fn import(
+        &self,
+        home: &Home,
+        beneath: &mut Beneath,
+        deadline: Deadline<'_>,
+    ) -> Result<Draft, Error> {
+        let source = self.places.git_dir.join("index");
+        let format = self.places.format;
+        let bad = |why| Error::BadIndex { path: source.clone(), why };
+        let (mut bytes, mut time) = match fs::metadata(&source) {
+            Ok(found) => {
+                let time = found.modified().at(&source)?;
+                (read_start(&source, INDEX).ok_or_else(|| bad("it is no plain file, or too large"))?, time)
+            }
+            // A new repository.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                (ProjectIndex::default().write(format), SystemTime::now())
+            }
+            Err(error) => return Err(error).at(&source),
+        };
+        if let Some(shared) =
+            shared_index(&bytes, format).map_err(bad)?.filter(|id| id.iter().any(|byte| *byte != 0))
+        {
+            (bytes, time) = self.join_shared(home, &bytes, time, &shared, deadline)?;
+        }
+        let mut is_there = |path: &[u8]| {
+            matches!(beneath.look(path), Ok(Found::File(_) | Found::Link(_) | Found::Unreadable(_)))
+        };
+        let index = ProjectIndex::parse(&bytes, format, &mut is_there, is_forbidden).map_err(bad)?;
+        let draft = Draft { index, path: home.own.join(DRAFT), time, sizes: None };
+        draft.write(self, home)?;
+        let ids: String = draft
+            .index
+            .entries
+            .iter()
+            .filter(|entry| entry.is_regular())
+            .map(|entry| entry.hex() + "\n")
+            .collect();
+        let sizes = (!ids.is_empty()).then(|| {
+            let command = args(["cat-file", "--batch-check=%(objectsize)", "--buffer"]);
+            self.borrowing().start(&command, ids.into_bytes(), OUTPUT)
+        });
+        Ok(Draft { sizes: sizes.transpose()?, ..draft })
+    }
+
+    /// Lets git join an index with its shared index, both as copies of ours.
+    fn join_shared(
+        &self,
+        home: &Home,
+        bytes: &[u8],
+        time: SystemTime,
+        shared: &[u8],
+        deadline: Deadline<'_>,
+    ) -> Result<(Vec<u8>, SystemTime), Error> {
+        let name = format!("sharedindex.{}", crate::project_index::hex(shared));
+        let source = self.places.git_dir.join(&name);
+        let bad = |path: &Path, why| Error::BadIndex { path: path.to_owned(), why };
+        let base = read_start(&source, INDEX).ok_or_else(|| bad(&source, "it is missing or too large"))?;
+        let copy = home.repository.join(&name);
+        create(&home.repository, &name, &base).at(&copy)?;
+        create(&home.own, DRAFT, bytes).and_then(|file| file.set_modified(time)).at(&home.own.join(DRAFT))?;
+        let path = home.own.join(DRAFT);
+        let command = args(["update-index", "--no-split-index", "--force-write-index"]);
+        let joined = self.in_worktree(&path).run(&command, Vec::new(), deadline);
+        home.repository.remove(OsStr::new(&name)).at(&copy)?;
+        joined?;
+        let bytes = read_start(&path, INDEX).ok_or_else(|| bad(&path, "it is too large"))?;
+        // Git has marked the files that a change need not show of.
+        Ok((bytes, fs::metadata(&path).and_then(|found| found.modified()).at(&path)?))
+    }
+}
+
+impl Draft {
+    /// Takes the index into use. Files whose blob has another size are hashed again: line endings, filters and
+    /// keywords make a blob that is not the bytes of the file. Returns the paths of these files.
+    pub(crate) fn finish(
+        mut self,
+        worktree: &Worktree,
+        home: &Home,
+        deadline: Deadline<'_>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let output = self.sizes.take().map_or_else(|| Ok(Vec::new()), |sizes| sizes.finish(deadline))?;
+        let mut sizes = output.split(|byte| *byte == b'\n');
+        let mut converted = Vec::new();
+        for entry in self.index.entries.iter_mut().filter(|entry| entry.is_regular()) {
+            // A blob that is missing has no size.
+            let size = sizes.next().and_then(|size| std::str::from_utf8(size).ok()?.parse::<u64>().ok());
+            if size.is_none_or(|size| size & u64::from(u32::MAX) != u64::from(entry.size())) {
+                converted.push(entry.path.clone());
+                entry.forget();
+            }
+        }
+        if !converted.is_empty() {
+            self.write(worktree, home)?;
+        }
+        home.own.rename(OsStr::new(DRAFT), OsStr::new(NAME)).at(&self.path)?;
+        Ok(converted)
+    }
+
+    fn write(&self, worktree: &Worktree, home: &Home) -> Result<(), Error> {
+        let bytes = self.index.write(worktree.places.format);
+        create(&home.own, DRAFT, &bytes).and_then(|file| file.set_modified(self.time)).at(&self.path)
+    }
+}
+
+impl crate::project_index::Entry {
+    fn is_regular(&self) -> bool {
+        self.mode() & 0o170_000 == REGULAR
+    }
+}
+
+fn create(folder: &azureal_files::Folder, name: &str, bytes: &[u8]) -> std::io::Result<File> {
+    folder.remove(OsStr::new(name))?;
+    let mut file = folder.create_file(OsStr::new(name), OFlags::WRONLY)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}

@@ -1,0 +1,89 @@
+//! Keeps both versions of each changed file in our own objects.
+//!
+//! Our trees refer to objects of the project. `git gc` may remove those later, so the objects that differ between a snapshot and
+//! the one before it are copied. Every file that differs between any two snapshots differs between two neighbours.
+
+use std::collections::BTreeSet;
+
+use crate::error::Error;
+use crate::git::{Deadline, args};
+use crate::worktree::Worktree;
+
+/// The mode of an entry that is not an object of ours.
+const MARKED: &[u8] = b"160000";
+
+impl Worktree {
+    /// Copies the objects that differ between two trees, unless they are larger than `largest`.
+    pub(crate) fn keep(
+        &self,
+        before: &str,
+        after: &str,
+        largest: u64,
+        deadline: Deadline<'_>,
+    ) -> Result<(), Error> {
+        let mut command =
+            args(["diff-tree", "-z", "-r", "-t", "--raw", "--no-renames", "--ignore-submodules=none"]);
+        command.extend([before.into(), after.into()]);
+        let output = self.borrowing().run(&command, Vec::new(), deadline)?;
+        let mut wanted: BTreeSet<String> = [before.to_owned(), after.to_owned()].into();
+        for states in output.split(|byte| *byte == 0).step_by(2) {
+            let words: Vec<&[u8]> =
+                states.strip_prefix(b":").unwrap_or_default().split(|byte| *byte == b' ').collect();
+            let [mode_before, mode_after, before, after, _] = words.as_slice() else { continue };
+            for (mode, id) in [(mode_before, before), (mode_after, after)] {
+                let is_object = *mode != MARKED && id.iter().any(|digit| *digit != b'0');
+                if is_object {
+                    wanted.insert(String::from_utf8_lossy(id).into_owned());
+                }
+            }
+        }
+        let missing = self.sizes(&self.git, wanted, deadline)?.missing;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let borrowed = self.sizes(&self.borrowing(), missing, deadline)?;
+        if !borrowed.missing.is_empty() {
+            tracing::warn!(
+                objects = borrowed.missing.len(),
+                "the project no longer has objects that a snapshot refers to"
+            );
+        }
+        let copied = borrowed.found.into_iter().filter(|(_, size)| *size <= largest);
+        let list: String = copied.map(|(id, _)| id + "\n").collect();
+        if list.is_empty() {
+            return Ok(());
+        }
+        let mut command = args(["pack-objects", "-q", "--window=0"]);
+        command.push(self.home.join("objects/pack/pack").into());
+        self.borrowing().run(&command, list.into_bytes(), deadline)?;
+        Ok(())
+    }
+
+    /// Looks up the sizes of objects.
+    pub(crate) fn sizes(
+        &self,
+        git: &crate::git::Git,
+        ids: BTreeSet<String>,
+        deadline: Deadline<'_>,
+    ) -> Result<Sizes, Error> {
+        let input: String = ids.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
+        let command = args(["cat-file", "--batch-check=%(objectsize)", "--buffer"]);
+        let output = git.run(&command, input.into_bytes(), deadline)?;
+        let mut sizes = Sizes { found: Vec::new(), missing: BTreeSet::new() };
+        for (id, line) in ids.into_iter().zip(String::from_utf8_lossy(&output).lines()) {
+            match line.parse() {
+                Ok(size) => sizes.found.push((id, size)),
+                Err(_) => {
+                    sizes.missing.insert(id);
+                }
+            }
+        }
+        Ok(sizes)
+    }
+}
+
+/// The sizes of objects.
+pub(crate) struct Sizes {
+    pub(crate) found: Vec<(String, u64)>,
+    pub(crate) missing: BTreeSet<String>,
+}

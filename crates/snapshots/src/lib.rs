@@ -1,0 +1,38 @@
+//! Snapshots of a git worktree: the changes between two of them, and their undo.
+//!
+//! - [`Worktree::take`] records all files of the worktree that git does not ignore, in about the time of `git status`.
+//! - [`Worktree::compare`] and [`Worktree::diff`] show the changes between two snapshots.
+//! - [`Worktree::begin_turn`] and [`Worktree::end_turn`] tell which other sessions had a turn meanwhile.
+//!
+//! The snapshots are in `azureal/snapshots` of the git directory, in a repository of our own. Git runs with our configuration
+//! alone: it executes no hook, filter or monitor of the project, and does not change the project's repository.
+
+#[cfg(not(unix))]
+compile_error!("azureal-snapshots needs the directory handles and locks of Unix");
+
+mod beneath;
+mod compare;
+mod error;
+mod git;
+mod import;
+mod keep;
+mod places;
+mod project_index;
+mod scan;
+mod state;
+mod take;
+mod turns;
+mod worktree;
+
+pub use compare::{Diff, FileChange, FileStatus};
+pub use error::Error;
+pub use git::GitProgram;
+pub use scan::{SkipReason, Skipped};
+pub use take::{Limits, Snapshot, Taken};
+pub use turns::{RunningTurn, TurnMark};
+pub use worktree::Worktree;
+
+/// Returns whether a text is an object id.
+pub(crate) fn is_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

@@ -1,0 +1,171 @@
+//! Finds the git directories of a worktree. No program decides where we write.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::git::{Deadline, Git, PATIENT, args};
+
+/// Git's pointers are files of one line.
+const POINTER: u64 = 16 * 1024;
+
+/// The directories of a worktree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The top of the worktree.
+    pub(crate) root: PathBuf,
+    /// The git directory of this worktree: it has the index.
+    pub(crate) git_dir: PathBuf,
+    /// The git directory that all worktrees share: it has the objects.
+    pub(crate) common: PathBuf,
+    /// The object format of the project: `sha1` or `sha256`.
+    pub(crate) format: ObjectFormat,
+}
+
+/// The hash function of a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ObjectFormat {
+    Sha1,
+    Sha256,
+}
+
+impl ObjectFormat {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+        }
+    }
+
+    /// Returns the length of an object id, in bytes.
+    pub(crate) fn length(self) -> usize {
+        match self {
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+        }
+    }
+}
+
+impl Places {
+    /// Finds the directories of the worktree with this top. `None` if it is none, or if its repository does not confirm it.
+    ///
+    /// A `.git` file may have come with a download, and may name the repository of another project. It counts if the repository
+    /// is inside the worktree, if it registered the worktree, or if its `core.worktree` names it.
+    pub(crate) fn find(root: &Path, git: &Git) -> Result<Option<Self>, Error> {
+        let Ok(root) = fs::canonicalize(root) else { return Ok(None) };
+        let dot_git = root.join(".git");
+        let Ok(found) = fs::symlink_metadata(&dot_git) else { return Ok(None) };
+        let git_dir = if found.is_dir() || found.is_symlink() {
+            fs::canonicalize(&dot_git).ok()
+        } else {
+            pointer(&dot_git, b"gitdir:").and_then(|path| fs::canonicalize(path).ok())
+        };
+        let Some(git_dir) = git_dir.filter(|git_dir| git_dir.join("HEAD").exists()) else {
+            return Ok(None);
+        };
+        let linked = pointer(&git_dir.join("commondir"), b"");
+        let common = match &linked {
+            Some(common) => fs::canonicalize(common).ok(),
+            None => Some(git_dir.clone()),
+        };
+        let ours = rustix::process::geteuid().as_raw();
+        let is_ours =
+            |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == ours);
+        let Some(common) = common.filter(|common| is_ours(common) && is_ours(&git_dir)) else {
+            return Ok(None);
+        };
+        let settings = settings(git, &common)?;
+        let is_confirmed = if linked.is_some() {
+            let back = pointer(&git_dir.join("gitdir"), b"").and_then(|path| fs::canonicalize(path).ok());
+            back == Some(dot_git) && git_dir.parent() == Some(&common.join("worktrees"))
+        } else {
+            let named = settings.worktree.map(|path| git_dir.join(path));
+            git_dir.starts_with(&root)
+                || named.and_then(|path| fs::canonicalize(path).ok()).as_ref() == Some(&root)
+        };
+        Ok(is_confirmed.then_some(Self { root, git_dir, common, format: settings.format }))
+    }
+
+    /// Returns the name of the worktree among those of its repository.
+    pub(crate) fn name(&self) -> OsString {
+        let mut name = OsString::from(if self.git_dir == self.common { "main" } else { "linked-" });
+        if self.git_dir != self.common {
+            name.push(self.git_dir.file_name().unwrap_or(OsStr::new("")));
+        }
+        name
+    }
+}
+
+/// Reads the path in a file of git, relative to the file's folder.
+fn pointer(file: &Path, prefix: &[u8]) -> Option<PathBuf> {
+    let text = read_start(file, POINTER)?;
+    let path = text.strip_prefix(prefix)?.trim_ascii();
+    (!path.is_empty()).then(|| file.parent().unwrap_or(Path::new(".")).join(OsStr::from_bytes(path)))
+}
+
+/// Reads a plain file up to a bound. `None` if it is none or is longer.
+pub(crate) fn read_start(file: &Path, limit: u64) -> Option<Vec<u8>> {
+    // A pipe would wait for a writer.
+    if !fs::metadata(file).ok()?.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    File::open(file).ok()?.take(limit + 1).read_to_end(&mut text).ok()?;
+    (text.len() as u64 <= limit).then_some(text)
+}
+
+struct Settings {
+    worktree: Option<PathBuf>,
+    format: ObjectFormat,
+}
+
+/// Reads two settings of the project. `--file` follows no include and executes nothing.
+fn settings(git: &Git, common: &Path) -> Result<Settings, Error> {
+    let mut command = args(["config", "-z", "--no-includes", "--file"]);
+    command.push(common.join("config").into());
+    command.extend(args(["--get-regexp", r"^(core\.worktree|extensions\.objectformat)$"]));
+    let output = match git.run(&command, Vec::new(), Deadline::after(PATIENT)) {
+        Ok(output) => output,
+        // There is none of both.
+        Err(Error::Git { message, .. }) if message == "Code(1)" => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mut settings = Settings { worktree: None, format: ObjectFormat::Sha1 };
+    for entry in output.split(|byte| *byte == 0) {
+        let Some(at) = entry.iter().position(|byte| *byte == b'\n') else { continue };
+        let (name, value) = entry.split_at(at);
+        let value = value.get(1..).unwrap_or_default();
+        match name {
+            b"core.worktree" => settings.worktree = Some(PathBuf::from(OsStr::from_bytes(value))),
+            b"extensions.objectformat" if value == b"sha256" => settings.format = ObjectFormat::Sha256,
+            _ => {}
+        }
+    }
+    Ok(settings)
+}
+
+/// Returns the user's file of ignore rules: `core.excludesFile` of the user's own configuration, or git's default.
+pub(crate) fn user_excludes(git: &Git, home: Option<&OsStr>, config_home: Option<&OsStr>) -> Option<PathBuf> {
+    let home = home.filter(|home| !home.is_empty()).map(PathBuf::from)?;
+    let config_home =
+        config_home.filter(|path| !path.is_empty()).map_or_else(|| home.join(".config"), PathBuf::from);
+    let read = |file: PathBuf| {
+        if !file.is_file() {
+            return None;
+        }
+        let mut command = args(["config", "--includes", "--type=path", "--file"]);
+        command.push(file.into());
+        command.extend(args(["--get", "core.excludesFile"]));
+        let output = git.with("HOME", &home).run(&command, Vec::new(), Deadline::after(PATIENT)).ok()?;
+        let path = output.strip_suffix(b"\n").unwrap_or(&output);
+        (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
+    };
+    // The second of the user's two files wins.
+    read(home.join(".gitconfig"))
+        .or_else(|| read(config_home.join("git/config")))
+        .or_else(|| Some(config_home.join("git/ignore")))
+}

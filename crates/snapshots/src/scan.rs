@@ -1,0 +1,273 @@
+//! The files of a worktree that differ from our index, and what to do with each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Stat;
+
+use crate::beneath::{Beneath, Found, is_forbidden};
+use crate::error::{At, Error};
+use crate::git::{Deadline, Git, OUTPUT, args};
+use crate::places::ObjectFormat;
+use crate::project_index::hex;
+use crate::take::Limits;
+use crate::worktree::{Home, Worktree, write};
+
+const LARGE: &str = "large";
+/// The number of skipped files that a snapshot names.
+const NAMED: usize = 1_000;
+
+/// A file or folder that is not stored in a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its path beneath the top of the worktree.
+    pub path: PathBuf,
+    /// The reason.
+    pub why: SkipReason,
+}
+
+/// The reason why a file or folder is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SkipReason {
+    /// It is larger than its [limit](Limits).
+    TooLarge,
+    /// It is a submodule, or another repository.
+    Repository,
+    /// This user cannot read it.
+    Unreadable,
+    /// Its name could be that of a git directory, or of azureal's folder.
+    Name,
+    /// It is a pipe, a socket or a device.
+    Special,
+}
+
+/// A file that is named in a snapshot and not stored. Its entry in the tree has the mode of a submodule, and this id.
+#[derive(Clone)]
+struct Large {
+    /// The id that was recorded.
+    id: String,
+    is_new: bool,
+}
+
+/// The changes of our index that make it equal to the worktree.
+#[derive(Default)]
+pub(crate) struct Update {
+    /// Files to hash, and files that are gone: paths, each followed by a NUL.
+    pub(crate) files: Vec<u8>,
+    /// Entries to set or remove without looking at a file, as `update-index --index-info` reads them.
+    pub(crate) entries: Vec<u8>,
+    /// The number of bytes to hash.
+    pub(crate) bytes: u64,
+    pub(crate) skipped: Vec<Skipped>,
+    large: BTreeMap<Vec<u8>, Large>,
+}
+
+impl Update {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.entries.is_empty()
+    }
+}
+
+impl Worktree {
+    /// Compares the worktree with an index. `is_current` says that no update of the index was interrupted.
+    pub(crate) fn scan(
+        &self,
+        home: &Home,
+        index: &Path,
+        is_current: bool,
+        limits: &Limits,
+        deadline: Deadline<'_>,
+    ) -> Result<Listing, Error> {
+        let git = self.in_worktree(index);
+        let changed = args(["diff-files", "-z", "--raw", "--no-renames", "--ignore-submodules=all"]);
+        let changed = git.start(&changed, Vec::new(), OUTPUT)?;
+        let mut others = args([
+            "ls-files",
+            "-z",
+            "--others",
+            "--exclude-per-directory=.gitignore",
+            "-x",
+            ".azureal",
+            "-X",
+        ]);
+        others.push(self.write_excludes(home)?.into());
+        let others = git.start(&others, Vec::new(), OUTPUT);
+        let changed = changed.finish(deadline);
+        // Both have ended, or are killed.
+        let others = others.and_then(|others| others.finish(deadline));
+        let large = if is_current { read_large(home) } else { self.marked(&git, home, deadline)? };
+        Ok(Listing {
+            changed: changed?,
+            others: others?,
+            large,
+            limits: limits.clone(),
+            format: self.places.format,
+        })
+    }
+}
+
+impl Worktree {
+    /// Returns the files of an index that are named and not stored, after an update that may have been interrupted.
+    fn marked(
+        &self,
+        git: &Git,
+        home: &Home,
+        deadline: Deadline<'_>,
+    ) -> Result<BTreeMap<Vec<u8>, Large>, Error> {
+        let known = read_large(home);
+        let output = git.run(&args(["ls-files", "-z", "--stage"]), Vec::new(), deadline)?;
+        let entries = output.split(|byte| *byte == 0).filter_map(|entry| entry.strip_prefix(b"160000 "));
+        let marked = entries.filter_map(|entry| {
+            let tab = entry.iter().position(|byte| *byte == b'\t')?;
+            let path = entry.get(tab + 1..)?.to_vec();
+            let id = entry.split(|byte| *byte == b' ').next()?;
+            let is_new = known.get(&path).is_none_or(|known| known.is_new);
+            Some((path, Large { id: String::from_utf8(id.to_vec()).ok()?, is_new }))
+        });
+        Ok(marked.collect())
+    }
+}
+
+/// The output of git.
+pub(crate) struct Listing {
+    changed: Vec<u8>,
+    others: Vec<u8>,
+    large: BTreeMap<Vec<u8>, Large>,
+    limits: Limits,
+    format: ObjectFormat,
+}
+
+impl Listing {
+    /// Looks at each file, and decides what is recorded of it.
+    pub(crate) fn update(&self, beneath: &mut Beneath, converted: &[Vec<u8>]) -> Result<Update, Error> {
+        let mut update = Update::default();
+        let mut changed: Vec<&[u8]> =
+            self.changed.split(|byte| *byte == 0).filter(|field| !field.is_empty()).collect();
+        // Fields are in turn the states and the path.
+        changed = changed.into_iter().skip(1).step_by(2).collect();
+        let mut seen = BTreeSet::new();
+        for path in changed.into_iter().chain(converted.iter().map(Vec::as_slice)) {
+            if seen.insert(path) {
+                self.look(path, None, false, beneath, &mut update)?;
+            }
+        }
+        for (path, Large { id, is_new }) in &self.large {
+            self.look(path, Some(id), *is_new, beneath, &mut update)?;
+        }
+        for path in self.others.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+            let repository = path.strip_suffix(b"/");
+            if is_forbidden(repository.unwrap_or(path)) {
+                update.skip(repository.unwrap_or(path), SkipReason::Name);
+            } else if let Some(path) = repository {
+                update.skip(path, SkipReason::Repository);
+            } else {
+                self.look(path, None, true, beneath, &mut update)?;
+            }
+        }
+        Ok(update)
+    }
+
+    /// Decides about one file. `marked` is its id if it was named and not stored.
+    fn look(
+        &self,
+        path: &[u8],
+        marked: Option<&str>,
+        is_new: bool,
+        beneath: &mut Beneath,
+        update: &mut Update,
+    ) -> Result<(), Error> {
+        let limit = if is_new { self.limits.new_file } else { self.limits.known_file };
+        let size = |stat: &Stat| u64::try_from(stat.st_size).unwrap_or(0);
+        let found = beneath.look(path).at(Path::new(&OsString::from_vec(path.to_vec())))?;
+        match found {
+            Found::File(stat) if size(&stat) > limit => {
+                self.mark(path, &stat, SkipReason::TooLarge, marked, is_new, update);
+            }
+            Found::Unreadable(stat) => self.mark(path, &stat, SkipReason::Unreadable, marked, is_new, update),
+            Found::File(stat) | Found::Link(stat) => {
+                update.bytes += size(&stat);
+                update.files.extend(path);
+                update.files.push(0);
+            }
+            Found::Missing if marked.is_none() => {
+                update.files.extend(path);
+                update.files.push(0);
+            }
+            Found::Missing | Found::Blocked | Found::Folder | Found::Other => {
+                if matches!(found, Found::Other) {
+                    update.skip(path, SkipReason::Special);
+                }
+                update.set(path, "0", &"0".repeat(self.format.length() * 2));
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a file by its size and time alone.
+    fn mark(
+        &self,
+        path: &[u8],
+        stat: &Stat,
+        why: SkipReason,
+        marked: Option<&str>,
+        is_new: bool,
+        update: &mut Update,
+    ) {
+        let mut id = Vec::with_capacity(self.format.length());
+        id.extend(stat.st_size.to_be_bytes());
+        #[allow(clippy::useless_conversion, reason = "its width differs between systems")]
+        id.extend(i64::from(stat.st_mtime).to_be_bytes());
+        id.extend(u32::try_from(stat.st_mtime_nsec).unwrap_or(0).to_be_bytes());
+        id.resize(self.format.length(), 0);
+        let id = hex(&id);
+        if marked != Some(&id) {
+            update.set(path, "160000", &id);
+        }
+        update.skip(path, why);
+        update.large.insert(path.to_vec(), Large { id, is_new });
+    }
+}
+
+impl Update {
+    fn set(&mut self, path: &[u8], mode: &str, id: &str) {
+        self.entries.extend(format!("{mode} {id}\t").bytes());
+        self.entries.extend(path);
+        self.entries.push(0);
+    }
+
+    fn skip(&mut self, path: &[u8], why: SkipReason) {
+        if self.skipped.len() < NAMED {
+            self.skipped.push(Skipped { path: PathBuf::from(OsString::from_vec(path.to_vec())), why });
+        }
+    }
+
+    /// Writes the list of files that are named and not stored. Git does not report their changes.
+    pub(crate) fn write_large(&self, home: &Home) -> Result<(), Error> {
+        let mut text = Vec::new();
+        for (path, Large { id, is_new }) in &self.large {
+            text.extend(if *is_new { b"new " } else { b"old " });
+            text.extend(id.bytes());
+            text.push(b' ');
+            text.extend(path);
+            text.push(0);
+        }
+        if home.read(LARGE).unwrap_or_default() != text {
+            write(&home.own, LARGE, &text).at(&home.own.join(LARGE))?;
+        }
+        Ok(())
+    }
+}
+
+fn read_large(home: &Home) -> BTreeMap<Vec<u8>, Large> {
+    let text = home.read(LARGE).unwrap_or_default();
+    let records = text.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    let parsed = records.filter_map(|record| {
+        let mut parts = record.splitn(3, |byte| *byte == b' ');
+        let is_new = parts.next()? == b"new";
+        let id = String::from_utf8(parts.next()?.to_vec()).ok()?;
+        Some((parts.next()?.to_vec(), Large { id, is_new }))
+    });
+    parsed.collect()
+}

@@ -1,0 +1,44 @@
+//! The state of a worktree's snapshots between two of them.
+
+use crate::error::{At, Error};
+use crate::worktree::{Home, write};
+
+const FILE: &str = "state";
+
+/// The state, in a file of lines `name value`.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct State {
+    /// The tree of the last snapshot.
+    pub(crate) tree: Option<String>,
+    /// The index has exactly the files of that tree.
+    pub(crate) is_current: bool,
+    /// The number of snapshots in a row that took too long.
+    pub(crate) slow: u32,
+    /// No snapshots are taken in this worktree.
+    pub(crate) is_off: bool,
+}
+
+impl State {
+    pub(crate) fn read(home: &Home) -> Self {
+        let mut state = Self::default();
+        let bytes = home.read(FILE).unwrap_or_default();
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            match line.split_once(' ') {
+                Some(("tree", tree)) if crate::is_id(tree) => state.tree = Some(tree.to_owned()),
+                Some(("current", value)) => state.is_current = value == "1",
+                Some(("slow", count)) => state.slow = count.parse().unwrap_or(0),
+                Some(("off", value)) => state.is_off = value == "1",
+                _ => {}
+            }
+        }
+        state.is_current &= state.tree.is_some();
+        state
+    }
+
+    pub(crate) fn write(&self, home: &Home) -> Result<(), Error> {
+        let tree = self.tree.as_ref().map_or_else(String::new, |tree| format!("tree {tree}\n"));
+        let (current, slow, off) = (u8::from(self.is_current), self.slow, u8::from(self.is_off));
+        let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n");
+        write(&home.own, FILE, text.as_bytes()).at(&home.own.join(FILE))
+    }
+}

@@ -1,0 +1,299 @@
+//! Takes a snapshot.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::process::{Pid, setpriority_process};
+use tracing::{debug, info};
+
+use crate::beneath::Beneath;
+use crate::error::{At, Error};
+use crate::git::{Deadline, args};
+use crate::import::NAME;
+use crate::scan::{Skipped, Update};
+use crate::state::State;
+use crate::worktree::{Home, Worktree, write};
+
+/// The list of files that are being hashed. Locked as long as git reads it, also by a git that outlives us.
+const PENDING: &str = "pending";
+/// The errors of that git.
+const PENDING_ERRORS: &str = "pending.errors";
+const INDEX_LOCK: &str = "index.lock";
+/// After so many snapshots in a row that took too long, no more are taken.
+const TOO_SLOW: u32 = 3;
+/// The priority of work that no turn waits for.
+const NICE: i32 = 19;
+
+/// The limits of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The time that a turn waits: 2 s.
+    pub time: Duration,
+    /// The size of a file that the snapshots do not know yet: 10 MB.
+    pub new_file: u64,
+    /// The size of a file that the project or an earlier snapshot has: 50 MB.
+    pub known_file: u64,
+    /// The size of all files that changed since the last snapshot: 1 GB.
+    pub total: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_secs(2),
+            new_file: 10_000_000,
+            known_file: 50_000_000,
+            total: 1_000_000_000,
+        }
+    }
+}
+
+/// The files of a worktree at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The id of the tree, which names the snapshot.
+    pub tree: String,
+    /// Files that are named and not stored, and folders that are left out; at most 1,000.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The result of [`Worktree::take`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken {
+    /// A snapshot of all files.
+    Whole(Snapshot),
+    /// It took too long, and was given up. The files are hashed in the background, so that the next one is quick.
+    TooSlow {
+        /// It was the third in a row: from now on none are taken in this worktree.
+        now_off: bool,
+    },
+    /// No snapshots are taken in this worktree: [`Worktree::turn_on`] resumes them.
+    Off,
+    /// The caller no longer waits.
+    Cancelled,
+}
+
+impl Worktree {
+    /// Takes a snapshot for a session, which keeps it until [it is removed](Self::remove_session) or pruned.
+    ///
+    /// # Errors
+    ///
+    /// Git reports an error, or our folder in the git directory cannot be used.
+    pub fn take(&self, session: &str, limits: &Limits, cancelled: &dyn Fn() -> bool) -> Result<Taken, Error> {
+        let started = SystemTime::now();
+        let deadline = Deadline { started: Instant::now(), limit: limits.time, cancelled };
+        let home = self.open_home()?;
+        let _lock = match home.lock(deadline.left()) {
+            Err(Error::Busy) => return Ok(Taken::TooSlow { now_off: false }),
+            lock => lock?,
+        };
+        let mut state = State::read(&home);
+        if state.is_off {
+            return Ok(Taken::Off);
+        }
+        let Some(pending) = self.begin(&home)? else { return Ok(Taken::TooSlow { now_off: false }) };
+        let mut taken = self.take_locked(&home, &mut state, &pending, limits, deadline);
+        if matches!(taken, Err(Error::Git { .. })) {
+            // A file can vanish or change its kind while git reads it.
+            debug!(error = ?taken, "takes the snapshot again");
+            taken = self.take_locked(&home, &mut state, &pending, limits, deadline);
+        }
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+        match taken {
+            Ok(Some(snapshot)) => {
+                set_time(&home, started)?;
+                if state.slow > 0 {
+                    state.slow = 0;
+                    state.write(&home)?;
+                }
+                self.pin(&home, session, now, &snapshot.tree)?;
+                debug!(ms = deadline.started.elapsed().as_millis(), tree = snapshot.tree, "took a snapshot");
+                Ok(Taken::Whole(snapshot))
+            }
+            Ok(None) | Err(Error::Slow { .. } | Error::TooMuch { .. }) if !cancelled() => {
+                state.slow += 1;
+                state.is_off = state.slow >= TOO_SLOW;
+                state.write(&home)?;
+                info!(slow = state.slow, off = state.is_off, "gave up a snapshot");
+                Ok(Taken::TooSlow { now_off: state.is_off })
+            }
+            Ok(None) | Err(Error::Slow { .. } | Error::TooMuch { .. }) => Ok(Taken::Cancelled),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes snapshots again in this worktree, after they were too slow.
+    ///
+    /// # Errors
+    ///
+    /// Our folder in the git directory cannot be used.
+    pub fn turn_on(&self) -> Result<(), Error> {
+        let home = self.open_home()?;
+        let _lock = home.lock(Duration::from_secs(2))?;
+        State { is_off: false, slow: 0, ..State::read(&home) }.write(&home)
+    }
+
+    /// Locks the list of files to hash. `None` if a git in the background still reads it.
+    fn begin(&self, home: &Home) -> Result<Option<Pending>, Error> {
+        let name = OsStr::new(PENDING);
+        let path = home.own.join(name);
+        let file = match home.own.open_file(name, OFlags::RDWR) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => home.own.create_file(name, OFlags::RDWR),
+            opened => opened,
+        };
+        let file = file.at(&path)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            locked => locked.at(&path)?,
+        }
+        // A git that was killed left it.
+        home.own.remove(OsStr::new(INDEX_LOCK)).at(&home.own.join(INDEX_LOCK))?;
+        Ok(Some(Pending { file, is_shared: Cell::new(false) }))
+    }
+
+    /// Takes the snapshot. `None` if hashing takes longer than a turn waits.
+    fn take_locked(
+        &self,
+        home: &Home,
+        state: &mut State,
+        pending: &Pending,
+        limits: &Limits,
+        deadline: Deadline<'_>,
+    ) -> Result<Option<Snapshot>, Error> {
+        let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
+        let index = home.own.join(NAME);
+        let update = if index.exists() {
+            self.scan(home, &index, state.is_current, limits, deadline)?.update(&mut beneath, &[])?
+        } else {
+            state.is_current = false;
+            let draft = self.import(home, &mut beneath, deadline)?;
+            let listing = self.scan(home, &draft.path, true, limits, deadline)?;
+            let converted = draft.finish(self, home, deadline)?;
+            listing.update(&mut beneath, &converted)?
+        };
+        if update.is_empty()
+            && state.is_current
+            && let Some(tree) = &state.tree
+        {
+            return Ok(Some(Snapshot { tree: tree.clone(), skipped: update.skipped }));
+        }
+        if update.bytes > limits.total {
+            info!(bytes = update.bytes, "too much has changed for a snapshot");
+            return Ok(None);
+        }
+        state.is_current = false;
+        state.write(home)?;
+        if !self.apply(home, &update, pending, deadline)? {
+            return Ok(None);
+        }
+        let git = self.borrowing().with("GIT_INDEX_FILE", &index);
+        let written = git.run(&args(["write-tree"]), Vec::new(), deadline);
+        if matches!(written, Err(Error::Git { .. })) {
+            // The project's git removed objects that our index refers to: it is copied again.
+            home.own.remove(OsStr::new(NAME)).at(&index)?;
+        }
+        let output = written?;
+        let tree = String::from_utf8_lossy(&output).trim().to_owned();
+        if !crate::is_id(&tree) {
+            return Err(Error::NoSnapshot(tree));
+        }
+        if let Some(before) = state.tree.as_ref().filter(|before| **before != tree) {
+            match self.keep(before, &tree, limits.known_file, deadline) {
+                // The project's git removed objects of the snapshot before: this one begins a new row.
+                Err(Error::Git { command, message }) => debug!(command, message, "the last snapshot is gone"),
+                kept => kept?,
+            }
+        }
+        state.tree = Some(tree.clone());
+        state.is_current = true;
+        state.write(home)?;
+        Ok(Some(Snapshot { tree, skipped: update.skipped }))
+    }
+
+    /// Changes our index. Returns whether it was done in time; git continues in the background if not.
+    fn apply(
+        &self,
+        home: &Home,
+        update: &Update,
+        pending: &Pending,
+        deadline: Deadline<'_>,
+    ) -> Result<bool, Error> {
+        update.write_large(home)?;
+        let git = self.in_worktree(&home.own.join(NAME));
+        if !update.entries.is_empty() {
+            let command = args(["update-index", "-z", "--index-info"]);
+            git.run(&command, update.entries.clone(), deadline)?;
+        }
+        if update.files.is_empty() {
+            return Ok(true);
+        }
+        let path = home.own.join(PENDING);
+        let mut list = &pending.file;
+        let written = list.rewind().and_then(|()| list.set_len(0));
+        written.and_then(|()| list.write_all(&update.files)).and_then(|()| list.rewind()).at(&path)?;
+        home.own.remove(OsStr::new(PENDING_ERRORS)).at(&home.own.join(PENDING_ERRORS))?;
+        let errors = home.own.create_file(OsStr::new(PENDING_ERRORS), OFlags::RDWR | OFlags::APPEND);
+        let errors = errors.at(&home.own.join(PENDING_ERRORS))?;
+        let command = args(["update-index", "-z", "--add", "--remove", "--replace", "--stdin"]);
+        // Files, so that git continues when this process ends. The child shares the lock of the list.
+        let running =
+            git.start_apart(&command, pending.file.try_clone().at(&path)?, errors.try_clone().at(&path)?)?;
+        if !running.ends_within(deadline) {
+            let pid = i32::try_from(running.child.pid()).ok().and_then(Pid::from_raw);
+            // It has ended meanwhile, if there is an error.
+            setpriority_process(pid, NICE).ok();
+            pending.is_shared.set(true);
+            return Ok(false);
+        }
+        if !running.child.wait().success() {
+            let message = azureal_process::Excerpt::of_file(&errors, 4096).at(&path)?.to_string();
+            return Err(Error::Git {
+                command: "update-index".to_owned(),
+                message: message.trim().to_owned(),
+            });
+        }
+        Ok(true)
+    }
+
+    /// Notes that a session uses a snapshot.
+    fn pin(&self, home: &Home, session: &str, now: Duration, tree: &str) -> Result<(), Error> {
+        let sessions = home.repository.join("sessions");
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if session.is_empty() || !session.chars().all(is_name) {
+            return Err(Error::NoSnapshot(session.to_owned()));
+        }
+        let folder = home.repository.open_folder(OsStr::new("sessions")).at(&sessions)?;
+        let folder = folder.open_or_create_folder(OsStr::new(session)).at(&sessions)?;
+        // In the order of time.
+        let name = format!("{:016}-{}", now.as_micros(), std::process::id());
+        write(&folder, &name, tree.as_bytes()).at(&folder.join(&name))
+    }
+}
+
+/// The list of files to hash, locked.
+struct Pending {
+    file: File,
+    /// A git in the background reads it.
+    is_shared: Cell<bool>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        // Not by closing it: for a moment, any process that another thread starts has it open too.
+        if !self.is_shared.get() {
+            rustix::fs::flock(&self.file, FlockOperation::Unlock).ok();
+        }
+    }
+}
+
+/// Sets the time of our index back to the beginning of the snapshot. Git then reads files with a later time again, as a change after
+/// they were hashed need not show in their time.
+fn set_time(home: &Home, started: SystemTime) -> Result<(), Error> {
+    let name = OsStr::new(NAME);
+    let file = home.own.open_file(name, OFlags::RDWR).at(&home.own.join(name))?;
+    file.set_modified(started).at(&home.own.join(name))
+}

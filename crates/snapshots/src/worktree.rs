@@ -1,0 +1,203 @@
+//! A worktree, and the folder of its snapshots.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use azureal_files::{Folder, HeldFolder};
+use rustix::fs::OFlags;
+
+use crate::error::{At, Error};
+use crate::git::{Git, GitProgram};
+use crate::places::{ObjectFormat, Places, read_start, user_excludes};
+
+/// The bound on a file of ignore rules.
+const EXCLUDES: u64 = 4 * 1024 * 1024;
+/// The bound on a file of ours, apart from an index.
+const OWN_FILE: u64 = 64 * 1024 * 1024;
+
+/// Bytes stay as they are, whatever the attributes in the tree say.
+const ATTRIBUTES: &str = "* -text -ident -filter !working-tree-encoding !eol\n";
+
+/// A worktree of a git repository, whose snapshots are in `azureal/snapshots` of the git directory.
+///
+/// Opening it creates no file.
+#[derive(Debug, Clone)]
+pub struct Worktree {
+    pub(crate) places: Places,
+    /// Reads and writes our repository, without the worktree.
+    pub(crate) git: Git,
+    user_excludes: Option<PathBuf>,
+    /// The folder of the snapshots.
+    pub(crate) home: PathBuf,
+}
+
+/// The open folders of a worktree's snapshots.
+pub(crate) struct Home {
+    pub(crate) repository: Folder,
+    /// The folder of this worktree: its index and its state.
+    pub(crate) own: Folder,
+    own_path: PathBuf,
+}
+
+impl Worktree {
+    /// Opens the worktree with this top. `None` if it is not the top of a git worktree of this user.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoGit`] and [`Error::OldGit`]: a notice is enough.
+    pub fn open(root: &Path, program: &GitProgram) -> Result<Option<Self>, Error> {
+        if fs::symlink_metadata(root.join(".git")).is_err() {
+            return Ok(None);
+        }
+        let git = Git::new(program, Path::new("/"));
+        git.check_version()?;
+        let Some(places) = Places::find(root, &git)? else { return Ok(None) };
+        let variable = |name: &str| program.environment.get(name);
+        let user_excludes = user_excludes(&git, variable("HOME"), variable("XDG_CONFIG_HOME"));
+        let home = places.common.join(azureal_files::OURS_IN_GIT).join("snapshots");
+        let git = git.with("GIT_DIR", &home).with("GIT_COMMON_DIR", &home).in_directory(&home);
+        Ok(Some(Self { places, git, user_excludes, home }))
+    }
+
+    /// Returns the top of the worktree.
+    pub fn root(&self) -> &Path {
+        &self.places.root
+    }
+
+    /// Returns the folder of the snapshots of all worktrees of the repository, whether it exists or not.
+    pub fn folder(&self) -> &Path {
+        &self.home
+    }
+
+    /// Returns a runner that also sees the project's objects. For reading only: git would not write an object that it sees.
+    pub(crate) fn borrowing(&self) -> Git {
+        self.git.with("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&self.places.common.join("objects")))
+    }
+
+    /// Returns a runner in the worktree, with this index.
+    pub(crate) fn in_worktree(&self, index: &Path) -> Git {
+        let root = &self.places.root;
+        self.git.with("GIT_WORK_TREE", root).with("GIT_INDEX_FILE", index).in_directory(root)
+    }
+
+    /// Opens the folders, and creates what is missing.
+    pub(crate) fn open_home(&self) -> Result<Home, Error> {
+        let repository = Folder::open_or_create(&self.home).at(&self.home)?;
+        for name in ["objects", "refs", "info", "worktrees", "sessions"] {
+            let folder = repository.open_or_create_folder(OsStr::new(name)).at(&repository.join(name))?;
+            match name {
+                "objects" => {
+                    for name in ["info", "pack"] {
+                        let folder = folder.open_or_create_folder(OsStr::new(name)).at(&folder.join(name))?;
+                        // Only the environment names other objects.
+                        folder.remove(OsStr::new("alternates")).at(&folder.join("alternates"))?;
+                    }
+                }
+                "info" => ensure(&folder, "attributes", ATTRIBUTES)?,
+                _ => {}
+            }
+        }
+        ensure(&repository, "config", &configuration(self.places.format))?;
+        ensure(&repository, "HEAD", "ref: refs/heads/none\n")?;
+        let worktrees = repository.open_folder(OsStr::new("worktrees")).at(&repository.join("worktrees"))?;
+        let name = self.places.name();
+        let own = worktrees.open_or_create_folder(&name).at(&worktrees.join(&name))?;
+        Ok(Home { repository, own, own_path: worktrees.join(&name) })
+    }
+
+    /// Writes the ignore rules outside the tree into one file: the user's, then the project's, which win.
+    pub(crate) fn write_excludes(&self, home: &Home) -> Result<PathBuf, Error> {
+        let project = Some(self.places.common.join("info/exclude"));
+        let mut rules = Vec::new();
+        for file in [&self.user_excludes, &project].into_iter().flatten() {
+            rules.extend(read_start(file, EXCLUDES).unwrap_or_default());
+            rules.push(b'\n');
+        }
+        let path = home.own.join("exclude");
+        if home.read("exclude").is_none_or(|found| found != rules) {
+            write(&home.own, "exclude", &rules).at(&path)?;
+        }
+        Ok(path)
+    }
+}
+
+impl Home {
+    /// Locks the folder of the worktree; waits for another holder at most so long.
+    pub(crate) fn lock(&self, at_most: Duration) -> Result<HeldFolder, Error> {
+        let path = &self.own_path;
+        // Opened again: a lock belongs to an opened folder, and threads of one process exclude each other too.
+        match Folder::open(path).at(path)?.hold(at_most) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(Error::Busy),
+            held => held.at(path),
+        }
+    }
+
+    /// Reads a small file of the worktree's folder. `None` if it is missing or not ours.
+    pub(crate) fn read(&self, name: &str) -> Option<Vec<u8>> {
+        read(&self.own, name)
+    }
+}
+
+pub(crate) fn read(folder: &Folder, name: &str) -> Option<Vec<u8>> {
+    use std::io::Read as _;
+    let file = folder.open_file(OsStr::new(name), OFlags::RDONLY).ok()?;
+    let mut bytes = Vec::new();
+    file.take(OWN_FILE).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Replaces a file as a whole.
+pub(crate) fn write(folder: &Folder, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    let write = WRITES.fetch_add(1, Ordering::Relaxed);
+    let temporary = OsString::from(format!("{name}.{}-{write}.new", std::process::id()));
+    folder.remove(&temporary)?;
+    folder.create_file(&temporary, OFlags::WRONLY)?.write_all(bytes)?;
+    folder.rename(&temporary, OsStr::new(name))
+}
+
+/// Writes a file of our repository, if it has another content: the folder may have come with a download.
+fn ensure(folder: &Folder, name: &str, text: &str) -> Result<(), Error> {
+    if read(folder, name).is_some_and(|found| found == text.as_bytes()) {
+        return Ok(());
+    }
+    write(folder, name, text.as_bytes()).at(&folder.join(name))
+}
+
+fn configuration(format: ObjectFormat) -> String {
+    let (version, extension) = match format {
+        ObjectFormat::Sha1 => (0, String::new()),
+        ObjectFormat::Sha256 => (1, format!("[extensions]\nobjectFormat = {}\n", format.name())),
+    };
+    format!(
+        "[core]\nrepositoryFormatVersion = {version}\nbare = false\nfileMode = true\nsymlinks = true\n\
+         sharedRepository = 0600\nprotectHFS = true\nprotectNTFS = true\nattributesFile = /dev/null\n\
+         excludesFile = /dev/null\nfsmonitor = false\nhooksPath = /dev/null\nuntrackedCache = false\n\
+         splitIndex = false\nquotePath = false\npreloadIndex = true\nlooseCompression = 1\n\
+         {extension}[index]\nskipHash = true\nthreads = true\n[gc]\nauto = 0\n[maintenance]\nauto = false\n\
+         [diff]\nignoreSubmodules = all\n[submodule]\nrecurse = false\n[protocol]\nallow = never\n"
+    )
+}
+
+/// Returns a path for a list of paths with colons: quoted, if it has one itself or a quote.
+fn quoted(path: &Path) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let bytes = path.as_os_str().as_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b':' | b'"' | b'\\' | b'\n')) {
+        return path.into();
+    }
+    let mut quoted = vec![b'"'];
+    for byte in bytes {
+        match byte {
+            b'"' | b'\\' => quoted.extend([b'\\', *byte]),
+            b'\n' => quoted.extend(b"\\n"),
+            byte => quoted.push(*byte),
+        }
+    }
+    quoted.push(b'"');
+    OsString::from_vec(quoted)
+}

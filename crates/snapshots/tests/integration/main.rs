@@ -1,0 +1,8 @@
+//! Snapshots of real repositories.
+#![expect(clippy::disallowed_methods, reason = "tests find git in the PATH of this process")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod hostile;
+mod place;
+mod take;
+mod turns;
