@@ -233,6 +233,7 @@
 //! and what a store promises), [`engine`] (turns) and [`store`] (the databases).
 
 pub mod agents;
+pub mod changes;
 mod child;
 pub mod config;
 pub mod desk;

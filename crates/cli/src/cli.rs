@@ -10,8 +10,8 @@ use azureal::Workspace;
 use tracing::warn;
 
 use crate::commands::{
-    agents, cancel, compact, completions, config, context, copy, demo, export, fork, help, import, list,
-    original, ps, purge, rename, rm, run, show, tokens, trust,
+    agents, cancel, compact, completions, config, context, copy, demo, diff, export, fork, help, import,
+    list, original, ps, purge, rename, rm, run, show, tokens, trust,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -104,6 +104,7 @@ enum Command {
     List(list::Args),
     Show(show::Args),
     Original(original::Args),
+    Diff(diff::Args),
     Context(context::Args),
     Compact(compact::Args),
     Tokens(tokens::Args),
@@ -212,6 +213,7 @@ impl Cli {
                 }
                 Command::Show(args) => show::run(args, &place, &found, &mut out).await,
                 Command::Original(args) => original::run(args, &place, &found, &mut out).await,
+                Command::Diff(args) => diff::run(args, &place, &found, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &found, &mut out).await,
                 Command::Tokens(args) => tokens::run(args, &place, &found, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, FileStatus, SkippedPath};
-use azureal_core::{Event, SessionRecord, attach_diffs};
-use azureal_snapshots::{Error, GitProgram, Limits, Skipped, Taken, TurnMark, Worktree};
+use azureal_core::{Event, SessionRecord};
+use azureal_snapshots::{Error, GitProgram, Limits, SkipReason, Skipped, Taken, TurnMark, Worktree};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
@@ -139,7 +139,8 @@ impl ChangeRecorder {
         debug!(files = files.len(), "compared two snapshots");
         let (named, directories) = stored_changes(&files);
         let mut left_out = before.skipped;
-        left_out.extend(skipped.into_iter().filter(|skipped| !left_out.contains(skipped)).collect::<Vec<_>>());
+        left_out
+            .extend(skipped.into_iter().filter(|skipped| !left_out.contains(skipped)).collect::<Vec<_>>());
         left_out.truncate(MOST_SKIPPED);
         let changes = Changes {
             before: before.tree,
@@ -154,7 +155,6 @@ impl ChangeRecorder {
         let paths = files.iter().map(|file| shown(&file.path));
         Some(TurnChanges { changes, diffs: split_diff(&diff, paths) })
     }
-
 }
 
 /// Takes a snapshot. `None` if there is none; a reason that the user should know is a notice.
@@ -165,33 +165,35 @@ fn take(
     is_cancelled: &dyn Fn() -> bool,
     notice: &mut dyn FnMut(String),
 ) -> Option<(String, Vec<Skipped>)> {
-        let taken = match worktree.take(session, &Limits::default(), is_cancelled) {
-            Ok(Taken::Off) if choice == RecordChanges::Always => {
-                worktree.turn_on().and_then(|()| worktree.take(session, &Limits::default(), is_cancelled))
-            }
-            taken => taken,
-        };
-        match taken {
-            Ok(Taken::Whole(snapshot)) => Some((snapshot.tree, snapshot.skipped)),
-            Ok(Taken::TooSlow { now_off: false }) => {
-                notice("the changes of this turn are not recorded: the worktree could not be read in 2 s".to_owned());
-                None
-            }
-            Ok(Taken::TooSlow { now_off: true }) => {
-                notice(
+    let taken = match worktree.take(session, &Limits::default(), is_cancelled) {
+        Ok(Taken::Off) if choice == RecordChanges::Always => {
+            worktree.turn_on().and_then(|()| worktree.take(session, &Limits::default(), is_cancelled))
+        }
+        taken => taken,
+    };
+    match taken {
+        Ok(Taken::Whole(snapshot)) => Some((snapshot.tree, snapshot.skipped)),
+        Ok(Taken::TooSlow { now_off: false }) => {
+            notice(
+                "the changes of this turn are not recorded: the worktree could not be read in 2 s".to_owned(),
+            );
+            None
+        }
+        Ok(Taken::TooSlow { now_off: true }) => {
+            notice(
                     "the changes of turns are no longer recorded in this worktree: three times in a row it could not \
                      be read in 2 s. `enabled = true` in `[changes]` of the configuration continues"
                         .to_owned(),
                 );
-                None
-            }
-            Ok(Taken::Off | Taken::Cancelled) => None,
-            Err(error) => {
-                warn!(%error, "no snapshot is taken");
-                notice(not_recorded(&error));
-                None
-            }
+            None
         }
+        Ok(Taken::Off | Taken::Cancelled) => None,
+        Err(error) => {
+            warn!(%error, "no snapshot is taken");
+            notice(not_recorded(&error));
+            None
+        }
+    }
 }
 
 /// Returns the name under which the snapshots of a session are kept.
@@ -216,7 +218,7 @@ impl TurnChanges {
     /// of its own.
     pub(crate) fn add_to(self, events: &mut Vec<Event>) {
         let Self { mut changes, diffs } = self;
-        changes.detail = attach_diffs(events, &diffs);
+        changes.detail = Some(diffs.into_iter().map(|(_, diff)| diff).collect());
         let end = events.iter().rposition(|event| matches!(event, Event::Complete(_)));
         events.insert(end.unwrap_or(events.len()), Event::Changes(changes));
     }
@@ -254,7 +256,14 @@ fn by_directory(files: &[azureal_snapshots::FileChange]) -> Vec<DirectoryChanges
 }
 
 fn skipped_path(skipped: &Skipped) -> SkippedPath {
-    SkippedPath { path: shown(&skipped.path), reason: skipped.reason.to_string() }
+    let reason = match skipped.why {
+        SkipReason::TooLarge => "too large",
+        SkipReason::Repository => "another repository",
+        SkipReason::Unreadable => "not readable",
+        SkipReason::Name => "a name that git does not allow",
+        SkipReason::Special => "no file",
+    };
+    SkippedPath { path: shown(&skipped.path), reason: reason.to_owned() }
 }
 
 fn shown(path: impl AsRef<Path>) -> String {

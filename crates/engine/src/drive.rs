@@ -367,8 +367,7 @@ impl Driver {
                     let (stop, poster) = (stop.clone(), poster.clone());
                     let (owner, name) = (&owner, &name);
                     threads.spawn(move || {
-                        let mut notice =
-                            |text| drop(poster.send(Posted::Event(TurnEvent::Notice(text))));
+                        let mut notice = |text| drop(poster.send(Posted::Event(TurnEvent::Notice(text))));
                         recorder.before(choice, owner, name, &|| stop.is_stopped(), &mut notice)
                     })
                 });

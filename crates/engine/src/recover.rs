@@ -6,12 +6,11 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use azureal_core::agent::{Agent, Ending};
+use azureal_core::agent::Ending;
 use azureal_core::event::Outcome;
 use azureal_core::{SessionId, SessionStore, visible_line};
 use azureal_process::{
-    ChildEnvironment, FollowError, Marker, MarkersInUse, ProcessIdentity, StopTimeouts, end_marked,
-    find_marked,
+    FollowError, Marker, MarkersInUse, ProcessIdentity, StopTimeouts, end_marked, find_marked,
 };
 use tracing::{debug, info, warn};
 
@@ -25,7 +24,7 @@ use crate::ingest::{Destination, IngestError, Ingested, ingest, ingest_unstarted
 use crate::launch::{RUN_MARKER, STDERR_BYTES};
 use crate::original_run::clear_own_note;
 use crate::own_record::{Noted, recover_noted};
-use crate::spool::{SESSION_MARKER, Spool, SpoolError, Spools};
+use crate::spool::{SESSION_MARKER, Spool, SpoolError};
 
 /// A spool that was found, and what became of it.
 #[derive(Debug)]

@@ -511,7 +511,7 @@ pub(crate) mod tests {
         assert!(spools.find().unwrap().is_empty());
         let mut spool = spools.begin(turn("a")).unwrap();
         spool.output().unwrap().write_all(b"line\n").unwrap();
-        let process = SpooledProcess { pid: 7, began: "123".into() };
+        let process = SpooledProcess { pid: 7, began: "123".into(), before: None };
         spool.note_process(process.clone()).unwrap();
 
         // Another process sees whose it is, and leaves it alone.
@@ -564,7 +564,7 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spools = Spools::new(folder.path().join("spool"));
         let mut spool = spools.begin(turn("a")).unwrap();
-        spool.note_process(SpooledProcess { pid: 7, began: "1".into() }).unwrap();
+        spool.note_process(SpooledProcess { pid: 7, began: "1".into(), before: None }).unwrap();
         let path = spool.header_path.clone();
         drop(spool);
         let whole = fs::read(&path).unwrap();

@@ -11,6 +11,7 @@ pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod demo;
+pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod help;

@@ -11,8 +11,8 @@ use azureal_core::{
     Event, Message, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, StoredEvent, read_history,
 };
 use azureal_engine::{
-    Engine, EngineOptions, FinishedTurn, RUN_MARKER, Recovered, SpooledTurn, Spools, TurnControls, TurnError,
-    TurnEvent, TurnHandle, TurnOptions, TurnRequest, recover,
+    ChangeRecorder, Engine, EngineOptions, FinishedTurn, RUN_MARKER, Recovered, SpooledTurn, Spools,
+    TurnControls, TurnError, TurnEvent, TurnHandle, TurnOptions, TurnRequest, recover,
 };
 use azureal_process::{ChildEnvironment, Marker, ProcessIdentity, find_marked};
 use azureal_store::sqlite::SqliteOptions;
@@ -93,6 +93,8 @@ pub(crate) struct Project {
     /// The agents whose turns are recovered.
     pub(crate) agents: &'static [&'static dyn Agent],
     pub(crate) environment: ChildEnvironment,
+    /// Records what turns change.
+    pub(crate) changes: Option<ChangeRecorder>,
     pub(crate) temporary: Option<TempDir>,
 }
 
@@ -129,6 +131,7 @@ impl Project {
             session,
             agents: &[&Offline],
             environment: own_environment().clone(),
+            changes: None,
             temporary: None,
         }
     }
@@ -137,6 +140,7 @@ impl Project {
         Engine::new(EngineOptions {
             agents: self.agents,
             environment: self.environment.clone(),
+            changes: self.changes.clone(),
             ..EngineOptions::new(Arc::clone(&self.store), self.spools.clone(), &self.directory)
         })
     }
@@ -195,7 +199,12 @@ impl Project {
 
     /// Recovers turns of its agents, which have no files of their own.
     pub(crate) fn recover(&self) -> Vec<Recovered> {
-        block_on(recover(&*self.store, &self.spools, self.agents, &ChildEnvironment::default())).unwrap()
+        block_on(recover(&EngineOptions {
+            agents: self.agents,
+            changes: self.changes.clone(),
+            ..EngineOptions::new(Arc::clone(&self.store), self.spools.clone(), &self.directory)
+        }))
+        .unwrap()
     }
 
     /// Returns the header of a turn that was interrupted.

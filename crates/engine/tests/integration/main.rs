@@ -15,6 +15,7 @@
 mod auto_compact;
 mod bridge;
 mod briefing;
+mod changes;
 mod compact;
 mod context_commands;
 mod counting_store;

@@ -14,7 +14,9 @@ use azureal_core::event::{ToolCall, ToolResult};
 use azureal_core::{
     Event, Json, NewSession, OpenOriginal, Original, Page, Seq, SessionId, SessionStore, StoredEvent,
 };
-use azureal_engine::{FullEvent, FullEvents, OriginalLines, SpooledTurn, Spools, each_line, recover};
+use azureal_engine::{
+    EngineOptions, FullEvent, FullEvents, OriginalLines, Recovered, SpooledTurn, Spools, each_line, recover,
+};
 use azureal_process::Line;
 use azureal_store::SqliteStore;
 use azureal_store::sqlite::SqliteOptions;
@@ -48,8 +50,17 @@ impl World {
         let spool = self.spools.begin(turn(session, run, agent.name())).unwrap();
         spool.output().unwrap().write_all(output).unwrap();
         drop(spool);
-        let found = block_on(recover(&*self.store, &self.spools, &[agent], own_environment())).unwrap();
+        let found = self.recover(agent);
         assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    fn recover(&self, agent: &'static dyn Agent) -> Vec<Recovered> {
+        let engine = EngineOptions {
+            agents: leak([agent]),
+            environment: own_environment().clone(),
+            ..EngineOptions::new(Arc::clone(&self.store), self.spools.clone(), self.folder.path())
+        };
+        block_on(recover(&engine)).unwrap()
     }
 
     fn events(&self, session: SessionId) -> Vec<StoredEvent> {
@@ -309,7 +320,7 @@ fn a_turn_that_was_compacted_in_the_middle_has_several_originals() {
         let spool = world.spools.begin(SpooledTurn { goes_on, ..turn(session, run, agent.name()) }).unwrap();
         spool.output().unwrap().write_all(output.as_bytes()).unwrap();
         drop(spool);
-        block_on(recover(&*world.store, &world.spools, &[agent], own_environment())).unwrap();
+        world.recover(agent);
     }
     let originals = world.originals(session);
     assert_eq!(originals.iter().map(|original| original.run.as_str()).collect::<Vec<_>>(), ["a", "b"]);

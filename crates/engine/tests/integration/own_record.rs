@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azureal_agents::registry;
@@ -11,7 +12,9 @@ use azureal_core::event::{Complete, Init, Outcome};
 use azureal_core::{
     CrashNotes, Event, NewSession, NewTurn, Page, Seq, SessionId, SessionStore, Tokens, build_context_prompt,
 };
-use azureal_engine::{Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process};
+use azureal_engine::{
+    EngineOptions, Leased, Noted, Recovered, SpooledProcess, SpooledTurn, Spools, recover, this_process,
+};
 use azureal_process::ChildEnvironment;
 use azureal_store::MemoryStore;
 use futures_executor::block_on;
@@ -23,7 +26,7 @@ const CODEX_RUN: &str = "01a1de0a-5596-7d22-bdc3-814fdd26c168";
 /// A store with a session, and the home of the agents' programs.
 struct Project {
     home: TempDir,
-    store: MemoryStore,
+    store: Arc<dyn SessionStore>,
     spools: Spools,
     session: SessionId,
 }
@@ -31,7 +34,7 @@ struct Project {
 impl Project {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let store = MemoryStore::default();
+        let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::default());
         let session = block_on(store.create(NewSession::default())).unwrap();
         let spools = Spools::new(home.path().join("spool"));
         Self { home, store, spools, session }
@@ -62,7 +65,12 @@ impl Project {
 
     fn recover(&self) -> Vec<Recovered> {
         let environment = ChildEnvironment::from_iter([("HOME", self.home.path())]);
-        block_on(recover(&self.store, &self.spools, registry::all(), &environment)).unwrap()
+        let engine = EngineOptions {
+            agents: registry::all(),
+            environment,
+            ..EngineOptions::new(Arc::clone(&self.store), self.spools.clone(), self.home.path())
+        };
+        block_on(recover(&engine)).unwrap()
     }
 
     fn recover_one(&self) -> Noted {
@@ -177,7 +185,7 @@ fn complete_of(project: &Project, output: &str) -> Complete {
         started_at: "2026-11-15T07:09:41Z".into(),
     };
     let mut spool = project.spools.begin(turn).unwrap();
-    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into() }).unwrap();
+    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into(), before: None }).unwrap();
     spool.output().unwrap().write_all(output.as_bytes()).unwrap();
     drop(spool);
     match <[Recovered; 1]>::try_from(project.recover()) {

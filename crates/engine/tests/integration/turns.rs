@@ -301,7 +301,13 @@ fn a_turn_whose_azureal_died_is_found_when_its_agent_has_ended_and_stored_once()
     spawn.args = vec!["-c".into(), script.into()];
     spawn.stderr = Stream::File(spool.errors().unwrap());
     let child = spawn.start().unwrap();
-    spool.note_process(SpooledProcess { pid: child.pid(), began: child.identity().started.clone() }).unwrap();
+    spool
+        .note_process(SpooledProcess {
+            pid: child.pid(),
+            began: child.identity().started.clone(),
+            before: None,
+        })
+        .unwrap();
     assert!(matches!(&project.recover()[..], [Recovered::Running(..)]), "its owner lives");
     drop(spool); // azureal dies
     assert!(matches!(&project.recover()[..], [Recovered::Orphan(..)]), "the agent still runs");
@@ -318,7 +324,7 @@ fn recovered_duration(agent: &str, output: &str, written: u64) -> u64 {
     let project = Project { agents: azureal_agents::registry::all(), ..Project::new() };
     let turn = SpooledTurn { agent: agent.into(), ..project.spooled("dd") };
     let mut spool = project.spools.begin(turn).unwrap();
-    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into() }).unwrap();
+    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into(), before: None }).unwrap();
     let mut file = spool.output().unwrap();
     std::io::Write::write_all(&mut file, output.as_bytes()).unwrap();
     file.set_modified(UNIX_EPOCH + Duration::from_secs(written)).unwrap();
@@ -441,7 +447,7 @@ fn what_an_agent_left_running_for_the_user_does_not_hold_its_turn_up() {
     spawn.args = vec!["-c".into(), script.into()];
     spawn.stderr = Stream::File(spool.errors().unwrap());
     let child = spawn.start().unwrap();
-    let noted = SpooledProcess { pid: child.pid(), began: child.identity().started.clone() };
+    let noted = SpooledProcess { pid: child.pid(), began: child.identity().started.clone(), before: None };
     spool.note_process(noted).unwrap();
     child.wait();
     drop(spool);
@@ -478,7 +484,7 @@ fn one_spool_that_cannot_be_looked_at_does_not_hide_the_others() {
 fn a_spool_that_was_laid_there_by_others_is_not_read() {
     let project = Project::new();
     let mut spool = project.spools.begin(project.spooled("gg")).unwrap();
-    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into() }).unwrap();
+    spool.note_process(SpooledProcess { pid: 999_999, began: "long ago".into(), before: None }).unwrap();
     drop(spool);
     let folder = project.path(".azureal/spool");
     let secret = project.path("secret");
