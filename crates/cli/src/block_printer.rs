@@ -86,6 +86,12 @@ impl BlockPrinter {
         }
     }
 
+    /// Adds a notice in place of an event.
+    pub(crate) fn note(&mut self, text: String) {
+        self.seq = self.seq.next();
+        self.transcript.note(Level::Info, text);
+    }
+
     /// Begins a text that the agent writes, and returns it. The event that finishes it takes its place.
     pub(crate) fn begin_text(&mut self, delta: &str) -> Option<Text> {
         self.transcript.push_delta(self.seq.next(), delta);

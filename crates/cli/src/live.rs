@@ -30,6 +30,8 @@ pub(crate) struct Live<'a> {
     /// The tokens of the last request, as the provider counted them.
     tokens: Option<u64>,
     expected_model: Option<String>,
+    /// The changes of the turn, in words.
+    changed: Vec<String>,
 }
 
 /// What a turn becomes.
@@ -60,6 +62,7 @@ impl<'a> Live<'a> {
             commands: Vec::new(),
             last_error: None,
             tokens: None,
+            changed: Vec::new(),
             expected_model: None,
         }
     }
@@ -203,8 +206,10 @@ impl<'a> Live<'a> {
 
     /// Shows an event of the agent.
     fn event(&mut self, event: &Event) -> Result<(), Failure> {
-        if let Event::Error(error) = event {
-            self.last_error = Some(error.clone());
+        match event {
+            Event::Error(error) => self.last_error = Some(error.clone()),
+            Event::Changes(changes) => self.changed.push(changes.summary()),
+            _ => {}
         }
         match (&mut self.form, event) {
             (Form::Json, _) => Ok(()),
@@ -272,6 +277,13 @@ impl<'a> Live<'a> {
         let full = full.map(|meter| format!("context {} % full", meter.percent));
         let refused = finished.refused.len();
         tell(&closing(place, &finished.complete, refused, full, on_stderr(), error_width()));
+        let changed = match &self.changed[..] {
+            [] => return Ok(()),
+            [changed] => changed,
+            // The parts of a turn that was compacted in the middle may have changed the same files.
+            _ => "files changed",
+        };
+        tell(&on_stderr().quiet(&format!("{changed} · azureal diff {}", finished.session)));
         Ok(())
     }
 

@@ -113,8 +113,17 @@ pub(crate) async fn run(
         None => (Seq::START, 0),
     };
     let damaged = DamagedEvents::default();
-    let mut printer =
-        Printer { blocks, is_on_screen, spinner: None, redactor, masked: 0, damaged, turn, out };
+    let mut printer = Printer {
+        blocks,
+        is_on_screen,
+        spinner: None,
+        redactor,
+        masked: 0,
+        damaged,
+        session: record.id,
+        turn,
+        out,
+    };
     // A pager would show escape sequences instead of passing them on, and cannot show what is still to come.
     if !args.raw && !args.follow {
         args.paging.begin(printer.out)?;
@@ -211,6 +220,7 @@ struct Printer<'a> {
     /// The number of events with a masked secret.
     masked: u64,
     damaged: DamagedEvents,
+    session: SessionId,
     /// The number of the turn that was shown last.
     turn: usize,
     out: &'a mut Output,
@@ -242,6 +252,10 @@ impl Printer<'_> {
                 self.out.json(&line)?;
             } else {
                 match stored.event() {
+                    Ok(Event::Changes(changes)) => {
+                        let command = format!("azureal diff {} --turn {}", self.session, self.turn);
+                        self.blocks.note(format!("{} · {command}", changes.summary()));
+                    }
                     Ok(event) => self.blocks.push(&event, prompt),
                     Err(damage) => {
                         self.damaged.add(stored, &damage.to_string());
