@@ -35,7 +35,8 @@ use azureal_engine::FullHistoryGaps;
 ///
 /// Each prompt has the numbers of its turn and of its event, which `azureal fork --at` takes. On a terminal, answers are
 /// rendered: headings, lists, tables, code in colour. Edits are diffs. Of the output of a tool call a few lines are shown, of
-/// reasoning too; `--full` shows all of it. Paths are relative to the project. Marks are ASCII in a locale without other characters.
+/// reasoning too; `--full` shows all of it. Paths are relative to the project. Marks are ASCII with `[ui] ascii`
+/// or in a locale without other characters.
 ///
 /// When piped, texts are printed as they were written, tool calls are one line each, and results are as they were stored. With `--json`, one line
 /// per stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored. An event that cannot be
@@ -98,7 +99,7 @@ pub(crate) async fn run(
     let fold = if args.full { Fold::Open } else { Fold::Preview };
     let is_on_screen = out.is_terminal() && !out.is_json() && !args.raw;
     let blocks = if is_on_screen {
-        BlockPrinter::on_screen(Screen::new(out, fold), places(place))
+        BlockPrinter::on_screen(Screen::new(out, fold)?, places(place))
     } else {
         let escapes = if args.raw { Escapes::Raw } else { Escapes::Visible };
         BlockPrinter::as_text(escapes, fold, places(place))
