@@ -132,6 +132,8 @@ fn nothing_hidden_is_shown(agent: &str) {
     program.send("\x1b");
     read_all(&program);
     assert_screens_hide("the recovered screen", &program);
+    let screens = program.screens();
+    assert!(!screens.iter().any(|screen| screen.contains("interrupted")), "the turn was not: {screens:#?}");
 
     // The output of a turn is lost with its azureal: it comes from the transcript of the agent, which has everything.
     let mut program = program;
