@@ -119,7 +119,7 @@ fn say_goodbye(workspace: &Workspace, ended: Ended, out: &mut Output) -> Result<
         return Ok(());
     }
     if let Some(answer) = block_on(last_answer(&*workspace.store, session))? {
-        let screen = Screen::new(out, Fold::Open)?;
+        let screen = Screen::new(out, Fold::Open);
         let block = Block::new(Seq::START, 0, Content::Text(Text::new(Author::Agent, answer)));
         let rows = screen.rows(&block, out.width());
         let shown = rows.get(..GOODBYE_ROWS).unwrap_or(&rows);

@@ -45,18 +45,13 @@ enum Form {
 const WORTH_TELLING: u64 = 10;
 
 impl<'a> Live<'a> {
-    pub(crate) fn new(
-        out: &'a mut Output,
-        agent: &'static str,
-        is_kept: bool,
-        places: &Places,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn new(out: &'a mut Output, agent: &'static str, is_kept: bool, places: &Places) -> Self {
         let form = match (out.is_json(), out.is_terminal()) {
             (true, _) => Form::Json,
-            (false, true) => Form::Rows(Box::new(LiveRows::new(out, places.clone())?)),
+            (false, true) => Form::Rows(Box::new(LiveRows::new(out, places.clone()))),
             (false, false) => Form::Text(LiveText::default()),
         };
-        Ok(Self {
+        Self {
             form,
             out,
             agent,
@@ -66,7 +61,7 @@ impl<'a> Live<'a> {
             last_error: None,
             tokens: None,
             expected_model: None,
-        })
+        }
     }
 
     /// Tells which model answers, if it is another than this one.

@@ -9,7 +9,6 @@ use azureal_core::event::{Complete, ToolResult};
 use azureal_core::{Event, Seq, Tool};
 
 use crate::block_printer::{BlockPrinter, Due};
-use crate::failure::Failure;
 use crate::output::Output;
 use crate::screen::Screen;
 use crate::spinner::Draft;
@@ -31,10 +30,9 @@ pub(crate) struct LiveRows {
 }
 
 impl LiveRows {
-    pub(crate) fn new(out: &Output, places: Places) -> Result<Self, Failure> {
-        let screen = Screen::new(out, Fold::Preview)?;
-        let printer = BlockPrinter::on_screen(screen, places);
-        Ok(Self { screen, printer, written: None, edits: Vec::new() })
+    pub(crate) fn new(out: &Output, places: Places) -> Self {
+        let screen = Screen::new(out, Fold::Preview);
+        Self { screen, printer: BlockPrinter::on_screen(screen, places), written: None, edits: Vec::new() }
     }
 
     /// Adds to the text that the agent is writing. Returns the lines that can be printed, and the draft that follows them; `None` if there

@@ -9,10 +9,8 @@ use azureal::transcript::{
 };
 
 use azureal::Workspace;
-use azureal::config::ui;
 
-use crate::environment::environment;
-use crate::failure::Failure;
+use crate::marks::is_ascii;
 use crate::output::{Output, Paint};
 
 /// The width of a terminal that does not say how wide it is.
@@ -31,9 +29,8 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Reads the user's settings for terminals.
-    pub(crate) fn new(out: &Output, fold: Fold) -> Result<Self, Failure> {
-        Ok(Self { paint: out.paint(), is_ascii: ui(&environment())?.ascii, fold })
+    pub(crate) fn new(out: &Output, fold: Fold) -> Self {
+        Self { paint: out.paint(), is_ascii: is_ascii(), fold }
     }
 
     /// Returns the layout of a block on a terminal of this width. What people came to read is never folded.

@@ -127,7 +127,7 @@ impl TurnView<'_> {
         }
         let [first, prompt] = lines.accepted(accepted);
         introduce(accepted, &first, out)?;
-        let mut live = Live::new(out, accepted.agent, self.is_kept, &self.places)?
+        let mut live = Live::new(out, accepted.agent, self.is_kept, &self.places)
             .expecting(accepted.expected_model.as_deref());
         live.lines([prompt])?;
         let mut finished = None;
@@ -160,8 +160,7 @@ impl TurnView<'_> {
         let is_shown = out.is_terminal() && !out.is_json();
         let mut live = known_name(&turn.agent)
             .filter(|_| is_shown)
-            .map(|agent| Live::new(out, agent, true, &self.places))
-            .transpose()?;
+            .map(|agent| Live::new(out, agent, true, &self.places));
         let next = loop {
             match handle.next_event() {
                 Some(TurnEvent::Output(output)) => {

@@ -99,7 +99,7 @@ pub(crate) async fn run(
     let fold = if args.full { Fold::Open } else { Fold::Preview };
     let is_on_screen = out.is_terminal() && !out.is_json() && !args.raw;
     let blocks = if is_on_screen {
-        BlockPrinter::on_screen(Screen::new(out, fold)?, places(place))
+        BlockPrinter::on_screen(Screen::new(out, fold), places(place))
     } else {
         let escapes = if args.raw { Escapes::Raw } else { Escapes::Visible };
         BlockPrinter::as_text(escapes, fold, places(place))
@@ -122,7 +122,7 @@ pub(crate) async fn run(
     }
     if !printer.out.is_json() {
         let header = header(&record, printer.out);
-        printer.out.text(&header)?;
+        printer.out.own_text(&header)?;
     }
     // Of the last none, what comes next is after all that is there.
     let mut seen = match args.last {

@@ -62,6 +62,25 @@ fn the_marks_of_the_interface_are_ascii_where_the_user_or_the_locale_says_so() {
     assert!(is_ascii("C.UTF-8", "\n>"));
 }
 
+#[test]
+fn the_marks_of_commands_are_ascii_too() {
+    let place = Place::new();
+    place.agent();
+    place.file("home/.config/azureal/azufig.toml", "[ui]\nascii = true\n");
+    place.file("gate/answer-1", "");
+    for arguments in [&["run", "-a", "claude", "hi"][..], &["show", "S1"], &["list"]] {
+        let mut command = place.command(arguments);
+        command.env("PAGER", "cat");
+        let mut program = PtyProgram::start(&command, 80, 24);
+        program.record();
+        assert_eq!(program.wait_for_exit(), Some(0));
+        program.wait_for(if arguments == ["list"] { "S1  +" } else { "Answer 1." });
+        for screen in program.screens() {
+            assert!(screen.is_ascii(), "{arguments:?}: {screen}");
+        }
+    }
+}
+
 /// Returns the program in a project whose files cannot be written; `None` if this user cannot mount.
 fn read_only(place: &Place, arguments: &[&str]) -> Option<Command> {
     let mount = "mount --bind . . && mount -o remount,ro,bind . && cd .";
