@@ -18,15 +18,15 @@ const F9: &str = "\x1b[20~";
 fn go_to(program: &PtyProgram, text: &str) {
     let is_there =
         |screen: &str| screen.lines().filter(|row| row.contains('▌')).take(2).any(|row| row.contains(text));
-    for _ in 0..60 {
+    until(&format!("a block with `{text}`"), || {
         if is_there(&program.screen()) {
-            return;
+            return Some(());
         }
         // Within a block, the screen stays the same.
         program.send("j");
         thread::sleep(Duration::from_millis(60));
-    }
-    panic!("no block with `{text}` is reached:\n{}", program.screen());
+        None
+    });
 }
 
 fn folds_survive_a_resize(agent: &str, tool: Answer) {
