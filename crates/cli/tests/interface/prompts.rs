@@ -162,3 +162,23 @@ fn prompts_of_all_sessions_are_found_by_their_words() {
     assert_eq!(place.prompts("S1"), ["Count the apples"]);
     program.assert_listed();
 }
+
+#[test]
+fn the_first_turn_of_another_process_is_in_the_list_with_its_agent_and_prompt() {
+    let place = Place::new();
+    place.agent();
+    place.session("work", &["Hello?", "Hello."]);
+    let program = azureal_testkit::pty::PtyProgram::start(&place.command(&["-s", "work"]), 120, 40);
+    program.wait_for("Hello.");
+    let mut other = place.command(&["run", "-a", "claude", "From elsewhere"]).spawn().unwrap();
+    program.wait_until("the turn in the list", |screen| {
+        let row = screen.lines().find(|row| row.trim_start().starts_with("S2"));
+        row.is_some_and(|row| row.contains('●') && row.contains("From elsewhere") && row.contains("claude"))
+    });
+    place.let_answer(1);
+    assert!(other.wait().unwrap().success());
+    program.wait_until("the end", |screen| {
+        screen.lines().any(|row| row.trim_start().starts_with("S2") && row.contains('✓'))
+    });
+    program.assert_listed();
+}

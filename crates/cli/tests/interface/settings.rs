@@ -126,7 +126,7 @@ fn a_turn_streams_on_while_the_terminal_changes_its_size() {
     place.stream(200, 3);
     let program = place.open(&[]);
     program.send("Stream\r");
-    program.wait_for("streamed line 20 ");
+    program.wait_for("streamed line ");
     let sizes = [(120, 40), (40, 12), (80, 24), (60, 16), (100, 30)];
     let (mut size, mut resizes) = (sizes[0], 0_usize);
     while !program.screen().contains("The stream is over.") && resizes < 400 {
