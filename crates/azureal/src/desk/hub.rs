@@ -120,7 +120,8 @@ impl Hub {
     /// Returns whether a turn of this machine is known that this desk does not run.
     fn has_foreign(&self) -> bool {
         self.found.iter().any(|found| match found {
-            Recovered::Orphan(..) => true,
+            // Of a run whose output is gone, only its end is seen.
+            Recovered::Orphan(..) | Recovered::Noted(_, _, Ok(Noted::Busy)) => true,
             Recovered::Running(turn, _) => !self.shared.turns.has_run(&turn.run),
             _ => false,
         })
