@@ -19,6 +19,11 @@ const NOTICE_PART: u16 = 0x8000;
 /// The most notices that are kept.
 const MOST_NOTICES: usize = 64;
 
+/// Returns the key of a block after [`Blocks::settle_notices`].
+pub(super) fn settled(key: Key, last: Seq) -> Key {
+    if (NOTICE_PART..DROPPED_PART).contains(&key.1) { (key.0.min(last), key.1) } else { key }
+}
+
 /// The blocks in their order.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
@@ -82,8 +87,9 @@ impl Blocks {
     /// Puts notices that came after events which are not there any more after the last event.
     pub(super) fn settle_notices(&mut self, last: Seq) {
         for block in &mut self.others {
-            if (NOTICE_PART..DROPPED_PART).contains(&block.part) && block.seq > last {
-                (block.seq, block.last) = (last, last);
+            let (seq, _) = settled((block.seq, block.part), last);
+            if seq != block.seq {
+                (block.seq, block.last) = (seq, seq);
             }
         }
         self.others.sort_by_key(|block| (block.seq, block.part));

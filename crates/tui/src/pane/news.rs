@@ -6,7 +6,7 @@ use azureal::desk::{News, Opened, Request, TurnNews};
 use azureal::transcript::Level;
 use azureal::{Event, Seq, SessionId, StoredEvent};
 
-use super::blocks::PROMPT;
+use super::blocks::{PROMPT, settled};
 use super::live::{Live, Phase, last_line_of};
 use super::rows::Folds;
 use super::view::Place;
@@ -340,7 +340,7 @@ impl Pane {
         }
         if self.record.as_ref().is_some_and(|record| record.id != session) {
             live.clear_events();
-            self.blocks.settle_notices(self.stored);
+            self.settle_notices();
             self.is_stale = true;
             self.notice(
                 Level::Warning,
@@ -362,7 +362,7 @@ impl Pane {
         let first = range.map(|(first, _)| first).or(live.first);
         let events = live.take_events();
         self.stored = range.map_or(self.stored, |(_, last)| last.max(self.stored));
-        self.blocks.settle_notices(self.stored);
+        self.settle_notices();
         self.is_stale = true;
         if !self.window.is_at_end {
             return Vec::new();
@@ -387,6 +387,18 @@ impl Pane {
         }
     }
 
+    /// Puts notices that came after events which are not stored after the last event that is. A reader of such a notice goes with it.
+    fn settle_notices(&mut self) {
+        self.blocks.settle_notices(self.stored);
+        let top = match &mut self.place {
+            Place::At(anchor) => Some(anchor),
+            Place::End => None,
+        };
+        for anchor in top.into_iter().chain(&mut self.cursor) {
+            anchor.key = settled(anchor.key, self.stored);
+        }
+    }
+
     fn over(&mut self, error: Option<&azureal::Error>, unsent: Option<&str>) -> Vec<Request> {
         let mut requests = Vec::new();
         if let Some(mut live) = self.live.take() {
@@ -395,7 +407,7 @@ impl Pane {
             if let Some(key) = live.retry {
                 self.blocks.remove(key);
             }
-            self.blocks.settle_notices(self.stored);
+            self.settle_notices();
             // Events that were not reported as stored: if there is no error, they are in the store.
             if live.first.is_some() && error.is_none() && self.session().is_some() {
                 self.window.is_at_end = false;

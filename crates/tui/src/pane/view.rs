@@ -147,11 +147,29 @@ impl Pane {
         let Place::At(anchor) = self.place.clone() else { return self.end_top() };
         let spot = self.spot_of(anchor)?;
         let height = usize::from(self.height);
-        if self.window.is_at_end && self.down(spot, height).1 < height {
+        let is_gone = self.is_gone(anchor.key);
+        let was_last = is_gone && self.blocks.key(spot.0).is_some_and(|key| key < anchor.key);
+        if was_last || self.window.is_at_end && self.down(spot, height).1 < height {
             self.place = Place::End;
             return self.end_top();
         }
+        if is_gone {
+            // A block that gets its number later is another one: it must not move the reader.
+            self.place = self.anchor(spot).map_or(Place::End, Place::At);
+        }
         Some(spot)
+    }
+
+    /// Returns whether a block does not exist any more, such as one of a turn that was not stored. A block that is only not held can be read again.
+    fn is_gone(&self, key: Key) -> bool {
+        if self.blocks.is_exact(key) {
+            return false;
+        }
+        let is_after = self.window.last().is_none_or(|last| last < key.0);
+        let is_dropped = self.live.as_ref().is_some_and(|live| {
+            live.dropped > 0 && live.first.is_some_and(|first| first <= key.0 && key.0 < live.next)
+        });
+        !is_dropped && (self.window.holds(key.0) || self.window.is_at_end && is_after)
     }
 
     /// Finds the row of an anchor.

@@ -3,7 +3,6 @@
 use azureal::transcript::{CallState, Content};
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::pane::blocks::{PROMPT, STATUS};
@@ -163,10 +162,17 @@ impl Play {
                 desk.perform(requests);
                 let requests = desk.pane.prepare();
                 let is_full = desk.pane.view.len() == usize::from(desk.pane.height);
+                // The result of a call may be on a page that is read later: then its line says how the call ended.
+                let has_results = desk.pane.view.iter().all(|row| {
+                    desk.pane.blocks.get(row.index).is_some_and(|block| match &block.content {
+                        Content::Call(call) => matches!(call.state, CallState::Done | CallState::Failed),
+                        _ => true,
+                    })
+                });
                 let screen = (0..desk.pane.height).map(|y| line(&desk.buffer(), y)).collect::<Vec<_>>();
                 desk.perform(requests);
                 desk.frame();
-                if is_full && !is_jump && !desk.pane.view.is_empty() {
+                if is_full && has_results && !is_jump && !desk.pane.view.is_empty() {
                     assert_eq!(desk.screen(), screen, "pages that are read later move nothing");
                 }
             }
@@ -236,14 +242,9 @@ impl Play {
     }
 }
 
-/// The same cases in every run: a change of the code decides, not luck. `PROPTEST_RNG_SEED` has others tried.
+/// Other cases in every run. A failure prints its steps; `PROPTEST_RNG_SEED` repeats a run, and `PROPTEST_CASES` makes it longer.
 fn config() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    let rng_seed = match usual.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(1),
-        fixed => fixed,
-    };
-    ProptestConfig { cases: 96, failure_persistence: None, rng_seed, ..usual }
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

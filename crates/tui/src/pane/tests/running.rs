@@ -291,3 +291,36 @@ fn a_history_that_was_changed_is_read_again() {
     let text = desk.text();
     assert!(text.contains("all new") && !text.contains("Prompt"), "{text}");
 }
+
+#[test]
+fn a_turn_that_did_not_begin_moves_no_reader_when_the_next_one_begins() {
+    let tall = Event::user((1..40).map(|n| format!("row {n}\n")).collect::<String>());
+    let mut desk = Desk::open(vec![tall], 40, 6);
+    desk.pane.sent("Never begins\nsecond\nthird\nfourth\nfifth\nsixth\nseventh");
+    desk.frame();
+    desk.act(Action::RowUp);
+    assert!(desk.text().contains("sixth"), "the prompt is read: {}", desk.text());
+    desk.turn(over());
+    desk.act(Action::RowUp);
+    let before = desk.text();
+    assert!(before.contains("row 36"), "the end is shown instead of a prompt that is gone: {before}");
+    desk.turn(began(Some("Another"), 2));
+    assert_eq!(desk.text(), before);
+}
+
+#[test]
+fn a_reader_of_a_notice_goes_with_it_when_its_turn_is_not_stored() {
+    let mut desk = Desk::open(turns(1), 40, 4);
+    desk.turn(began(Some("Go"), 7));
+    desk.outputs(vec![AgentOutput::Notice("an important notice".into())]);
+    let rows = (1..20).map(|n| format!("- item {n}\n")).collect::<String>();
+    desk.outputs(vec![event(Event::assistant(rows))]);
+    while !desk.screen()[0].contains("an important notice") {
+        desk.act(Action::RowUp);
+    }
+    desk.turn(TurnNews::Notice("a\nb\nc\nd\ne\nf".into()));
+    desk.turn(over());
+    assert!(desk.screen()[0].contains("an important notice"), "{}", desk.text());
+    desk.turn(began(Some("Another"), 7));
+    assert!(desk.screen()[0].contains("an important notice"), "{}", desk.text());
+}
