@@ -148,7 +148,7 @@ impl Pane {
         let spot = self.spot_of(anchor)?;
         let height = usize::from(self.height);
         let is_gone = self.is_gone(anchor.key);
-        let was_last = is_gone && self.blocks.key(spot.0).is_some_and(|key| key < anchor.key);
+        let was_last = is_gone && self.blocks.get(spot.0).is_some_and(|block| block.last < anchor.key.0);
         if was_last || self.window.is_at_end && self.down(spot, height).1 < height {
             self.place = Place::End;
             return self.end_top();
