@@ -442,3 +442,22 @@ fn a_pasted_text_goes_into_the_box_from_everywhere() {
     screen.keys("f2").message(Message::Paste("opus".into()));
     assert!(screen.text().contains("filter, or a model: opus"));
 }
+
+#[test]
+fn a_turn_that_is_stored_or_over_is_not_being_cancelled_any_more() {
+    for is_stored in [true, false] {
+        for waits in [false, true] {
+            let mut screen = screen(in_turn);
+            if waits {
+                screen.keys("'Later.' ctrl-t");
+            }
+            screen.keys("esc");
+            assert!(screen.text().contains("· cancelling the turn"), "{}", screen.text());
+            match is_stored {
+                true => end_turn(&mut screen, false, Some(Outcome::Cancelled)),
+                false => drop(screen.news(over(PANE))),
+            }
+            assert!(!screen.text().contains("cancelling"), "{}", screen.text());
+        }
+    }
+}
