@@ -199,12 +199,15 @@ impl Live {
     }
 
     /// Returns the line that says how far the turn is. A turn whose events are stored shows its end instead.
-    pub(super) fn status(&self) -> Option<String> {
+    ///
+    /// `context` is the key that shows the context of the next agent.
+    pub(super) fn status(&self, context: Option<&str>) -> Option<String> {
         Some(match &self.turn.phase {
             Phase::Waiting(text) => format!("waiting: {text}"),
             Phase::Preparing(text) => text.clone(),
             Phase::Compacting(agent) => {
-                format!("── compacting: summary by {agent} · your prompts stay · F5 ──")
+                let key = context.map(|key| format!(" · {key}")).unwrap_or_default();
+                format!("── compacting: summary by {agent} · your prompts stay{key} ──")
             }
             Phase::Running if self.first.is_none() => return None,
             Phase::Running => {

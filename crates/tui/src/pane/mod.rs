@@ -53,6 +53,7 @@ pub struct Pane {
     width: u16,
     height: u16,
     is_ascii: bool,
+    labels: Labels,
     is_shown: bool,
     is_reading: bool,
     has_unread: bool,
@@ -89,6 +90,15 @@ pub struct Pane {
     search: Option<Search>,
     /// The code block that was copied last.
     copied: Option<(Key, usize)>,
+}
+
+/// The keys that a pane names; `None` if an action has no key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// Sends a prompt.
+    pub send: Option<String>,
+    /// Shows the context of the next agent.
+    pub context: Option<String>,
 }
 
 /// The requests that have no answer yet.
@@ -132,6 +142,7 @@ impl Pane {
             width: 0,
             height: 0,
             is_ascii: false,
+            labels: Labels::default(),
             is_shown: false,
             is_reading: false,
             has_unread: false,
@@ -233,6 +244,12 @@ impl Pane {
         self.is_ascii = is_ascii;
     }
 
+    /// Sets the keys that the pane names.
+    pub fn set_labels(&mut self, labels: Labels) {
+        self.is_out_of_order |= self.labels != labels;
+        self.labels = labels;
+    }
+
     /// Sets the directories that paths are shown relative to.
     pub fn set_places(&mut self, places: Places) {
         self.is_stale |= self.blocks.set_places(places);
@@ -317,7 +334,8 @@ impl Pane {
             self.is_out_of_order = true;
         }
         if self.is_out_of_order {
-            self.blocks.status(self.live.as_ref().and_then(Live::status));
+            self.blocks
+                .status(self.live.as_ref().and_then(|live| live.status(self.labels.context.as_deref())));
             let dropped = self.live.as_ref().filter(|live| live.dropped > 0);
             self.blocks.dropped(dropped.and_then(|live| Some((live.events.front()?.seq, live.dropped))));
             let first =

@@ -11,6 +11,7 @@
 mod docs;
 mod harness;
 mod hostile;
+mod labels;
 mod looks;
 mod prompting;
 mod random;
