@@ -185,6 +185,8 @@ pub enum Request {
     Read {
         /// The pane.
         pane: PaneId,
+        /// The event that a pager begins at, if it can; `None` for the end.
+        at: Option<Seq>,
         /// The program.
         with: ReadWith,
     },

@@ -66,6 +66,7 @@ pub struct Pane {
     last_line: String,
     unsent: Option<String>,
     note: Option<String>,
+    fork_at: Option<Seq>,
 
     blocks: Blocks,
     /// Whether the blocks have to be made again from the events.
@@ -107,12 +108,21 @@ struct Asked {
     before: Option<Seq>,
     after: Option<Seq>,
     jump: Option<Jump>,
-    prompt: bool,
+    prompt: Option<PromptFor>,
     text: bool,
     full: HashSet<Key>,
     tones: HashSet<Key>,
     /// Whether a request has failed: no more pages are asked for until the user acts.
     has_failed: bool,
+}
+
+/// Why a prompt is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PromptFor {
+    /// To show it.
+    Reading,
+    /// It ends the turn that is to be forked at.
+    Fork,
 }
 
 /// A page that takes the place of the window.
@@ -153,6 +163,7 @@ impl Pane {
             last_line: String::new(),
             unsent: None,
             note: None,
+            fork_at: None,
             blocks: Blocks::default(),
             is_stale: false,
             is_out_of_order: false,
@@ -232,6 +243,11 @@ impl Pane {
     /// Takes a short text for the status line, such as the end of a search.
     pub fn take_note(&mut self) -> Option<String> {
         self.note.take()
+    }
+
+    /// Takes the last event of a fork that the user wants: it was searched for.
+    pub fn take_fork_at(&mut self) -> Option<Seq> {
+        self.fork_at.take()
     }
 
     /// Sets the time. Calls of tools show how long they run if it is set before their news.

@@ -70,6 +70,12 @@ impl Pane {
         Position { is_following, new_events, seq: if is_following { newest } else { seq }, events: newest.0 }
     }
 
+    /// Returns the event of the first row on the screen; `None` if the view follows the end.
+    pub fn first_shown(&self) -> Option<Seq> {
+        let row = self.view.first().filter(|_| self.place != Place::End)?;
+        self.blocks.get(row.index).map(|block| block.seq)
+    }
+
     /// Lays a block out if necessary. Returns the number of its rows, with the blank row after it.
     pub(super) fn height_of(&mut self, index: usize) -> usize {
         let Some(block) = self.blocks.get(index) else { return 0 };

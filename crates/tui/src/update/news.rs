@@ -3,7 +3,7 @@
 use azureal::Outcome;
 use azureal::desk::{Draft, EditPurpose, News, NextAgent, PaneId, Request, TurnNews};
 
-use super::{prompting, slots, switching};
+use super::{actions, prompting, slots, switching};
 use crate::overlay::{ContextParts, Layer};
 use crate::prompt::{History, Waiting};
 use crate::state::{Effect, Focus, State, key_of};
@@ -20,6 +20,11 @@ pub(super) fn take(state: &mut State, news: News) -> Vec<Request> {
     }
     if let Some(note) = state.slot_mut().and_then(|slot| slot.pane.take_note()) {
         state.inform(&note);
+    }
+    // Unless the user does something else meanwhile.
+    let fork_at = state.slot_mut().and_then(|slot| slot.pane.take_fork_at());
+    if let Some(at) = fork_at.filter(|_| state.layers.is_empty()) {
+        actions::ask_fork(state, at);
     }
     requests.extend(act(state, news));
     slots::saw_shown(state);
