@@ -1,7 +1,10 @@
 //! The blocks of a pane: those of its events, and lines that are no events.
 
+use std::collections::HashSet;
+
 use azureal::Seq;
-use azureal::transcript::{Block, Content, Level, Places, Transcript};
+use azureal::core::Tool;
+use azureal::transcript::{Author, Block, CallState, Content, Level, Places, Transcript};
 
 use super::window::Held;
 
@@ -159,6 +162,23 @@ impl Blocks {
             self.order.push(Item::Event(at));
         }
         self.order.extend(others.map(|(other, _)| Item::Other(other)));
+    }
+
+    /// Returns the last command of each turn whose end is held. A command that failed shows its reason anyway.
+    pub(super) fn last_commands(&self) -> HashSet<Key> {
+        let mut found = HashSet::new();
+        let mut last = None;
+        for block in self.transcript.blocks() {
+            match &block.content {
+                Content::Text(text) if text.author == Author::User => last = None,
+                Content::Call(call) if !call.is_subagents && Tool::named(&call.tool) == Tool::Bash => {
+                    last = (call.state == CallState::Done).then_some((block.seq, block.part));
+                }
+                Content::End(_) => found.extend(last.take()),
+                _ => {}
+            }
+        }
+        found
     }
 
     pub(super) fn len(&self) -> usize {

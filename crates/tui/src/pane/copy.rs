@@ -4,8 +4,8 @@ use azureal::Seq;
 use azureal::desk::Request;
 use azureal::transcript::{Author, Content};
 
-use super::{Pane, PromptFor};
 use super::act::{Outcome, is_prompt};
+use super::{Pane, PromptFor};
 
 impl Pane {
     fn copied(text: String) -> Outcome {

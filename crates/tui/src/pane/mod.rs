@@ -357,6 +357,7 @@ impl Pane {
             let first =
                 if self.window.is_at_start { Seq::START } else { self.window.first().unwrap_or(Seq::START) };
             self.blocks.put_in_order(first, self.window.is_at_end);
+            self.folds.set_last_commands(self.blocks.last_commands());
             self.is_out_of_order = false;
         }
     }
@@ -429,8 +430,12 @@ impl Pane {
             before = Some(row.index);
             let Some(block) = self.blocks.get(row.index) else { continue };
             let Content::Call(call) = &block.content else { continue };
-            // The short form of a failed call may lack what its line says, such as the exit code.
-            let is_needed = self.folds.of(block) != Fold::Closed || call.state == CallState::Failed;
+            // The short form of a failed call may lack what its line says, such as the exit code. It has the lines of a preview.
+            let is_needed = match self.folds.of(block) {
+                Fold::Open => true,
+                Fold::Preview => !call.diff.is_empty(),
+                Fold::Closed => call.state == CallState::Failed,
+            };
             let is_short = is_needed && call.omitted > 0;
             let is_change = azureal::core::Tool::changes_files(&call.tool) && call.diff.is_empty();
             if (is_short || is_change)

@@ -1,10 +1,11 @@
 //! Random actions, sizes, pages and live events.
 
-use azureal::transcript::{Author, CallState, Content};
+use azureal::transcript::{Author, Block, CallState, Content};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
+use crate::pane::act::is_prompt;
 use crate::pane::blocks::{PROMPT, STATUS};
 use crate::pane::view::{Place, ViewRow};
 use crate::pane::window::{MOST_BYTES, MOST_EVENTS};
@@ -106,6 +107,14 @@ fn event_of(seq: u64) -> Event {
     }
 }
 
+/// Returns whether a block is a command in a turn whose end is not there yet. At the end, some output of the last one is shown.
+fn is_open_command(pane: &Pane, index: usize) -> bool {
+    let is_command = |block: &Block| matches!(&block.content, Content::Call(call) if call.tool == "Bash");
+    let ends = |block: &Block| matches!(block.content, Content::End(_)) || is_prompt(block);
+    pane.blocks.get(index).is_some_and(is_command)
+        && !(index + 1..pane.blocks.len()).any(|after| pane.blocks.get(after).is_some_and(ends))
+}
+
 /// Returns the screen of a reader, if no block on it is expected to change.
 fn reading(desk: &mut Desk) -> Option<Vec<String>> {
     desk.frame();
@@ -113,7 +122,9 @@ fn reading(desk: &mut Desk) -> Option<Vec<String>> {
     let is_stable = |index| {
         pane.blocks.get(index).is_some_and(|block| match &block.content {
             // A result may come after the end of the turn.
-            Content::Call(call) => call.state != CallState::NoResult && block.is_stable(),
+            Content::Call(call) => {
+                call.state != CallState::NoResult && block.is_stable() && !is_open_command(pane, index)
+            }
             // A notice of a turn that is not stored goes below the next turn.
             Content::Notice(..) => block.seq.0 <= desk.stored,
             _ => block.is_stable(),
@@ -166,7 +177,9 @@ impl Play {
                     desk.pane.blocks.get(row.index).is_some_and(|block| match &block.content {
                         // Its result or the call itself may be on a page that is read later: then its line has them.
                         Content::Call(call) => {
-                            matches!(call.state, CallState::Done | CallState::Failed) && !call.key.is_empty()
+                            matches!(call.state, CallState::Done | CallState::Failed)
+                                && !call.key.is_empty()
+                                && !is_open_command(&desk.pane, row.index)
                         }
                         // So may be the name of the agent.
                         Content::Text(text) => {

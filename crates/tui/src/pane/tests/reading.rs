@@ -313,7 +313,8 @@ fn a_fork_is_at_the_end_of_the_turn_of_the_cursor() {
 
 #[test]
 fn a_fork_finds_the_end_of_a_turn_that_is_not_held() {
-    let event = |seq| if seq % 400 == 1 { Event::user(format!("Prompt {seq}")) } else { Event::assistant("a") };
+    let event =
+        |seq| if seq % 400 == 1 { Event::user(format!("Prompt {seq}")) } else { Event::assistant("a") };
     for (from, end) in [(Top, 400), (Bottom, 1_000)] {
         let mut desk = Desk::open_long(1_000, event, 80, 12);
         desk.act(from);

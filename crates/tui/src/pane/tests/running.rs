@@ -92,10 +92,13 @@ fn blocks_stay_in_their_place_when_the_turn_is_stored() {
     desk.turn(stored(7, 12));
     desk.turn(over());
     let after = desk.screen();
-    let shown = after.iter().position(|row| row.contains("done in 42 s")).unwrap();
-    let running = before.iter().position(|row| row.contains("is running")).unwrap();
-    assert_eq!(before[..running], after[..running]);
-    assert!(shown < running && desk.pane.turn().is_none());
+    let call = before.iter().rposition(|row| row.contains("Bash")).unwrap();
+    assert_eq!(before[..call], after[..call]);
+    assert!(before[call].starts_with(" ▸ ✓ Bash"), "{}", before[call]);
+    // Of the last command, some output is shown from now on.
+    let end = [" ▾ ✓ Bash", "   running 3 tests", "   test result: ok", "", " ✓ done in 42 s"];
+    assert!(after[call..].iter().zip(end).all(|(row, start)| row.starts_with(start)), "{after:?}");
+    assert!(desk.pane.turn().is_none());
     assert_eq!(desk.requests, requests, "nothing is read again");
     assert_eq!(desk.pane.last_stored(), Seq(12));
 }
@@ -323,4 +326,40 @@ fn a_reader_of_a_notice_goes_with_it_when_its_turn_is_not_stored() {
     assert!(desk.screen()[0].contains("an important notice"), "{}", desk.text());
     desk.turn(began(Some("Another"), 7));
     assert!(desk.screen()[0].contains("an important notice"), "{}", desk.text());
+}
+
+#[test]
+fn the_last_command_of_a_finished_turn_shows_some_output_until_it_is_folded() {
+    let output: String = (1..=9).map(|n| format!("line {n}\n")).collect();
+    let command = |id: &str| call(id, "Bash", r#"{"command":"make"}"#);
+    let of_subagent = |mut event: Event| {
+        if let Event::ToolCall(call) = &mut event {
+            call.subagent = Some("s".into());
+        }
+        event
+    };
+    let events = vec![
+        Event::user("Go"),
+        init(),
+        command("a"),
+        result("a", "Bash", &output),
+        command("b"),
+        result("b", "Bash", &output),
+        of_subagent(command("c")),
+        result("c", "Bash", &output),
+        Event::assistant("Built."),
+        complete(),
+    ];
+    let mut desk = Desk::open(events, 60, 30);
+    let text = desk.text();
+    assert_eq!(text.matches("▾ ✓ Bash").count(), 1, "{text}");
+    assert_eq!((text.matches("line 1\n").count(), text.matches("line 9\n").count()), (1, 1), "{text}");
+    assert!(text.contains("… 5 more lines"), "{text}");
+    while !desk.pane.cursor.is_some_and(|cursor| cursor.key.0 == Seq(5)) {
+        desk.act(Action::RowUp);
+    }
+    desk.act(Action::Fold);
+    assert!(desk.text().contains("line 5"), "{}", desk.text());
+    desk.act(Action::Fold);
+    assert!(!desk.text().contains("line 5") && desk.text().contains("line 9"), "{}", desk.text());
 }
