@@ -52,6 +52,8 @@ mod agents;
 mod changes;
 mod clipboard;
 mod compaction;
+#[cfg(target_os = "linux")]
+mod creation;
 mod following;
 mod highlight;
 mod hub;
