@@ -59,6 +59,13 @@ pub enum News {
         /// The tones.
         tones: Vec<(Range<usize>, Tone)>,
     },
+    /// Another agent or model was chosen for the next turn of a pane.
+    NextAgent {
+        /// The pane.
+        pane: PaneId,
+        /// The agent and model.
+        next: NextAgent,
+    },
     /// The session of a pane has more events, which another process stored.
     Appended {
         /// The pane.

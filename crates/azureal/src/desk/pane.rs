@@ -230,12 +230,18 @@ impl PaneThread {
         }
         let Some(session) = self.following().session() else {
             self.chosen = NextAgent { agent: Some(agent), model };
+            self.send_next(self.chosen.clone());
             return Ok(());
         };
         block_on(self.shared.workspace.switch_agent(session, &agent, model.as_deref()))?;
         self.following().poll(true);
+        self.send_next(NextAgent { agent: Some(agent), model });
         self.shared.tell_hub(HubMessage::Changed);
         Ok(())
+    }
+
+    fn send_next(&self, next: NextAgent) {
+        self.shared.outbox.send_to(self.pane, News::NextAgent { pane: self.pane.id, next });
     }
 
     /// Compacts the session. It is reported like a turn, and can be cancelled.

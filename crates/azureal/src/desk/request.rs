@@ -125,7 +125,8 @@ pub enum Request {
         /// The session.
         session: SessionId,
     },
-    /// Switches the agent and model of a session. It is stored as a `ModelSwitch`.
+    /// Switches the agent and model of a session. It is stored as a `ModelSwitch`, after the turn that runs. A new conversation keeps it for its
+    /// first turn. Answer: [`News::NextAgent`](super::News::NextAgent).
     Switch {
         /// The pane.
         pane: PaneId,

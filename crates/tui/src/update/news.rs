@@ -40,6 +40,7 @@ fn pane_of(news: &News) -> Option<PaneId> {
         | News::Found { pane, .. }
         | News::Highlighted { pane, .. }
         | News::Appended { pane, .. }
+        | News::NextAgent { pane, .. }
         | News::Changed { pane }
         | News::Deleted { pane }
         | News::Turn { pane, .. }
@@ -137,6 +138,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         | News::Found { .. }
         | News::Highlighted { .. }
         | News::Appended { .. }
+        | News::NextAgent { .. }
         | News::Changed { .. } => {}
     }
     Vec::new()

@@ -240,7 +240,6 @@ pub(crate) fn choose_agent(state: &mut State, next: NextAgent) -> Vec<Request> {
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
     slot.pane.set_next_agent(next.clone());
     slot.chosen = Some(next.clone());
-    let session = slot.pane.session();
     let NextAgent { agent, model } = next;
     let name = agent.clone().unwrap_or_default();
     let text = match &model {
@@ -248,10 +247,7 @@ pub(crate) fn choose_agent(state: &mut State, next: NextAgent) -> Vec<Request> {
         None => format!("the next turn is with {name}"),
     };
     state.inform(&text);
-    match (session, agent) {
-        (Some(_), Some(agent)) => vec![Request::Switch { pane, agent, model }],
-        _ => Vec::new(),
-    }
+    agent.map(|agent| Request::Switch { pane, agent, model }).into_iter().collect()
 }
 
 /// Esc, after the layers: a list in the prompt box, then reading, then the turn. Deletes no text.

@@ -93,6 +93,15 @@ fn a_chosen_agent_and_model_are_stored_and_restored() {
         };
         // Before there is a session, it is for the first turn.
         switch("claude", Some("opus"));
+        let is_told = |expected: &str| {
+            let next = desk.until("next agent", |news| match news {
+                News::NextAgent { pane: PANE, next } => Some(next),
+                _ => None,
+            });
+            let model = next.model.map(|model| format!(" {model}")).unwrap_or_default();
+            assert_eq!(format!("{}{model}", next.agent.unwrap()), expected);
+        };
+        is_told("claude opus");
         desk.send("Why?");
         desk.turn();
         let record = block_on(desk.workspace.store.get(session(1))).unwrap();
@@ -107,6 +116,7 @@ fn a_chosen_agent_and_model_are_stored_and_restored() {
         });
         let expected = Event::ModelSwitch(ModelSwitch::chosen("codex", Some("gpt-5".into())));
         assert_eq!(events.iter().map(|stored| stored.event().unwrap()).collect::<Vec<_>>(), [expected]);
+        is_told("codex gpt-5");
         let switched = block_on(desk.workspace.store.get(session(1))).unwrap();
         assert_eq!((switched.completed, switched.duration_ms), (record.completed, record.duration_ms));
         assert_eq!(switched.counts.messages, record.counts.messages);
@@ -365,7 +375,9 @@ fn a_pager_begins_at_the_event_that_is_read() {
     let id = create(&workspace, "one", events);
     let desk = Listener::of(workspace);
     desk.open(id);
-    for (at, begins) in [(Some(Seq(1)), "Prompt 1"), (Some(Seq(400)), "Prompt 400"), (Some(Seq(700)), "Prompt 700")] {
+    for (at, begins) in
+        [(Some(Seq(1)), "Prompt 1"), (Some(Seq(400)), "Prompt 400"), (Some(Seq(700)), "Prompt 700")]
+    {
         desk.desk.perform_in_terminal(Request::Read { pane: PANE, at, with: ReadWith::Pager });
         let line = fs::read_to_string(world.path("line")).unwrap();
         let line: usize = line.trim().strip_prefix('+').unwrap().parse().unwrap();
