@@ -32,6 +32,7 @@ use azureal::{Seq, SessionRecord};
 pub use act::Outcome;
 pub use live::{Phase, RunningTurn};
 pub use view::Position;
+pub(crate) use window::size as event_size;
 
 use blocks::{Blocks, Key};
 use find::Search;

@@ -237,7 +237,7 @@ fn megabytes(bytes: usize) -> String {
 }
 
 /// Returns about how many bytes an event takes.
-fn size(event: &Event) -> usize {
+pub(crate) fn size(event: &Event) -> usize {
     OVERHEAD
         + match event {
             Event::UserMessage(message) => message.content.len(),
