@@ -59,6 +59,15 @@ pub enum News {
         /// The tones.
         tones: Vec<(Range<usize>, Tone)>,
     },
+    /// The turns of the session of a pane are counted, after it was opened.
+    Turns {
+        /// The pane.
+        pane: PaneId,
+        /// Their number.
+        count: u64,
+        /// The prompt of the last one; [`Seq::START`] if there is none.
+        last: Seq,
+    },
     /// Another agent or model was chosen for the next turn of a pane.
     NextAgent {
         /// The pane.

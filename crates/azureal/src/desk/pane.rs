@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use azureal_core::{Page, Seq, SessionId, StoredEvent};
+use azureal_core::{Page, Seq, SessionId, StoredEvent, TurnIndex};
 use azureal_engine::SessionTarget;
 use futures_executor::block_on;
 
@@ -297,7 +297,19 @@ impl PaneThread {
             // A turn may run already.
             self.following().poll(true);
         }
+        self.count_turns();
         Ok(())
+    }
+
+    /// Counts the turns of the session. Its prompts are read for that, which nothing waits for.
+    fn count_turns(&self) {
+        self.apart(|pane, session| {
+            let Some(session) = session else { return Ok(()) };
+            let turns = block_on(TurnIndex::read(&*pane.shared.workspace.store, session))?;
+            let last = turns.first_event(turns.count()).unwrap_or(Seq::START);
+            pane.send(News::Turns { pane: pane.pane.id, count: turns.count() as u64, last });
+            Ok(())
+        });
     }
 
     /// Lets the hub wake this thread when the store may have changed.

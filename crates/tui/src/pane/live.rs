@@ -60,6 +60,8 @@ pub(super) struct Live {
     pub(super) first: Option<Seq>,
     /// The number of the next event.
     pub(super) next: Seq,
+    /// Whether it began with a prompt: one that continues after a compaction did not.
+    pub(super) begins_turn: bool,
     pub(super) events: VecDeque<Held>,
     bytes: usize,
     /// Whether all events are in their short form.
@@ -89,6 +91,7 @@ impl Live {
             prompt: None,
             first: None,
             next,
+            begins_turn: false,
             events: VecDeque::new(),
             bytes: 0,
             is_short: true,
@@ -105,6 +108,7 @@ impl Live {
         self.first = Some(first);
         self.next = first;
         self.prompt = None;
+        self.begins_turn = prompt.is_some();
         self.push(prompt.map_or(Event::Compacted, Event::user), 0);
     }
 

@@ -14,6 +14,7 @@ mod find;
 mod live;
 mod news;
 mod rows;
+mod turns;
 mod view;
 mod window;
 
@@ -38,6 +39,7 @@ use blocks::{Blocks, Key};
 use find::Search;
 use live::Live;
 use rows::{Folds, RowCache};
+use turns::Turns;
 use view::{Cursor, Place, ViewRow};
 use window::Window;
 
@@ -63,6 +65,7 @@ pub struct Pane {
     window: Window,
     /// The last event that is known to be stored.
     stored: Seq,
+    turns: Turns,
     live: Option<Live>,
     last_line: String,
     unsent: Option<String>,
@@ -160,6 +163,7 @@ impl Pane {
             now_ms: 0,
             window: Window::whole(),
             stored: Seq::START,
+            turns: Turns::none(),
             live: None,
             last_line: String::new(),
             unsent: None,

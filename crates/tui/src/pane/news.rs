@@ -9,6 +9,7 @@ use azureal::{Event, Seq, SessionId, StoredEvent};
 use super::blocks::{PROMPT, settled};
 use super::live::{Live, Phase, last_line_of};
 use super::rows::Folds;
+use super::turns::Turns;
 use super::view::Place;
 use super::window::Held;
 use super::{Asked, Jump, PAGE_EVENTS, Pane, Target};
@@ -33,6 +34,7 @@ impl Pane {
             News::Full { pane, events } if *pane == self.id => self.full(events),
             News::Found { pane, text, seq } if *pane == self.id => return self.found(text.as_deref(), *seq),
             News::Appended { pane, events } if *pane == self.id => self.appended(events),
+            News::Turns { pane, count, last } if *pane == self.id => self.turns.set(*count, *last),
             News::NextAgent { pane, next } if *pane == self.id => self.next_agent = next.clone(),
             News::Changed { pane } if *pane == self.id => return self.reopen(),
             News::Deleted { pane } if *pane == self.id => {
@@ -57,6 +59,7 @@ impl Pane {
         self.next_agent = opened.next.clone();
         self.stored = Seq(opened.record.counts.events).max(last(&opened.events));
         self.record = Some(opened.record.clone());
+        self.turns = Turns::default();
         self.asked = Asked::default();
         self.cache.clear();
         self.fill(&opened.events);
@@ -173,6 +176,9 @@ impl Pane {
         for event in events.iter().filter(|event| event.seq > known) {
             if live_first.is_some_and(|first| event.seq >= first) {
                 continue;
+            }
+            if event.begins_turn() {
+                self.turns.add(event.seq);
             }
             let held = Held::stored(event);
             if let Some(line) = last_line_of(&held.event) {
@@ -361,6 +367,9 @@ impl Pane {
             live.first == Some(first) && live.dropped == 0 && last.next() == live.next
         });
         let first = range.map(|(first, _)| first).or(live.first);
+        if let Some(prompt) = first.filter(|_| live.begins_turn) {
+            self.turns.add(prompt);
+        }
         let events = live.take_events();
         self.stored = range.map_or(self.stored, |(_, last)| last.max(self.stored));
         self.settle_notices();
@@ -410,7 +419,10 @@ impl Pane {
             }
             self.settle_notices();
             // Events that were not reported as stored: if there is no error, they are in the store.
-            if live.first.is_some() && error.is_none() && self.session().is_some() {
+            if let Some(first) = live.first.filter(|_| error.is_none() && self.session().is_some()) {
+                if live.begins_turn {
+                    self.turns.add(first);
+                }
                 self.window.is_at_end = false;
                 if let Some(after) = self.window.last() {
                     self.asked.after = Some(after);

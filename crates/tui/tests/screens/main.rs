@@ -10,6 +10,7 @@
 
 mod docs;
 mod harness;
+mod header;
 mod hostile;
 mod labels;
 mod looks;

@@ -363,7 +363,7 @@ fn paths_are_completed_without_those_that_git_ignores() {
 }
 
 #[test]
-fn a_pager_begins_at_the_event_that_is_read() {
+fn the_turns_of_a_session_are_counted_and_a_pager_begins_at_the_event_that_is_read() {
     let world = World::new("");
     script(&world.path("bin/less"), "echo \"$1\" > \"$FOLDER/line\"; cat \"$2\" > \"$FOLDER/paged\"");
     let own = World::environment_in(world.folder.path());
@@ -375,6 +375,11 @@ fn a_pager_begins_at_the_event_that_is_read() {
     let id = create(&workspace, "one", events);
     let desk = Listener::of(workspace);
     desk.open(id);
+    let turns = desk.until("number of turns", |news| match news {
+        News::Turns { pane: PANE, count, last } => Some((count, last)),
+        _ => None,
+    });
+    assert_eq!(turns, (700, Seq(700)));
     for (at, begins) in
         [(Some(Seq(1)), "Prompt 1"), (Some(Seq(400)), "Prompt 400"), (Some(Seq(700)), "Prompt 700")]
     {
