@@ -67,7 +67,7 @@ fn leads_to(watching: &impl AsFd, file: &Path, folder: &Path) -> io::Result<bool
         match reader.next() {
             Ok(event) => {
                 let name = event.file_name().map(std::ffi::CStr::to_bytes);
-                leads |= name.is_none() || name == next.map(|next| next.as_bytes());
+                leads |= name.is_none() || name == next.map(OsStrExt::as_bytes);
             }
             Err(Errno::WOULDBLOCK) => return Ok(leads),
             Err(Errno::INTR) => {}

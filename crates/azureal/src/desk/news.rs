@@ -60,11 +60,11 @@ pub enum News {
         tones: Vec<(Range<usize>, Tone)>,
     },
     /// The turns of the session of a pane are counted, after it was opened.
-    Turns {
+    Counted {
         /// The pane.
         pane: PaneId,
-        /// Their number.
-        count: u64,
+        /// The number of turns.
+        turns: u64,
         /// The prompt of the last one; [`Seq::START`] if there is none.
         last: Seq,
     },

@@ -307,7 +307,7 @@ impl PaneThread {
             let Some(session) = session else { return Ok(()) };
             let turns = block_on(TurnIndex::read(&*pane.shared.workspace.store, session))?;
             let last = turns.first_event(turns.count()).unwrap_or(Seq::START);
-            pane.send(News::Turns { pane: pane.pane.id, count: turns.count() as u64, last });
+            pane.send(News::Counted { pane: pane.pane.id, turns: turns.count() as u64, last });
             Ok(())
         });
     }

@@ -17,7 +17,7 @@ pub enum Request {
         /// The most sessions.
         limit: usize,
     },
-    /// Opens a session in a pane and follows it. Answers: [`News::Opened`](super::News::Opened), then [`News::Turns`](super::News::Turns).
+    /// Opens a session in a pane and follows it. Answers: [`News::Opened`](super::News::Opened), then [`News::Counted`](super::News::Counted).
     Open {
         /// The pane.
         pane: PaneId,

@@ -34,7 +34,7 @@ impl Pane {
             News::Full { pane, events } if *pane == self.id => self.full(events),
             News::Found { pane, text, seq } if *pane == self.id => return self.found(text.as_deref(), *seq),
             News::Appended { pane, events } if *pane == self.id => self.appended(events),
-            News::Turns { pane, count, last } if *pane == self.id => self.turns.set(*count, *last),
+            News::Counted { pane, turns, last } if *pane == self.id => self.turns.set(*turns, *last),
             News::NextAgent { pane, next } if *pane == self.id => self.next_agent = next.clone(),
             News::Changed { pane } if *pane == self.id => return self.reopen(),
             News::Deleted { pane } if *pane == self.id => {

@@ -41,7 +41,7 @@ fn pane_of(news: &News) -> Option<PaneId> {
         | News::Highlighted { pane, .. }
         | News::Appended { pane, .. }
         | News::NextAgent { pane, .. }
-        | News::Turns { pane, .. }
+        | News::Counted { pane, .. }
         | News::Changed { pane }
         | News::Deleted { pane }
         | News::Turn { pane, .. }
@@ -140,7 +140,7 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         | News::Highlighted { .. }
         | News::Appended { .. }
         | News::NextAgent { .. }
-        | News::Turns { .. }
+        | News::Counted { .. }
         | News::Changed { .. } => {}
     }
     Vec::new()

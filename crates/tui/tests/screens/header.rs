@@ -28,9 +28,9 @@ fn the_header_counts_the_turns() {
     screen.news(turn(PANE, end)).news(over(PANE));
     assert!(header(&mut screen).contains("turn 8"), "{}", header(&mut screen));
     // A count that was made before those turns adds nothing.
-    screen.news(News::Turns { pane: PANE, count: 6, last: Seq(115) });
+    screen.news(News::Counted { pane: PANE, turns: 6, last: Seq(115) });
     assert!(header(&mut screen).contains("turn 8"), "{}", header(&mut screen));
-    screen.news(News::Turns { pane: PANE, count: 8, last: Seq(123) });
+    screen.news(News::Counted { pane: PANE, turns: 8, last: Seq(123) });
     assert!(header(&mut screen).contains("turn 8"), "{}", header(&mut screen));
 }
 

@@ -116,7 +116,7 @@ fn the_turn_of_a_process_that_is_gone_is_stored_though_nobody_has_it_open() {
     let test = "desk::leaving::the_turn_of_a_process_that_is_gone_is_stored_though_nobody_has_it_open";
     leave_in_process(&world, test, "left");
     let desk = world.desk();
-    desk.desk.perform(azureal::desk::Request::List { all_worktrees: false, limit: 10 });
+    desk.desk.perform(Request::List { all_worktrees: false, limit: 10 });
     desk.until("the running turn in the list", |news| match news {
         News::Sessions(lines) => {
             lines[0].active.as_ref().filter(|turn| turn.orphan && turn.agent == "claude").map(drop)
@@ -206,7 +206,9 @@ fn assert_idle() {
 #[test]
 fn an_idle_desk_wakes_up_for_nothing() {
     let test = "desk::leaving::an_idle_desk_wakes_up_for_nothing";
-    let create = |world: &World| drop(azureal::block_on(world.workspace().create_session("first")).unwrap());
+    let create = |world: &World| {
+        azureal::block_on(world.workspace().create_session("first")).unwrap();
+    };
     let Some(folder) = in_own_process(test, create) else { return };
     let desk = Listener::of(World::workspace_in(Path::new(&folder)));
     desk.desk.perform(Request::List { all_worktrees: false, limit: 10 });

@@ -376,7 +376,7 @@ fn the_turns_of_a_session_are_counted_and_a_pager_begins_at_the_event_that_is_re
     let desk = Listener::of(workspace);
     desk.open(id);
     let turns = desk.until("number of turns", |news| match news {
-        News::Turns { pane: PANE, count, last } => Some((count, last)),
+        News::Counted { pane: PANE, turns, last } => Some((turns, last)),
         _ => None,
     });
     assert_eq!(turns, (700, Seq(700)));

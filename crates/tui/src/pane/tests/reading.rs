@@ -319,7 +319,7 @@ fn a_fork_finds_the_end_of_a_turn_that_is_not_held() {
         let mut desk = Desk::open_long(1_000, event, 80, 12);
         desk.act(from);
         desk.act(if from == Top { RowDown } else { PromptBefore });
-        assert_eq!(desk.pane.window.is_at_end, false, "{from:?}");
+        assert!(!desk.pane.window.is_at_end, "{from:?}");
         let outcome = desk.act(ForkHere);
         assert_eq!((outcome.fork_at, outcome.note), (None, None));
         assert_eq!(desk.pane.take_fork_at(), Some(Seq(end)), "{from:?}");

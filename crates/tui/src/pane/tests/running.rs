@@ -355,7 +355,7 @@ fn the_last_command_of_a_finished_turn_shows_some_output_until_it_is_folded() {
     assert_eq!(text.matches("▾ ✓ Bash").count(), 1, "{text}");
     assert_eq!((text.matches("line 1\n").count(), text.matches("line 9\n").count()), (1, 1), "{text}");
     assert!(text.contains("… 5 more lines"), "{text}");
-    while !desk.pane.cursor.is_some_and(|cursor| cursor.key.0 == Seq(5)) {
+    while desk.pane.cursor.is_none_or(|cursor| cursor.key.0 != Seq(5)) {
         desk.act(Action::RowUp);
     }
     desk.act(Action::Fold);
