@@ -137,7 +137,7 @@ impl Pane {
             let Some(wanted) = self.asked.prompt.take() else { return Vec::new() };
             if wanted == PromptFor::Fork {
                 let end = seq.map_or(self.stored, |next| Seq(next.0.saturating_sub(1)));
-                self.fork_at = Some(end.min(self.stored));
+                self.fork_at = Some(end.min(self.stored)).filter(|_| self.is_shown);
                 return Vec::new();
             }
             let Some(seq) = seq else {

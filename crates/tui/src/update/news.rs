@@ -219,7 +219,7 @@ fn turn(state: &mut State, pane: PaneId, news: TurnNews) -> Vec<Request> {
         }
         TurnNews::Question(question) => ask(state, pane, question),
         TurnNews::Stored { complete, .. } => {
-            prompting::is_cancelled(state, pane);
+            prompting::end_cancelling(state, pane);
             if let Some(slot) = state.slots.get_mut(&pane) {
                 slot.has_failed = complete.ending() != Outcome::Done;
             }
@@ -265,7 +265,7 @@ fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<
     if let Some(error) = error.filter(|_| pane != state.shown) {
         state.warn(&format!("{name}: {}", error.message()));
     }
-    prompting::is_cancelled(state, pane);
+    prompting::end_cancelling(state, pane);
     let requests = prompting::over(state, pane, error);
     if !slots::is_running(state, pane) {
         let end = if error.is_some() { "the turn failed" } else { "the turn has ended" };

@@ -175,8 +175,8 @@ fn edit_waiting(state: &mut State) -> Vec<Request> {
     Vec::new()
 }
 
-/// A turn that the user cancelled is stored or over: it is not being cancelled any more.
-pub(super) fn is_cancelled(state: &mut State, pane: PaneId) {
+/// Removes the notice that a turn is being cancelled: it is stored or over.
+pub(super) fn end_cancelling(state: &mut State, pane: PaneId) {
     if state.slots.get(&pane).is_some_and(|slot| slot.cancelled == Some(Cancelled::ByUser)) {
         state.notices.remove(CANCELLING);
         state.notices.remove(CANCELLING_WITH_PROMPTS);
