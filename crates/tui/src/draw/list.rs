@@ -130,7 +130,7 @@ fn pieces(state: &State, line: &SessionLine, width: u16, is_selected: bool, is_s
 }
 
 /// Returns a cost; empty if there is none.
-fn cost(usd: f64) -> String {
+pub(super) fn cost(usd: f64) -> String {
     if usd > 0.0 { format!("${usd:.2}") } else { String::new() }
 }
 
