@@ -169,7 +169,7 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
 
 /// Returns whether the locale in these variables has no characters but ASCII. Without any locale the terminal decides, and all have UTF-8
 /// today.
-pub fn has_ascii_locale(variable: impl Fn(&str) -> Option<String>) -> bool {
+fn has_ascii_locale(variable: impl Fn(&str) -> Option<String>) -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let locale = names.into_iter().filter_map(variable).find(|locale| !locale.is_empty());
     locale.is_some_and(|locale| {

@@ -272,7 +272,7 @@ pub use futures_executor::block_on;
 pub use child::child_main;
 pub use config::Config;
 pub use config::trust::TrustRequired;
-pub use environment::{Environment, has_ascii_locale};
+pub use environment::Environment;
 pub use error::{Category, Error};
 pub use git_folder::StoreLayout;
 pub use project::{Project, SharedName};
