@@ -52,6 +52,11 @@ impl Environment {
         self.variables.get(name).filter(|value| !value.is_empty())
     }
 
+    /// Returns whether the user's locale has no characters but ASCII.
+    pub fn has_ascii_locale(&self) -> bool {
+        has_ascii_locale(|name| self.variable(name).map(str::to_owned))
+    }
+
     /// Returns a variable, if it is text.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name)?.to_str()
@@ -162,9 +167,28 @@ impl<const N: usize> From<[(&str, &str); N]> for Environment {
     }
 }
 
+/// Returns whether the locale in these variables has no characters but ASCII. Without any locale the terminal decides, and all have UTF-8
+/// today.
+fn has_ascii_locale(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let locale = names.into_iter().filter_map(variable).find(|locale| !locale.is_empty());
+    locale.is_some_and(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        !locale.contains("utf-8") && !locale.contains("utf8")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_locale_without_utf_8_is_ascii() {
+        let is_ascii = |set: &[(&str, &str)]| Environment::from(set).has_ascii_locale();
+        assert!(is_ascii(&[("LANG", "C")]) && is_ascii(&[("LC_ALL", "POSIX"), ("LANG", "en_US.UTF-8")]));
+        assert!(!is_ascii(&[]) && !is_ascii(&[("LANG", "C.UTF-8")]) && !is_ascii(&[("LANG", "de_DE.utf8")]));
+        assert!(!is_ascii(&[("LC_ALL", ""), ("LC_CTYPE", "en_GB.UTF-8"), ("LANG", "C")]));
+    }
 
     #[test]
     fn the_users_folders_are_where_the_standard_says() {

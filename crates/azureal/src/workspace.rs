@@ -310,6 +310,14 @@ impl Workspace {
         }
     }
 
+    /// Returns the file of the store if it does not exist yet.
+    pub(crate) fn missing_file(&self) -> Option<PathBuf> {
+        match &self.location {
+            Location::File(file, _) if !file.exists() => Some(file.clone()),
+            _ => None,
+        }
+    }
+
     /// Says whether other machines may have the same store.
     pub fn is_on_server(&self) -> bool {
         matches!(self.location, Location::Server(_))

@@ -18,6 +18,7 @@ mod live;
 mod live_rows;
 mod live_text;
 mod log;
+mod marks;
 mod open;
 mod output;
 mod pager;

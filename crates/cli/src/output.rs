@@ -15,6 +15,7 @@ use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::failure::Failure;
+use crate::marks::with_marks;
 use crate::pager::Pager;
 
 pub(crate) use azureal_core::counted;
@@ -120,6 +121,11 @@ impl Output {
     /// Writes text that is safe to show.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         Ok(self.write_all(text.as_bytes())?)
+    }
+
+    /// Writes text of our own, with the marks of the terminal.
+    pub(crate) fn own_text(&mut self, text: &str) -> Result<(), Failure> {
+        self.text(&if self.terminal { with_marks(text) } else { text.into() })
     }
 
     /// Writes a line of text that is safe to show.
@@ -295,6 +301,7 @@ pub(crate) fn emphasis(text: &str) -> String {
 /// Writes a line that is safe to show to standard error.
 pub(crate) fn tell(line: &str) {
     // If standard error is closed there is nobody left to tell.
+    let line = if io::stderr().is_terminal() { with_marks(line) } else { line.into() };
     drop(writeln!(io::stderr(), "{line}"));
 }
 

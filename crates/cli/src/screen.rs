@@ -10,6 +10,7 @@ use azureal::transcript::{
 
 use azureal::Workspace;
 
+use crate::marks::is_ascii;
 use crate::output::{Output, Paint};
 
 /// The width of a terminal that does not say how wide it is.
@@ -29,7 +30,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn new(out: &Output, fold: Fold) -> Self {
-        Self { paint: out.paint(), is_ascii: has_ascii_locale(|name| std::env::var(name).ok()), fold }
+        Self { paint: out.paint(), is_ascii: is_ascii(), fold }
     }
 
     /// Returns the layout of a block on a terminal of this width. What people came to read is never folded.
@@ -87,32 +88,5 @@ pub(crate) fn places(workspace: &Workspace) -> Places {
     Places {
         project: text(workspace.project.directory()),
         home: workspace.environment().home().as_deref().and_then(text),
-    }
-}
-
-/// Returns whether the user's locale has no characters but ASCII. Without any locale the terminal decides, and all have UTF-8 today.
-fn has_ascii_locale(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
-    let locale = names.into_iter().filter_map(variable).find(|locale| !locale.is_empty());
-    locale.is_some_and(|locale| {
-        let locale = locale.to_ascii_lowercase();
-        !locale.contains("utf-8") && !locale.contains("utf8")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marks_are_ascii_in_a_locale_without_other_characters() {
-        let is_ascii = |set: &[(&str, &str)]| {
-            has_ascii_locale(|name| {
-                set.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
-            })
-        };
-        assert!(is_ascii(&[("LANG", "C")]) && is_ascii(&[("LC_ALL", "POSIX"), ("LANG", "en_US.UTF-8")]));
-        assert!(!is_ascii(&[]) && !is_ascii(&[("LANG", "C.UTF-8")]) && !is_ascii(&[("LANG", "de_DE.utf8")]));
-        assert!(!is_ascii(&[("LC_ALL", ""), ("LC_CTYPE", "en_GB.UTF-8"), ("LANG", "C")]));
     }
 }

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use azureal_core::visible_line;
 use unicode_width::UnicodeWidthStr;
 
+use crate::marks::{is_ascii, with_marks};
 use crate::output::fit;
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+const ASCII_FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 const PACE: Duration = Duration::from_millis(100);
 /// The size of a terminal that does not say how large it is.
 const USUAL_COLUMNS: usize = 80;
@@ -128,7 +130,8 @@ impl Shared {
 
     fn turn(&self) {
         let mut state = self.lock();
-        for frame in FRAMES.into_iter().cycle() {
+        let frames: &[char] = if is_ascii() { &ASCII_FRAMES } else { &FRAMES };
+        for frame in frames.iter().copied().cycle() {
             if state.ended {
                 return;
             }
@@ -137,7 +140,7 @@ impl Shared {
                 let seconds = state.since.elapsed().as_secs();
                 let (columns, height) = size();
                 let line = status_line(frame, &state.label, seconds, columns);
-                write_error(&frame_text(&state.draft, &line, columns, height));
+                write_error(&frame_text(&state.draft, &with_marks(&line), columns, height));
             }
             state = self.changed.wait_timeout(state, PACE).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -20,6 +20,7 @@ mod contract;
 mod log;
 pub mod model_server;
 pub mod programs;
+pub mod project;
 pub mod pty;
 pub mod real_agents;
 pub mod servers;

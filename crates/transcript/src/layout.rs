@@ -104,10 +104,15 @@ pub(crate) fn more(lines: u64, room: Room) -> Row {
 pub(crate) fn to_ascii(rows: &mut [Row]) {
     for span in rows.iter_mut().flat_map(|row| &mut row.spans) {
         if !span.is_exact && !span.text.is_ascii() {
-            let ascii = |c: char| ASCII.iter().find(|(mark, _)| *mark == c).map_or(c, |(_, ascii)| *ascii);
-            span.text = span.text.chars().map(ascii).collect();
+            span.text = ascii_marks(&span.text);
         }
     }
+}
+
+/// Replaces marks by ASCII characters of the same width. Other characters stay.
+pub fn ascii_marks(text: &str) -> String {
+    let ascii = |c: char| ASCII.iter().find(|(mark, _)| *mark == c).map_or(c, |(_, ascii)| *ascii);
+    text.chars().map(ascii).collect()
 }
 
 /// Returns the heading of a text: its author.

@@ -48,7 +48,7 @@ pub use code::{CodePart, apply_tones, code_parts};
 pub use ending::ending;
 pub use growing::GrowingText;
 pub use highlight::Highlighter;
-pub use layout::{printed_rows, rows};
+pub use layout::{ascii_marks, printed_rows, rows};
 pub use row::{Change, Fold, Layout, Row, Span, Style, Tone};
 pub use token_counts::{short_count, tokens_in_detail};
 pub use transcript::Transcript;

@@ -322,7 +322,10 @@ impl Transcript {
             Event::ToolResult(result) => self.result(seq, result),
             Event::Complete(complete) => {
                 self.close_calls();
-                self.add(seq, Content::End(complete.clone()));
+                // A turn that azureal stopped to compact the session has not ended: its end comes later.
+                if !complete.continues {
+                    self.add(seq, Content::End(complete.clone()));
+                }
             }
             Event::ModelSwitch(switch) => {
                 self.model = Some(switch.model.clone());

@@ -445,13 +445,25 @@ impl Config {
 
 /// Creates a redactor from the environment and the user's own `azufig.toml`. No other file can set patterns.
 pub fn redactor(environment: &Environment) -> Result<Redactor, Error> {
-    let path = environment.configuration().map(|folder| folder.join("azufig.toml"));
-    let file = path.map(|path| ConfigFile::of_user(path, Format::Azufig)).transpose()?.flatten();
-    let patterns = file.and_then(|file| file.settings.redact_patterns).map(|found| found.value);
+    let patterns =
+        own_file(environment)?.and_then(|file| file.settings.redact_patterns).map(|found| found.value);
     let variables =
         environment.variables().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
     Redactor::new(variables, &patterns.unwrap_or_default())
         .map_err(|error| Error::new("config", error.to_string()).with_source(error))
+}
+
+/// Returns the settings of the terminal from the environment and the user's own `azufig.toml`. No other file can have them, so a project
+/// is not needed.
+pub fn ui(environment: &Environment) -> Result<Ui, Error> {
+    let files = own_file(environment)?.into_iter().collect();
+    Ok(Config { files, environment: environment.clone(), ..Config::empty() }.ui())
+}
+
+/// Reads the user's own `azufig.toml`.
+fn own_file(environment: &Environment) -> Result<Option<ConfigFile>, Error> {
+    let path = environment.configuration().map(|folder| folder.join("azufig.toml"));
+    Ok(path.map(|path| ConfigFile::of_user(path, Format::Azufig)).transpose()?.flatten())
 }
 
 /// As `file:line`.

@@ -51,7 +51,7 @@ pub struct Ui {
     pub theme: ThemeChoice,
     /// Whether something moves while a turn runs. Not over SSH, unless it is set.
     pub motion: bool,
-    /// Whether marks are ASCII.
+    /// Whether marks are ASCII. In a locale without UTF-8, unless it is set.
     pub ascii: bool,
     /// Whether the interface takes the wheel and clicks.
     pub mouse: bool,
@@ -157,7 +157,7 @@ impl Config {
         Ui {
             theme: self.find_theme().map_or_else(ThemeChoice::default, |found| *found.value),
             motion: switch(self.find_motion(), !is_remote),
-            ascii: switch(self.find_ascii(), false),
+            ascii: switch(self.find_ascii(), environment.has_ascii_locale()),
             mouse: switch(self.find_mouse(), true),
             auto_switch: switch(self.find_auto_switch(), true),
         }
@@ -221,6 +221,9 @@ mod tests {
         let usual =
             Ui { theme: ThemeChoice::Auto, motion: true, ascii: false, mouse: true, auto_switch: true };
         assert_eq!(config("", &[]).unwrap().ui(), usual);
+        let posix = [("LANG", "C")];
+        assert_eq!(config("", &posix).unwrap().ui(), Ui { ascii: true, ..usual });
+        assert_eq!(config("[ui]\nascii = false\n", &posix).unwrap().ui(), usual);
         let remote = [("SSH_CONNECTION", "a")];
         assert_eq!(config("", &remote).unwrap().ui(), Ui { motion: false, ..usual });
         let all =

@@ -1,6 +1,7 @@
 //! The thread that hears of changes: lists the sessions again, wakes the panes, and stores turns whose azureal is gone.
 //!
-//! A store in a file notifies this thread, also of turns that begin and end on this machine. So it sleeps while nothing happens. It polls
+//! A store in a file notifies this thread, also of turns that begin and end on this machine; before there is a file, its folder does. So it
+//! sleeps while nothing happens. It polls
 //! while a turn of another process runs, because the death of a process writes no file; a store without notifications; and, for the
 //! turns of this machine, a store on a server.
 
@@ -120,7 +121,8 @@ impl Hub {
     /// Returns whether a turn of this machine is known that this desk does not run.
     fn has_foreign(&self) -> bool {
         self.found.iter().any(|found| match found {
-            Recovered::Orphan(..) => true,
+            // Of a run whose output is gone, only its end is seen.
+            Recovered::Orphan(..) | Recovered::Noted(_, _, Ok(Noted::Busy)) => true,
             Recovered::Running(turn, _) => !self.shared.turns.has_run(&turn.run),
             _ => false,
         })
@@ -178,11 +180,33 @@ impl Hub {
     /// Begins to wait for notifications, if the store has them.
     fn watch(&mut self) {
         let store = Arc::clone(&self.shared.workspace.store);
-        let Ok(Some(watch)) = block_on(store.watch_all()) else { return };
+        let Ok(Some(watch)) = block_on(store.watch_all()) else { return self.watch_for_creation() };
         let hub = self.shared.hub();
         let thread = thread::Builder::new().name("azureal-desk-watch".to_owned());
         self.is_watched = thread.spawn(move || wait(watch, &hub)).is_ok();
     }
+
+    /// Begins to wait for the file of the store, if there is none yet.
+    #[cfg(target_os = "linux")]
+    fn watch_for_creation(&mut self) {
+        let Some(file) = self.shared.workspace.missing_file() else { return };
+        let hub = self.shared.hub();
+        let wait = move || {
+            while let Ok(false) = super::creation::wait_for(&file, WATCH_TIME) {
+                // Not before the hub has ended.
+                if hub.send(HubMessage::Changed).is_err() {
+                    return;
+                }
+            }
+            // From now on the store itself can be watched.
+            hub.send(HubMessage::Unwatched).ok();
+        };
+        let thread = thread::Builder::new().name("azureal-desk-watch".to_owned());
+        self.is_watched = thread.spawn(wait).is_ok();
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn watch_for_creation(&self) {}
 
     /// Sends the list, if it is another than the last one.
     fn list(&mut self) {

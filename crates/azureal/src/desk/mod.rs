@@ -52,6 +52,8 @@ mod agents;
 mod changes;
 mod clipboard;
 mod compaction;
+#[cfg(target_os = "linux")]
+mod creation;
 mod following;
 mod highlight;
 mod hub;
@@ -186,9 +188,9 @@ impl Desk {
                 });
                 shared.outbox.send(News::Edited { text, purpose });
             }
-            Request::Read { pane, with } => {
+            Request::Read { pane, at, with } => {
                 let read = match self.session_of(pane) {
-                    Some(session) => shared.read(session, with),
+                    Some(session) => shared.read(session, at, with),
                     None => Err(Error::usage("this conversation is not stored yet")),
                 };
                 if let Err(error) = read {

@@ -59,6 +59,22 @@ pub enum News {
         /// The tones.
         tones: Vec<(Range<usize>, Tone)>,
     },
+    /// The turns of the session of a pane are counted, after it was opened.
+    Counted {
+        /// The pane.
+        pane: PaneId,
+        /// The number of turns.
+        turns: u64,
+        /// The prompt of the last one; [`Seq::START`] if there is none.
+        last: Seq,
+    },
+    /// Another agent or model was chosen for the next turn of a pane.
+    NextAgent {
+        /// The pane.
+        pane: PaneId,
+        /// The agent and model.
+        next: NextAgent,
+    },
     /// The session of a pane has more events, which another process stored.
     Appended {
         /// The pane.

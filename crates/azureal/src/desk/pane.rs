@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use azureal_core::{Page, Seq, SessionId, StoredEvent};
+use azureal_core::{Page, Seq, SessionId, StoredEvent, TurnIndex};
 use azureal_engine::SessionTarget;
 use futures_executor::block_on;
 
@@ -230,12 +230,18 @@ impl PaneThread {
         }
         let Some(session) = self.following().session() else {
             self.chosen = NextAgent { agent: Some(agent), model };
+            self.send_next(self.chosen.clone());
             return Ok(());
         };
         block_on(self.shared.workspace.switch_agent(session, &agent, model.as_deref()))?;
         self.following().poll(true);
+        self.send_next(NextAgent { agent: Some(agent), model });
         self.shared.tell_hub(HubMessage::Changed);
         Ok(())
+    }
+
+    fn send_next(&self, next: NextAgent) {
+        self.shared.outbox.send_to(self.pane, News::NextAgent { pane: self.pane.id, next });
     }
 
     /// Compacts the session. It is reported like a turn, and can be cancelled.
@@ -291,7 +297,19 @@ impl PaneThread {
             // A turn may run already.
             self.following().poll(true);
         }
+        self.count_turns();
         Ok(())
+    }
+
+    /// Counts the turns of the session. Its prompts are read for that, which nothing waits for.
+    fn count_turns(&self) {
+        self.apart(|pane, session| {
+            let Some(session) = session else { return Ok(()) };
+            let turns = block_on(TurnIndex::read(&*pane.shared.workspace.store, session))?;
+            let last = turns.first_event(turns.count()).unwrap_or(Seq::START);
+            pane.send(News::Counted { pane: pane.pane.id, turns: turns.count() as u64, last });
+            Ok(())
+        });
     }
 
     /// Lets the hub wake this thread when the store may have changed.

@@ -1,9 +1,11 @@
 //! What is read of a session besides its events: their full form, the context, and the whole of it as text.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use azureal_core::{
-    ContextBuilder, Event, PAGE_EVENTS, Page, Seq, SessionId, read_context, visible, wrap_context,
+    ContextBuilder, Event, EventSource, PAGE_EVENTS, Page, Seq, SessionId, SessionStore, StoreError,
+    StoredEvent, async_trait, read_context, visible, wrap_context,
 };
 use azureal_engine::FullEvent;
 use azureal_exchange::{ExportFormat, ExportOptions, export};
@@ -88,14 +90,24 @@ impl Shared {
         Ok(RenderedContext { parts, text: wrapped, meter })
     }
 
-    /// Writes a whole session as text, with times on the user's clock.
-    pub(super) fn write_text(&self, session: SessionId, out: &mut dyn Write) -> Result<(), Error> {
+    /// Writes a whole session as text, with times on the user's clock. Returns the line of an event, from 1; `None` if it is not stored.
+    pub(super) fn write_text(
+        &self,
+        session: SessionId,
+        at: Option<Seq>,
+        out: &mut dyn Write,
+    ) -> Result<Option<u64>, Error> {
         let store = &*self.workspace.store;
         let mut record = block_on(store.get(session))?;
         record.created_at = local_time(&record.created_at, TimeZone::system());
-        let mut out = VisibleLines { out, line: Vec::new() };
-        block_on(export(store, &record, ExportOptions::new(ExportFormat::Markdown), &mut out))?;
-        out.finish().map_err(|error| Error::new("output", error.to_string()))
+        let written = AtomicU64::new(0);
+        let events = PagesAround { store, at, written: &written, found: AtomicU64::new(0) };
+        let mut out = VisibleLines { out, line: Vec::new(), written: &written };
+        let options = ExportOptions { events: Some(&events), ..ExportOptions::new(ExportFormat::Markdown) };
+        block_on(export(store, &record, options, &mut out))?;
+        out.finish().map_err(|error| Error::new("output", error.to_string()))?;
+        // Each event follows a blank line.
+        Ok(Some(events.found.into_inner()).filter(|lines| *lines > 0).map(|lines| lines + 2))
     }
 }
 
@@ -136,10 +148,38 @@ fn parts(text: &str) -> Vec<(String, u64)> {
     parts
 }
 
+/// Reads the events of a store, a new page from one event on. When that page is asked for, everything before the event is written.
+struct PagesAround<'a> {
+    store: &'a dyn SessionStore,
+    at: Option<Seq>,
+    /// The number of lines that are written.
+    written: &'a AtomicU64,
+    /// The number of lines before the event; 0 if there is none.
+    found: AtomicU64,
+}
+
+#[async_trait]
+impl EventSource for PagesAround<'_> {
+    async fn read_events(&self, id: SessionId, page: Page) -> Result<Vec<StoredEvent>, StoreError> {
+        let (Page::After(after, limit), Some(at)) = (page, self.at) else {
+            return self.store.read(id, page).await;
+        };
+        let mut events = self.store.read(id, page).await?;
+        if after.next() < at {
+            events.truncate(usize::try_from(at.0 - after.0 - 1).unwrap_or(limit));
+        } else if after.next() == at && !events.is_empty() {
+            self.found.store(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        Ok(events)
+    }
+}
+
 /// Writes lines with visible characters in the place of control characters.
 struct VisibleLines<'a> {
     out: &'a mut dyn Write,
     line: Vec<u8>,
+    /// The number of lines that are written.
+    written: &'a AtomicU64,
 }
 
 impl VisibleLines<'_> {
@@ -160,6 +200,7 @@ impl Write for VisibleLines<'_> {
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 self.end_line()?;
+                self.written.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(bytes.len())
@@ -202,11 +243,13 @@ mod tests {
     #[test]
     fn text_for_a_pager_has_no_control_characters() {
         let mut out = Vec::new();
-        let mut lines = VisibleLines { out: &mut out, line: Vec::new() };
+        let written = AtomicU64::new(0);
+        let mut lines = VisibleLines { out: &mut out, line: Vec::new(), written: &written };
         for part in ["a\u{1b}[31", "m\tb\nü", "\nlast"] {
             lines.write_all(part.as_bytes()).unwrap();
         }
         lines.finish().unwrap();
+        assert_eq!(written.into_inner(), 2);
         let text = String::from_utf8(out).unwrap();
         assert!(!text.contains('\u{1b}') && text.contains("\tb\nü\nlast"), "{text:?}");
     }

@@ -17,7 +17,7 @@ pub enum Request {
         /// The most sessions.
         limit: usize,
     },
-    /// Opens a session in a pane and follows it. Answer: [`News::Opened`](super::News::Opened).
+    /// Opens a session in a pane and follows it. Answers: [`News::Opened`](super::News::Opened), then [`News::Counted`](super::News::Counted).
     Open {
         /// The pane.
         pane: PaneId,
@@ -125,7 +125,8 @@ pub enum Request {
         /// The session.
         session: SessionId,
     },
-    /// Switches the agent and model of a session. It is stored as a `ModelSwitch`.
+    /// Switches the agent and model of a session. It is stored as a `ModelSwitch`, after the turn that runs. A new conversation keeps it for its
+    /// first turn. Answer: [`News::NextAgent`](super::News::NextAgent).
     Switch {
         /// The pane.
         pane: PaneId,
@@ -185,6 +186,8 @@ pub enum Request {
     Read {
         /// The pane.
         pane: PaneId,
+        /// The event that a pager begins at, if it can; `None` for the end.
+        at: Option<Seq>,
         /// The program.
         with: ReadWith,
     },

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
-use azureal_core::SessionId;
+use azureal_core::{Seq, SessionId};
 use tempfile::NamedTempFile;
 
 use super::shared::Shared;
@@ -39,16 +39,17 @@ impl Shared {
         Ok(Some(edited).filter(|edited| edited != text))
     }
 
-    /// Shows a whole session as text. A pager that can begins at its end.
-    pub(super) fn read(&self, session: SessionId, with: ReadWith) -> Result<(), Error> {
+    /// Shows a whole session as text. A pager that can begins at an event, or at the end.
+    pub(super) fn read(&self, session: SessionId, at: Option<Seq>, with: ReadWith) -> Result<(), Error> {
+        let mut line = None;
         let file = self.temporary(|file| {
             let mut out = BufWriter::new(file);
-            self.write_text(session, &mut out)?;
+            line = self.write_text(session, at, &mut out)?;
             out.flush().map_err(Error::from_io)
         })?;
         let program = match with {
             ReadWith::Editor => self.editor(),
-            ReadWith::Pager => at_end(self.pager()),
+            ReadWith::Pager => at_line(self.pager(), line),
         };
         self.run(&program, file.path()).map(drop)
     }
@@ -97,14 +98,14 @@ impl Shared {
     }
 }
 
-/// Adds to the command of a pager that it begins at the end of the text, if it is known how.
-fn at_end(mut pager: OsString) -> OsString {
+/// Adds to the command of a pager that it begins at a line, or at the end of the text, if it is known how.
+fn at_line(mut pager: OsString, line: Option<u64>) -> OsString {
     let is_less = pager
         .to_str()
         .and_then(|command| command.split_whitespace().next())
         .is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("less")));
     if is_less {
-        pager.push(" +G");
+        pager.push(line.map_or_else(|| " +G".to_owned(), |line| format!(" +{line}")));
     }
     pager
 }
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_begins_at_the_end() {
+    fn less_begins_at_a_line_or_at_the_end() {
         for (pager, expected) in [
             ("less", "less +G"),
             (" /usr/bin/less -R", " /usr/bin/less -R +G"),
@@ -140,7 +141,8 @@ mod tests {
             ("bat --pager less", "bat --pager less"),
             ("", ""),
         ] {
-            assert_eq!(at_end(pager.into()), expected);
+            assert_eq!(at_line(pager.into(), None), expected);
+            assert_eq!(at_line(pager.into(), Some(12)), *expected.replace("+G", "+12"));
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) async fn run(
         clock: Clock::read(),
         width: out.width(),
     };
-    out.text(&table.render(out.paint()))?;
+    out.own_text(&table.render(out.paint()))?;
     if args.limit.is_none() && Some(records.len()) == limit {
         out.flush()?;
         tell("there may be more; `-n` says how many to list");

@@ -35,7 +35,8 @@ use azureal_engine::FullHistoryGaps;
 ///
 /// Each prompt has the numbers of its turn and of its event, which `azureal fork --at` takes. On a terminal, answers are
 /// rendered: headings, lists, tables, code in colour. Edits are diffs. Of the output of a tool call a few lines are shown, of
-/// reasoning too; `--full` shows all of it. Paths are relative to the project. Marks are ASCII in a locale without other characters.
+/// reasoning too; `--full` shows all of it. Paths are relative to the project. Marks are ASCII with `[ui] ascii`
+/// or in a locale without other characters.
 ///
 /// When piped, texts are printed as they were written, tool calls are one line each, and results are as they were stored. With `--json`, one line
 /// per stored event, `{"seq":1,"kind":"UserMessage","data":{…}}`, with everything that is stored. An event that cannot be
@@ -130,7 +131,7 @@ pub(crate) async fn run(
     }
     if !printer.out.is_json() {
         let header = header(&record, printer.out);
-        printer.out.text(&header)?;
+        printer.out.own_text(&header)?;
     }
     // Of the last none, what comes next is after all that is there.
     let mut seen = match args.last {

@@ -5,9 +5,12 @@
     reason = "a test that panics has failed, and says where"
 )]
 
+mod as_typed;
 mod counts;
 mod place;
 mod plain;
 mod prompts;
+mod reading;
 mod real_agents;
+mod settings;
 mod terminal;

@@ -1,50 +1,41 @@
 //! A project in a folder of its own, and the interface opened in it.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::ops::Deref;
+use std::process::{Command, Output};
 
-use azureal_testkit::programs;
+use azureal_testkit::project::{ProjectFolder, assistant, user};
 use azureal_testkit::pty::PtyProgram;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-/// A git repository `p`, a home, and a folder of programs.
+/// A project with a home.
 pub(crate) struct Place {
-    folder: TempDir,
+    folder: ProjectFolder,
+}
+
+impl Deref for Place {
+    type Target = ProjectFolder;
+
+    fn deref(&self) -> &ProjectFolder {
+        &self.folder
+    }
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let place = Self { folder: TempDir::new().unwrap() };
-        place.file("p/.git/HEAD", "ref: refs/heads/main\n");
+        let place = Self { folder: ProjectFolder::new() };
         fs::create_dir(place.path("home")).unwrap();
         place
     }
 
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
-        self.folder.path().join(path)
-    }
-
-    pub(crate) fn file(&self, path: &str, text: &str) -> PathBuf {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        path
-    }
-
     /// Returns the program, ready to run in the project.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_azureal"));
+        let mut command = self.folder.command(env!("CARGO_BIN_EXE_azureal"), arguments);
         command
-            .args(arguments)
-            .current_dir(self.path("p"))
-            .env_clear()
             .env("HOME", self.path("home"))
-            .env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()))
+            .env("PATH", self.programs())
             .env("TERM", "xterm-256color")
-            .env("LANG", "C.UTF-8")
-            .stdin(Stdio::null());
+            .env("LANG", "C.UTF-8");
         command
     }
 
@@ -74,21 +65,16 @@ impl Place {
 
     /// Imports a session with these prompts and answers, alternating.
     pub(crate) fn session(&self, name: &str, messages: &[&str]) {
-        let events = messages.iter().enumerate().map(|(index, text)| {
-            let (kind, data) = match index % 2 {
-                0 => ("UserMessage", json!({"content": text})),
-                _ => ("AssistantText", json!({"text": text})),
-            };
-            json!({"seq": index + 1, "kind": kind, "data": data})
+        let events = messages.iter().enumerate().map(|(index, text)| match index % 2 {
+            0 => user(text),
+            _ => assistant(text),
         });
-        let session = json!({
-            "format": "azureal-session",
-            "version": 1,
-            "session": {"id": "S1", "name": name, "worktree": ".", "created": format!("made for {name}")},
-            "events": events.collect::<Vec<_>>(),
-            "compactions": [],
-        });
-        let file = self.file(&format!("in/{name}.json"), &session.to_string());
+        self.session_of(name, &events.collect::<Vec<_>>());
+    }
+
+    /// Imports a session with exactly these events.
+    pub(crate) fn session_of(&self, name: &str, events: &[Value]) {
+        let file = self.session_file(name, events);
         let output = self.run(&["import", file.to_str().unwrap()]);
         assert!(output.status.success(), "{output:?}");
     }
@@ -128,7 +114,7 @@ impl Place {
             working = says("m1", "Working on NUMBER."),
             answer = says("m2", "Answer NUMBER."),
         );
-        programs::script(&self.path("bin/claude"), &script);
+        self.program("claude", &script);
     }
 
     /// Lets the agent answer its turn of this number.
@@ -173,6 +159,6 @@ impl Place {
             "if [ \"$1\" = --version ]; then echo '2.1.197 (Claude Code)'; exit; fi\n\
              cat > /dev/null\nprintf '%s\\n' '{begin}'\n{script}\nprintf '%s\\n' '{answer}' '{end}'"
         );
-        programs::script(&self.path("bin/claude"), &script);
+        self.program("claude", &script);
     }
 }

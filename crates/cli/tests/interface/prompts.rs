@@ -126,3 +126,59 @@ fn a_prompt_is_edited_in_the_users_editor_which_has_the_terminal_for_itself() {
     program.wait_for("some words, and more, and even more");
     program.assert_listed();
 }
+
+#[test]
+fn prompts_of_all_sessions_are_found_by_their_words() {
+    let place = Place::new();
+    place.agent();
+    place.let_answer(1);
+    place.let_answer(2);
+    let mut program = place.open(&[]);
+    program.send("Count the apples\r");
+    program.wait_for("Answer 1.");
+    program.send("\x18n");
+    program.wait_for("new conversation");
+    program.send("Count the pears\r");
+    program.wait_for("Answer 2.");
+    until("the stored turns", || (place.prompts("S2") == ["Count the pears"]).then_some(()));
+    program.send("\x03\x03");
+    program.wait_for_exit();
+
+    let program = place.open(&["-s", "S1"]);
+    program.send("a draft");
+    program.wait_for("› a draft");
+    // The newest first, older ones with the same key, and Esc gives the draft back.
+    program.send("\x12Count");
+    program.wait_for("Count the pears");
+    program.send("\x12");
+    program.wait_for("Count the apples");
+    program.send("\x1b");
+    program.wait_for("› a draft");
+    program.send("\x12APPLES");
+    program.wait_for("Count the apples");
+    program.send("\r");
+    program.wait_for("› Count the apples");
+    // Taken, not sent.
+    assert_eq!(place.prompts("S1"), ["Count the apples"]);
+    program.assert_listed();
+}
+
+#[test]
+fn the_first_turn_of_another_process_is_in_the_list_with_its_agent_and_prompt() {
+    let place = Place::new();
+    place.agent();
+    place.session("work", &["Hello?", "Hello."]);
+    let program = azureal_testkit::pty::PtyProgram::start(&place.command(&["-s", "work"]), 120, 40);
+    program.wait_for("Hello.");
+    let mut other = place.command(&["run", "-a", "claude", "From elsewhere"]).spawn().unwrap();
+    program.wait_until("the turn in the list", |screen| {
+        let row = screen.lines().find(|row| row.trim_start().starts_with("S2"));
+        row.is_some_and(|row| row.contains('●') && row.contains("From elsewhere") && row.contains("claude"))
+    });
+    place.let_answer(1);
+    assert!(other.wait().unwrap().success());
+    program.wait_until("the end", |screen| {
+        screen.lines().any(|row| row.trim_start().starts_with("S2") && row.contains('✓'))
+    });
+    program.assert_listed();
+}

@@ -1,5 +1,8 @@
 //! The interface with the real Claude Code and the real Codex, in front of a model server.
 
+use std::fs;
+use std::process::{Command, Stdio};
+
 use azureal_testkit::model_server::{Answer, Gate, ModelServer};
 use azureal_testkit::pty::PtyProgram;
 use azureal_testkit::real_agents::{AgentHome, Agents};
@@ -9,38 +12,63 @@ use serde_json::{Value, json};
 const F2: &str = "\x1bOQ";
 
 /// A project in the home of the real agents.
-struct Real {
-    home: AgentHome,
+pub(crate) struct Real {
+    pub(crate) home: AgentHome,
 }
 
 impl Real {
-    fn new(server: &ModelServer) -> Option<Self> {
+    pub(crate) fn new(server: &ModelServer) -> Option<Self> {
         let home = AgentHome::new(&Agents::find()?, server);
         // Codex does not run outside a repository.
         assert!(home.command("git").args(["init", "--quiet"]).status().unwrap().success());
         Some(Self { home })
     }
 
-    fn open(&self, arguments: &[&str]) -> PtyProgram {
+    /// Writes the user's own configuration, which needs no trust.
+    pub(crate) fn configure(&self, text: &str) {
+        let file = self.home.home().join(".config/azureal/azufig.toml");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    /// Returns the program, ready to run in the project.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.home.command(env!("CARGO_BIN_EXE_azureal"));
-        command.args(arguments).env("TERM", "xterm-256color");
-        let program = PtyProgram::start(&command, 120, 40);
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn open(&self, arguments: &[&str]) -> PtyProgram {
+        self.open_at(arguments, 120, 40)
+    }
+
+    pub(crate) fn open_at(&self, arguments: &[&str], columns: u16, rows: u16) -> PtyProgram {
+        let mut command = self.command(arguments);
+        command.env("TERM", "xterm-256color");
+        let program = PtyProgram::start(&command, columns, rows);
         program.wait_for("›");
         program
     }
 
-    fn prompts(&self, session: &str) -> Vec<String> {
-        let mut command = self.home.command(env!("CARGO_BIN_EXE_azureal"));
-        let output = command.args(["show", session, "--json"]).output().unwrap();
+    pub(crate) fn prompts(&self, session: &str) -> Vec<String> {
+        let output = self.command(&["show", session, "--json"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let prompts = events.filter(|event| event["kind"] == "UserMessage");
         prompts.map(|event| event["data"]["content"].as_str().unwrap().to_owned()).collect()
     }
+
+    /// Waits until the agent's own name of its run is noted: without the spool, it leads to the agent's transcript.
+    pub(crate) fn wait_for_note(&self) {
+        let store = self.home.project().join(".azureal/sessions.azs");
+        let store = rusqlite::Connection::open(store).unwrap();
+        let note = || store.query_row("SELECT run FROM sessions", [], |row| row.get::<_, String>(0)).ok();
+        until("the run is noted", || note().filter(|note| !note.is_empty()));
+    }
 }
 
 /// Chooses the agent of the next turn.
-fn choose(program: &PtyProgram, agent: &str) {
+pub(crate) fn choose(program: &PtyProgram, agent: &str) {
     program.send(F2);
     program.wait_for("Agent and model");
     // The installed agents are looked for in the background.

@@ -217,13 +217,27 @@ fn nothing_that_an_agent_says_acts_on_the_terminal() {
 }
 
 #[test]
-fn marks_are_ascii_where_the_locale_is() {
+fn marks_are_ascii_where_the_locale_is_or_the_user_wants_it() {
     let world = answering(&many_tools());
-    assert!(world.with_programs(&["run", "-a", "claude", "hi"]).output().unwrap().status.success());
-    let mut command = world.command(&["show", "S1", "--no-pager"]);
-    command.env("LANG", "C");
-    let shown = shown_on(command, 80);
-    let (_, shown) = shown.split_once("\n\n").unwrap();
-    assert!(shown.contains("\n+ Bash ") && shown.contains("\nx Bash "), "{shown}");
-    assert!(!shown.contains(['✓', '✗', '…']), "{shown}");
+    let wish = |is_ascii: bool| {
+        world.file("home/.config/azureal/azufig.toml", &format!("[ui]\nascii = {is_ascii}\n"));
+    };
+    let check = |arguments: &[&str], locale: &str, is_ascii: bool| {
+        let mut command = world.with_programs(arguments);
+        command.env("LANG", locale).env("HOME", world.path("home"));
+        let shown = shown_on(command, 80);
+        let marks = if is_ascii { ["\n+ Bash ", "\nx Bash "] } else { ["\n✓ Bash ", "\n✗ Bash "] };
+        assert!(marks.iter().all(|mark| shown.contains(mark)), "{arguments:?} {locale}: {shown}");
+        assert_eq!(shown.contains('▌') || shown.contains('✓'), !is_ascii, "{arguments:?} {locale}: {shown}");
+    };
+    for arguments in [&["run", "-a", "claude", "hi"][..], &["show", "S1", "--no-pager"]] {
+        check(arguments, "C", true);
+        check(arguments, "C.UTF-8", false);
+    }
+    for arguments in [&["run", "-a", "claude", "hi"][..], &["show", "S1", "--no-pager"]] {
+        wish(true);
+        check(arguments, "C.UTF-8", true);
+        wish(false);
+        check(arguments, "C", false);
+    }
 }

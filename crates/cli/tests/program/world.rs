@@ -2,45 +2,37 @@
 
 use std::fmt;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use azureal_testkit::project::ProjectFolder;
+use serde_json::Value;
 
-/// A folder with a git repository `p` in it.
+pub(crate) use azureal_testkit::project::{assistant, exported_session as exported, user};
+
+/// A project, and how its program is run.
 pub(crate) struct World {
-    folder: TempDir,
+    folder: ProjectFolder,
+}
+
+impl Deref for World {
+    type Target = ProjectFolder;
+
+    fn deref(&self) -> &ProjectFolder {
+        &self.folder
+    }
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let world = Self { folder: TempDir::new().unwrap() };
-        world.file("p/.git/HEAD", "ref: refs/heads/main\n");
-        world
-    }
-
-    /// The folder that everything lies in.
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
-        self.folder.path().join(path)
-    }
-
-    pub(crate) fn file(&self, path: &str, text: &str) -> PathBuf {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    /// Puts a program on the path of [`with_programs`](Self::with_programs): a shell script.
-    pub(crate) fn program(&self, name: &str, script: &str) {
-        azureal_testkit::programs::script(&self.path(&format!("bin/{name}")), script);
+        Self { folder: ProjectFolder::new() }
     }
 
     /// The program with what was put on the path.
     pub(crate) fn with_programs(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(arguments);
-        command.env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()));
+        command.env("PATH", self.programs());
         command
     }
 
@@ -50,8 +42,8 @@ impl World {
 
     /// The program, ready to be run in the project and with nothing of our environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_azureal"));
-        command.args(arguments).current_dir(self.path("p")).env_clear().env("TZ", "UTC").stdin(Stdio::null());
+        let mut command = self.folder.command(env!("CARGO_BIN_EXE_azureal"), arguments);
+        command.env("TZ", "UTC");
         command
     }
 
@@ -60,11 +52,13 @@ impl World {
     }
 
     pub(crate) fn ran(&self, output: Output) -> Ran {
-        let folder = fs::canonicalize(self.folder.path()).unwrap();
+        let given = self.path("");
+        let given = given.to_str().unwrap().trim_end_matches('/');
+        let folder = fs::canonicalize(given).unwrap();
         let clean = |bytes: Vec<u8>| {
             let text = String::from_utf8(bytes).unwrap();
             let text = text.replace(folder.to_str().unwrap(), "[folder]");
-            without_times(&text.replace(self.folder.path().to_str().unwrap(), "[folder]"))
+            without_times(&text.replace(given, "[folder]"))
         };
         Ran {
             code: output.status.code().unwrap_or(-1),
@@ -80,7 +74,7 @@ impl World {
     /// Puts a session with exactly these events into the store.
     #[track_caller]
     pub(crate) fn session(&self, name: &str, events: &[Value]) -> Ran {
-        let path = self.file(&format!("in/{name}.json"), &exported(name, events).to_string());
+        let path = self.session_file(name, events);
         let ran = self.run(&["import", path.to_str().unwrap()]);
         assert_eq!(ran.code, 0, "{ran}");
         ran
@@ -103,36 +97,6 @@ impl World {
         found.sort();
         found
     }
-}
-
-/// What `export --format json` writes of a session, made by hand.
-pub(crate) fn exported(name: &str, events: &[Value]) -> Value {
-    let events: Vec<Value> = events
-        .iter()
-        .enumerate()
-        .map(|(index, event)| match event {
-            Value::String(kind) => json!({"seq": index + 1, "kind": kind, "data": null}),
-            event => {
-                let (kind, data) = event.as_object().unwrap().iter().next().unwrap();
-                json!({"seq": index + 1, "kind": kind, "data": data})
-            }
-        })
-        .collect();
-    json!({
-        "format": "azureal-session",
-        "version": 1,
-        "session": {"id": "S1", "name": name, "worktree": ".", "created": format!("made for {name}")},
-        "events": events,
-        "compactions": [],
-    })
-}
-
-pub(crate) fn user(text: &str) -> Value {
-    json!({"UserMessage": {"content": text}})
-}
-
-pub(crate) fn assistant(text: &str) -> Value {
-    json!({"AssistantText": {"text": text}})
 }
 
 /// How a run of the program ended.

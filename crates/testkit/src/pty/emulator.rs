@@ -35,6 +35,8 @@ pub(super) struct Emulator {
     /// The last bytes, in which a mark of a frame may have begun.
     tail: Vec<u8>,
     pub(super) frames: Vec<usize>,
+    /// All screens so far, if they are recorded.
+    pub(super) screens: Option<Vec<String>>,
     pub(super) bytes: u64,
     pub(super) last_write: Instant,
     pub(super) is_over: bool,
@@ -50,6 +52,7 @@ impl Emulator {
             frame: None,
             tail: Vec::new(),
             frames: Vec::new(),
+            screens: None,
             bytes: 0,
             last_write: Instant::now(),
             is_over: false,
@@ -60,29 +63,54 @@ impl Emulator {
     pub(super) fn take(&mut self, bytes: &[u8]) -> String {
         self.bytes += bytes.len() as u64;
         self.last_write = Instant::now();
-        self.count(bytes);
-        self.parser.process(bytes);
+        let mut shown = 0;
+        for (index, byte) in bytes.iter().enumerate() {
+            if self.ends_frame(*byte) && self.screens.is_some() {
+                self.show(&bytes[shown..=index]);
+                shown = index + 1;
+            }
+        }
+        self.show(&bytes[shown..]);
         std::mem::take(&mut self.parser.callbacks_mut().replies)
     }
 
-    /// Counts the bytes of frames.
-    fn count(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.tail.push(*byte);
-            if self.tail.len() > BEGIN.len() {
-                self.tail.remove(0);
-            }
-            if let Some(length) = &mut self.frame {
-                *length += 1;
-            }
-            if self.tail == BEGIN {
-                self.frame = Some(BEGIN.len());
-            } else if self.tail == END
-                && let Some(length) = self.frame.take()
-            {
-                self.frames.push(length);
-            }
+    /// Shows bytes up to the end of a frame, or of what there is.
+    fn show(&mut self, bytes: &[u8]) {
+        self.parser.process(bytes);
+        self.record();
+    }
+
+    /// Records the screen if it is another one than before.
+    fn record(&mut self) {
+        let text = self.screens.is_some().then(|| self.text());
+        if let (Some(screens), Some(text)) = (&mut self.screens, text)
+            && screens.last() != Some(&text)
+        {
+            screens.push(text);
         }
+    }
+
+    /// Records all screens from now on.
+    pub(super) fn record_all(&mut self) {
+        self.screens.get_or_insert_default();
+        self.record();
+    }
+
+    /// Counts a byte of a frame. Returns whether it is its last one.
+    fn ends_frame(&mut self, byte: u8) -> bool {
+        self.tail.push(byte);
+        if self.tail.len() > BEGIN.len() {
+            self.tail.remove(0);
+        }
+        if let Some(length) = &mut self.frame {
+            *length += 1;
+        }
+        if self.tail == BEGIN {
+            self.frame = Some(BEGIN.len());
+        }
+        let ended = if self.tail == END { self.frame.take() } else { None };
+        self.frames.extend(ended);
+        ended.is_some()
     }
 
     pub(super) fn resize(&mut self, columns: u16, rows: u16) {

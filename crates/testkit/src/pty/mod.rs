@@ -166,6 +166,16 @@ impl PtyProgram {
         lock(&self.seen).frames.clone()
     }
 
+    /// Records every screen from now on: after each frame, and after what is no frame.
+    pub fn record(&self) {
+        lock(&self.seen).record_all();
+    }
+
+    /// Returns the recorded screens, in their order.
+    pub fn screens(&self) -> Vec<String> {
+        lock(&self.seen).screens.clone().unwrap_or_default()
+    }
+
     /// Returns the number of bytes that the program wrote so far.
     pub fn bytes(&self) -> u64 {
         lock(&self.seen).bytes

@@ -1,7 +1,7 @@
 //! Events as blocks.
 
 use azureal_core::event::{
-    AssistantText, Complete, Init, ModelSwitch, Plan, Reasoning, ToolCall, ToolResult,
+    AssistantText, Complete, Init, ModelSwitch, Outcome, Plan, Reasoning, ToolCall, ToolResult,
 };
 use azureal_transcript::{CallState, Content};
 
@@ -229,4 +229,25 @@ fn damaged_rows_and_unknown_kinds_are_notices() {
 
     · [image: image/png, 3 bytes]
     ");
+}
+
+#[test]
+fn a_turn_that_continues_after_a_compaction_has_one_end() {
+    let stopped = Complete { outcome: Some(Outcome::Interrupted), continues: true, ..Complete::default() };
+    let done = Complete { success: true, outcome: Some(Outcome::Done), ..Complete::default() };
+    let events = [
+        Event::user("go"),
+        Event::Compacting,
+        Event::Complete(stopped),
+        Event::Compacted,
+        Event::assistant("Done."),
+        Event::Complete(done),
+    ];
+    let mut transcript = Transcript::default();
+    (1..).zip(&events).for_each(|(seq, event)| transcript.push(Seq(seq), event));
+    let ends = transcript.blocks().iter().filter_map(|block| match &block.content {
+        Content::End(end) => Some(end.ending()),
+        _ => None,
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), [Outcome::Done]);
 }

@@ -6,6 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::areas::is_small;
+use super::list::cost;
 use super::meter;
 use super::text::{Piece, fit, width, write_both};
 use crate::keys::{Action, Context};
@@ -47,7 +48,7 @@ pub(super) fn project(state: &State, area: Rect, buf: &mut Buffer) {
     write_both(buf, area, 0, &left, &right);
 }
 
-/// Draws the header of the session: number, name, agent and model, state, context usage.
+/// Draws the header of the session: number, name, agent and model, turn and cost, state, context usage.
 pub(super) fn session(state: &State, slot: &Slot, area: Rect, buf: &mut Buffer) {
     let theme = &state.theme;
     let is_small = is_small(state);
@@ -85,9 +86,25 @@ pub(super) fn session(state: &State, slot: &Slot, area: Rect, buf: &mut Buffer) 
     let agents = agents.iter().filter(|agent| !agent.is_empty());
     let agent =
         agents.map(|agent| format!("   {}", fit(agent, 50, theme))).find(has_room).unwrap_or_default();
-    let name = fit(&name, room.saturating_sub(width(&agent)), theme);
-    let left = [(lead.to_owned(), Style::new()), (number, BOLD), (name, BOLD), (agent, Style::new())];
+    room = room.saturating_sub(width(&agent));
+    let name = fit(&name, room, theme);
+    // The turn and the cost give way before anything else is cut.
+    let fits = |facts: &String| !is_small && room > width(facts).saturating_add(width(&name));
+    let facts = facts_of(state, slot).into_iter().find(fits).unwrap_or_default();
+    let plain = [agent, facts].map(|text| (text, Style::new()));
+    let left: Vec<Piece> =
+        [(lead.to_owned(), Style::new()), (number, BOLD), (name, BOLD)].into_iter().chain(plain).collect();
     write_both(buf, area, 0, &left, &right);
+}
+
+/// Returns the turn and the cost of the session, in a long and in a short form.
+fn facts_of(state: &State, slot: &Slot) -> Vec<String> {
+    let turn = slot.pane.turn_number().map(|turn| format!("turn {turn}"));
+    let cost = slot.pane.record().map(|record| cost(record.cost_usd)).filter(|cost| !cost.is_empty());
+    let dot = state.theme.mark(Mark::Dot);
+    let both: Vec<String> = turn.iter().cloned().chain(cost).collect();
+    let forms = [both.join(&format!(" {dot} ")), turn.unwrap_or_default()];
+    forms.into_iter().filter(|form| !form.is_empty()).map(|form| format!("   {form}")).collect()
 }
 
 /// Returns the agent and model, in a long and in a short form: of the running turn, and of the next one if the user chose another.

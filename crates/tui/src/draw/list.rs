@@ -91,7 +91,9 @@ fn pieces(state: &State, line: &SessionLine, width: u16, is_selected: bool, is_s
     let number = record.id.to_string();
     let number_width = u16::try_from(number.len()).unwrap_or(0).max(4);
     let lead = if is_selected { theme.mark(Mark::Chosen) } else { " " };
-    let agent = record.counts.agent.as_deref().unwrap_or_default();
+    // Of a session whose first turn runs, only the turn is known.
+    let active = line.active.as_ref();
+    let agent = record.counts.agent.as_deref().or(active.map(|turn| turn.agent.as_str())).unwrap_or_default();
     let model = record.counts.model.as_deref().unwrap_or_default();
     let is_full = width >= FULL_WIDTH;
     let (agent, agent_width) = match width {
@@ -105,7 +107,8 @@ fn pieces(state: &State, line: &SessionLine, width: u16, is_selected: bool, is_s
     let name_width = width.saturating_sub(fixed);
     let slot = state.pane_of(record.id).and_then(|pane| state.slots.get(&pane));
     let name = Some(title(record)).filter(|title| !title.is_empty());
-    let name = name.map(str::to_owned).or_else(|| slot.map(crate::state::Slot::title)).unwrap_or_default();
+    let name = name.map(str::to_owned).or_else(|| slot.map(crate::state::Slot::title));
+    let name = name.or_else(|| active?.prompt.clone()).unwrap_or_default();
     let mut out = vec![
         (lead.to_owned(), weight),
         (pad(&number, number_width, theme), weight),
@@ -127,7 +130,7 @@ fn pieces(state: &State, line: &SessionLine, width: u16, is_selected: bool, is_s
 }
 
 /// Returns a cost; empty if there is none.
-fn cost(usd: f64) -> String {
+pub(super) fn cost(usd: f64) -> String {
     if usd > 0.0 { format!("${usd:.2}") } else { String::new() }
 }
 

@@ -15,6 +15,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use crate::keys::{Action, Context};
 use crate::state::{Focus, State};
 use crate::theme::Mark;
 use areas::Areas;
@@ -43,7 +44,8 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
             slot.pane.draw(areas.pane, buf, &state.theme, state.now_ms);
         }
         status::below(state, slot, areas.below, buf);
-        slot.waiting.draw(areas.waiting, buf, &state.theme);
+        let edit = state.keys.hint(Context::Prompt, Action::EditWaiting).unwrap_or_default();
+        slot.waiting.draw(areas.waiting, &edit, buf, &state.theme);
         let place = slot.prompt.draw(areas.prompt, buf, &state.theme);
         if state.focus == Focus::Prompt {
             cursor = place;

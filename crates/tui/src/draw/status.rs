@@ -33,13 +33,21 @@ pub(super) fn notice(state: &State, area: Rect, buf: &mut Buffer) {
 pub(super) fn below(state: &State, slot: &Slot, area: Rect, buf: &mut Buffer) {
     let theme = &state.theme;
     let position = slot.pane.position();
-    let end = state.keys.label(Context::Reading, Action::Bottom).unwrap_or_default();
+    // While the focus is elsewhere, the key of reading comes first: alone, it would type a letter or move in the list.
+    let label = |action| state.keys.label(Context::Reading, action);
+    let first = match state.focus {
+        Focus::Reading => Some(String::new()),
+        Focus::Prompt => state.keys.label(Context::Prompt, Action::Read).map(|read| format!("{read} ")),
+        Focus::List => None,
+    };
+    let follows = first.zip(label(Action::Bottom)).map(|(first, end)| format!("{first}{end} follows "));
     let arrow = theme.mark(Mark::Below);
     let (dot, events) = (theme.mark(Mark::Dot), position.events);
     let place = format!(" event {} of {events} ", position.seq);
-    let text = match position.new_events {
-        0 => format!("{end} follows "),
-        count => format!("{arrow} {count} new {dot} {end} follows "),
+    let text = match (position.new_events, follows) {
+        (0, follows) => follows.unwrap_or_default(),
+        (count, Some(follows)) => format!("{arrow} {count} new {dot} {follows}"),
+        (count, None) => format!("{arrow} {count} new "),
     };
     let style = theme.tone(if position.new_events > 0 { Tone::Caution } else { Tone::Plain });
     write_both(buf, area, 0, &[(place, Style::new())], &[(text, style)]);

@@ -137,7 +137,7 @@ fn unknown(name: &str) -> String {
     });
     match close {
         Some(known) => format!("no action is called {quoted}: did you mean `{known}`?"),
-        None => format!("no action is called {quoted}: docs/keys.md and F1 name them all"),
+        None => format!("no action is called {quoted}"),
     }
 }
 
@@ -206,10 +206,7 @@ mod tests {
 
     #[test]
     fn an_unknown_action_and_a_key_that_types_are_refused() {
-        assert_eq!(
-            changed("qeue", &["f6"]).unwrap_err(),
-            "no action is called `qeue`: docs/keys.md and F1 name them all"
-        );
+        assert_eq!(changed("qeue", &["f6"]).unwrap_err(), "no action is called `qeue`");
         assert_eq!(
             changed("fork_here", &["f6"]).unwrap_err(),
             "no action is called `fork_here`: did you mean `fork-here`?"

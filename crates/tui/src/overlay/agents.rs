@@ -4,7 +4,7 @@ use azureal::desk::{AgentLine, NextAgent};
 use azureal::transcript::Tone;
 
 use super::Picker;
-use super::view::{View, keys, picker_input, plain, toned};
+use super::view::{View, back, choose, keys, picker_input, plain, toned};
 use crate::draw::text::{pad, wrap};
 use crate::state::State;
 use crate::theme::Mark;
@@ -138,7 +138,7 @@ pub(super) fn view(state: &State, picker: &Picker, width: u16) -> View {
         input: picker_input("filter, or a model: ", picker),
         rows,
         chosen: (!options.is_empty()).then_some(chosen),
-        keys: keys(state, &["↑↓ choose", "↵ use", "Esc back"]),
+        keys: keys(state, &[&choose(state, "choose"), "↵ use", &back(state, "back")]),
         ..View::default()
     }
 }

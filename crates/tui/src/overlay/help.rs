@@ -2,7 +2,7 @@
 
 use azureal::transcript::Tone;
 
-use super::view::{View, bold, keys, plain, toned};
+use super::view::{View, back, bold, keys, plain, scrolls, toned};
 use crate::draw::text::{Piece, pad, wrap};
 use crate::keys::Context;
 use crate::state::State;
@@ -44,7 +44,7 @@ pub(super) fn view(state: &State, width: u16, scroll: u16) -> View {
         title: "Keys".to_owned(),
         rows,
         scroll,
-        keys: keys(state, &["↑↓ PgUp PgDn scroll", "Esc back"]),
+        keys: keys(state, &[&scrolls(state), &back(state, "back")]),
         ..View::default()
     }
 }
@@ -75,5 +75,5 @@ pub(super) fn menu(state: &State, width: u16) -> View {
             cells.map(|text| plain(pad(text, column_width, &state.theme))).collect()
         })
         .collect();
-    View { title: "Menu".to_owned(), rows, keys: keys(state, &["Esc back"]), ..View::default() }
+    View { title: "Menu".to_owned(), rows, keys: keys(state, &[&back(state, "back")]), ..View::default() }
 }

@@ -3,7 +3,7 @@
 use azureal::transcript::Tone;
 
 use super::Picker;
-use super::view::{View, keys, picker_input, plain, toned};
+use super::view::{View, back, choose, keys, picker_input, plain, toned};
 use crate::draw::text::{pad, pad_left};
 use crate::keys::{Action, Context, Entry};
 use crate::state::State;
@@ -62,7 +62,7 @@ pub(super) fn view(state: &State, picker: &Picker, width: u16) -> View {
         input: picker_input(":", picker),
         rows,
         chosen: Some(picker.chosen.min(entries.len().saturating_sub(1))),
-        keys: keys(state, &["↑↓ choose", "↵ do it", "Esc back"]),
+        keys: keys(state, &[&choose(state, "choose"), "↵ do it", &back(state, "back")]),
         ..View::default()
     }
 }

@@ -5,7 +5,7 @@ use azureal::desk::PaneId;
 use azureal::transcript::Tone;
 
 use super::Confirm;
-use super::view::{View, bold, keys, paragraph, plain, toned};
+use super::view::{View, back, bold, choose, keys, paragraph, plain, scrolls, toned};
 use crate::draw::text::one_line;
 use crate::state::State;
 use crate::theme::Mark;
@@ -26,7 +26,7 @@ pub(super) fn trust(state: &State, width: u16, scroll: u16) -> View {
         return View {
             title,
             rows: vec![vec![plain("The configuration of this project is trusted, or there is none.")]],
-            keys: keys(state, &["Esc back"]),
+            keys: keys(state, &[&back(state, "back")]),
             ..View::default()
         };
     };
@@ -38,7 +38,7 @@ pub(super) fn trust(state: &State, width: u16, scroll: u16) -> View {
         title,
         rows,
         scroll,
-        keys: keys(state, &["y trust", "n not now", "↑↓ PgUp PgDn scroll"]),
+        keys: keys(state, &["y trust", "n not now", &scrolls(state)]),
         ..View::default()
     }
 }
@@ -76,7 +76,7 @@ pub(super) fn quit(state: &State, chosen: usize, width: u16) -> View {
         title: "Quit".to_owned(),
         rows,
         chosen: chosen_row,
-        keys: keys(state, &["↑↓ ↵ choose", "Esc stay"]),
+        keys: keys(state, &[&choose(state, "↵ choose"), &back(state, "stay")]),
         ..View::default()
     }
 }
@@ -106,7 +106,7 @@ pub(super) fn question(state: &State, pane: PaneId, question: &Question, chosen:
         title: "Question of the agent".to_owned(),
         chosen: (!question.options.is_empty()).then_some(first.saturating_add(chosen.min(last))),
         rows,
-        keys: keys(state, &["↑↓ ↵ choose", "n refuse", "Esc later"]),
+        keys: keys(state, &[&choose(state, "↵ choose"), "n refuse", &back(state, "later")]),
         ..View::default()
     }
 }

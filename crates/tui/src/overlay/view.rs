@@ -38,13 +38,13 @@ pub(crate) fn view(state: &State, layer: &Layer, width: u16) -> Option<View> {
         Layer::Rename { session, name } => View {
             title: format!("Rename {session}"),
             input: Some(("name ".to_owned(), one_line(&name.text()), name.column())),
-            keys: keys(state, &["↵ rename", "Esc back"]),
+            keys: keys(state, &["↵ rename", &back(state, "back")]),
             ..View::default()
         },
         Layer::Find(text) => View {
             title: "Search the session".to_owned(),
             input: Some(("/".to_owned(), one_line(&text.text()), text.column())),
-            keys: keys(state, &["↵ find", "n N next, previous", "Esc back"]),
+            keys: keys(state, &["↵ find", &next_hits(state), &back(state, "back")]),
             ..View::default()
         },
         Layer::Quit { chosen } => questions::quit(state, *chosen, width),
@@ -59,11 +59,46 @@ pub(crate) fn view(state: &State, layer: &Layer, width: u16) -> Option<View> {
     })
 }
 
-/// Joins hints.
+/// Joins hints. Empty ones are left out: an action may have no key.
 pub(super) fn keys(state: &State, hints: &[&str]) -> String {
     let dot = state.theme.mark(crate::theme::Mark::Dot);
+    let hints: Vec<&str> = hints.iter().copied().filter(|hint| !hint.is_empty()).collect();
     let text = hints.join(&format!(" {dot} "));
-    if state.theme.is_ascii { text.replace('↵', "Enter").replace("↑↓", "Up Down") } else { text }
+    // Enter answers in every overlay, whatever it does elsewhere.
+    if state.theme.is_ascii { text.replace('↵', "Enter") } else { text }
+}
+
+/// Returns the hint of the key that closes an overlay.
+pub(super) fn back(state: &State, words: &str) -> String {
+    let label = |action| state.keys.label(Context::Anywhere, action);
+    hint(label(Action::Back).or_else(|| label(Action::Cancel)), words)
+}
+
+/// Returns the hint of the keys that choose a row.
+pub(super) fn choose(state: &State, words: &str) -> String {
+    hint(pair(state, Context::Prompt, [Action::Up, Action::Down]), words)
+}
+
+/// Returns the hint of the keys that scroll.
+pub(super) fn scrolls(state: &State) -> String {
+    hint(pair(state, Context::Reading, [Action::PageUp, Action::PageDown]), "scroll")
+}
+
+/// Returns the keys of two actions; `None` if one of them has none.
+fn pair(state: &State, context: Context, [one, other]: [Action; 2]) -> Option<String> {
+    let (one, other) = (state.keys.label(context, one)?, state.keys.label(context, other)?);
+    let gap =
+        if one.chars().count() == 1 && other.chars().count() == 1 && !one.is_ascii() { "" } else { " " };
+    Some(format!("{one}{gap}{other}"))
+}
+
+/// Returns the hint of the keys that go to another hit of a search.
+fn next_hits(state: &State) -> String {
+    hint(pair(state, Context::Reading, [Action::FindNext, Action::FindPrevious]), "next, previous")
+}
+
+fn hint(keys: Option<String>, words: &str) -> String {
+    keys.map(|keys| format!("{keys} {words}")).unwrap_or_default()
 }
 
 /// Returns the line that a picker is typed in.
@@ -97,18 +132,18 @@ fn context_view(state: &State, context: Option<&ContextParts>, width: u16, scrol
         return View {
             title,
             rows: vec![vec![plain("It is being rendered.")]],
-            keys: keys(state, &["Esc back"]),
+            keys: keys(state, &[&back(state, "back")]),
             ..View::default()
         };
     };
-    let name_width = width.saturating_sub(20).min(60);
+    let name_width = width.saturating_sub(20).min(57);
     let mut rows: Vec<Vec<Piece>> = parts
         .iter()
         .map(|(name, chars)| {
             let share = chars.saturating_mul(100).checked_div(size.chars).unwrap_or(0);
             vec![
                 plain(crate::draw::text::pad(name, name_width, &state.theme)),
-                plain(pad_left(&amount(*chars), 9, &state.theme)),
+                plain(pad_left(&grouped(*chars), 12, &state.theme)),
                 plain(pad_left(&format!("{share}%"), 6, &state.theme)),
             ]
         })
@@ -128,22 +163,11 @@ fn context_view(state: &State, context: Option<&ContextParts>, width: u16, scrol
             "The session is compacted before the next turn: older events become a summary.",
         )]);
     }
-    let back = state.keys.label(Context::Anywhere, Action::Back).unwrap_or_default();
     View {
         title,
         rows,
         scroll,
-        keys: keys(state, &["v whole text", &format!("{back} back")]),
+        keys: keys(state, &["v whole text", &back(state, "back")]),
         ..View::default()
-    }
-}
-
-/// Returns a number of characters in a short form: `840`, `1.2k`, `238k`.
-fn amount(chars: u64) -> String {
-    match chars {
-        0..1_000 => chars.to_string(),
-        1_000..10_000 => format!("{}.{}k", chars / 1_000, chars % 1_000 / 100),
-        10_000..10_000_000 => format!("{}k", chars / 1_000),
-        _ => format!("{}M", chars / 1_000_000),
     }
 }

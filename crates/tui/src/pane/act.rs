@@ -7,7 +7,7 @@ use azureal::transcript::{Author, Block, Content};
 use super::blocks::STATUS;
 use super::rows::folds_by_click;
 use super::view::{Place, Spot};
-use super::{Pane, Target};
+use super::{Pane, PromptFor, Target};
 use crate::keys::Action;
 
 /// The effect of an action beyond the pane.
@@ -131,7 +131,7 @@ impl Pane {
         };
         match edge {
             Some(from) if !is_at_edge => {
-                self.asked.prompt = true;
+                self.asked.prompt = Some(PromptFor::Reading);
                 vec![Request::FindPrompt { pane: self.id, from, backwards }].into()
             }
             _ => Outcome::note(note),

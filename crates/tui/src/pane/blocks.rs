@@ -1,7 +1,10 @@
 //! The blocks of a pane: those of its events, and lines that are no events.
 
+use std::collections::HashSet;
+
 use azureal::Seq;
-use azureal::transcript::{Block, Content, Level, Places, Transcript};
+use azureal::core::Tool;
+use azureal::transcript::{Author, Block, CallState, Content, Level, Places, Transcript};
 
 use super::window::Held;
 
@@ -18,6 +21,11 @@ const DROPPED_PART: u16 = u16::MAX - 1;
 const NOTICE_PART: u16 = 0x8000;
 /// The most notices that are kept.
 const MOST_NOTICES: usize = 64;
+
+/// Returns the key of a block after [`Blocks::settle_notices`].
+pub(super) fn settled(key: Key, last: Seq) -> Key {
+    if (NOTICE_PART..DROPPED_PART).contains(&key.1) { (key.0.min(last), key.1) } else { key }
+}
 
 /// The blocks in their order.
 #[derive(Debug, Default)]
@@ -82,8 +90,9 @@ impl Blocks {
     /// Puts notices that came after events which are not there any more after the last event.
     pub(super) fn settle_notices(&mut self, last: Seq) {
         for block in &mut self.others {
-            if (NOTICE_PART..DROPPED_PART).contains(&block.part) && block.seq > last {
-                (block.seq, block.last) = (last, last);
+            let (seq, _) = settled((block.seq, block.part), last);
+            if seq != block.seq {
+                (block.seq, block.last) = (seq, seq);
             }
         }
         self.others.sort_by_key(|block| (block.seq, block.part));
@@ -153,6 +162,23 @@ impl Blocks {
             self.order.push(Item::Event(at));
         }
         self.order.extend(others.map(|(other, _)| Item::Other(other)));
+    }
+
+    /// Returns the last command of each turn whose end is held. A command that failed shows its reason anyway.
+    pub(super) fn last_commands(&self) -> HashSet<Key> {
+        let mut found = HashSet::new();
+        let mut last = None;
+        for block in self.transcript.blocks() {
+            match &block.content {
+                Content::Text(text) if text.author == Author::User => last = None,
+                Content::Call(call) if !call.is_subagents && Tool::named(&call.tool) == Tool::Bash => {
+                    last = (call.state == CallState::Done).then_some((block.seq, block.part));
+                }
+                Content::End(_) => found.extend(last.take()),
+                _ => {}
+            }
+        }
+        found
     }
 
     pub(super) fn len(&self) -> usize {

@@ -1,10 +1,11 @@
 //! Copies of source text, and the place of a fork.
 
 use azureal::Seq;
+use azureal::desk::Request;
 use azureal::transcript::{Author, Content};
 
-use super::Pane;
 use super::act::{Outcome, is_prompt};
+use super::{Pane, PromptFor};
 
 impl Pane {
     fn copied(text: String) -> Outcome {
@@ -70,7 +71,12 @@ impl Pane {
         let next = self.blocks.get(last + 1).filter(|block| is_prompt(block)).map(|block| block.seq);
         let at = match next {
             Some(next) => Seq(next.0.saturating_sub(1)),
-            None if !self.window.is_at_end => return note("go to the end of the turn to fork at it"),
+            None if !self.window.is_at_end => {
+                // The end of the turn is not held: it is before the next prompt.
+                let Some(from) = self.window.last() else { return note("no turn to fork at") };
+                self.asked.prompt = Some(PromptFor::Fork);
+                return vec![Request::FindPrompt { pane: self.id, from, backwards: false }].into();
+            }
             None => self.stored,
         };
         // A running turn cannot be copied.

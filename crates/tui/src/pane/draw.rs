@@ -25,7 +25,7 @@ impl Pane {
             return;
         }
         if self.view.is_empty() {
-            self.draw_empty(area, buf, theme);
+            self.draw_empty(area, buf);
             return;
         }
         let cursor = self.cursor_index().filter(|_| self.is_reading).and_then(|index| self.blocks.key(index));
@@ -95,13 +95,13 @@ impl Pane {
         buf.set_stringn(x, line.y, &clock, clock.len(), theme.tone(Tone::Quiet));
     }
 
-    fn draw_empty(&self, area: Rect, buf: &mut Buffer, theme: &Theme) {
+    fn draw_empty(&self, area: Rect, buf: &mut Buffer) {
         // A session that is being read has its own first rows in a moment.
         if !self.window.is_at_start || !self.window.is_at_end || self.asked.jump.is_some() {
             return;
         }
-        let text =
-            if theme.is_ascii { "type a prompt and press Enter" } else { "type a prompt and press ↵" };
+        let key = self.labels.send.as_ref().map(|key| format!(" and press {key}")).unwrap_or_default();
+        let text = format!("type a prompt{key}");
         let x = area.x.saturating_add(GUTTER);
         buf.set_stringn(x, area.y, text, usize::from(area.right().saturating_sub(x)), Style::new());
     }

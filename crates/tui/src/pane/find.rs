@@ -8,7 +8,7 @@ use azureal::desk::Request;
 
 use super::act::Outcome;
 use super::blocks::Key;
-use super::{Pane, Target};
+use super::{Pane, PromptFor, Target};
 
 /// The most hits of one block that are marked.
 const MOST_HITS: usize = 1_000;
@@ -134,7 +134,10 @@ impl Pane {
     /// Takes the answer to a search for a text or for a prompt.
     pub(super) fn found(&mut self, text: Option<&str>, seq: Option<Seq>) -> Vec<Request> {
         let Some(text) = text else {
-            if !std::mem::take(&mut self.asked.prompt) {
+            let Some(wanted) = self.asked.prompt.take() else { return Vec::new() };
+            if wanted == PromptFor::Fork {
+                let end = seq.map_or(self.stored, |next| Seq(next.0.saturating_sub(1)));
+                self.fork_at = Some(end.min(self.stored)).filter(|_| self.is_shown);
                 return Vec::new();
             }
             let Some(seq) = seq else {

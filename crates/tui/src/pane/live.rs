@@ -60,6 +60,8 @@ pub(super) struct Live {
     pub(super) first: Option<Seq>,
     /// The number of the next event.
     pub(super) next: Seq,
+    /// Whether it began with a prompt: one that continues after a compaction did not.
+    pub(super) begins_turn: bool,
     pub(super) events: VecDeque<Held>,
     bytes: usize,
     /// Whether all events are in their short form.
@@ -89,6 +91,7 @@ impl Live {
             prompt: None,
             first: None,
             next,
+            begins_turn: false,
             events: VecDeque::new(),
             bytes: 0,
             is_short: true,
@@ -105,6 +108,7 @@ impl Live {
         self.first = Some(first);
         self.next = first;
         self.prompt = None;
+        self.begins_turn = prompt.is_some();
         self.push(prompt.map_or(Event::Compacted, Event::user), 0);
     }
 
@@ -199,12 +203,15 @@ impl Live {
     }
 
     /// Returns the line that says how far the turn is. A turn whose events are stored shows its end instead.
-    pub(super) fn status(&self) -> Option<String> {
+    ///
+    /// `context` is the key that shows the context of the next agent.
+    pub(super) fn status(&self, context: Option<&str>) -> Option<String> {
         Some(match &self.turn.phase {
             Phase::Waiting(text) => format!("waiting: {text}"),
             Phase::Preparing(text) => text.clone(),
             Phase::Compacting(agent) => {
-                format!("── compacting: summary by {agent} · your prompts stay · F5 ──")
+                let key = context.map(|key| format!(" · {key}")).unwrap_or_default();
+                format!("── compacting: summary by {agent} · your prompts stay{key} ──")
             }
             Phase::Running if self.first.is_none() => return None,
             Phase::Running => {

@@ -14,6 +14,7 @@ mod find;
 mod live;
 mod news;
 mod rows;
+mod turns;
 mod view;
 mod window;
 
@@ -32,11 +33,13 @@ use azureal::{Seq, SessionRecord};
 pub use act::Outcome;
 pub use live::{Phase, RunningTurn};
 pub use view::Position;
+pub(crate) use window::size as event_size;
 
 use blocks::{Blocks, Key};
 use find::Search;
 use live::Live;
 use rows::{Folds, RowCache};
+use turns::Turns;
 use view::{Cursor, Place, ViewRow};
 use window::Window;
 
@@ -53,6 +56,7 @@ pub struct Pane {
     width: u16,
     height: u16,
     is_ascii: bool,
+    labels: Labels,
     is_shown: bool,
     is_reading: bool,
     has_unread: bool,
@@ -61,10 +65,12 @@ pub struct Pane {
     window: Window,
     /// The last event that is known to be stored.
     stored: Seq,
+    turns: Turns,
     live: Option<Live>,
     last_line: String,
     unsent: Option<String>,
     note: Option<String>,
+    fork_at: Option<Seq>,
 
     blocks: Blocks,
     /// Whether the blocks have to be made again from the events.
@@ -91,18 +97,36 @@ pub struct Pane {
     copied: Option<(Key, usize)>,
 }
 
+/// The keys that a pane names; `None` if an action has no key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// Sends a prompt.
+    pub send: Option<String>,
+    /// Shows the context of the next agent.
+    pub context: Option<String>,
+}
+
 /// The requests that have no answer yet.
 #[derive(Debug, Default)]
 struct Asked {
     before: Option<Seq>,
     after: Option<Seq>,
     jump: Option<Jump>,
-    prompt: bool,
+    prompt: Option<PromptFor>,
     text: bool,
     full: HashSet<Key>,
     tones: HashSet<Key>,
     /// Whether a request has failed: no more pages are asked for until the user acts.
     has_failed: bool,
+}
+
+/// Why a prompt is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PromptFor {
+    /// To show it.
+    Reading,
+    /// It ends the turn that is to be forked at.
+    Fork,
 }
 
 /// A page that takes the place of the window.
@@ -132,16 +156,19 @@ impl Pane {
             width: 0,
             height: 0,
             is_ascii: false,
+            labels: Labels::default(),
             is_shown: false,
             is_reading: false,
             has_unread: false,
             now_ms: 0,
             window: Window::whole(),
             stored: Seq::START,
+            turns: Turns::none(),
             live: None,
             last_line: String::new(),
             unsent: None,
             note: None,
+            fork_at: None,
             blocks: Blocks::default(),
             is_stale: false,
             is_out_of_order: false,
@@ -223,6 +250,11 @@ impl Pane {
         self.note.take()
     }
 
+    /// Takes the last event of a fork that the user wants: it was searched for.
+    pub fn take_fork_at(&mut self) -> Option<Seq> {
+        self.fork_at.take()
+    }
+
     /// Sets the time. Calls of tools show how long they run if it is set before their news.
     pub fn set_now(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
@@ -231,6 +263,12 @@ impl Pane {
     /// Sets whether marks are ASCII.
     pub fn set_ascii(&mut self, is_ascii: bool) {
         self.is_ascii = is_ascii;
+    }
+
+    /// Sets the keys that the pane names.
+    pub fn set_labels(&mut self, labels: Labels) {
+        self.is_out_of_order |= self.labels != labels;
+        self.labels = labels;
     }
 
     /// Sets the directories that paths are shown relative to.
@@ -317,12 +355,14 @@ impl Pane {
             self.is_out_of_order = true;
         }
         if self.is_out_of_order {
-            self.blocks.status(self.live.as_ref().and_then(Live::status));
+            self.blocks
+                .status(self.live.as_ref().and_then(|live| live.status(self.labels.context.as_deref())));
             let dropped = self.live.as_ref().filter(|live| live.dropped > 0);
             self.blocks.dropped(dropped.and_then(|live| Some((live.events.front()?.seq, live.dropped))));
             let first =
                 if self.window.is_at_start { Seq::START } else { self.window.first().unwrap_or(Seq::START) };
             self.blocks.put_in_order(first, self.window.is_at_end);
+            self.folds.set_last_commands(self.blocks.last_commands());
             self.is_out_of_order = false;
         }
     }
@@ -395,8 +435,12 @@ impl Pane {
             before = Some(row.index);
             let Some(block) = self.blocks.get(row.index) else { continue };
             let Content::Call(call) = &block.content else { continue };
-            // The short form of a failed call may lack what its line says, such as the exit code.
-            let is_needed = self.folds.of(block) != Fold::Closed || call.state == CallState::Failed;
+            // The short form of a failed call may lack what its line says, such as the exit code. It has the lines of a preview.
+            let is_needed = match self.folds.of(block) {
+                Fold::Open => true,
+                Fold::Preview => !call.diff.is_empty(),
+                Fold::Closed => call.state == CallState::Failed,
+            };
             let is_short = is_needed && call.omitted > 0;
             let is_change = azureal::core::Tool::changes_files(&call.tool) && call.diff.is_empty();
             if (is_short || is_change)

@@ -6,9 +6,10 @@ use azureal::desk::{News, Opened, Request, TurnNews};
 use azureal::transcript::Level;
 use azureal::{Event, Seq, SessionId, StoredEvent};
 
-use super::blocks::PROMPT;
+use super::blocks::{PROMPT, settled};
 use super::live::{Live, Phase, last_line_of};
 use super::rows::Folds;
+use super::turns::Turns;
 use super::view::Place;
 use super::window::Held;
 use super::{Asked, Jump, PAGE_EVENTS, Pane, Target};
@@ -33,6 +34,8 @@ impl Pane {
             News::Full { pane, events } if *pane == self.id => self.full(events),
             News::Found { pane, text, seq } if *pane == self.id => return self.found(text.as_deref(), *seq),
             News::Appended { pane, events } if *pane == self.id => self.appended(events),
+            News::Counted { pane, turns, last } if *pane == self.id => self.turns.set(*turns, *last),
+            News::NextAgent { pane, next } if *pane == self.id => self.next_agent = next.clone(),
             News::Changed { pane } if *pane == self.id => return self.reopen(),
             News::Deleted { pane } if *pane == self.id => {
                 self.notice(Level::Warning, "this session was deleted");
@@ -56,6 +59,7 @@ impl Pane {
         self.next_agent = opened.next.clone();
         self.stored = Seq(opened.record.counts.events).max(last(&opened.events));
         self.record = Some(opened.record.clone());
+        self.turns = Turns::default();
         self.asked = Asked::default();
         self.cache.clear();
         self.fill(&opened.events);
@@ -172,6 +176,9 @@ impl Pane {
         for event in events.iter().filter(|event| event.seq > known) {
             if live_first.is_some_and(|first| event.seq >= first) {
                 continue;
+            }
+            if event.begins_turn() {
+                self.turns.add(event.seq);
             }
             let held = Held::stored(event);
             if let Some(line) = last_line_of(&held.event) {
@@ -340,7 +347,7 @@ impl Pane {
         }
         if self.record.as_ref().is_some_and(|record| record.id != session) {
             live.clear_events();
-            self.blocks.settle_notices(self.stored);
+            self.settle_notices();
             self.is_stale = true;
             self.notice(
                 Level::Warning,
@@ -360,9 +367,12 @@ impl Pane {
             live.first == Some(first) && live.dropped == 0 && last.next() == live.next
         });
         let first = range.map(|(first, _)| first).or(live.first);
+        if let Some(prompt) = first.filter(|_| live.begins_turn) {
+            self.turns.add(prompt);
+        }
         let events = live.take_events();
         self.stored = range.map_or(self.stored, |(_, last)| last.max(self.stored));
-        self.blocks.settle_notices(self.stored);
+        self.settle_notices();
         self.is_stale = true;
         if !self.window.is_at_end {
             return Vec::new();
@@ -387,6 +397,18 @@ impl Pane {
         }
     }
 
+    /// Puts notices that came after events which are not stored after the last event that is. A reader of such a notice goes with it.
+    fn settle_notices(&mut self) {
+        self.blocks.settle_notices(self.stored);
+        let top = match &mut self.place {
+            Place::At(anchor) => Some(anchor),
+            Place::End => None,
+        };
+        for anchor in top.into_iter().chain(&mut self.cursor) {
+            anchor.key = settled(anchor.key, self.stored);
+        }
+    }
+
     fn over(&mut self, error: Option<&azureal::Error>, unsent: Option<&str>) -> Vec<Request> {
         let mut requests = Vec::new();
         if let Some(mut live) = self.live.take() {
@@ -395,9 +417,12 @@ impl Pane {
             if let Some(key) = live.retry {
                 self.blocks.remove(key);
             }
-            self.blocks.settle_notices(self.stored);
+            self.settle_notices();
             // Events that were not reported as stored: if there is no error, they are in the store.
-            if live.first.is_some() && error.is_none() && self.session().is_some() {
+            if let Some(first) = live.first.filter(|_| error.is_none() && self.session().is_some()) {
+                if live.begins_turn {
+                    self.turns.add(first);
+                }
                 self.window.is_at_end = false;
                 if let Some(after) = self.window.last() {
                     self.asked.after = Some(after);

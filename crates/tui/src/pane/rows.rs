@@ -1,6 +1,6 @@
 //! The rows of the blocks near the view, and the folds of all blocks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
@@ -166,6 +166,8 @@ pub(super) struct Folds {
     own: HashMap<Key, Fold>,
     /// The folds while all blocks are open.
     all: Option<HashMap<Key, Fold>>,
+    /// The last commands of turns: without a choice, some of their output is shown.
+    last_commands: HashSet<Key>,
 }
 
 impl Folds {
@@ -173,13 +175,26 @@ impl Folds {
         let key = (block.seq, block.part);
         match &self.all {
             Some(all) => all.get(&key).copied().unwrap_or(Fold::Open),
-            None => self.own.get(&key).copied().unwrap_or(default_fold(block)),
+            None => self.own.get(&key).copied().unwrap_or(self.default_of(block)),
         }
+    }
+
+    /// Returns the fold of a block that the user has not touched.
+    fn default_of(&self, block: &Block) -> Fold {
+        match default_fold(block) {
+            Fold::Closed if self.last_commands.contains(&(block.seq, block.part)) => Fold::Preview,
+            fold => fold,
+        }
+    }
+
+    /// Sets the last commands of finished turns.
+    pub(super) fn set_last_commands(&mut self, last_commands: HashSet<Key>) {
+        self.last_commands = last_commands;
     }
 
     /// Opens a block that is not open. Of an open one, shows as little as is shown without a choice, or less.
     pub(super) fn toggle(&mut self, block: &Block) {
-        let fold = match (self.of(block), default_fold(block)) {
+        let fold = match (self.of(block), self.default_of(block)) {
             (Fold::Closed | Fold::Preview, _) => Fold::Open,
             (Fold::Open, Fold::Preview) => Fold::Preview,
             (Fold::Open, _) => Fold::Closed,
@@ -195,9 +210,10 @@ impl Folds {
 
     fn set(&mut self, block: &Block, fold: Fold) {
         let key = (block.seq, block.part);
+        let usual = self.default_of(block);
         let (folds, default) = match &mut self.all {
             Some(all) => (all, Fold::Open),
-            None => (&mut self.own, default_fold(block)),
+            None => (&mut self.own, usual),
         };
         // So that two changes leave nothing behind.
         if fold == default {
@@ -213,7 +229,7 @@ impl Folds {
     }
 }
 
-/// Returns the fold of a block that the user has not touched.
+/// Returns the fold of a block by itself.
 fn default_fold(block: &Block) -> Fold {
     match &block.content {
         Content::Text(text) => match text.author {

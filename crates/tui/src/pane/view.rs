@@ -70,6 +70,12 @@ impl Pane {
         Position { is_following, new_events, seq: if is_following { newest } else { seq }, events: newest.0 }
     }
 
+    /// Returns the event of the first row on the screen; `None` if the view follows the end.
+    pub fn first_shown(&self) -> Option<Seq> {
+        let row = self.view.first().filter(|_| self.place != Place::End)?;
+        self.blocks.get(row.index).map(|block| block.seq)
+    }
+
     /// Lays a block out if necessary. Returns the number of its rows, with the blank row after it.
     pub(super) fn height_of(&mut self, index: usize) -> usize {
         let Some(block) = self.blocks.get(index) else { return 0 };
@@ -147,11 +153,29 @@ impl Pane {
         let Place::At(anchor) = self.place.clone() else { return self.end_top() };
         let spot = self.spot_of(anchor)?;
         let height = usize::from(self.height);
-        if self.window.is_at_end && self.down(spot, height).1 < height {
+        let is_gone = self.is_gone(anchor.key);
+        let was_last = is_gone && self.blocks.get(spot.0).is_some_and(|block| block.last < anchor.key.0);
+        if was_last || self.window.is_at_end && self.down(spot, height).1 < height {
             self.place = Place::End;
             return self.end_top();
         }
+        if is_gone {
+            // A block that gets its number later is another one: it must not move the reader.
+            self.place = self.anchor(spot).map_or(Place::End, Place::At);
+        }
         Some(spot)
+    }
+
+    /// Returns whether a block does not exist any more, such as one of a turn that was not stored. A block that is only not held can be read again.
+    fn is_gone(&self, key: Key) -> bool {
+        if self.blocks.is_exact(key) {
+            return false;
+        }
+        let is_after = self.window.last().is_none_or(|last| last < key.0);
+        let is_dropped = self.live.as_ref().is_some_and(|live| {
+            live.dropped > 0 && live.first.is_some_and(|first| first <= key.0 && key.0 < live.next)
+        });
+        !is_dropped && (self.window.holds(key.0) || self.window.is_at_end && is_after)
     }
 
     /// Finds the row of an anchor.

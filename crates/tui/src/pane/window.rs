@@ -212,7 +212,10 @@ fn still_large(event: Event) -> Event {
     if size <= 2 * LONGEST_TEXT {
         return event;
     }
-    Event::error("large", format!("{} of {}: `e` opens the session as text", event.kind(), megabytes(size)))
+    Event::error(
+        "large",
+        format!("{} of {}: the editor and the pager show it", event.kind(), megabytes(size)),
+    )
 }
 
 fn shorten(text: &mut String) {
@@ -226,7 +229,7 @@ pub(super) fn shorten_to(text: &mut String, most: usize) {
     }
     let head = text.floor_char_boundary(most / 2);
     let tail = text.ceil_char_boundary(text.len() - most / 2);
-    let note = format!("\n\n… {} not shown: `e` opens the session as text …\n\n", megabytes(tail - head));
+    let note = format!("\n\n… {} not shown: the editor and the pager show it …\n\n", megabytes(tail - head));
     text.replace_range(head..tail, &note);
 }
 
@@ -235,7 +238,7 @@ fn megabytes(bytes: usize) -> String {
 }
 
 /// Returns about how many bytes an event takes.
-fn size(event: &Event) -> usize {
+pub(crate) fn size(event: &Event) -> usize {
     OVERHEAD
         + match event {
             Event::UserMessage(message) => message.content.len(),

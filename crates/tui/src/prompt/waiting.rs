@@ -77,8 +77,9 @@ impl Waiting {
         u16::try_from(count).unwrap_or(most).min(most)
     }
 
-    /// Draws one row for each prompt. If there are more than rows, the last row has their number.
-    pub fn draw(&self, area: Rect, buf: &mut Buffer, theme: &Theme) {
+    /// Draws one row for each prompt. If there are more than rows, the last row has their number. `edit` is the hint of the key that edits
+    /// the last one.
+    pub fn draw(&self, area: Rect, edit: &str, buf: &mut Buffer, theme: &Theme) {
         let area = area.intersection(buf.area);
         if area.width < 4 {
             return;
@@ -93,11 +94,7 @@ impl Waiting {
             (area.y..area.bottom()).zip(staged.chain(queued)).enumerate()
         {
             let is_cut = y + 1 == area.bottom() && index + 1 < total;
-            let hint = match (index + 1 == total || is_cut, theme.is_ascii) {
-                (false, _) => "",
-                (true, false) => "Alt-↑ edit",
-                (true, true) => "Alt-Up edit",
-            };
+            let hint = if index + 1 == total || is_cut { edit } else { "" };
             let title = if area.width >= 70 { long } else { short };
             let line = match is_cut {
                 true => format!("{} more prompts wait", total - index),

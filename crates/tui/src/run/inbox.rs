@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use azureal::desk::News;
 
+use super::backlog::Backlog;
 use crate::terminal::TerminalEvent;
 
 /// Events of the terminal and news of the desk, each in their order. Any thread adds, the loop takes.
@@ -18,7 +19,7 @@ pub struct Inbox {
 #[derive(Debug, Default)]
 struct Waiting {
     events: VecDeque<TerminalEvent>,
-    news: VecDeque<News>,
+    news: Backlog,
     is_woken: bool,
 }
 
@@ -35,7 +36,7 @@ impl Inbox {
 
     /// Adds news of the desk.
     pub fn add_news(&self, news: News) {
-        self.lock().news.push_back(news);
+        self.lock().news.add(news);
         self.is_filled.notify_one();
     }
 
@@ -50,7 +51,7 @@ impl Inbox {
     }
 
     pub(crate) fn next_news(&self) -> Option<News> {
-        self.lock().news.pop_front()
+        self.lock().news.next()
     }
 
     pub(crate) fn has_events(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The loop of the interface: input first, then news, then a frame.
 
+mod backlog;
 mod conversation;
 mod inbox;
 mod pace;

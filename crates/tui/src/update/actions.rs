@@ -93,19 +93,12 @@ fn read(state: &mut State, action: Action, context: Context) -> Vec<Request> {
     }
     let Some(slot) = state.slot_mut() else { return Vec::new() };
     let outcome = slot.pane.act(action);
-    let session = slot.pane.session();
-    // A running turn is not copied: then the last event is that of the turn before it.
-    let is_copied =
-        outcome.fork_at.is_some_and(|at| slot.pane.turn().is_none() || at < slot.pane.last_stored());
-    let turn = is_copied.then(|| slot.pane.act(Action::CopyTurn).copy).flatten();
-    let turn = turn
-        .and_then(|text| text.lines().next().map(|line| line.chars().take(TURN_CHARS).collect::<String>()));
     let mut requests = outcome.requests;
     if let Some(text) = outcome.copy {
         requests.push(Request::Copy { text });
     }
-    if let Some((at, session)) = outcome.fork_at.zip(session) {
-        overlay::ask_fork(state, session, at, turn.as_deref());
+    if let Some(at) = outcome.fork_at {
+        ask_fork(state, at);
     }
     if outcome.opens_search {
         push(state, Layer::Find(Input::default()));
@@ -114,6 +107,18 @@ fn read(state: &mut State, action: Action, context: Context) -> Vec<Request> {
         state.inform(&note);
     }
     requests
+}
+
+/// Asks whether the shown session is to be forked after an event, the end of the turn at the reading cursor.
+pub(super) fn ask_fork(state: &mut State, at: Seq) {
+    let Some(slot) = state.slot_mut() else { return };
+    let Some(session) = slot.pane.session() else { return };
+    // A running turn is not copied: then the last event is that of the turn before it.
+    let is_copied = slot.pane.turn().is_none() || at < slot.pane.last_stored();
+    let turn = is_copied.then(|| slot.pane.act(Action::CopyTurn).copy).flatten();
+    let turn = turn
+        .and_then(|text| text.lines().next().map(|line| line.chars().take(TURN_CHARS).collect::<String>()));
+    overlay::ask_fork(state, session, at, turn.as_deref());
 }
 
 /// Shows the list of sessions, or leaves it.
@@ -162,7 +167,8 @@ fn read_with(state: &mut State, with: ReadWith) -> Vec<Request> {
         state.inform("a new conversation has nothing to read");
         return Vec::new();
     }
-    vec![Request::Read { pane: state.shown, with }]
+    let at = state.slot().and_then(|slot| slot.pane.first_shown());
+    vec![Request::Read { pane: state.shown, at, with }]
 }
 
 /// Returns the session that an action is about: the selected one in the list, else the shown one. With its title and its last event.

@@ -34,7 +34,7 @@ pub(super) fn take(state: &mut State) -> Option<Vec<Request>> {
 /// Returns the action with a name: the name of its keys, without the menu.
 fn find(state: &State, name: &str) -> Option<(Action, Context)> {
     match name {
-        "?" => return Some((Action::Help, Context::Anywhere)),
+        "?" | "keys" => return Some((Action::Help, Context::Anywhere)),
         "q" | "exit" => return Some((Action::Quit, Context::Menu)),
         "model" | "agent" => return Some((Action::Agents, Context::Menu)),
         "cancel" => return Some((Action::Back, Context::Prompt)),

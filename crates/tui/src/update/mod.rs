@@ -16,9 +16,10 @@ use azureal::desk::Request;
 use crossterm::event::{KeyEvent, KeyEventKind};
 
 use crate::draw::areas::Areas;
-use crate::keys::{Context, Key};
+use crate::keys::{Action, Context, Key};
 use crate::message::Message;
 use crate::overlay;
+use crate::pane::Labels;
 use crate::state::{Effect, Focus, State};
 
 /// Takes a message. Returns the requests for the desk, in their order.
@@ -76,9 +77,12 @@ fn arrange(state: &mut State) -> Vec<Request> {
     }
     let is_reading = state.focus == Focus::Reading;
     let (is_ascii, now_ms) = (state.theme.is_ascii, state.now_ms);
+    let label = |action| state.keys.label(Context::Prompt, action);
+    let labels = Labels { send: label(Action::Send), context: label(Action::Context) };
     let Some(slot) = state.slot_mut() else { return Vec::new() };
     slot.pane.set_reading(is_reading);
     slot.pane.set_ascii(is_ascii);
+    slot.pane.set_labels(labels);
     slot.pane.set_now(now_ms);
     slot.pane.set_size(areas.pane.width, areas.pane.height)
 }

@@ -3,7 +3,7 @@
 use azureal::Outcome;
 use azureal::desk::{Draft, EditPurpose, News, NextAgent, PaneId, Request, TurnNews};
 
-use super::{prompting, slots, switching};
+use super::{actions, prompting, slots, switching};
 use crate::overlay::{ContextParts, Layer};
 use crate::prompt::{History, Waiting};
 use crate::state::{Effect, Focus, State, key_of};
@@ -21,6 +21,11 @@ pub(super) fn take(state: &mut State, news: News) -> Vec<Request> {
     if let Some(note) = state.slot_mut().and_then(|slot| slot.pane.take_note()) {
         state.inform(&note);
     }
+    // Unless the user does something else meanwhile.
+    let fork_at = state.slot_mut().and_then(|slot| slot.pane.take_fork_at());
+    if let Some(at) = fork_at.filter(|_| state.layers.is_empty()) {
+        actions::ask_fork(state, at);
+    }
     requests.extend(act(state, news));
     slots::saw_shown(state);
     requests
@@ -35,6 +40,8 @@ fn pane_of(news: &News) -> Option<PaneId> {
         | News::Found { pane, .. }
         | News::Highlighted { pane, .. }
         | News::Appended { pane, .. }
+        | News::NextAgent { pane, .. }
+        | News::Counted { pane, .. }
         | News::Changed { pane }
         | News::Deleted { pane }
         | News::Turn { pane, .. }
@@ -132,6 +139,8 @@ fn act(state: &mut State, news: News) -> Vec<Request> {
         | News::Found { .. }
         | News::Highlighted { .. }
         | News::Appended { .. }
+        | News::NextAgent { .. }
+        | News::Counted { .. }
         | News::Changed { .. } => {}
     }
     Vec::new()
@@ -210,6 +219,7 @@ fn turn(state: &mut State, pane: PaneId, news: TurnNews) -> Vec<Request> {
         }
         TurnNews::Question(question) => ask(state, pane, question),
         TurnNews::Stored { complete, .. } => {
+            prompting::end_cancelling(state, pane);
             if let Some(slot) = state.slots.get_mut(&pane) {
                 slot.has_failed = complete.ending() != Outcome::Done;
             }
@@ -255,6 +265,7 @@ fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<
     if let Some(error) = error.filter(|_| pane != state.shown) {
         state.warn(&format!("{name}: {}", error.message()));
     }
+    prompting::end_cancelling(state, pane);
     let requests = prompting::over(state, pane, error);
     if !slots::is_running(state, pane) {
         let end = if error.is_some() { "the turn failed" } else { "the turn has ended" };

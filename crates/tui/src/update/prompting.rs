@@ -12,6 +12,10 @@ use crate::state::{Cancelled, Effect, Focus, QUIT_AGAIN_MS, State};
 /// The most characters of a prompt that is a title.
 const TITLE_CHARS: usize = 200;
 
+/// The notices while a turn is being cancelled.
+const CANCELLING: &str = "cancelling the turn";
+const CANCELLING_WITH_PROMPTS: &str = "cancelling the turn; waiting prompts stay";
+
 /// Takes a key in the prompt box.
 pub(super) fn press(state: &mut State, event: KeyEvent) -> Vec<Request> {
     let now_ms = state.now_ms;
@@ -171,6 +175,14 @@ fn edit_waiting(state: &mut State) -> Vec<Request> {
     Vec::new()
 }
 
+/// Removes the notice that a turn is being cancelled: it is stored or over.
+pub(super) fn end_cancelling(state: &mut State, pane: PaneId) {
+    if state.slots.get(&pane).is_some_and(|slot| slot.cancelled == Some(Cancelled::ByUser)) {
+        state.notices.remove(CANCELLING);
+        state.notices.remove(CANCELLING_WITH_PROMPTS);
+    }
+}
+
 /// The turn of a pane is over: sends what waits, unless the turn failed or the user cancelled it.
 pub(super) fn over(state: &mut State, pane: PaneId, error: Option<&azureal::Error>) -> Vec<Request> {
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
@@ -228,7 +240,6 @@ pub(crate) fn choose_agent(state: &mut State, next: NextAgent) -> Vec<Request> {
     let Some(slot) = state.slots.get_mut(&pane) else { return Vec::new() };
     slot.pane.set_next_agent(next.clone());
     slot.chosen = Some(next.clone());
-    let session = slot.pane.session();
     let NextAgent { agent, model } = next;
     let name = agent.clone().unwrap_or_default();
     let text = match &model {
@@ -236,10 +247,7 @@ pub(crate) fn choose_agent(state: &mut State, next: NextAgent) -> Vec<Request> {
         None => format!("the next turn is with {name}"),
     };
     state.inform(&text);
-    match (session, agent) {
-        (Some(_), Some(agent)) => vec![Request::Switch { pane, agent, model }],
-        _ => Vec::new(),
-    }
+    agent.map(|agent| Request::Switch { pane, agent, model }).into_iter().collect()
 }
 
 /// Esc, after the layers: a list in the prompt box, then reading, then the turn. Deletes no text.
@@ -263,10 +271,7 @@ fn cancel(state: &mut State) -> Vec<Request> {
     let pane = state.shown;
     let Some(slot) = state.slots.get_mut(&pane).filter(|slot| slot.is_running()) else { return Vec::new() };
     let was = slot.cancelled.replace(Cancelled::ByUser);
-    let text = match slot.waiting.is_empty() {
-        true => "cancelling the turn",
-        false => "cancelling the turn; waiting prompts stay",
-    };
+    let text = if slot.waiting.is_empty() { CANCELLING } else { CANCELLING_WITH_PROMPTS };
     state.inform(text);
     if was.is_some() { Vec::new() } else { vec![Request::Cancel { pane }] }
 }

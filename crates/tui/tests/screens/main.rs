@@ -10,7 +10,9 @@
 
 mod docs;
 mod harness;
+mod header;
 mod hostile;
+mod labels;
 mod looks;
 mod prompting;
 mod random;

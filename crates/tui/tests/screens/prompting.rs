@@ -374,9 +374,19 @@ fn a_chosen_agent_goes_with_the_first_prompt_of_a_new_conversation() {
     let mut screen = Screen::new(SIZE, COLOURS);
     screen.news(agents()).news(sessions()).asked();
     screen.keys("f2 'codex gpt' enter");
-    assert_eq!(screen.asked(), [Request::Agents]);
+    let (agent, model) = ("codex".to_owned(), Some("gpt-5.5".to_owned()));
+    assert_eq!(
+        screen.asked(),
+        [Request::Agents, Request::Switch { pane: PANE, agent: agent.clone(), model: model.clone() }]
+    );
+    // The desk says what is chosen, as for a session.
+    let next = NextAgent { agent: Some("claude".into()), model: Some("opus".into()) };
+    screen.news(News::NextAgent { pane: PANE, next });
+    assert!(screen.text().contains("new conversation   claude opus"), "{}", screen.text());
+    let next = NextAgent { agent: Some(agent), model: model.clone() };
+    screen.news(News::NextAgent { pane: PANE, next });
     screen.keys("'Hi' enter");
-    let (agent, model) = (Some("codex".into()), Some("gpt-5.5".into()));
+    let agent = Some("codex".into());
     assert_eq!(screen.asked(), [Request::Send { pane: PANE, prompt: "Hi".into(), agent, model }]);
 }
 
@@ -441,4 +451,23 @@ fn a_pasted_text_goes_into_the_box_from_everywhere() {
     assert!(screen.text().contains("› from\n  elsewhere"));
     screen.keys("f2").message(Message::Paste("opus".into()));
     assert!(screen.text().contains("filter, or a model: opus"));
+}
+
+#[test]
+fn a_turn_that_is_stored_or_over_is_not_being_cancelled_any_more() {
+    for is_stored in [true, false] {
+        for waits in [false, true] {
+            let mut screen = screen(in_turn);
+            if waits {
+                screen.keys("'Later.' ctrl-t");
+            }
+            screen.keys("esc");
+            assert!(screen.text().contains("· cancelling the turn"), "{}", screen.text());
+            match is_stored {
+                true => end_turn(&mut screen, false, Some(Outcome::Cancelled)),
+                false => drop(screen.news(over(PANE))),
+            }
+            assert!(!screen.text().contains("cancelling"), "{}", screen.text());
+        }
+    }
 }

@@ -211,6 +211,7 @@ pub(crate) fn question() -> Question {
 /// An interface with the list and S12 open.
 pub(crate) fn in_session(screen: &mut Screen) {
     screen.news(agents()).news(sessions()).keys("f3 enter").news(opened(PANE, 12));
+    screen.news(News::Counted { pane: PANE, turns: 6, last: Seq(115) });
     screen.asked();
 }
 

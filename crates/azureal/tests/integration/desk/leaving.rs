@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use azureal::desk::{News, TurnNews};
+use azureal::desk::{News, Request, TurnNews};
 use azureal_testkit::until;
 
 use super::{Listener, WAITING_CLAUDE, World, said, session};
@@ -116,7 +116,7 @@ fn the_turn_of_a_process_that_is_gone_is_stored_though_nobody_has_it_open() {
     let test = "desk::leaving::the_turn_of_a_process_that_is_gone_is_stored_though_nobody_has_it_open";
     leave_in_process(&world, test, "left");
     let desk = world.desk();
-    desk.desk.perform(azureal::desk::Request::List { all_worktrees: false, limit: 10 });
+    desk.desk.perform(Request::List { all_worktrees: false, limit: 10 });
     desk.until("the running turn in the list", |news| match news {
         News::Sessions(lines) => {
             lines[0].active.as_ref().filter(|turn| turn.orphan && turn.agent == "claude").map(drop)
@@ -148,40 +148,37 @@ fn the_turn_of_a_process_that_is_gone_can_be_cancelled() {
     desk.open(session(1));
     desk.until_turn("end", |news| matches!(news, TurnNews::Over { .. }).then_some(()));
     desk.until_turn("begin", |news| matches!(news, TurnNews::Began { is_ours: false, .. }).then_some(()));
-    desk.desk.perform(azureal::desk::Request::Cancel { pane: super::PANE });
+    desk.desk.perform(Request::Cancel { pane: super::PANE });
     let told = desk.turn();
     assert!(told.ends_with(&["stored S1 1-4 cancelled".to_owned(), "over".to_owned()]), "{told:?}");
     assert_eq!(desk.texts(session(1)), ["Why?", "Half.", "(cancelled)"]);
 }
 
+/// Runs a test in a process of its own, whose threads it counts. Returns the world in that process.
+#[cfg(target_os = "linux")]
+fn in_own_process(test: &str, prepare: impl FnOnce(&World)) -> Option<std::ffi::OsString> {
+    if let Some(folder) = std::env::var_os(WORLD) {
+        return Some(folder);
+    }
+    let world = World::new("");
+    prepare(&world);
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(WORLD, world.folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    None
+}
+
 /// A process that is idle is not woken: the count of its waits does not grow.
 #[cfg(target_os = "linux")]
-#[test]
-fn an_idle_desk_wakes_up_for_nothing() {
-    use azureal::desk::Request;
-
-    let test = "desk::leaving::an_idle_desk_wakes_up_for_nothing";
-    let Some(folder) = std::env::var_os(WORLD) else {
-        let world = World::new("");
-        azureal::block_on(world.workspace().create_session("first")).unwrap();
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .env(WORLD, world.folder.path())
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            output.status.success() && text.contains("1 passed"),
-            "{text}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        return;
-    };
-    let desk = Listener::of(World::workspace_in(Path::new(&folder)));
-    desk.desk.perform(Request::List { all_worktrees: false, limit: 10 });
-    desk.open(session(1));
-    desk.until("opened", |news| matches!(news, News::Opened(_)).then_some(()));
-    desk.desk.perform(Request::Keep(Box::default()));
+fn assert_idle() {
     // What a change has set off is over after a while.
     std::thread::sleep(std::time::Duration::from_secs(3));
     // This thread sleeps, and the first one waits for it.
@@ -203,4 +200,43 @@ fn an_idle_desk_wakes_up_for_nothing() {
     assert!(before.len() >= 3, "{before:?}");
     std::thread::sleep(std::time::Duration::from_secs(10));
     assert_eq!(waits(), before, "the threads of the desk and the store");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_idle_desk_wakes_up_for_nothing() {
+    let test = "desk::leaving::an_idle_desk_wakes_up_for_nothing";
+    let create = |world: &World| {
+        azureal::block_on(world.workspace().create_session("first")).unwrap();
+    };
+    let Some(folder) = in_own_process(test, create) else { return };
+    let desk = Listener::of(World::workspace_in(Path::new(&folder)));
+    desk.desk.perform(Request::List { all_worktrees: false, limit: 10 });
+    desk.open(session(1));
+    desk.until("opened", |news| matches!(news, News::Opened(_)).then_some(()));
+    desk.desk.perform(Request::Keep(Box::default()));
+    assert_idle();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_desk_without_a_store_wakes_up_when_another_process_creates_one() {
+    let test = "desk::leaving::a_desk_without_a_store_wakes_up_when_another_process_creates_one";
+    let Some(folder) = in_own_process(test, |_| {}) else { return };
+    let desk = Listener::of(World::workspace_in(Path::new(&folder)));
+    desk.desk.perform(Request::List { all_worktrees: false, limit: 10 });
+    let sessions = |count: usize| {
+        desk.until("sessions", |news| match news {
+            News::Sessions(lines) => (lines.len() == count).then_some(()),
+            _ => None,
+        });
+    };
+    sessions(0);
+    assert_idle();
+    let other = World::workspace_in(Path::new(&folder));
+    for count in 1..=2 {
+        azureal::block_on(other.create_session(&format!("session {count}"))).unwrap();
+        sessions(count);
+    }
+    assert_idle();
 }

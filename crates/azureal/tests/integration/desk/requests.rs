@@ -93,6 +93,15 @@ fn a_chosen_agent_and_model_are_stored_and_restored() {
         };
         // Before there is a session, it is for the first turn.
         switch("claude", Some("opus"));
+        let is_told = |expected: &str| {
+            let next = desk.until("next agent", |news| match news {
+                News::NextAgent { pane: PANE, next } => Some(next),
+                _ => None,
+            });
+            let model = next.model.map(|model| format!(" {model}")).unwrap_or_default();
+            assert_eq!(format!("{}{model}", next.agent.unwrap()), expected);
+        };
+        is_told("claude opus");
         desk.send("Why?");
         desk.turn();
         let record = block_on(desk.workspace.store.get(session(1))).unwrap();
@@ -107,6 +116,7 @@ fn a_chosen_agent_and_model_are_stored_and_restored() {
         });
         let expected = Event::ModelSwitch(ModelSwitch::chosen("codex", Some("gpt-5".into())));
         assert_eq!(events.iter().map(|stored| stored.event().unwrap()).collect::<Vec<_>>(), [expected]);
+        is_told("codex gpt-5");
         let switched = block_on(desk.workspace.store.get(session(1))).unwrap();
         assert_eq!((switched.completed, switched.duration_ms), (record.completed, record.duration_ms));
         assert_eq!(switched.counts.messages, record.counts.messages);
@@ -353,6 +363,41 @@ fn paths_are_completed_without_those_that_git_ignores() {
 }
 
 #[test]
+fn the_turns_of_a_session_are_counted_and_a_pager_begins_at_the_event_that_is_read() {
+    let world = World::new("");
+    script(&world.path("bin/less"), "echo \"$1\" > \"$FOLDER/line\"; cat \"$2\" > \"$FOLDER/paged\"");
+    let own = World::environment_in(world.folder.path());
+    let variables = own.variables().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let environment = Environment::new(variables.chain([("PAGER".into(), "less".into())]));
+    let workspace =
+        Workspace::open(&world.path("project"), &environment, &azureal::Options::default()).unwrap();
+    let events = (1..=700).map(|n| Event::user(format!("Prompt {n}\nof two lines"))).collect();
+    let id = create(&workspace, "one", events);
+    let desk = Listener::of(workspace);
+    desk.open(id);
+    let turns = desk.until("number of turns", |news| match news {
+        News::Counted { pane: PANE, turns, last } => Some((turns, last)),
+        _ => None,
+    });
+    assert_eq!(turns, (700, Seq(700)));
+    for (at, begins) in
+        [(Some(Seq(1)), "Prompt 1"), (Some(Seq(400)), "Prompt 400"), (Some(Seq(700)), "Prompt 700")]
+    {
+        desk.desk.perform_in_terminal(Request::Read { pane: PANE, at, with: ReadWith::Pager });
+        let line = fs::read_to_string(world.path("line")).unwrap();
+        let line: usize = line.trim().strip_prefix('+').unwrap().parse().unwrap();
+        let paged = fs::read_to_string(world.path("paged")).unwrap();
+        let lines: Vec<&str> = paged.lines().skip(line - 1).collect();
+        assert!(lines[0].starts_with("## ") && lines[2] == begins, "{line}: {:?}", &lines[..3]);
+    }
+    for at in [None, Some(Seq(900))] {
+        desk.desk.perform_in_terminal(Request::Read { pane: PANE, at, with: ReadWith::Pager });
+        assert_eq!(fs::read_to_string(world.path("line")).unwrap(), "+G\n");
+        assert_eq!(fs::read_to_string(world.path("paged")).unwrap().matches("of two lines").count(), 700);
+    }
+}
+
+#[test]
 fn a_text_is_edited_in_a_private_file_and_a_session_is_read_in_a_pager() {
     let world = World::new("");
     script(
@@ -386,7 +431,7 @@ fn a_text_is_edited_in_a_private_file_and_a_session_is_read_in_a_pager() {
     script(&world.path("bin/edit"), "exit 1");
     assert_eq!(edit("a prompt", EditPurpose::Prompt), None, "the editor failed");
     desk.open(id);
-    desk.desk.perform_in_terminal(Request::Read { pane: PANE, with: ReadWith::Pager });
+    desk.desk.perform_in_terminal(Request::Read { pane: PANE, at: None, with: ReadWith::Pager });
     let paged = fs::read_to_string(world.path("paged")).unwrap();
     assert!(paged.contains("Hello") && !paged.contains('\u{1b}'), "{paged}");
     desk.desk.perform(Request::Copy { text: "text".into() });

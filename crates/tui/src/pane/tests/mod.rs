@@ -14,7 +14,7 @@ use azureal::{AgentOutput, Event, Seq, SessionId, StoredEvent};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Outcome, PAGE_EVENTS, Pane};
+use super::{Labels, Outcome, PAGE_EVENTS, Pane};
 use crate::keys::Action;
 use crate::theme::Theme;
 
@@ -48,6 +48,7 @@ impl Desk {
     ) -> Self {
         let mut pane = Pane::new(PaneId(1));
         pane.set_shown(true);
+        pane.set_labels(labels());
         pane.set_reading(true);
         pane.set_size(width, height);
         let mut desk = Self {
@@ -66,6 +67,7 @@ impl Desk {
     pub(super) fn new_session(width: u16, height: u16) -> Self {
         let mut pane = Pane::new(PaneId(1));
         pane.set_shown(true);
+        pane.set_labels(labels());
         pane.set_size(width, height);
         Self {
             pane,
@@ -243,6 +245,10 @@ impl Desk {
 pub(super) fn line(buffer: &Buffer, y: u16) -> String {
     let cells = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol());
     cells.collect::<String>().trim_end().to_owned()
+}
+
+fn labels() -> Labels {
+    Labels { send: Some("↵".to_owned()), context: Some("F5".to_owned()) }
 }
 
 pub(super) fn session() -> SessionId {

@@ -1,12 +1,15 @@
 //! Random actions, sizes, pages and live events.
 
-use azureal::transcript::{CallState, Content};
+use std::collections::HashSet;
+
+use azureal::transcript::{Author, Block, CallState, Content};
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::RngSeed;
 
 use super::*;
+use crate::pane::act::is_prompt;
 use crate::pane::blocks::{PROMPT, STATUS};
+use crate::pane::rows::Folds;
 use crate::pane::view::{Place, ViewRow};
 use crate::pane::window::{MOST_BYTES, MOST_EVENTS};
 
@@ -107,6 +110,16 @@ fn event_of(seq: u64) -> Event {
     }
 }
 
+/// Returns whether a block is a command in a turn whose end is not there yet. At the end, some output of the last one is shown.
+fn is_open_command(pane: &Pane, index: usize) -> bool {
+    let is_command = |block: &Block| matches!(&block.content, Content::Call(call) if call.tool == "Bash");
+    // Events of another process may come before a prompt that is no event yet.
+    let ends =
+        |block: &Block| matches!(block.content, Content::End(_)) || is_prompt(block) && block.seq != PROMPT.0;
+    pane.blocks.get(index).is_some_and(is_command)
+        && !(index + 1..pane.blocks.len()).any(|after| pane.blocks.get(after).is_some_and(ends))
+}
+
 /// Returns the screen of a reader, if no block on it is expected to change.
 fn reading(desk: &mut Desk) -> Option<Vec<String>> {
     desk.frame();
@@ -114,7 +127,9 @@ fn reading(desk: &mut Desk) -> Option<Vec<String>> {
     let is_stable = |index| {
         pane.blocks.get(index).is_some_and(|block| match &block.content {
             // A result may come after the end of the turn.
-            Content::Call(call) => call.state != CallState::NoResult && block.is_stable(),
+            Content::Call(call) => {
+                call.state != CallState::NoResult && block.is_stable() && !is_open_command(pane, index)
+            }
             // A notice of a turn that is not stored goes below the next turn.
             Content::Notice(..) => block.seq.0 <= desk.stored,
             _ => block.is_stable(),
@@ -127,6 +142,13 @@ fn reading(desk: &mut Desk) -> Option<Vec<String>> {
     let is_last_blank = |row: &ViewRow| pane.cache.rows(row.key).get(row.row).is_none();
     let rows = pane.view.len() - usize::from(pane.view.last().is_some_and(is_last_blank));
     is_read.then(|| desk.screen()[..rows].to_vec())
+}
+
+/// Returns the folds that the user has chosen.
+fn chosen(folds: &Folds) -> Folds {
+    let mut folds = folds.clone();
+    folds.set_last_commands(HashSet::new());
+    folds
 }
 
 struct Play {
@@ -163,10 +185,25 @@ impl Play {
                 desk.perform(requests);
                 let requests = desk.pane.prepare();
                 let is_full = desk.pane.view.len() == usize::from(desk.pane.height);
+                let is_known = desk.pane.view.iter().all(|row| {
+                    desk.pane.blocks.get(row.index).is_some_and(|block| match &block.content {
+                        // Its result or the call itself may be on a page that is read later: then its line has them.
+                        Content::Call(call) => {
+                            matches!(call.state, CallState::Done | CallState::Failed)
+                                && !call.key.is_empty()
+                                && !is_open_command(&desk.pane, row.index)
+                        }
+                        // So may be the name of the agent.
+                        Content::Text(text) => {
+                            !text.has_heading || text.agent.is_some() || text.author == Author::User
+                        }
+                        _ => true,
+                    })
+                });
                 let screen = (0..desk.pane.height).map(|y| line(&desk.buffer(), y)).collect::<Vec<_>>();
                 desk.perform(requests);
                 desk.frame();
-                if is_full && !is_jump && !desk.pane.view.is_empty() {
+                if is_full && is_known && !is_jump && !desk.pane.view.is_empty() {
                     assert_eq!(desk.screen(), screen, "pages that are read later move nothing");
                 }
             }
@@ -236,14 +273,9 @@ impl Play {
     }
 }
 
-/// The same cases in every run: a change of the code decides, not luck. `PROPTEST_RNG_SEED` has others tried.
+/// Other cases in every run. A failure prints its steps; `PROPTEST_RNG_SEED` repeats a run, and `PROPTEST_CASES` makes it longer.
 fn config() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    let rng_seed = match usual.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(1),
-        fixed => fixed,
-    };
-    ProptestConfig { cases: 96, failure_persistence: None, rng_seed, ..usual }
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
@@ -280,7 +312,7 @@ proptest! {
                 }
                 Step::Act(action @ (Action::Fold | Action::FoldAll)) => {
                     play.desk.act(*action);
-                    prop_assert_eq!(&play.desk.pane.folds, &folds);
+                    prop_assert_eq!(chosen(&play.desk.pane.folds), chosen(&folds));
                 }
                 _ => {}
             }

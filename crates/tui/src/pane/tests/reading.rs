@@ -312,6 +312,30 @@ fn a_fork_is_at_the_end_of_the_turn_of_the_cursor() {
 }
 
 #[test]
+fn a_fork_finds_the_end_of_a_turn_that_is_not_held() {
+    let event =
+        |seq| if seq % 400 == 1 { Event::user(format!("Prompt {seq}")) } else { Event::assistant("a") };
+    for (from, end) in [(Top, 400), (Bottom, 1_000)] {
+        let mut desk = Desk::open_long(1_000, event, 80, 12);
+        desk.act(from);
+        desk.act(if from == Top { RowDown } else { PromptBefore });
+        assert!(!desk.pane.window.is_at_end, "{from:?}");
+        let outcome = desk.act(ForkHere);
+        assert_eq!((outcome.fork_at, outcome.note), (None, None));
+        assert_eq!(desk.pane.take_fork_at(), Some(Seq(end)), "{from:?}");
+        assert_eq!(desk.pane.take_fork_at(), None);
+    }
+}
+
+#[test]
+fn the_first_event_on_the_screen_is_known_while_the_end_is_not_followed() {
+    let mut desk = Desk::open(turns(20), 80, 10);
+    assert_eq!(desk.pane.first_shown(), None);
+    desk.acts(&[PromptBefore, PromptBefore]);
+    assert_eq!(desk.pane.first_shown(), Some(Seq(109)));
+}
+
+#[test]
 fn a_resize_keeps_the_text_at_the_top() {
     let mut desk = Desk::open(turns(20), 80, 10);
     desk.acts(&[PageUp, PageUp, PromptBefore, RowDown]);

@@ -92,10 +92,13 @@ fn blocks_stay_in_their_place_when_the_turn_is_stored() {
     desk.turn(stored(7, 12));
     desk.turn(over());
     let after = desk.screen();
-    let shown = after.iter().position(|row| row.contains("done in 42 s")).unwrap();
-    let running = before.iter().position(|row| row.contains("is running")).unwrap();
-    assert_eq!(before[..running], after[..running]);
-    assert!(shown < running && desk.pane.turn().is_none());
+    let call = before.iter().rposition(|row| row.contains("Bash")).unwrap();
+    assert_eq!(before[..call], after[..call]);
+    assert!(before[call].starts_with(" ▸ ✓ Bash"), "{}", before[call]);
+    // Of the last command, some output is shown from now on.
+    let end = [" ▾ ✓ Bash", "   running 3 tests", "   test result: ok", "", " ✓ done in 42 s"];
+    assert!(after[call..].iter().zip(end).all(|(row, start)| row.starts_with(start)), "{after:?}");
+    assert!(desk.pane.turn().is_none());
     assert_eq!(desk.requests, requests, "nothing is read again");
     assert_eq!(desk.pane.last_stored(), Seq(12));
 }
@@ -290,4 +293,73 @@ fn a_history_that_was_changed_is_read_again() {
     desk.perform(requests);
     let text = desk.text();
     assert!(text.contains("all new") && !text.contains("Prompt"), "{text}");
+}
+
+#[test]
+fn a_turn_that_did_not_begin_moves_no_reader_when_the_next_one_begins() {
+    let tall = Event::user((1..40).map(|n| format!("row {n}\n")).collect::<String>());
+    let mut desk = Desk::open(vec![tall], 40, 6);
+    desk.pane.sent("Never begins\nsecond\nthird\nfourth\nfifth\nsixth\nseventh");
+    desk.frame();
+    desk.act(Action::RowUp);
+    assert!(desk.text().contains("sixth"), "the prompt is read: {}", desk.text());
+    desk.turn(over());
+    desk.act(Action::RowUp);
+    let before = desk.text();
+    assert!(before.contains("row 36"), "the end is shown instead of a prompt that is gone: {before}");
+    desk.turn(began(Some("Another"), 2));
+    assert_eq!(desk.text(), before);
+}
+
+#[test]
+fn a_reader_of_a_notice_goes_with_it_when_its_turn_is_not_stored() {
+    let mut desk = Desk::open(turns(1), 40, 4);
+    desk.turn(began(Some("Go"), 7));
+    desk.outputs(vec![AgentOutput::Notice("an important notice".into())]);
+    let rows = (1..20).map(|n| format!("- item {n}\n")).collect::<String>();
+    desk.outputs(vec![event(Event::assistant(rows))]);
+    while !desk.screen()[0].contains("an important notice") {
+        desk.act(Action::RowUp);
+    }
+    desk.turn(TurnNews::Notice("a\nb\nc\nd\ne\nf".into()));
+    desk.turn(over());
+    assert!(desk.screen()[0].contains("an important notice"), "{}", desk.text());
+    desk.turn(began(Some("Another"), 7));
+    assert!(desk.screen()[0].contains("an important notice"), "{}", desk.text());
+}
+
+#[test]
+fn the_last_command_of_a_finished_turn_shows_some_output_until_it_is_folded() {
+    let output: String = (1..=9).map(|n| format!("line {n}\n")).collect();
+    let command = |id: &str| call(id, "Bash", r#"{"command":"make"}"#);
+    let of_subagent = |mut event: Event| {
+        if let Event::ToolCall(call) = &mut event {
+            call.subagent = Some("s".into());
+        }
+        event
+    };
+    let events = vec![
+        Event::user("Go"),
+        init(),
+        command("a"),
+        result("a", "Bash", &output),
+        command("b"),
+        result("b", "Bash", &output),
+        of_subagent(command("c")),
+        result("c", "Bash", &output),
+        Event::assistant("Built."),
+        complete(),
+    ];
+    let mut desk = Desk::open(events, 60, 30);
+    let text = desk.text();
+    assert_eq!(text.matches("▾ ✓ Bash").count(), 1, "{text}");
+    assert_eq!((text.matches("line 1\n").count(), text.matches("line 9\n").count()), (1, 1), "{text}");
+    assert!(text.contains("… 5 more lines"), "{text}");
+    while desk.pane.cursor.is_none_or(|cursor| cursor.key.0 != Seq(5)) {
+        desk.act(Action::RowUp);
+    }
+    desk.act(Action::Fold);
+    assert!(desk.text().contains("line 5"), "{}", desk.text());
+    desk.act(Action::Fold);
+    assert!(!desk.text().contains("line 5") && desk.text().contains("line 9"), "{}", desk.text());
 }

@@ -165,7 +165,7 @@ fn check_drawing(fixture: &Fixture, waiting: &Waiting, (width, most): (u16, u16)
     let cursor = fixture.prompt.draw(area, &mut buffer, &THEME).unwrap();
     assert!(area.contains(cursor), "{cursor} is not in {area}");
     fixture.prompt.draw_popup(Rect::new(1, 0, width, 8), &mut buffer, &THEME);
-    waiting.draw(Rect::new(1, 8, width, 3), &mut buffer, &THEME);
+    waiting.draw(Rect::new(1, 8, width, 3), "Alt-↑ edit", &mut buffer, &THEME);
     let cells = buffer.content();
     assert!(cells.iter().all(|cell| azureal::visible_line(cell.symbol()) == cell.symbol()));
     let margin = (0..buffer.area.height).flat_map(|y| [(0, y), (width + 1, y)]);

@@ -10,7 +10,8 @@ fn screen(fixture: &Fixture, waiting: &Waiting, width: u16, theme: &Theme) -> St
     let (popup, above, most) = (fixture.prompt.popup_height(), waiting.height(3), 6);
     let height = fixture.prompt.height(width, most);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, popup + above + height));
-    waiting.draw(Rect::new(0, popup, width, above), &mut buffer, theme);
+    let edit = if theme.is_ascii { "Alt-Up edit" } else { "Alt-↑ edit" };
+    waiting.draw(Rect::new(0, popup, width, above), edit, &mut buffer, theme);
     let cursor = fixture.prompt.draw(Rect::new(0, popup + above, width, height), &mut buffer, theme).unwrap();
     fixture.prompt.draw_popup(Rect::new(0, 0, width, popup), &mut buffer, theme);
     let mut out = rows(&buffer).join("\n");
