@@ -1,5 +1,7 @@
 //! The changes of turns: what happened to the files of the worktree while a turn ran.
 
+use std::path::PathBuf;
+
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, Undo};
 use azureal_core::{Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex};
 use azureal_engine::{ChangeRecorder, stored_changes};
@@ -32,8 +34,23 @@ pub struct TurnChanges {
     pub during: Vec<String>,
     /// Whether later changes are among them, because the turn was recovered.
     pub late: bool,
-    /// Whether the user has undone them.
-    pub is_undone: bool,
+    /// The undo that took them back.
+    pub undone_by: Option<Seq>,
+    /// The directory that the turn ran in, if it is known.
+    pub directory: Option<PathBuf>,
+}
+
+/// Which changes of a session are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangesOf {
+    /// Those of the last turn that has any.
+    LastTurn,
+    /// Those of the last turn that has any and is not undone.
+    LastNotUndone,
+    /// Those of a turn, by its number.
+    Turn(usize),
+    /// Those of an event, which may be an undo.
+    Event(Seq),
 }
 
 impl TurnChanges {
@@ -55,40 +72,56 @@ impl Workspace {
         Some(ChangeRecorder::new(self.project.directory(), git))
     }
 
-    /// Finds the changes of a turn, by its number, or of the last turn that has any.
+    /// Finds recorded changes of a session.
     ///
     /// # Errors
     ///
-    /// There is no such turn, or its changes are not recorded.
-    pub async fn turn_changes(
-        &self,
-        record: &SessionRecord,
-        turn: Option<usize>,
-    ) -> Result<TurnChanges, Error> {
+    /// There is no such turn or event, or its changes are not recorded.
+    pub async fn turn_changes(&self, record: &SessionRecord, of: ChangesOf) -> Result<TurnChanges, Error> {
         let turns = TurnIndex::read(&*self.store, record.id).await?;
-        let turn = match turn {
-            Some(turn) if turns.first_event(turn).is_some() => turn,
-            Some(turn) => {
-                let (session, count) = (record.id, turns.count());
-                return Err(Error::new("no_turn", format!("{session} has no turn {turn}"))
-                    .with_hint(format!("it has {count}; `azureal show {session}` shows their numbers")));
-            }
-            None => match self.last_changed(record.id, &turns).await? {
-                Some(turn) => turn,
-                None => return Err(not_recorded(record, None)),
-            },
+        let turn = match of {
+            ChangesOf::Turn(turn) => Some(turn),
+            ChangesOf::Event(seq) => turn_of(&turns, seq),
+            ChangesOf::LastTurn => self.last_changed(record.id, &turns, false).await?,
+            ChangesOf::LastNotUndone => self.last_changed(record.id, &turns, true).await?,
         };
+        let Some(turn) = turn else { return Err(not_recorded(record, None)) };
         let (Some(first), Some(last)) = (turns.first_event(turn), turns.last_event(turn)) else {
-            return Err(not_recorded(record, Some(turn)));
+            let (session, count) = (record.id, turns.count());
+            return Err(Error::new("no_turn", format!("{session} has no turn {turn}"))
+                .with_hint(format!("it has {count}; `azureal show {session}` shows their numbers")));
         };
         // An undo may come much later.
         let events = self.change_events(record.id, first).await?;
+        let init = events.iter().filter(|(seq, _)| *seq <= last).find_map(|(_, event)| match event {
+            Event::Init(init) => Some(PathBuf::from(&init.cwd)),
+            _ => None,
+        });
+        let directory = init.filter(|directory| directory.is_absolute());
+        if let ChangesOf::Event(seq) = of
+            && let Some((_, Event::Undo(undo))) = events.iter().find(|(found, _)| *found == seq)
+        {
+            return Ok(TurnChanges {
+                session: record.id,
+                turn: usize::try_from(undo.turn).unwrap_or(turn),
+                seq,
+                before: undo.before.clone(),
+                after: undo.after.clone(),
+                files: undo.files.clone(),
+                directories: undo.directories.clone(),
+                during: Vec::new(),
+                late: false,
+                undone_by: undone_by(seq, &events),
+                directory,
+            });
+        }
         let of_turn = events.iter().filter(|(seq, _)| *seq <= last);
         let parts: Vec<(Seq, &Changes)> = of_turn
             .filter_map(|(seq, event)| match event {
                 Event::Changes(changes) => Some((*seq, changes)),
                 _ => None,
             })
+            .filter(|(seq, _)| !matches!(of, ChangesOf::Event(wanted) if wanted != *seq))
             .collect();
         let (Some((_, begin)), Some((seq, end))) = (parts.first(), parts.last()) else {
             return Err(not_recorded(record, Some(turn)));
@@ -113,7 +146,8 @@ impl Workspace {
             directories,
             during,
             late: parts.iter().any(|(_, part)| part.late),
-            is_undone: is_undone(*seq, &events),
+            undone_by: undone_by(*seq, &events),
+            directory,
         })
     }
 
@@ -128,7 +162,7 @@ impl Workspace {
     }
 
     /// Returns the worktree of the project with its snapshots.
-    fn snapshots(&self) -> Result<Worktree, Error> {
+    pub(crate) fn snapshots(&self) -> Result<Worktree, Error> {
         let recorder = self.change_recorder();
         let worktree = match recorder.as_ref().map(ChangeRecorder::worktree) {
             Some(Ok(Some(worktree))) => worktree.clone(),
@@ -141,21 +175,36 @@ impl Workspace {
         Ok(worktree)
     }
 
-    /// Finds the last turn with changes.
-    async fn last_changed(&self, session: SessionId, turns: &TurnIndex) -> Result<Option<usize>, Error> {
+    /// Finds the last turn with changes; or, if those of all turns are undone, the last of them.
+    async fn last_changed(
+        &self,
+        session: SessionId,
+        turns: &TurnIndex,
+        is_not_undone: bool,
+    ) -> Result<Option<usize>, Error> {
         let mut before = Seq::END;
+        let (mut later, mut last): (Vec<(Seq, Event)>, _) = (Vec::new(), None);
         loop {
             let page = self.store.read(session, Page::Before(before, PAGE_EVENTS)).await?;
-            let Some(first) = page.first() else { return Ok(None) };
+            let Some(first) = page.first() else { return Ok(last) };
             before = first.seq;
-            if let Some(found) = page.iter().rev().find(|stored| stored.kind == "Changes") {
-                let begins = |turn: &usize| turns.first_event(*turn).is_some_and(|first| first <= found.seq);
-                return Ok((1..=turns.count()).rev().find(begins));
+            for stored in page.iter().rev() {
+                match stored.kind.as_str() {
+                    "Changes" => {
+                        let turn = turn_of(turns, stored.seq);
+                        if !is_not_undone || undone_by(stored.seq, &later).is_none() {
+                            return Ok(turn);
+                        }
+                        last = last.or(turn);
+                    }
+                    "Undo" => later.extend(stored.event().ok().map(|event| (stored.seq, event))),
+                    _ => {}
+                }
             }
         }
     }
 
-    /// Reads all changes and undos from an event on.
+    /// Reads all starts, changes and undos from an event on.
     async fn change_events(&self, session: SessionId, first: Seq) -> Result<Vec<(Seq, Event)>, Error> {
         let mut events = Vec::new();
         let mut after = Seq(first.0.saturating_sub(1));
@@ -163,21 +212,26 @@ impl Workspace {
             let page = self.store.read(session, Page::After(after, PAGE_EVENTS)).await?;
             let Some(last) = page.last() else { return Ok(events) };
             after = last.seq;
-            let is_of_changes = |stored: &&StoredEvent| matches!(stored.kind.as_str(), "Changes" | "Undo");
+            let is_of_changes =
+                |stored: &&StoredEvent| matches!(stored.kind.as_str(), "Init" | "Changes" | "Undo");
             let found = page.iter().filter(is_of_changes);
             events.extend(found.filter_map(|stored| Some((stored.seq, stored.event().ok()?))));
         }
     }
 }
 
-/// Returns whether the changes of an event were undone, and that was not undone itself.
-fn is_undone(of: Seq, events: &[(Seq, Event)]) -> bool {
-    events.iter().any(|(seq, event)| {
+/// Returns the undo of an event that was not undone itself.
+fn undone_by(of: Seq, events: &[(Seq, Event)]) -> Option<Seq> {
+    let undos = events.iter().filter(|(seq, event)| {
         // An undo comes after what it undoes, so this ends.
-        matches!(event, Event::Undo(Undo { of: undone, .. }) if *undone == of.0)
-            && *seq > of
-            && !is_undone(*seq, events)
-    })
+        *seq > of && matches!(event, Event::Undo(Undo { of: undone, .. }) if *undone == of.0)
+    });
+    undos.map(|(seq, _)| *seq).find(|seq| undone_by(*seq, events).is_none())
+}
+
+/// Returns the turn that an event belongs to.
+fn turn_of(turns: &TurnIndex, seq: Seq) -> Option<usize> {
+    (1..=turns.count()).rev().find(|turn| turns.first_event(*turn).is_some_and(|first| first <= seq))
 }
 
 fn not_recorded(record: &SessionRecord, turn: Option<usize>) -> Error {
@@ -190,7 +244,7 @@ fn not_recorded(record: &SessionRecord, turn: Option<usize>) -> Error {
     )
 }
 
-fn snapshot_error(error: azureal_snapshots::Error) -> Error {
+pub(crate) fn snapshot_error(error: azureal_snapshots::Error) -> Error {
     let described = Error::new("snapshot", error.to_string());
     let described = match &error {
         azureal_snapshots::Error::Gone(_) => described.with_hint(

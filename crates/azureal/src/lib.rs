@@ -251,6 +251,7 @@ mod server_store;
 mod session_changes;
 pub mod sessions;
 pub mod turns;
+pub mod undo;
 mod workspace;
 
 pub use azureal_core as core;

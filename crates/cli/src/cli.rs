@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::commands::{
     agents, cancel, compact, completions, config, context, copy, demo, diff, export, fork, help, import,
-    list, original, ps, purge, rename, rm, run, show, tokens, trust,
+    list, original, ps, purge, rename, rm, run, show, tokens, trust, undo,
 };
 use crate::completion;
 use crate::dashed_prompt::protect;
@@ -105,6 +105,7 @@ enum Command {
     Show(show::Args),
     Original(original::Args),
     Diff(diff::Args),
+    Undo(undo::Args),
     Context(context::Args),
     Compact(compact::Args),
     Tokens(tokens::Args),
@@ -214,6 +215,7 @@ impl Cli {
                 Command::Show(args) => show::run(args, &place, &found, &mut out).await,
                 Command::Original(args) => original::run(args, &place, &found, &mut out).await,
                 Command::Diff(args) => diff::run(args, &place, &found, &mut out).await,
+                Command::Undo(args) => undo::run(args, &place, &found, &mut out).await,
                 Command::Context(args) => context::run(args, &place, &found, &mut out).await,
                 Command::Tokens(args) => tokens::run(args, &place, &found, &mut out).await,
                 Command::Rename(args) => rename::run(args, &place, &mut out).await,

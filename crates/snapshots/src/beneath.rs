@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,9 +45,13 @@ impl Beneath {
         Ok(Self { root: Arc::new(root), last: Vec::new() })
     }
 
-    #[expect(dead_code, reason = "the undo uses it")]
-    pub(crate) fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
+    /// Opens a folder; the empty path is the top.
+    pub(crate) fn open_folder(&mut self, path: &[u8]) -> rustix::io::Result<Arc<OwnedFd>> {
+        if path.is_empty() {
+            return Ok(Arc::clone(&self.root));
+        }
+        let (parent, name) = self.parent(path)?;
+        Ok(Arc::new(rustix::fs::openat(&parent, name, DIRECTORY, Mode::empty())?))
     }
 
     /// Opens the folder of a path, and returns it with the name in it.
@@ -68,7 +72,6 @@ impl Beneath {
         Ok((Arc::clone(folder), OsStr::from_bytes(name)))
     }
 
-    #[expect(dead_code, reason = "the undo uses it")]
     /// Forgets the folders of the last path, which may have been replaced.
     pub(crate) fn forget(&mut self) {
         self.last.clear();
@@ -102,6 +105,11 @@ impl Beneath {
 /// Case-insensitive and Windows file systems have other names for `.git`; git refuses those too.
 pub(crate) fn is_forbidden(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|part| {
+        // Most names need no closer look, and there may be many.
+        let is_plain = part.first().is_some_and(|first| !matches!(first, b'.' | b'g' | b'G' | b' '));
+        if is_plain && part.iter().all(|byte| byte.is_ascii() && *byte != b'\\') {
+            return false;
+        }
         // HFS+ ignores these characters in names.
         let visible: String = String::from_utf8_lossy(part).chars().filter(|c| !is_ignored(*c)).collect();
         // NTFS ends a name at a colon, and ignores dots and spaces at its end.

@@ -84,40 +84,54 @@ impl Worktree {
     ///
     /// Git reports an error, or our folder in the git directory cannot be used.
     pub fn take(&self, session: &str, limits: &Limits, cancelled: &dyn Fn() -> bool) -> Result<Taken, Error> {
-        let started = SystemTime::now();
-        let deadline = Deadline { started: Instant::now(), limit: limits.time, cancelled };
         let home = self.open_home()?;
-        let _lock = match home.lock(deadline.left()) {
+        let started = Instant::now();
+        let _lock = match home.lock(limits.time) {
             Err(Error::Busy) => return Ok(Taken::TooSlow { now_off: false }),
             lock => lock?,
         };
-        let mut state = State::read(&home);
-        if state.is_off {
+        self.recover_held(&home)?;
+        if State::read(&home).is_off {
             return Ok(Taken::Off);
         }
-        let Some(pending) = self.begin(&home)? else { return Ok(Taken::TooSlow { now_off: false }) };
-        let mut taken = self.take_locked(&home, &mut state, &pending, limits, deadline);
+        let left = Limits { time: limits.time.saturating_sub(started.elapsed()), ..limits.clone() };
+        self.take_held(&home, session, &left, cancelled)
+    }
+
+    /// Takes a snapshot, also if they are off. The caller holds the lock of the worktree.
+    pub(crate) fn take_held(
+        &self,
+        home: &Home,
+        session: &str,
+        limits: &Limits,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Taken, Error> {
+        let started = SystemTime::now();
+        let deadline = Deadline { started: Instant::now(), limit: limits.time, cancelled };
+        let mut state = State::read(home);
+        let Some(pending) = self.begin(home)? else { return Ok(Taken::TooSlow { now_off: false }) };
+        let mut taken = self.take_locked(home, &mut state, &pending, limits, deadline);
         if matches!(taken, Err(Error::Git { .. })) {
             // A file can vanish or change its kind while git reads it.
             debug!(error = ?taken, "takes the snapshot again");
-            taken = self.take_locked(&home, &mut state, &pending, limits, deadline);
+            taken = self.take_locked(home, &mut state, &pending, limits, deadline);
         }
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         match taken {
             Ok(Some(snapshot)) => {
-                set_time(&home, started)?;
+                set_time(home, started)?;
                 if state.slow > 0 {
                     state.slow = 0;
-                    state.write(&home)?;
+                    state.write(home)?;
                 }
-                self.pin(&home, session, now, &snapshot.tree)?;
+                self.pin(home, session, now, &snapshot.tree)?;
                 debug!(ms = deadline.started.elapsed().as_millis(), tree = snapshot.tree, "took a snapshot");
                 Ok(Taken::Whole(snapshot))
             }
             Ok(None) | Err(Error::Slow { .. } | Error::TooMuch { .. }) if !cancelled() => {
                 state.slow += 1;
                 state.is_off = state.slow >= TOO_SLOW;
-                state.write(&home)?;
+                state.write(home)?;
                 info!(slow = state.slow, off = state.is_off, "gave up a snapshot");
                 Ok(Taken::TooSlow { now_off: state.is_off })
             }
@@ -166,20 +180,20 @@ impl Worktree {
     ) -> Result<Option<Snapshot>, Error> {
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
         let index = home.own.join(NAME);
-        let update = if index.exists() {
-            self.scan(home, &index, state.is_current, limits, deadline)?.update(&mut beneath, &[])?
+        let (update, known) = if index.exists() {
+            let listing = self.scan(home, &index, state.is_current, limits, deadline)?;
+            (listing.update(&mut beneath, &[])?, state.tree.clone().filter(|_| state.is_current))
         } else {
             state.is_current = false;
             let draft = self.import(home, &mut beneath, deadline)?;
             let listing = self.scan(home, &draft.path, true, limits, deadline)?;
-            let converted = draft.finish(self, home, deadline)?;
-            listing.update(&mut beneath, &converted)?
+            let imported = draft.finish(self, home, deadline)?;
+            (listing.update(&mut beneath, &imported.converted)?, imported.tree)
         };
         if update.is_empty()
-            && state.is_current
-            && let Some(tree) = &state.tree
+            && let Some(tree) = known
         {
-            return Ok(Some(Snapshot { tree: tree.clone(), skipped: update.skipped }));
+            return self.finish(home, state, tree, update, limits, deadline).map(Some);
         }
         if update.bytes > limits.total {
             info!(bytes = update.bytes, "too much has changed for a snapshot");
@@ -201,6 +215,19 @@ impl Worktree {
         if !crate::is_id(&tree) {
             return Err(Error::NoSnapshot(tree));
         }
+        self.finish(home, state, tree, update, limits, deadline).map(Some)
+    }
+
+    /// Records that our index has the files of a tree, and keeps the objects that it needs.
+    fn finish(
+        &self,
+        home: &Home,
+        state: &mut State,
+        tree: String,
+        update: Update,
+        limits: &Limits,
+        deadline: Deadline<'_>,
+    ) -> Result<Snapshot, Error> {
         if let Some(before) = state.tree.as_ref().filter(|before| **before != tree) {
             match self.keep(before, &tree, limits.known_file, deadline) {
                 // The project's git removed objects of the snapshot before: this one begins a new row.
@@ -208,10 +235,12 @@ impl Worktree {
                 kept => kept?,
             }
         }
-        state.tree = Some(tree.clone());
-        state.is_current = true;
-        state.write(home)?;
-        Ok(Some(Snapshot { tree, skipped: update.skipped }))
+        if !state.is_current || state.tree.as_ref() != Some(&tree) {
+            state.tree = Some(tree.clone());
+            state.is_current = true;
+            state.write(home)?;
+        }
+        Ok(Snapshot { tree, skipped: update.skipped })
     }
 
     /// Changes our index. Returns whether it was done in time; git continues in the background if not.

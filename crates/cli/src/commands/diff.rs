@@ -1,5 +1,5 @@
 use azureal::Workspace;
-use azureal::changes::TurnChanges;
+use azureal::changes::{ChangesOf, TurnChanges};
 use azureal::sessions::{called, resolve_to_read};
 use azureal_core::{visible, visible_line};
 use azureal_engine::Recovered;
@@ -40,7 +40,8 @@ pub(crate) async fn run(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let record = resolve_to_read(place, found, args.session.session.as_deref()).await?;
-    let changes = place.turn_changes(&record, args.turn).await?;
+    let of = args.turn.map_or(ChangesOf::LastTurn, ChangesOf::Turn);
+    let changes = place.turn_changes(&record, of).await?;
     if out.is_json() {
         let diff = if args.stat { None } else { Some(place.diff(&changes)?) };
         return out.json(&json!({
@@ -53,7 +54,7 @@ pub(crate) async fn run(
             "directories": changes.directories,
             "during": changes.during,
             "late": changes.late,
-            "undone": changes.is_undone,
+            "undone": changes.undone_by.is_some(),
             "diff": diff.map(|diff| diff.text),
         }));
     }
@@ -86,7 +87,7 @@ pub(crate) async fn run(
 /// Returns the line above the changes of a turn.
 fn heading(session: &str, changes: &TurnChanges) -> String {
     let mut heading = format!("{session} · turn {} · {}", changes.turn, changes.summary());
-    if changes.is_undone {
+    if changes.undone_by.is_some() {
         heading.push_str(" · undone");
     }
     if changes.late {

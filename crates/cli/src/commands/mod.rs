@@ -27,6 +27,7 @@ pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod tokens;
 pub(crate) mod trust;
+pub(crate) mod undo;
 
 /// Whether a command prints through the user's pager.
 #[derive(Debug, clap::Args)]

@@ -1,0 +1,144 @@
+//! The undo of a turn: its files as they were before it.
+
+use azureal_core::event::Undo;
+use azureal_core::{Event, NewTurn, SessionRecord};
+use azureal_engine::{Recovered, snapshot_owner, stored_changes};
+use azureal_snapshots::{UndoConflict, UndoPlan, Worktree};
+
+use crate::changes::{TurnChanges, snapshot_error};
+use crate::error::Error;
+use crate::workspace::Workspace;
+
+/// What an undo would do.
+#[derive(Debug)]
+pub struct PlannedUndo {
+    /// The changes to undo.
+    pub changes: TurnChanges,
+    /// The files, and those that stand in its way.
+    pub plan: UndoPlan,
+}
+
+impl PlannedUndo {
+    /// Returns why the undo needs the user's force; empty if it does not.
+    pub fn obstacles(&self) -> Vec<String> {
+        let TurnChanges { turn, during, late, .. } = &self.changes;
+        let mut obstacles = Vec::new();
+        if *late {
+            obstacles.push(format!(
+                "turn {turn} was interrupted: its recorded changes are those until it was recovered, your own among them"
+            ));
+        }
+        if !during.is_empty() {
+            let sessions = azureal_core::counted(during.len() as u64, "other session");
+            obstacles.push(format!(
+                "{sessions} ran in this worktree during turn {turn}, and may have made the changes"
+            ));
+        }
+        match self.plan.conflicts.len() {
+            0 => {}
+            1 => obstacles.push(format!("1 file was changed since turn {turn}, or cannot be restored")),
+            count => {
+                obstacles
+                    .push(format!("{count} files were changed since turn {turn}, or cannot be restored"));
+            }
+        }
+        obstacles
+    }
+}
+
+/// What an undo has done.
+#[derive(Debug)]
+pub struct FinishedUndo {
+    /// The event of the session.
+    pub seq: azureal_core::Seq,
+    /// It.
+    pub event: Undo,
+    /// The files that were left as they are.
+    pub left: Vec<UndoConflict>,
+}
+
+impl Workspace {
+    /// Looks at what the undo of some changes does. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// A turn runs in the worktree, the changes are undone already or are of another worktree, or their snapshots are not on this
+    /// machine. `found` is what [`recover`](Self::recover) returned.
+    pub async fn plan_undo(&self, changes: TurnChanges, found: &[Recovered]) -> Result<PlannedUndo, Error> {
+        let worktree = self.undo_worktree(&changes, found)?;
+        let plan = worktree.plan_undo(&changes.before, &changes.after).map_err(snapshot_error)?;
+        Ok(PlannedUndo { changes, plan })
+    }
+
+    /// Restores the files of some changes to what they were before, and adds that to the session.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan_undo`](Self::plan_undo); and files were changed since or other sessions ran meanwhile, unless `force` is set.
+    pub async fn undo(
+        &self,
+        record: &SessionRecord,
+        planned: &PlannedUndo,
+        force: bool,
+        found: &[Recovered],
+    ) -> Result<FinishedUndo, Error> {
+        let PlannedUndo { changes, .. } = planned;
+        if let Some(obstacle) = planned.obstacles().into_iter().next().filter(|_| !force) {
+            return Err(Error::refused("conflict", obstacle));
+        }
+        let worktree = self.undo_worktree(changes, found)?;
+        // No turn begins in the session, and one that begins in the worktree is told of this.
+        let _lease = self.lease(record.id, "undo").await?;
+        let owner = snapshot_owner(record);
+        let mark = worktree.begin_turn(&owner, "undo").map_err(snapshot_error)?;
+        let undone = worktree.undo(&owner, &changes.before, &changes.after, force);
+        let ended = worktree.end_turn(mark);
+        let undone = undone.map_err(snapshot_error)?;
+        ended.map_err(snapshot_error)?;
+        let files = worktree.compare(&undone.before.tree, &undone.after.tree).map_err(snapshot_error)?;
+        let (files, directories) = stored_changes(&files);
+        let event = Undo {
+            of: changes.seq.0,
+            turn: changes.turn as u64,
+            before: undone.before.tree,
+            after: undone.after.tree,
+            files,
+            directories,
+        };
+        let appended = self.store.append(record.id, NewTurn::verbatim([Event::Undo(event.clone())])).await?;
+        Ok(FinishedUndo { seq: appended.last, event, left: undone.left })
+    }
+
+    /// Returns the worktree of some changes, if they can be undone there now.
+    fn undo_worktree(&self, changes: &TurnChanges, found: &[Recovered]) -> Result<Worktree, Error> {
+        let worktree = self.snapshots()?;
+        let TurnChanges { session, turn, directory, undone_by, .. } = changes;
+        if let Some(undo) = undone_by {
+            return Err(Error::new("undone", format!("turn {turn} of {session} is undone already"))
+                .with_hint(format!("`azureal undo {session} --seq {undo}` takes the undo back")));
+        }
+        let here = self.project.directory();
+        if let Some(there) = directory.as_ref().filter(|there| *there != here && there.is_dir()) {
+            let there = crate::error::shown(there);
+            return Err(Error::new("other_worktree", format!("turn {turn} of {session} ran in {there}"))
+                .with_hint(format!("run `azureal -C {there} undo {session} --turn {turn}`")));
+        }
+        let is_here = |found: &&Recovered| {
+            matches!(found, Recovered::Running(..) | Recovered::Orphan(..))
+                && found.turn().is_some_and(|turn| turn.directory == here)
+        };
+        let running = found.iter().find(is_here).and_then(Recovered::turn);
+        if let Some(turn) = running {
+            let (busy, agent) = (turn.session, &turn.agent);
+            return Err(Error::new("busy", format!("a turn of S{busy} runs in this worktree: {agent}"))
+                .with_hint(format!(
+                    "wait for it, or end it with `azureal cancel S{busy}`; nothing was changed"
+                )));
+        }
+        if !worktree.running().is_empty() {
+            return Err(Error::new("busy", "a turn runs in this worktree")
+                .with_hint("wait for it; `azureal ps` shows it. Nothing was changed"));
+        }
+        Ok(worktree)
+    }
+}
