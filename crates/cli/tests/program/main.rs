@@ -14,6 +14,7 @@
 mod agents;
 mod bounds;
 mod cached_tokens;
+mod changes;
 mod compact;
 mod completion;
 mod config;

@@ -1,0 +1,228 @@
+//! What a turn changed, and its undo: `azureal diff` and `azureal undo`.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::run::{fake_claude, wait_until};
+use crate::world::{Ran, World};
+
+/// A repository with two committed files, and an agent that runs this script.
+fn repository(script: &str) -> World {
+    let world = World::new();
+    fs::remove_dir_all(world.path("p")).unwrap();
+    world.file("p/a.txt", "one\ntwo\n");
+    world.file("p/src/b.txt", "b\n");
+    world.file("p/.gitignore", "/target\n/gate\n/begun\n");
+    for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "first"]] {
+        git(&world, arguments);
+    }
+    fake_claude(&world, script);
+    world
+}
+
+#[track_caller]
+fn git(world: &World, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=n", "-c", "user.email=e"])
+        .args(arguments)
+        .current_dir(world.path("p"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn azureal(world: &World, arguments: &[&str]) -> Ran {
+    world.ran(world.with_programs(arguments).output().unwrap())
+}
+
+#[track_caller]
+fn turn(world: &World) {
+    let ran = azureal(world, &["run", "-a", "claude", "go"]);
+    assert_eq!(ran.code, 0, "{ran}");
+}
+
+fn read(world: &World, path: &str) -> Option<String> {
+    fs::read_to_string(world.path("p").join(path)).ok()
+}
+
+const EDITS: &str = "echo three >> a.txt; rm src/b.txt; mkdir d; echo new > d/c.txt; chmod +x a.txt";
+
+#[test]
+fn the_end_of_run_and_show_say_how_many_files_changed() {
+    let world = repository(EDITS);
+    let ran = azureal(&world, &["run", "-a", "claude", "go"]);
+    assert_eq!(ran.stderr.lines().last(), Some("3 files changed, +2 −1 · azureal diff S1"), "{ran}");
+    let shown = world.run(&["show", "S1"]).quiet();
+    assert!(shown.contains("[3 files changed, +2 −1 · azureal diff S1 --turn 1]"), "{shown}");
+    let context = world.run(&["context", "S1"]).quiet();
+    let expected = "## Changes during this turn\n- modified a.txt +1 −0\n- added d/c.txt +1 −0\n- deleted src/b.txt +0 −1";
+    assert!(context.contains(expected), "{context}");
+}
+
+#[test]
+fn a_diff_applies_and_names_its_turn() {
+    let world = repository(EDITS);
+    turn(&world);
+    let after = git(&world, &["diff", "HEAD"]);
+    let diff = azureal(&world, &["diff"]).quiet();
+    assert!(diff.contains("+three") && diff.contains("old mode 100644\nnew mode 100755"), "{diff}");
+    // What git says itself, but for the new file, which it does not know.
+    for line in after.lines().filter(|line| line.starts_with(['+', '-'])) {
+        assert!(diff.contains(line), "{line}: {diff}");
+    }
+    let patch = world.file("patch", &diff);
+    git(&world, &["apply", "-R", patch.to_str().unwrap()]);
+    assert_eq!((read(&world, "a.txt"), read(&world, "d/c.txt")), (Some("one\ntwo\n".into()), None));
+    let stat = azureal(&world, &["diff", "S1", "--turn", "1", "--stat"]).quiet();
+    assert_eq!(
+        stat,
+        "S1 · turn 1 · 3 files changed, +2 −1\n  modified a.txt +1 −0\n  added d/c.txt +1 −0\n  deleted src/b.txt +0 −1\n"
+    );
+    let json: Value = azureal(&world, &["diff", "--stat", "--json"]).json();
+    assert_eq!((&json["turn"], &json["undone"], &json["diff"]), (&1.into(), &false.into(), &Value::Null));
+    assert_eq!(json["files"][0]["path"], "a.txt");
+}
+
+#[test]
+fn turns_without_changes_say_so() {
+    let world = repository("true");
+    turn(&world);
+    let none = azureal(&world, &["diff"]);
+    assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none}");
+    assert!(none.stderr.starts_with("error: no changes of S1 are recorded\n"), "{none}");
+    let none = azureal(&world, &["undo", "S1", "--turn", "1"]);
+    assert!(none.stderr.starts_with("error: no changes of turn 1 of S1 are recorded\n"), "{none}");
+    let missing = azureal(&world, &["diff", "--turn", "7"]);
+    assert!(missing.stderr.starts_with("error: S1 has no turn 7\n"), "{missing}");
+}
+
+#[test]
+fn changes_are_not_recorded_if_the_user_does_not_want_it_and_for_an_ephemeral_turn() {
+    let world = repository("echo x >> a.txt");
+    assert_eq!(azureal(&world, &["run", "-a", "claude", "--ephemeral", "go"]).code, 0);
+    world.file("config/azureal/azufig.toml", "[changes]\nenabled = false\n");
+    let mut command = world.with_programs(&["run", "-a", "claude", "go"]);
+    let ran = world.ran(command.env("XDG_CONFIG_HOME", world.path("config")).output().unwrap());
+    assert!(ran.code == 0 && !ran.stderr.contains("changed"), "{ran}");
+    assert!(!world.path("p/.git/azureal/snapshots").exists());
+}
+
+#[test]
+fn an_undo_restores_the_files_and_is_told_to_the_next_agent_and_can_be_undone() {
+    let world = repository(EDITS);
+    turn(&world);
+    let plan = azureal(&world, &["undo", "S1", "--dry-run"]).quiet();
+    assert_eq!(
+        plan,
+        "the undo of turn 1 of S1 changes 3 files\n  restore a.txt\n  delete d/c.txt\n  restore src/b.txt\nnothing was changed\n"
+    );
+    assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\nthree\n");
+    let undone = azureal(&world, &["undo", "S1"]);
+    assert_eq!(undone.code, 0, "{undone}");
+    assert!(undone.stdout.starts_with("S1: undid turn 1: 3 files changed, +1 −2\n"), "{undone}");
+    assert_eq!(git(&world, &["status", "--short"]), "", "as it was committed");
+    assert!(!world.path("p/d").exists(), "a folder of new files alone is gone too");
+    let context = world.run(&["context", "S1"]).quiet();
+    assert!(context.contains("## Undo\nThe user undid the changes of turn 1."), "{context}");
+    let twice = azureal(&world, &["undo", "S1"]);
+    assert!(twice.stderr.starts_with("error: turn 1 of S1 is undone already\n"), "{twice}");
+    // Its hint takes it back.
+    let hint = twice.stderr.split('`').nth(1).unwrap();
+    let arguments: Vec<&str> = hint.split(' ').skip(1).collect();
+    let redone = azureal(&world, &arguments);
+    assert_eq!(redone.code, 0, "{hint}: {redone}");
+    assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\nthree\n");
+    assert_eq!(read(&world, "d/c.txt").unwrap(), "new\n");
+    assert!(azureal(&world, &["undo", "S1"]).code == 0, "and it can be undone again");
+    assert_eq!(git(&world, &["status", "--short"]), "");
+}
+
+#[test]
+fn an_undo_is_refused_if_a_file_was_changed_since() {
+    let world = repository(EDITS);
+    turn(&world);
+    world.file("p/a.txt", "mine\n");
+    let refused = azureal(&world, &["undo", "S1"]);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains("a.txt: changed since the turn"), "{refused}");
+    assert_eq!(
+        (read(&world, "a.txt").unwrap().as_str(), read(&world, "src/b.txt")),
+        ("mine\n", None),
+        "none of them"
+    );
+    let forced = azureal(&world, &["undo", "S1", "--force"]);
+    assert_eq!(forced.code, 0, "{forced}");
+    assert_eq!(git(&world, &["status", "--short"]), "");
+    // What it overwrote comes back.
+    let seq = azureal(&world, &["show", "S1", "--json"]).json_lines().last().unwrap()["seq"].to_string();
+    assert_eq!(azureal(&world, &["undo", "S1", "--seq", &seq]).code, 0);
+    assert_eq!(read(&world, "a.txt").unwrap(), "mine\n");
+}
+
+#[test]
+fn an_undo_is_refused_while_a_turn_runs_in_the_worktree() {
+    let world = repository(EDITS);
+    turn(&world);
+    fake_claude(&world, "touch begun; while [ ! -e gate ]; do sleep 0.05; done");
+    let running = world
+        .with_programs(&["run", "-a", "claude", "other"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the other turn", || world.path("p/begun").exists());
+    let refused = azureal(&world, &["undo", "S1"]);
+    world.file("p/gate", "");
+    let _ = running.wait_with_output().unwrap();
+    assert!(refused.code != 0 && refused.stderr.contains("runs in this worktree"), "{refused}");
+    assert_eq!(read(&world, "a.txt").unwrap(), "one\ntwo\nthree\n");
+}
+
+#[test]
+fn an_undo_is_refused_if_another_session_ran_meanwhile() {
+    let world = repository("echo a > by-a; touch begun; while [ ! -e gate ]; do sleep 0.05; done");
+    let first = world
+        .with_programs(&["run", "-a", "claude", "go"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    wait_until("the first turn", || world.path("p/begun").exists());
+    fake_claude(&world, "echo b > by-b");
+    assert_eq!(azureal(&world, &["run", "-a", "claude", "go"]).code, 0);
+    world.file("p/gate", "");
+    let _ = first.unwrap().wait_with_output().unwrap();
+    let refused = azureal(&world, &["undo", "S1"]);
+    assert_eq!(refused.code, 3, "{refused}");
+    assert!(refused.stderr.contains("1 other session ran in this worktree during turn 1"), "{refused}");
+    assert!(read(&world, "by-a").is_some() && read(&world, "by-b").is_some());
+    assert_eq!(azureal(&world, &["undo", "S1", "--force"]).code, 0);
+    assert!(read(&world, "by-a").is_none() && read(&world, "by-b").is_none());
+}
+
+#[test]
+fn a_diff_without_its_snapshots_says_where_they_are() {
+    let world = repository(EDITS);
+    turn(&world);
+    fs::remove_dir_all(world.path("p/.git/azureal/snapshots")).unwrap();
+    let gone = azureal(&world, &["diff"]);
+    assert_eq!(gone.code, 1, "{gone}");
+    assert!(gone.stderr.contains("no longer stored") && gone.stderr.contains("--stat"), "{gone}");
+    assert!(azureal(&world, &["diff", "--stat"]).quiet().contains("modified a.txt"));
+}
+
+#[test]
+fn the_repository_of_the_project_is_not_touched() {
+    let world = repository(EDITS);
+    let files = |world: &World| {
+        let mut files = world.snapshot("p/.git");
+        files.retain(|(path, _)| !path.to_string_lossy().contains("/azureal"));
+        files
+    };
+    let before = files(&world);
+    turn(&world);
+    assert_eq!(azureal(&world, &["undo", "S1"]).code, 0);
+    assert!(files(&world) == before);
+}
