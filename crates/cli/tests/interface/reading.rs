@@ -40,11 +40,11 @@ fn folds_survive_a_resize(agent: &str, tool: Answer) {
     program.wait_for("Paragraph 9");
     until("the stored turn", || (real.prompts("S1") == ["Read it"]).then_some(()));
 
-    // A call is one row with its outcome; unfolded, it has its output.
+    // The last command of a turn shows some of its output; unfolded, all of it.
     let sizes = [(70, 50), (140, 60), (100, 60)];
     program.send("\tg");
     go_to(&program, "seq -f");
-    program.wait_for("▸");
+    program.wait_for("more lines");
     program.wait_for_no("output 7");
     program.send(" ");
     program.wait_for("output 7");
