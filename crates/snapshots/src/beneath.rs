@@ -102,6 +102,11 @@ impl Beneath {
 /// Case-insensitive and Windows file systems have other names for `.git`; git refuses those too.
 pub(crate) fn is_forbidden(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|part| {
+        // Most names need no closer look, and there may be many.
+        let is_plain = part.first().is_some_and(|first| !matches!(first, b'.' | b'g' | b'G' | b' '));
+        if is_plain && part.iter().all(|byte| byte.is_ascii() && *byte != b'\\') {
+            return false;
+        }
         // HFS+ ignores these characters in names.
         let visible: String = String::from_utf8_lossy(part).chars().filter(|c| !is_ignored(*c)).collect();
         // NTFS ends a name at a colon, and ignores dots and spaces at its end.

@@ -12,7 +12,7 @@ use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::error::{At, Error};
 use crate::git::{Deadline, OUTPUT, Running, args};
 use crate::places::read_start;
-use crate::project_index::{ProjectIndex, REGULAR, shared_index};
+use crate::project_index::{ProjectIndex, REGULAR, hex};
 use crate::worktree::{Home, Worktree};
 
 /// The bound on an index.
@@ -33,6 +33,14 @@ pub(crate) struct Draft {
     sizes: Option<Running>,
 }
 
+/// An index in use.
+pub(crate) struct Imported {
+    /// Files that are hashed again.
+    pub(crate) converted: Vec<Vec<u8>>,
+    /// The tree of the index, if the project's index says it.
+    pub(crate) tree: Option<String>,
+}
+
 impl Worktree {
     /// Copies the project's index, and starts to look up the sizes of its blobs.
     pub(crate) fn import(
@@ -44,7 +52,7 @@ impl Worktree {
         let source = self.places.git_dir.join("index");
         let format = self.places.format;
         let bad = |why| Error::BadIndex { path: source.clone(), why };
-        let (mut bytes, mut time) = match fs::metadata(&source) {
+        let (bytes, mut time) = match fs::metadata(&source) {
             Ok(found) => {
                 let time = found.modified().at(&source)?;
                 (read_start(&source, INDEX).ok_or_else(|| bad("it is no plain file, or too large"))?, time)
@@ -55,24 +63,22 @@ impl Worktree {
             }
             Err(error) => return Err(error).at(&source),
         };
-        if let Some(shared) =
-            shared_index(&bytes, format).map_err(bad)?.filter(|id| id.iter().any(|byte| *byte != 0))
-        {
-            (bytes, time) = self.join_shared(home, &bytes, time, &shared, deadline)?;
-        }
         let mut is_there = |path: &[u8]| {
             matches!(beneath.look(path), Ok(Found::File(_) | Found::Link(_) | Found::Unreadable(_)))
         };
-        let index = ProjectIndex::parse(&bytes, format, &mut is_there, is_forbidden).map_err(bad)?;
+        let mut index = ProjectIndex::parse(&bytes, format, &mut is_there, is_forbidden).map_err(bad)?;
+        if let Some(shared) = &index.shared {
+            let joined;
+            (joined, time) = self.join_shared(home, &bytes, time, shared, deadline)?;
+            index = ProjectIndex::parse(&joined, format, &mut is_there, is_forbidden).map_err(bad)?;
+        }
         let draft = Draft { index, path: home.own.join(DRAFT), time, sizes: None };
         draft.write(self, home)?;
-        let ids: String = draft
-            .index
-            .entries
-            .iter()
-            .filter(|entry| entry.is_regular())
-            .map(|entry| entry.hex() + "\n")
-            .collect();
+        let mut ids = String::new();
+        for entry in draft.index.entries.iter().filter(|entry| entry.is_regular()) {
+            ids.push_str(&hex(entry.id(format)));
+            ids.push('\n');
+        }
         let sizes = (!ids.is_empty()).then(|| {
             let command = args(["cat-file", "--batch-check=%(objectsize)", "--buffer"]);
             self.borrowing().start(&command, ids.into_bytes(), OUTPUT)
@@ -89,7 +95,7 @@ impl Worktree {
         shared: &[u8],
         deadline: Deadline<'_>,
     ) -> Result<(Vec<u8>, SystemTime), Error> {
-        let name = format!("sharedindex.{}", crate::project_index::hex(shared));
+        let name = format!("sharedindex.{}", hex(shared));
         let source = self.places.git_dir.join(&name);
         let bad = |path: &Path, why| Error::BadIndex { path: path.to_owned(), why };
         let base = read_start(&source, INDEX).ok_or_else(|| bad(&source, "it is missing or too large"))?;
@@ -109,13 +115,13 @@ impl Worktree {
 
 impl Draft {
     /// Takes the index into use. Files whose blob has another size are hashed again: line endings, filters and
-    /// keywords make a blob that is not the bytes of the file. Returns the paths of these files.
+    /// keywords make a blob that is not the bytes of the file.
     pub(crate) fn finish(
         mut self,
         worktree: &Worktree,
         home: &Home,
         deadline: Deadline<'_>,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    ) -> Result<Imported, Error> {
         let output = self.sizes.take().map_or_else(|| Ok(Vec::new()), |sizes| sizes.finish(deadline))?;
         let mut sizes = output.split(|byte| *byte == b'\n');
         let mut converted = Vec::new();
@@ -131,7 +137,7 @@ impl Draft {
             self.write(worktree, home)?;
         }
         home.own.rename(OsStr::new(DRAFT), OsStr::new(NAME)).at(&self.path)?;
-        Ok(converted)
+        Ok(Imported { converted, tree: self.index.tree(worktree.places.format) })
     }
 
     fn write(&self, worktree: &Worktree, home: &Home) -> Result<(), Error> {

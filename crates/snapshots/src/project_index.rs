@@ -26,12 +26,14 @@ pub(crate) struct ProjectIndex {
     pub(crate) entries: Vec<Entry>,
     /// The ids of the trees that the entries make, as git has them. `None` if the entries are others now.
     trees: Option<Vec<u8>>,
+    /// The id of the index that has the other entries. `None` if this one has all.
+    pub(crate) shared: Option<Vec<u8>>,
 }
 
 /// A tracked file.
 pub(crate) struct Entry {
     stat: [u8; STAT],
-    pub(crate) id: Vec<u8>,
+    id: [u8; 32],
     pub(crate) path: Vec<u8>,
 }
 
@@ -52,35 +54,23 @@ impl Entry {
         }
     }
 
-    pub(crate) fn hex(&self) -> String {
-        hex(&self.id)
+    /// Returns its object id.
+    pub(crate) fn id(&self, format: ObjectFormat) -> &[u8] {
+        self.id.get(..format.length()).unwrap_or_default()
     }
 }
 
 /// Returns an object id as text.
 pub(crate) fn hex(id: &[u8]) -> String {
-    let digits = id.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')).collect()
-}
-
-/// Returns the id of the index that has the other entries of this one. `None` if it has all its entries.
-pub(crate) fn shared_index(bytes: &[u8], format: ObjectFormat) -> Result<Option<Vec<u8>>, &'static str> {
-    let mut reader = Reader { bytes, at: 0 };
-    let (version, count) = reader.header()?;
-    let mut path = Vec::new();
-    for _ in 0..count {
-        reader.entry(version, format, &mut path)?;
+    let mut text = String::with_capacity(id.len() * 2 + 1);
+    for digit in id.iter().flat_map(|byte| [byte >> 4, byte & 15]) {
+        text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
     }
-    while let Some((name, data)) = reader.extension(format)? {
-        if name == b"link" {
-            return Ok(Some(data.get(..format.length()).ok_or(CUT)?.to_vec()));
-        }
-    }
-    Ok(None)
+    text
 }
 
 impl ProjectIndex {
-    /// Parses an index that refers to no other. `is_there` says whether a path is in the worktree, and `is_left_out`
+    /// Parses an index. `is_there` says whether a path is in the worktree, and `is_left_out`
     /// whether it belongs into no snapshot.
     pub(crate) fn parse(
         bytes: &[u8],
@@ -90,7 +80,7 @@ impl ProjectIndex {
     ) -> Result<Self, &'static str> {
         let mut reader = Reader { bytes, at: 0 };
         let (version, count) = reader.header()?;
-        let mut index = Self { entries: Vec::new(), trees: None };
+        let mut index = Self { entries: Vec::with_capacity(count.min(1 << 20) as usize), ..Self::default() };
         let mut path = Vec::new();
         let mut is_changed = false;
         for _ in 0..count {
@@ -114,11 +104,26 @@ impl ProjectIndex {
             }
         }
         while let Some((name, data)) = reader.extension(format)? {
-            if name == b"TREE" && !is_changed {
-                index.trees = Some(data.to_vec());
+            match name {
+                b"TREE" if !is_changed => index.trees = Some(data.to_vec()),
+                b"link" => {
+                    let id = data.get(..format.length()).ok_or(CUT)?;
+                    index.shared = id.iter().any(|byte| *byte != 0).then(|| id.to_vec());
+                }
+                _ => {}
             }
         }
         Ok(index)
+    }
+
+    /// Returns the id of the tree that all entries make, if the index says it.
+    pub(crate) fn tree(&self, format: ObjectFormat) -> Option<String> {
+        // An empty path, the number of entries and of subtrees, and the id. The number is negative if a change was made since.
+        let rest = self.trees.as_ref()?.strip_prefix(b"\0")?;
+        let line = rest.split(|byte| *byte == b'\n').next()?;
+        let count: i64 = std::str::from_utf8(line).ok()?.split(' ').next()?.parse().ok()?;
+        let id = rest.get(line.len() + 1..line.len() + 1 + format.length())?;
+        (usize::try_from(count) == Ok(self.entries.len())).then(|| hex(id))
     }
 
     /// Writes the index in version 2. Its checksum is zero, which stands for none; git does not verify it.
@@ -130,7 +135,7 @@ impl ProjectIndex {
         for entry in &self.entries {
             let start = bytes.len();
             bytes.extend(entry.stat);
-            bytes.extend(&entry.id);
+            bytes.extend(entry.id(format));
             let length = u16::try_from(entry.path.len()).unwrap_or(NAME).min(NAME);
             bytes.extend(length.to_be_bytes());
             bytes.extend(&entry.path);
@@ -198,7 +203,8 @@ impl<'a> Reader<'a> {
     ) -> Result<(Entry, u16, u16), &'static str> {
         let start = self.at;
         let stat: [u8; STAT] = self.take(STAT)?.try_into().map_err(|_| CUT)?;
-        let id = self.take(format.length())?.to_vec();
+        let mut id = [0; 32];
+        id.get_mut(..format.length()).ok_or(CUT)?.copy_from_slice(self.take(format.length())?);
         let flags = self.short()?;
         let more = if version > 2 && flags & EXTENDED != 0 { self.short()? } else { 0 };
         let removed = if version == 4 { self.offset()? } else { path.len() };

@@ -166,20 +166,20 @@ impl Worktree {
     ) -> Result<Option<Snapshot>, Error> {
         let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
         let index = home.own.join(NAME);
-        let update = if index.exists() {
-            self.scan(home, &index, state.is_current, limits, deadline)?.update(&mut beneath, &[])?
+        let (update, known) = if index.exists() {
+            let listing = self.scan(home, &index, state.is_current, limits, deadline)?;
+            (listing.update(&mut beneath, &[])?, state.tree.clone().filter(|_| state.is_current))
         } else {
             state.is_current = false;
             let draft = self.import(home, &mut beneath, deadline)?;
             let listing = self.scan(home, &draft.path, true, limits, deadline)?;
-            let converted = draft.finish(self, home, deadline)?;
-            listing.update(&mut beneath, &converted)?
+            let imported = draft.finish(self, home, deadline)?;
+            (listing.update(&mut beneath, &imported.converted)?, imported.tree)
         };
         if update.is_empty()
-            && state.is_current
-            && let Some(tree) = &state.tree
+            && let Some(tree) = known
         {
-            return Ok(Some(Snapshot { tree: tree.clone(), skipped: update.skipped }));
+            return self.finish(home, state, tree, update, limits, deadline).map(Some);
         }
         if update.bytes > limits.total {
             info!(bytes = update.bytes, "too much has changed for a snapshot");
@@ -201,6 +201,19 @@ impl Worktree {
         if !crate::is_id(&tree) {
             return Err(Error::NoSnapshot(tree));
         }
+        self.finish(home, state, tree, update, limits, deadline).map(Some)
+    }
+
+    /// Records that our index has the files of a tree, and keeps the objects that it needs.
+    fn finish(
+        &self,
+        home: &Home,
+        state: &mut State,
+        tree: String,
+        update: Update,
+        limits: &Limits,
+        deadline: Deadline<'_>,
+    ) -> Result<Snapshot, Error> {
         if let Some(before) = state.tree.as_ref().filter(|before| **before != tree) {
             match self.keep(before, &tree, limits.known_file, deadline) {
                 // The project's git removed objects of the snapshot before: this one begins a new row.
@@ -208,10 +221,12 @@ impl Worktree {
                 kept => kept?,
             }
         }
-        state.tree = Some(tree.clone());
-        state.is_current = true;
-        state.write(home)?;
-        Ok(Some(Snapshot { tree, skipped: update.skipped }))
+        if !state.is_current || state.tree.as_ref() != Some(&tree) {
+            state.tree = Some(tree.clone());
+            state.is_current = true;
+            state.write(home)?;
+        }
+        Ok(Snapshot { tree, skipped: update.skipped })
     }
 
     /// Changes our index. Returns whether it was done in time; git continues in the background if not.
