@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,9 +45,13 @@ impl Beneath {
         Ok(Self { root: Arc::new(root), last: Vec::new() })
     }
 
-    #[expect(dead_code, reason = "the undo uses it")]
-    pub(crate) fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
+    /// Opens a folder; the empty path is the top.
+    pub(crate) fn open_folder(&mut self, path: &[u8]) -> rustix::io::Result<Arc<OwnedFd>> {
+        if path.is_empty() {
+            return Ok(Arc::clone(&self.root));
+        }
+        let (parent, name) = self.parent(path)?;
+        Ok(Arc::new(rustix::fs::openat(&parent, name, DIRECTORY, Mode::empty())?))
     }
 
     /// Opens the folder of a path, and returns it with the name in it.
@@ -68,7 +72,6 @@ impl Beneath {
         Ok((Arc::clone(folder), OsStr::from_bytes(name)))
     }
 
-    #[expect(dead_code, reason = "the undo uses it")]
     /// Forgets the folders of the last path, which may have been replaced.
     pub(crate) fn forget(&mut self) {
         self.last.clear();

@@ -146,7 +146,6 @@ impl Worktree {
         Ok(diff)
     }
 
-    #[expect(dead_code, reason = "the undo uses it")]
     /// Returns the changes without renames, with the modes and ids of both versions.
     pub(crate) fn raw_changes(&self, before: &str, after: &str) -> Result<Vec<RawChange>, Error> {
         self.check(&[before, after])?;

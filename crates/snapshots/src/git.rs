@@ -118,10 +118,20 @@ impl Git {
     pub(crate) fn start(&self, args: &[OsString], stdin: Vec<u8>, limit: usize) -> Result<Running, Error> {
         // Of an excerpt, the first half is the beginning.
         let stdout = Stream::Keep(limit.saturating_mul(2));
+        Ok(Running { limit, ..self.start_into(args, stdin, stdout)? })
+    }
+
+    /// Starts a command with this input, whose output goes to a file.
+    pub(crate) fn start_into(
+        &self,
+        args: &[OsString],
+        stdin: Vec<u8>,
+        stdout: Stream,
+    ) -> Result<Running, Error> {
         let mut spawn = self.spawn(args, stdout, Stream::Keep(MESSAGE));
         spawn.stdin = stdin;
         let child = spawn.start().map_err(|error| self.not_started(error))?;
-        Ok(Running { child, command: name_of(args), limit })
+        Ok(Running { child, command: name_of(args), limit: 0 })
     }
 
     /// Starts a command that can outlive this process: its streams are files.

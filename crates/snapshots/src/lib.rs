@@ -2,6 +2,7 @@
 //!
 //! - [`Worktree::take`] records all files of the worktree that git does not ignore, in about the time of `git status`.
 //! - [`Worktree::compare`] and [`Worktree::diff`] show the changes between two snapshots.
+//! - [`Worktree::undo`] restores the files that differ, all or none, also if this process is killed meanwhile.
 //! - [`Worktree::begin_turn`] and [`Worktree::end_turn`] tell which other sessions had a turn meanwhile.
 //!
 //! The snapshots are in `azureal/snapshots` of the git directory, in a repository of our own. Git runs with our configuration
@@ -22,6 +23,7 @@ mod scan;
 mod state;
 mod take;
 mod turns;
+mod undo;
 mod worktree;
 
 pub use compare::{Diff, FileChange, FileStatus};
@@ -30,6 +32,7 @@ pub use git::GitProgram;
 pub use scan::{SkipReason, Skipped};
 pub use take::{Limits, Snapshot, Taken};
 pub use turns::{RunningTurn, TurnMark};
+pub use undo::{ConflictReason, UndoAction, UndoConflict, UndoFile, UndoPlan, Undone};
 pub use worktree::Worktree;
 
 /// Returns whether a text is an object id.

@@ -84,40 +84,54 @@ impl Worktree {
     ///
     /// Git reports an error, or our folder in the git directory cannot be used.
     pub fn take(&self, session: &str, limits: &Limits, cancelled: &dyn Fn() -> bool) -> Result<Taken, Error> {
-        let started = SystemTime::now();
-        let deadline = Deadline { started: Instant::now(), limit: limits.time, cancelled };
         let home = self.open_home()?;
-        let _lock = match home.lock(deadline.left()) {
+        let started = Instant::now();
+        let _lock = match home.lock(limits.time) {
             Err(Error::Busy) => return Ok(Taken::TooSlow { now_off: false }),
             lock => lock?,
         };
-        let mut state = State::read(&home);
-        if state.is_off {
+        self.recover_held(&home)?;
+        if State::read(&home).is_off {
             return Ok(Taken::Off);
         }
-        let Some(pending) = self.begin(&home)? else { return Ok(Taken::TooSlow { now_off: false }) };
-        let mut taken = self.take_locked(&home, &mut state, &pending, limits, deadline);
+        let left = Limits { time: limits.time.saturating_sub(started.elapsed()), ..limits.clone() };
+        self.take_held(&home, session, &left, cancelled)
+    }
+
+    /// Takes a snapshot, also if they are off. The caller holds the lock of the worktree.
+    pub(crate) fn take_held(
+        &self,
+        home: &Home,
+        session: &str,
+        limits: &Limits,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Taken, Error> {
+        let started = SystemTime::now();
+        let deadline = Deadline { started: Instant::now(), limit: limits.time, cancelled };
+        let mut state = State::read(home);
+        let Some(pending) = self.begin(home)? else { return Ok(Taken::TooSlow { now_off: false }) };
+        let mut taken = self.take_locked(home, &mut state, &pending, limits, deadline);
         if matches!(taken, Err(Error::Git { .. })) {
             // A file can vanish or change its kind while git reads it.
             debug!(error = ?taken, "takes the snapshot again");
-            taken = self.take_locked(&home, &mut state, &pending, limits, deadline);
+            taken = self.take_locked(home, &mut state, &pending, limits, deadline);
         }
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         match taken {
             Ok(Some(snapshot)) => {
-                set_time(&home, started)?;
+                set_time(home, started)?;
                 if state.slow > 0 {
                     state.slow = 0;
-                    state.write(&home)?;
+                    state.write(home)?;
                 }
-                self.pin(&home, session, now, &snapshot.tree)?;
+                self.pin(home, session, now, &snapshot.tree)?;
                 debug!(ms = deadline.started.elapsed().as_millis(), tree = snapshot.tree, "took a snapshot");
                 Ok(Taken::Whole(snapshot))
             }
             Ok(None) | Err(Error::Slow { .. } | Error::TooMuch { .. }) if !cancelled() => {
                 state.slow += 1;
                 state.is_off = state.slow >= TOO_SLOW;
-                state.write(&home)?;
+                state.write(home)?;
                 info!(slow = state.slow, off = state.is_off, "gave up a snapshot");
                 Ok(Taken::TooSlow { now_off: state.is_off })
             }

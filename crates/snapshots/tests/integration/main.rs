@@ -6,3 +6,4 @@ mod hostile;
 mod place;
 mod take;
 mod turns;
+mod undo;

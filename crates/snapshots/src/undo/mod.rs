@@ -1,0 +1,319 @@
+//! The undo of a turn: its files are restored to what they were before it.
+
+mod blobs;
+mod journal;
+mod present;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::beneath::{Beneath, Found, is_forbidden};
+use crate::compare::{MARKED, RawChange, Version};
+use crate::error::{At, Error};
+use crate::take::{Limits, Snapshot, Taken};
+use crate::worktree::{Home, Worktree};
+
+use self::blobs::Blobs;
+use self::journal::{Journal, Step};
+use self::present::{Present, is_emptied};
+
+/// The time that an undo waits for another process, and for each of its snapshots.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// The effect of an undo.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UndoPlan {
+    /// The files that it restores or deletes, in the order of their paths.
+    pub files: Vec<UndoFile>,
+    /// The files that were changed since the turn, or cannot be restored.
+    pub conflicts: Vec<UndoConflict>,
+}
+
+/// A file that an undo changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoFile {
+    /// Its path beneath the top of the worktree.
+    pub path: PathBuf,
+    /// The change.
+    pub action: UndoAction,
+}
+
+/// The change that an undo makes to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UndoAction {
+    /// It gets the content and mode from before the turn.
+    Restore,
+    /// It is deleted: the turn created it.
+    Delete,
+}
+
+/// A file that is not what the turn left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoConflict {
+    /// Its path beneath the top of the worktree.
+    pub path: PathBuf,
+    /// The reason.
+    pub why: ConflictReason,
+}
+
+/// The reason of a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConflictReason {
+    /// It was changed after the turn. A forced undo overwrites it.
+    ChangedSince,
+    /// It was deleted after the turn. A forced undo restores it.
+    DeletedSince,
+    /// The turn deleted it, and it is there again. A forced undo overwrites it.
+    CreatedSince,
+    /// A folder with other files, or a file in the place of its folder, is in the way. A forced undo leaves it out.
+    InTheWay,
+    /// A version was too large or could not be read, or is no longer stored. A forced undo leaves it out.
+    NotStored,
+    /// Its name could be that of a git directory, or of azureal's folder. A forced undo leaves it out.
+    Name,
+}
+
+impl ConflictReason {
+    /// Returns whether a forced undo changes the file.
+    pub fn can_be_forced(self) -> bool {
+        matches!(self, Self::ChangedSince | Self::DeletedSince | Self::CreatedSince)
+    }
+}
+
+/// The result of an undo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undone {
+    /// The snapshot before it.
+    pub before: Snapshot,
+    /// The snapshot after it. Undoing from this one to the one before undoes the undo.
+    pub after: Snapshot,
+    /// The files that it changed.
+    pub files: Vec<UndoFile>,
+    /// The conflicts that it did not resolve, if it was forced.
+    pub left: Vec<UndoConflict>,
+}
+
+/// A plan with all that is needed to carry it out.
+struct Prepared {
+    plan: UndoPlan,
+    steps: Vec<Step>,
+    blobs: Blobs,
+}
+
+impl Worktree {
+    /// Looks at what an undo of the changes between two snapshots does. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`] if one of the snapshots is no longer stored.
+    pub fn plan_undo(&self, before: &str, after: &str) -> Result<UndoPlan, Error> {
+        let home = self.open_home()?;
+        let _lock = home.lock(WAIT)?;
+        self.recover_held(&home)?;
+        Ok(self.prepare(&home, before, after, false)?.plan)
+    }
+
+    /// Restores the files that differ between two snapshots to what they are in the earlier one: all of them, or none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflicts`] if files were changed since, unless `force` is set: [`plan_undo`](Self::plan_undo) lists them.
+    pub fn undo(&self, session: &str, before: &str, after: &str, force: bool) -> Result<Undone, Error> {
+        let home = self.open_home()?;
+        let _lock = home.lock(WAIT)?;
+        self.recover_held(&home)?;
+        let taken_before = self.take_for_undo(&home, session)?;
+        let Prepared { plan, steps, blobs } = self.prepare(&home, before, after, force)?;
+        let (forced, left): (Vec<_>, Vec<_>) =
+            plan.conflicts.into_iter().partition(|conflict| conflict.why.can_be_forced());
+        let conflicts = forced.len() + left.len();
+        if conflicts > 0 && !force {
+            return Err(Error::Conflicts(conflicts));
+        }
+        Journal::new(steps).carry_out(self, &home, &blobs, &mut |_| Ok(()))?;
+        let taken_after = self.take_for_undo(&home, session)?;
+        Ok(Undone { before: taken_before, after: taken_after, files: plan.files, left })
+    }
+
+    /// Finishes or takes back an undo that was interrupted. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// Files cannot be moved back. The journal stays, and the next call continues.
+    pub fn recover(&self) -> Result<bool, Error> {
+        // Without a folder there has been no undo.
+        if !self.home.exists() {
+            return Ok(false);
+        }
+        let home = self.open_home()?;
+        let _lock = home.lock(WAIT)?;
+        self.recover_held(&home)
+    }
+
+    pub(crate) fn recover_held(&self, home: &Home) -> Result<bool, Error> {
+        Journal::recover(self, home, &mut |_| Ok(()))
+    }
+
+    fn take_for_undo(&self, home: &Home, session: &str) -> Result<Snapshot, Error> {
+        let limits = Limits { time: WAIT, ..Limits::default() };
+        match self.take_held(home, session, &limits, &|| false)? {
+            Taken::Whole(snapshot) => Ok(snapshot),
+            _ => Err(Error::Busy),
+        }
+    }
+
+    fn prepare(&self, home: &Home, before: &str, after: &str, force: bool) -> Result<Prepared, Error> {
+        let changes = if before == after { Vec::new() } else { self.raw_changes(before, after)? };
+        let versions = changes.iter().flat_map(|change| [&change.before, &change.after]).flatten();
+        let ids =
+            versions.filter(|version| version.mode != MARKED).map(|version| version.id.clone()).collect();
+        let blobs = self.blobs(home, ids)?;
+        let mut beneath = Beneath::open(&self.places.root).at(&self.places.root)?;
+        let mut prepared = Prepared { plan: UndoPlan::default(), steps: Vec::new(), blobs };
+        let mut decided = Vec::new();
+        for change in changes {
+            let decision = prepared.decide(&change, &mut beneath).at(&path(&change.path))?;
+            decided.push((change, decision));
+        }
+        prepared.check_places(&mut decided, &mut beneath, force)?;
+        for (change, decision) in decided {
+            prepared.add(change, decision, force);
+        }
+        prepared.place_steps(&mut beneath)?;
+        Ok(prepared)
+    }
+}
+
+/// The decision about a changed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// It is as it was before the turn.
+    Nothing,
+    Change,
+    Conflict(ConflictReason),
+}
+
+impl Decision {
+    /// Returns whether the file is changed.
+    fn acts(self, force: bool) -> bool {
+        self == Self::Change || matches!(self, Self::Conflict(why) if force && why.can_be_forced())
+    }
+}
+
+impl Prepared {
+    fn decide(&self, change: &RawChange, beneath: &mut Beneath) -> std::io::Result<Decision> {
+        let is_missing = |version: &Option<Version>| {
+            version.as_ref().is_some_and(|version| version.mode == MARKED || !self.blobs.has(&version.id))
+        };
+        if is_forbidden(&change.path) {
+            return Ok(Decision::Conflict(ConflictReason::Name));
+        }
+        if is_missing(&change.before) || is_missing(&change.after) {
+            return Ok(Decision::Conflict(ConflictReason::NotStored));
+        }
+        let present = Present::of(&change.path, beneath)?;
+        if present.is(change.before.as_ref(), &self.blobs)? {
+            return Ok(Decision::Nothing);
+        }
+        if present.is(change.after.as_ref(), &self.blobs)? {
+            return Ok(Decision::Change);
+        }
+        Ok(Decision::Conflict(match (&present, &change.after) {
+            // Whether it can be removed is checked with the other files.
+            (Present::Folder, None) => return Ok(Decision::Change),
+            (Present::Folder, Some(_)) => ConflictReason::InTheWay,
+            (Present::Missing, _) => ConflictReason::DeletedSince,
+            (_, None) => ConflictReason::CreatedSince,
+            (_, Some(_)) => ConflictReason::ChangedSince,
+        }))
+    }
+
+    /// Checks that nothing else is in the place of a restored file or of its folders.
+    fn check_places(
+        &self,
+        decided: &mut [(RawChange, Decision)],
+        beneath: &mut Beneath,
+        force: bool,
+    ) -> Result<(), Error> {
+        // A conflict that is found can put another file in the way.
+        loop {
+            let moved: BTreeSet<Vec<u8>> = decided
+                .iter()
+                .filter(|(_, decision)| decision.acts(force))
+                .map(|(change, _)| change.path.clone())
+                .collect();
+            let mut is_changed = false;
+            for (change, decision) in decided.iter_mut().filter(|(_, decision)| decision.acts(force)) {
+                if change.before.is_some()
+                    && !is_free(&change.path, &moved, beneath).at(&path(&change.path))?
+                {
+                    *decision = Decision::Conflict(ConflictReason::InTheWay);
+                    is_changed = true;
+                }
+            }
+            if !is_changed {
+                return Ok(());
+            }
+        }
+    }
+
+    fn add(&mut self, change: RawChange, decision: Decision, force: bool) {
+        if let Decision::Conflict(why) = decision {
+            self.plan.conflicts.push(UndoConflict { path: path(&change.path), why });
+        }
+        if decision.acts(force) {
+            let action = if change.before.is_some() { UndoAction::Restore } else { UndoAction::Delete };
+            self.plan.files.push(UndoFile { path: path(&change.path), action });
+            self.steps.push(Step {
+                path: change.path,
+                restored: change.before,
+                place: Vec::new(),
+                replaces: false,
+            });
+        }
+    }
+
+    /// Chooses the folder in which each file is staged: the nearest one that exists now and stays.
+    fn place_steps(&mut self, beneath: &mut Beneath) -> Result<(), Error> {
+        let restored: BTreeSet<Vec<u8>> =
+            self.steps.iter().filter(|step| step.restored.is_some()).map(|step| step.path.clone()).collect();
+        for step in &mut self.steps {
+            let at = path(&step.path);
+            step.replaces =
+                !matches!(beneath.look(&step.path).at(&at)?, Found::Missing | Found::Blocked | Found::Folder);
+            for (end, _) in step.path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+                let folder = step.path.get(..end).unwrap_or_default();
+                if restored.contains(folder) || !matches!(beneath.look(folder).at(&at)?, Found::Folder) {
+                    break;
+                }
+                step.place = folder.to_vec();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a file can be put at a path once the files in `moved` are out of the way.
+fn is_free(file: &[u8], moved: &BTreeSet<Vec<u8>>, beneath: &mut Beneath) -> std::io::Result<bool> {
+    for (end, _) in file.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+        let folder = file.get(..end).unwrap_or_default();
+        match beneath.look(folder)? {
+            Found::Folder => {}
+            Found::Missing | Found::Blocked => return Ok(true),
+            _ => return Ok(moved.contains(folder)),
+        }
+    }
+    match beneath.look(file)? {
+        Found::Folder => is_emptied(file, moved, beneath),
+        _ => Ok(true),
+    }
+}
+
+pub(crate) fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
