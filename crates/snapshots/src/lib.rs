@@ -3,6 +3,7 @@
 //! - [`Worktree::take`] records all files of the worktree that git does not ignore, in about the time of `git status`.
 //! - [`Worktree::compare`] and [`Worktree::diff`] show the changes between two snapshots.
 //! - [`Worktree::undo`] restores the files that differ, all or none, also if this process is killed meanwhile.
+//! - [`Worktree::prune`] removes the oldest snapshots, [`Worktree::remove_session`] those of a session.
 //! - [`Worktree::begin_turn`] and [`Worktree::end_turn`] tell which other sessions had a turn meanwhile.
 //!
 //! The snapshots are in `azureal/snapshots` of the git directory, in a repository of our own. Git runs with our configuration
@@ -19,6 +20,7 @@ mod import;
 mod keep;
 mod places;
 mod project_index;
+mod prune;
 mod scan;
 mod state;
 mod take;
@@ -29,6 +31,7 @@ mod worktree;
 pub use compare::{Diff, FileChange, FileStatus};
 pub use error::Error;
 pub use git::GitProgram;
+pub use prune::Pruned;
 pub use scan::{SkipReason, Skipped};
 pub use take::{Limits, Snapshot, Taken};
 pub use turns::{RunningTurn, TurnMark};

@@ -1,5 +1,7 @@
 //! The state of a worktree's snapshots between two of them.
 
+use azureal_files::Folder;
+
 use crate::error::{At, Error};
 use crate::worktree::{Home, write};
 
@@ -20,9 +22,13 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn read(home: &Home) -> Self {
+        Self::of(&home.read(FILE).unwrap_or_default())
+    }
+
+    /// Parses the state.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut state = Self::default();
-        let bytes = home.read(FILE).unwrap_or_default();
-        for line in String::from_utf8_lossy(&bytes).lines() {
+        for line in String::from_utf8_lossy(bytes).lines() {
             match line.split_once(' ') {
                 Some(("tree", tree)) if crate::is_id(tree) => state.tree = Some(tree.to_owned()),
                 Some(("current", value)) => state.is_current = value == "1",
@@ -36,9 +42,14 @@ impl State {
     }
 
     pub(crate) fn write(&self, home: &Home) -> Result<(), Error> {
+        self.write_in(&home.own)
+    }
+
+    /// Writes the state of the worktree with this folder.
+    pub(crate) fn write_in(&self, folder: &Folder) -> Result<(), Error> {
         let tree = self.tree.as_ref().map_or_else(String::new, |tree| format!("tree {tree}\n"));
         let (current, slow, off) = (u8::from(self.is_current), self.slow, u8::from(self.is_off));
         let text = format!("{tree}current {current}\nslow {slow}\noff {off}\n");
-        write(&home.own, FILE, text.as_bytes()).at(&home.own.join(FILE))
+        write(folder, FILE, text.as_bytes()).at(&folder.join(FILE))
     }
 }

@@ -19,7 +19,7 @@ use crate::state::State;
 use crate::worktree::{Home, Worktree, write};
 
 /// The list of files that are being hashed. Locked as long as git reads it, also by a git that outlives us.
-const PENDING: &str = "pending";
+pub(crate) const PENDING: &str = "pending";
 /// The errors of that git.
 const PENDING_ERRORS: &str = "pending.errors";
 const INDEX_LOCK: &str = "index.lock";

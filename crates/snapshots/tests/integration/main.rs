@@ -4,6 +4,7 @@
 
 mod hostile;
 mod place;
+mod prune;
 mod take;
 mod turns;
 mod undo;

@@ -1,0 +1,295 @@
+//! Removes snapshots: those of a deleted session, and the oldest if there is too much.
+//!
+//! An object stays if a snapshot that is kept, or the index of a worktree, refers to it. All that stays is put into one pack.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use azureal_files::{Folder, HeldFolder};
+use rustix::fs::{FlockOperation, OFlags};
+
+use crate::error::{At, Error};
+use crate::git::{Deadline, Git, args};
+use crate::import::NAME;
+use crate::state::State;
+use crate::take::PENDING;
+use crate::worktree::{Home, Worktree, read};
+
+/// The time limit of a command.
+const TIME: Duration = Duration::from_secs(300);
+/// The time to wait for a snapshot that another process takes.
+const WAIT: Duration = Duration::from_secs(2);
+/// Loose objects up to this number stay as they are.
+const LOOSE: usize = 2_000;
+/// Packs up to this number stay as they are.
+const PACKS: usize = 20;
+
+/// The result of [`Worktree::prune`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// The number of snapshots that were removed.
+    pub snapshots: usize,
+    /// The size of all objects that are left, in bytes.
+    pub size: u64,
+    /// The files that the worktrees have now are more than the limit: snapshots are off, and none is left.
+    pub turned_off: bool,
+}
+
+/// A snapshot of a session.
+struct Pin {
+    /// Begins with the time.
+    name: OsString,
+    session: OsString,
+    tree: String,
+}
+
+/// The objects of our repository, with their sizes on disk.
+type Objects = BTreeMap<String, u64>;
+
+impl Worktree {
+    /// Returns the size of all snapshots of the repository, in bytes.
+    pub fn size(&self) -> u64 {
+        self.object_files().iter().map(|(_, size)| *size).sum()
+    }
+
+    /// Forgets the snapshots of a session. The next [`prune`](Self::prune) removes them from the disk.
+    ///
+    /// # Errors
+    ///
+    /// Our folder in the git directory cannot be used.
+    pub fn remove_session(&self, session: &str) -> Result<(), Error> {
+        if !self.home.exists() {
+            return Ok(());
+        }
+        let home = self.open_home()?;
+        let path = home.repository.join("sessions");
+        let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
+        match sessions.open_folder(OsStr::new(session)) {
+            Ok(folder) => {
+                for name in folder.names().at(&path)? {
+                    folder.remove(&name).at(&folder.join(&name))?;
+                }
+                sessions.remove_folder(OsStr::new(session)).at(&path)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error).at(&path),
+        }
+    }
+
+    /// Removes objects that no snapshot needs. If the rest is larger than `max_size`, removes the oldest snapshots, until it is
+    /// at most four fifths of it. Takes seconds; no turn should wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] if a snapshot is being taken.
+    pub fn prune(&self, max_size: u64) -> Result<Pruned, Error> {
+        if !self.home.exists() {
+            return Ok(Pruned::default());
+        }
+        let home = self.open_home()?;
+        let worktrees = self.lock_all(&home)?;
+        let pins = pins(&home)?;
+        let objects = self.objects()?;
+        let mut base = BTreeSet::new();
+        for (worktree, _lock) in &worktrees {
+            base.extend(self.indexed(worktree)?);
+        }
+        let size_of = |kept: &BTreeSet<String>| {
+            objects.iter().filter(|(id, _)| kept.contains(*id)).map(|(_, size)| size).sum::<u64>()
+        };
+        let kept_with = |count: usize| -> Result<BTreeSet<String>, Error> {
+            let newest = pins.iter().take(count).map(|pin| pin.tree.clone()).collect();
+            Ok(self.reachable(newest)?.union(&base).cloned().collect())
+        };
+        let mut kept = kept_with(pins.len())?;
+        let mut count = pins.len();
+        if size_of(&kept) > max_size {
+            let target = max_size / 5 * 4;
+            let (mut fits, mut too_many) = (0, pins.len());
+            while fits + 1 < too_many {
+                let middle = fits.midpoint(too_many);
+                if size_of(&kept_with(middle)?) <= target { fits = middle } else { too_many = middle }
+            }
+            count = fits;
+            kept = kept_with(count)?;
+        }
+        let turned_off = size_of(&kept) > max_size;
+        if turned_off {
+            for (worktree, _lock) in &worktrees {
+                State { is_off: true, ..State::default() }.write_in(worktree)?;
+                worktree.remove(OsStr::new(NAME)).at(&worktree.join(NAME))?;
+            }
+            (count, kept) = (0, BTreeSet::new());
+        }
+        for pin in pins.iter().skip(count) {
+            self.unpin(&home, pin)?;
+        }
+        self.repack(&objects, &kept)?;
+        Ok(Pruned { snapshots: pins.len() - count, size: self.size(), turned_off })
+    }
+
+    /// Locks all worktrees of the repository, so that no snapshot is taken. Removes the folders of worktrees that are gone.
+    fn lock_all(&self, home: &Home) -> Result<Vec<(Folder, HeldFolder)>, Error> {
+        let path = home.repository.join("worktrees");
+        let folder = home.repository.open_folder(OsStr::new("worktrees")).at(&path)?;
+        let mut worktrees = Vec::new();
+        for name in folder.names().at(&path)? {
+            let Ok(worktree) = folder.open_folder(&name) else { continue };
+            let lock = match folder.open_folder(&name).at(&path)?.hold(WAIT) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(Error::Busy),
+                lock => lock.at(&path)?,
+            };
+            if let Ok(pending) = worktree.open_file(OsStr::new(PENDING), OFlags::RDWR) {
+                // A git in the background writes objects.
+                let locked = rustix::fs::flock(&pending, FlockOperation::NonBlockingLockExclusive);
+                locked.map_err(|_| Error::Busy)?;
+                rustix::fs::flock(&pending, FlockOperation::Unlock).ok();
+            }
+            let linked = name.to_str().and_then(|name| name.strip_prefix("linked-"));
+            if linked.is_some_and(|linked| !self.places.common.join("worktrees").join(linked).exists()) {
+                remove_all(&worktree).at(&path)?;
+                folder.remove_folder(&name).at(&path)?;
+            } else {
+                worktrees.push((worktree, lock));
+            }
+        }
+        Ok(worktrees)
+    }
+
+    /// Returns the objects that an index refers to, and the last tree of its worktree.
+    fn indexed(&self, worktree: &Folder) -> Result<BTreeSet<String>, Error> {
+        let index = worktree.join(NAME);
+        let mut ids = BTreeSet::new();
+        if index.exists() {
+            let git = self.git.with("GIT_INDEX_FILE", index);
+            let output = git.run(&args(["ls-files", "-z", "--stage"]), Vec::new(), Deadline::after(TIME))?;
+            for entry in output.split(|byte| *byte == 0) {
+                let id = entry.split(|byte| *byte == b' ').nth(1).and_then(|id| std::str::from_utf8(id).ok());
+                ids.extend(id.map(str::to_owned));
+            }
+        }
+        if let Some(tree) = State::of(&read(worktree, "state").unwrap_or_default()).tree {
+            ids.extend(self.reachable([tree].into())?);
+        }
+        Ok(ids)
+    }
+
+    /// Returns all objects that trees refer to.
+    fn reachable(&self, trees: BTreeSet<String>) -> Result<BTreeSet<String>, Error> {
+        let git = self.borrowing();
+        let found = self.sizes(&git, trees, Deadline::after(TIME))?.found;
+        if found.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let list: String = found.into_iter().map(|(id, _)| id + "\n").collect();
+        let command = args(["rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--stdin"]);
+        Ok(lines(&run(&git, &command, list)?).map(str::to_owned).collect())
+    }
+
+    fn objects(&self) -> Result<Objects, Error> {
+        let format = "--batch-check=%(objectname) %(objectsize:disk)";
+        let command = args(["cat-file", "--batch-all-objects", format, "--unordered", "--buffer"]);
+        let output = run(&self.git, &command, String::new())?;
+        let parse = |line: &str| {
+            let (id, size) = line.split_once(' ')?;
+            Some((id.to_owned(), size.parse().ok()?))
+        };
+        Ok(lines(&output).filter_map(parse).collect())
+    }
+
+    /// Puts the objects to keep into one pack, and removes all others. Does nothing if there is little to gain.
+    fn repack(&self, objects: &Objects, kept: &BTreeSet<String>) -> Result<(), Error> {
+        let files = self.object_files();
+        let packs = files.iter().filter(|(path, _)| path.extension() == Some(OsStr::new("pack"))).count();
+        let is_needed = objects.keys().all(|id| kept.contains(id));
+        if is_needed && packs <= PACKS && files.len() <= LOOSE {
+            return Ok(());
+        }
+        let list: String =
+            objects.keys().filter(|id| kept.contains(*id)).map(|id| format!("{id}\n")).collect();
+        let mut new = None;
+        if !list.is_empty() {
+            let mut command = args(["pack-objects", "-q"]);
+            command.push(self.home.join("objects/pack/pack").into());
+            let output = run(&self.git, &command, list)?;
+            new = Some(format!("pack-{}", String::from_utf8_lossy(&output).trim()));
+        }
+        for (path, _) in files {
+            if new.is_none() || path.file_stem().and_then(OsStr::to_str) != new.as_deref() {
+                fs::remove_file(&path).at(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the files of all objects with their sizes. Nobody else writes there.
+    fn object_files(&self) -> Vec<(std::path::PathBuf, u64)> {
+        let folder = self.home.join("objects");
+        let list = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        let folders = list(&folder).filter(|entry| entry.file_name() != "info");
+        let files = folders.flat_map(|folder| list(&folder.path()));
+        let plain = files.filter_map(|entry| {
+            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((entry.path(), metadata.len()))
+        });
+        plain.collect()
+    }
+
+    fn unpin(&self, home: &Home, pin: &Pin) -> Result<(), Error> {
+        let path = home.repository.join("sessions");
+        let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
+        let folder = sessions.open_folder(&pin.session).at(&path)?;
+        folder.remove(&pin.name).at(&path)?;
+        if folder.names().at(&path)?.is_empty() {
+            sessions.remove_folder(&pin.session).at(&path)?;
+        }
+        Ok(())
+    }
+}
+
+fn run(git: &Git, command: &[OsString], input: String) -> Result<Vec<u8>, Error> {
+    git.run(command, input.into_bytes(), Deadline::after(TIME))
+}
+
+fn lines(output: &[u8]) -> impl Iterator<Item = &str> {
+    output
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .filter(|line| !line.is_empty())
+}
+
+/// Returns the snapshots of all sessions, the newest first.
+fn pins(home: &Home) -> Result<Vec<Pin>, Error> {
+    let path = home.repository.join("sessions");
+    let sessions = home.repository.open_folder(OsStr::new("sessions")).at(&path)?;
+    let mut pins = Vec::new();
+    for session in sessions.names().at(&path)? {
+        let Ok(folder) = sessions.open_folder(&session) else { continue };
+        for name in folder.names().at(&path)? {
+            let tree = name.to_str().and_then(|name| read(&folder, name)).unwrap_or_default();
+            if let Some(tree) = String::from_utf8(tree).ok().filter(|tree| crate::is_id(tree)) {
+                pins.push(Pin { name, session: session.clone(), tree });
+            }
+        }
+    }
+    pins.sort_by(|one, other| other.name.cmp(&one.name));
+    Ok(pins)
+}
+
+/// Removes all files of a folder of ours, which has folders of one level.
+fn remove_all(folder: &Folder) -> std::io::Result<()> {
+    for name in folder.names()? {
+        if let Ok(inner) = folder.open_folder(&name) {
+            for file in inner.names()? {
+                inner.remove(&file)?;
+            }
+            folder.remove_folder(&name)?;
+        } else {
+            folder.remove(&name)?;
+        }
+    }
+    Ok(())
+}
