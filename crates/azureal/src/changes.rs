@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use azureal_core::event::{Changes, DirectoryChanges, FileChange, Undo};
 use azureal_core::{Event, PAGE_EVENTS, Page, Seq, SessionId, SessionRecord, StoredEvent, TurnIndex};
-use azureal_engine::{ChangeRecorder, stored_changes};
-use azureal_snapshots::{Diff, GitProgram, Worktree};
+use azureal_engine::{ChangeRecorder, snapshot_owner, stored_changes};
+use azureal_snapshots::{Diff, GitProgram, Worktree, has_interrupted_undo};
+use tracing::{debug, info};
 
+use crate::config::{self, Config};
 use crate::error::Error;
+use crate::git_folder;
 use crate::workspace::Workspace;
 
 /// The largest diff that is read, in bytes.
@@ -64,12 +67,68 @@ impl TurnChanges {
 impl Workspace {
     /// Returns the recorder of the changes in this worktree; `None` outside a git repository, or if nothing is stored.
     pub(crate) fn change_recorder(&self) -> Option<ChangeRecorder> {
-        if self.is_ephemeral() || !self.project.is_in_git() {
-            return None;
+        let recorder = self.recorder.get_or_init(|| {
+            let environment = self.environment().for_children().clone();
+            let git = GitProgram { program: "git".into(), environment };
+            let is_recorded = !self.is_ephemeral() && self.project.is_in_git();
+            is_recorded.then(|| ChangeRecorder::new(self.project.directory(), git))
+        });
+        recorder.clone()
+    }
+
+    /// Returns the folder of the snapshots in the git directory, if there is one.
+    pub(crate) fn snapshot_folder(&self) -> Option<PathBuf> {
+        let folder = git_folder::of_store(&self.project.store_path()).ok()?.join("snapshots");
+        folder.is_dir().then_some(folder)
+    }
+
+    /// Finishes or takes back an undo that was interrupted.
+    pub(crate) fn recover_undo(&self) -> Result<(), Error> {
+        // Every command looks: git is started only if there is something to do.
+        if self.snapshot_folder().is_some_and(|folder| has_interrupted_undo(&folder))
+            && self.snapshots()?.recover().map_err(snapshot_error)?
+        {
+            info!("recovered an undo that was interrupted");
         }
-        let environment = self.environment().for_children().clone();
-        let git = GitProgram { program: "git".into(), environment };
-        Some(ChangeRecorder::new(self.project.directory(), git))
+        Ok(())
+    }
+
+    /// Removes the snapshots of a deleted session.
+    pub(crate) fn remove_snapshots(&self, record: &SessionRecord) -> Result<(), Error> {
+        let Some(folder) = self.snapshot_folder() else { return Ok(()) };
+        let owner = snapshot_owner(record);
+        if !folder.join("sessions").join(&owner).is_dir() {
+            return Ok(());
+        }
+        let worktree = self.snapshots()?;
+        let removed = worktree.remove_session(&owner).and_then(|()| worktree.prune(self.snapshot_limit()));
+        removed.map(drop).map_err(|error| {
+            let error = snapshot_error(error);
+            let message =
+                format!("{} is deleted, but not the versions of its files: {}", record.id, error.message());
+            Error::new("snapshot", message).with_hint("the next turn in this project removes them")
+        })
+    }
+
+    /// Removes the oldest snapshots, if a turn of this workspace has added some and there are too many.
+    pub(crate) fn prune_snapshots(&self) {
+        let recorder = self.recorder.get().and_then(Option::as_ref).filter(|recorder| recorder.is_used());
+        let Some(Ok(Some(worktree))) = recorder.map(ChangeRecorder::worktree) else { return };
+        let limit = self.snapshot_limit();
+        if worktree.size() <= limit {
+            return;
+        }
+        match worktree.prune(limit) {
+            Ok(pruned) => {
+                info!(snapshots = pruned.snapshots, size = pruned.size, "removed the oldest snapshots")
+            }
+            // Another process takes a snapshot: the next turn tries again.
+            Err(error) => debug!(%error, "snapshots are not pruned"),
+        }
+    }
+
+    fn snapshot_limit(&self) -> u64 {
+        self.load_config().as_ref().map_or(config::CHANGES_SIZE, Config::changes_size)
     }
 
     /// Finds recorded changes of a session.

@@ -76,7 +76,8 @@ impl Workspace {
     pub async fn delete_session(&self, record: &SessionRecord) -> Result<(), Error> {
         // Held until it is gone: a turn may begin at any time.
         let _lease = self.idle(record).await?;
-        Ok(self.store.delete(record.id).await?)
+        self.store.delete(record.id).await?;
+        self.remove_snapshots(record)
     }
 
     /// Makes sure that no turn runs in a session, nor begins as long as what is returned is held.

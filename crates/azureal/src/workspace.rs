@@ -10,7 +10,7 @@ use std::thread;
 
 use azureal_agents::registry;
 use azureal_core::{Holder, Redactor, SessionId, SessionStore, StoreError};
-use azureal_engine::{Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
+use azureal_engine::{ChangeRecorder, Engine, FullEvents, FullHistory, Recovered, Spools, this_process};
 use azureal_files::as_argument;
 use azureal_store::postgres::{Mask, PostgresAddress, PostgresOptions};
 use azureal_store::redis::{RedisAddress, RedisOptions};
@@ -41,6 +41,8 @@ pub struct Workspace {
     file_notices: FileNotices,
     /// Created with the first turn.
     pub(crate) engine: OnceLock<Engine>,
+    /// Created with the engine.
+    pub(crate) recorder: OnceLock<Option<ChangeRecorder>>,
     /// Created with the first text to mask.
     redactor: OnceLock<Redactor>,
 }
@@ -143,6 +145,7 @@ impl Workspace {
                     notices,
                     file_notices,
                     engine: OnceLock::new(),
+                    recorder: OnceLock::new(),
                     redactor: OnceLock::new(),
                 })
             }
@@ -188,6 +191,7 @@ impl Workspace {
         if self.is_ephemeral() {
             return Ok(Vec::new());
         }
+        self.recover_undo()?;
         let found = self.engine()?.recover().await;
         found.map_err(|error| Error::new("spool", error.to_string()).with_source(error))
     }
@@ -216,6 +220,7 @@ impl Workspace {
             notices: Vec::new(),
             file_notices: FileNotices::default(),
             engine: OnceLock::new(),
+            recorder: OnceLock::new(),
             redactor: OnceLock::new(),
         }
     }
@@ -256,9 +261,11 @@ impl Workspace {
         Ok(FullHistory::open(Arc::clone(&self.store), registry::all(), session).await?)
     }
 
-    /// Compresses the output of turns that were stored since, and deletes what is older than the user keeps it. Call it when the
-    /// user waits for nothing: large outputs take a while. What is interrupted is done by the next call.
+    /// Compresses the output of turns that were stored since, deletes what is older than the user keeps it, and removes the oldest
+    /// versions of files if there are too many. Call it when the user waits for nothing: large outputs take a while. What is
+    /// interrupted is done by the next call.
     pub async fn finish_originals(&self) -> Result<(), Error> {
+        self.prune_snapshots();
         let Some(originals) = self.store.originals() else { return Ok(()) };
         originals.finish().await?;
         if let KeepOriginals::Days(days) = self.originals.keep {

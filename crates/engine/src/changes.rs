@@ -66,6 +66,11 @@ impl ChangeRecorder {
         self.opened.get_or_init(|| Worktree::open(&self.root, &self.git)).as_ref().map(Option::as_ref)
     }
 
+    /// Returns whether a turn has used it.
+    pub fn is_used(&self) -> bool {
+        self.opened.get().is_some()
+    }
+
     /// Takes the snapshot before a turn. `None` if there is none; a reason that the user should know is a notice.
     pub(crate) fn before(
         &self,

@@ -117,6 +117,9 @@ impl<'a, T> Chosen<'a, T> {
     }
 }
 
+/// The largest size of all snapshots of a project by default, in bytes.
+pub(crate) const CHANGES_SIZE: u64 = 2_000_000_000;
+
 impl Config {
     /// Reads the files of a project and of the user.
     ///
@@ -256,7 +259,7 @@ impl Config {
 
     /// Returns the largest size of all snapshots of the project, in bytes.
     pub fn changes_size(&self) -> u64 {
-        self.find_changes_size().map_or(2_000_000_000, |found| *found.value)
+        self.find_changes_size().map_or(CHANGES_SIZE, |found| *found.value)
     }
 
     /// Finds the largest size of all snapshots of the project.

@@ -226,3 +226,37 @@ fn the_repository_of_the_project_is_not_touched() {
     assert_eq!(azureal(&world, &["undo", "S1"]).code, 0);
     assert!(files(&world) == before);
 }
+
+#[test]
+fn a_deleted_session_and_a_purge_leave_no_version_of_a_file() {
+    let world = repository("echo a-secret-line >> a.txt");
+    turn(&world);
+    let objects = |world: &World| {
+        let files = world.snapshot("p/.git/azureal/snapshots/objects");
+        files.iter().filter(|(path, _)| path.is_file()).count()
+    };
+    assert!(objects(&world) > 0);
+    assert_eq!(azureal(&world, &["rm", "S1", "--yes"]).code, 0);
+    let left =
+        git(&world, &["--git-dir", ".git/azureal/snapshots", "cat-file", "--batch-all-objects", "--batch"]);
+    assert!(!left.contains("a-secret-line"), "{left}");
+    turn(&world);
+    let purged = azureal(&world, &["purge", "--yes"]);
+    assert_eq!(purged.code, 0, "{purged}");
+    assert!(!world.path("p/.git/azureal/snapshots").exists());
+}
+
+#[test]
+fn the_next_command_finishes_an_undo_that_was_interrupted() {
+    let world = repository(EDITS);
+    turn(&world);
+    let folder = world.path("p/.git/azureal/snapshots/worktrees/main");
+    assert!(folder.is_dir());
+    // A journal that was not written completely: no file was touched.
+    world.file("p/.git/azureal/snapshots/worktrees/main/undo.prepared", "");
+    fs::set_permissions(folder.join("undo.prepared"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
+    assert_eq!(azureal(&world, &["list"]).code, 0);
+    assert!(!folder.join("undo.prepared").exists(), "the next command looked at it");
+    assert_eq!(azureal(&world, &["undo", "S1"]).code, 0);
+}

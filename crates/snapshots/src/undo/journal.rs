@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -31,6 +32,15 @@ use crate::worktree::{Home, Worktree};
 
 use super::blobs::Blobs;
 use super::path;
+
+/// Returns whether the folder of the snapshots has the journal of an undo: of one that was interrupted, or that runs.
+pub fn has_interrupted_undo(folder: &Path) -> bool {
+    let worktrees = std::fs::read_dir(folder.join("worktrees")).into_iter().flatten().flatten();
+    let has_journal = |folder: PathBuf| {
+        [PREPARED, FORWARD, BACK, DONE].iter().any(|state| folder.join(state).symlink_metadata().is_ok())
+    };
+    worktrees.map(|entry| entry.path()).any(has_journal)
+}
 
 const PREPARED: &str = "undo.prepared";
 const FORWARD: &str = "undo.forward";

@@ -18,6 +18,8 @@ use crate::error::{At, Error};
 use crate::take::{Limits, Snapshot, Taken};
 use crate::worktree::{Home, Worktree};
 
+pub use self::journal::has_interrupted_undo;
+
 use self::blobs::Blobs;
 use self::journal::{Journal, Step};
 use self::present::{Present, is_emptied};
