@@ -158,15 +158,20 @@ impl Git {
         }
     }
 
-    /// Checks that git is there and not too old.
-    pub(crate) fn check_version(&self) -> Result<(), Error> {
-        let output = self.run(&args(["version"]), Vec::new(), Deadline::after(PATIENT))?;
-        let text = String::from_utf8_lossy(&output);
-        let version = text.split_whitespace().nth(2).unwrap_or("?").to_owned();
-        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-        let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        if found < OLDEST { Err(Error::OldGit { version }) } else { Ok(()) }
+    /// Starts to ask git for its version.
+    pub(crate) fn start_version(&self) -> Result<Running, Error> {
+        self.start(&args(["version"]), Vec::new(), MESSAGE)
     }
+}
+
+/// Checks that git is not too old.
+pub(crate) fn check_version(asked: Running) -> Result<(), Error> {
+    let output = asked.finish(Deadline::after(PATIENT))?;
+    let text = String::from_utf8_lossy(&output);
+    let version = text.split_whitespace().nth(2).unwrap_or("?").to_owned();
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found < OLDEST { Err(Error::OldGit { version }) } else { Ok(()) }
 }
 
 /// Settings that hold whatever a configuration says.

@@ -2,21 +2,24 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 
 use crate::beneath::{Beneath, Found, is_forbidden};
 use crate::error::{At, Error};
 use crate::git::{Deadline, OUTPUT, Running, args};
 use crate::places::read_start;
-use crate::project_index::{ProjectIndex, REGULAR, hex};
+use crate::project_index::{Entry, ProjectIndex, REGULAR, hex};
 use crate::worktree::{Home, Worktree};
 
 /// The bound on an index.
 const INDEX: u64 = 1024 * 1024 * 1024;
+const ATTRIBUTES: &[u8] = b".gitattributes";
+/// The bound on a file of attributes.
+const ATTRIBUTES_LIMIT: u64 = 1024 * 1024;
 /// The name of the index until it is complete.
 const DRAFT: &str = "index.draft";
 /// The name of the index.
@@ -72,6 +75,10 @@ impl Worktree {
             (joined, time) = self.join_shared(home, &bytes, time, shared, deadline)?;
             index = ProjectIndex::parse(&joined, format, &mut is_there, is_forbidden).map_err(bad)?;
         }
+        if self.has_filters(&index, beneath) {
+            // A filter can write a file of the same size as its blob.
+            index.entries.iter_mut().for_each(Entry::forget);
+        }
         let draft = Draft { index, path: home.own.join(DRAFT), time, sizes: None };
         draft.write(self, home)?;
         let mut ids = String::new();
@@ -84,6 +91,26 @@ impl Worktree {
             self.borrowing().start(&command, ids.into_bytes(), OUTPUT)
         });
         Ok(Draft { sizes: sizes.transpose()?, ..draft })
+    }
+
+    /// Returns whether attributes name a filter or an encoding. LFS is none: its blobs have another size.
+    fn has_filters(&self, index: &ProjectIndex, beneath: &mut Beneath) -> bool {
+        let is_attributes = |path: &[u8]| path == ATTRIBUTES || path.ends_with(&[b"/", ATTRIBUTES].concat());
+        let paths = index.entries.iter().map(|entry| &entry.path).filter(|path| is_attributes(path));
+        let of_project = read_start(&self.places.common.join("info/attributes"), ATTRIBUTES_LIMIT);
+        let in_tree = paths.filter_map(|path| {
+            let (folder, name) = beneath.parent(path).ok()?;
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = File::from(rustix::fs::openat(&folder, name, flags, Mode::empty()).ok()?);
+            let mut text = Vec::new();
+            file.take(ATTRIBUTES_LIMIT).read_to_end(&mut text).ok()?;
+            Some(text)
+        });
+        let is_filter = |word: &[u8]| {
+            word.strip_prefix(b"filter=").is_some_and(|name| name != b"lfs")
+                || word.starts_with(b"working-tree-encoding=")
+        };
+        of_project.into_iter().chain(in_tree).any(|text| text.split(u8::is_ascii_whitespace).any(is_filter))
     }
 
     /// Lets git join an index with its shared index, both as copies of ours.
@@ -146,7 +173,7 @@ impl Draft {
     }
 }
 
-impl crate::project_index::Entry {
+impl Entry {
     fn is_regular(&self) -> bool {
         self.mode() & 0o170_000 == REGULAR
     }

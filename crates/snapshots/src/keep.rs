@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::Error;
-use crate::git::{Deadline, args};
+use crate::git::{Deadline, Git, OUTPUT, Running, args};
 use crate::worktree::Worktree;
 
 /// The mode of an entry that is not an object of ours.
@@ -45,18 +45,17 @@ impl Worktree {
         if wanted.is_empty() {
             return Ok(());
         }
-        let missing = self.sizes(&self.git, wanted, deadline)?.missing;
-        if missing.is_empty() {
-            return Ok(());
+        // Both at once: few commands are waited for longer than they take to start.
+        let (ours, all) =
+            (self.start_sizes(&self.git, &wanted)?, self.start_sizes(&self.borrowing(), &wanted)?);
+        let ours = Sizes::parse(wanted.clone(), &ours.finish(deadline)?);
+        let all = Sizes::parse(wanted, &all.finish(deadline)?);
+        if !all.missing.is_empty() {
+            let objects = all.missing.len();
+            tracing::warn!(objects, "the project no longer has objects that a snapshot refers to");
         }
-        let borrowed = self.sizes(&self.borrowing(), missing, deadline)?;
-        if !borrowed.missing.is_empty() {
-            tracing::warn!(
-                objects = borrowed.missing.len(),
-                "the project no longer has objects that a snapshot refers to"
-            );
-        }
-        let copied = borrowed.found.into_iter().filter(|(_, size)| *size <= largest);
+        let is_copied = |(id, size): &(String, u64)| ours.missing.contains(id) && *size <= largest;
+        let copied = all.found.into_iter().filter(is_copied);
         let list: String = copied.map(|(id, _)| id + "\n").collect();
         if list.is_empty() {
             return Ok(());
@@ -70,23 +69,18 @@ impl Worktree {
     /// Looks up the sizes of objects.
     pub(crate) fn sizes(
         &self,
-        git: &crate::git::Git,
+        git: &Git,
         ids: BTreeSet<String>,
         deadline: Deadline<'_>,
     ) -> Result<Sizes, Error> {
+        let output = self.start_sizes(git, &ids)?.finish(deadline)?;
+        Ok(Sizes::parse(ids, &output))
+    }
+
+    fn start_sizes(&self, git: &Git, ids: &BTreeSet<String>) -> Result<Running, Error> {
         let input: String = ids.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
         let command = args(["cat-file", "--batch-check=%(objectsize)", "--buffer"]);
-        let output = git.run(&command, input.into_bytes(), deadline)?;
-        let mut sizes = Sizes { found: Vec::new(), missing: BTreeSet::new() };
-        for (id, line) in ids.into_iter().zip(String::from_utf8_lossy(&output).lines()) {
-            match line.parse() {
-                Ok(size) => sizes.found.push((id, size)),
-                Err(_) => {
-                    sizes.missing.insert(id);
-                }
-            }
-        }
-        Ok(sizes)
+        git.start(&command, input.into_bytes(), OUTPUT)
     }
 }
 
@@ -94,4 +88,19 @@ impl Worktree {
 pub(crate) struct Sizes {
     pub(crate) found: Vec<(String, u64)>,
     pub(crate) missing: BTreeSet<String>,
+}
+
+impl Sizes {
+    fn parse(ids: BTreeSet<String>, output: &[u8]) -> Self {
+        let mut sizes = Self { found: Vec::new(), missing: BTreeSet::new() };
+        for (id, line) in ids.into_iter().zip(String::from_utf8_lossy(output).lines()) {
+            match line.parse() {
+                Ok(size) => sizes.found.push((id, size)),
+                Err(_) => {
+                    sizes.missing.insert(id);
+                }
+            }
+        }
+        sizes
+    }
 }

@@ -8,6 +8,35 @@
 //!
 //! The snapshots are in `azureal/snapshots` of the git directory, in a repository of our own. Git runs with our configuration
 //! alone: it executes no hook, filter or monitor of the project, and does not change the project's repository.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use azureal_process::ChildEnvironment;
+//! use azureal_snapshots::{Error, GitProgram, Limits, Taken, Worktree};
+//!
+//! # fn main() -> Result<(), Error> {
+//! let environment = ChildEnvironment::from_iter([("PATH", "/usr/bin:/bin"), ("HOME", "/root")]);
+//! let program = GitProgram { program: "git".into(), environment };
+//! // `NoGit` and `OldGit` are worth a notice, `None` is not: the folder is no git worktree.
+//! let Some(worktree) = Worktree::open(Path::new("."), &program)? else { return Ok(()) };
+//! let take = || worktree.take("session-uuid", &Limits::default(), &|| false);
+//! let turn = worktree.begin_turn("session-uuid", "run-uuid")?;
+//! let before = take()?;
+//! // The agent works.
+//! let after = take()?;
+//! let during = worktree.end_turn(turn)?;
+//! if let (Taken::Whole(before), Taken::Whole(after)) = (before, after) {
+//!     let files = worktree.compare(&before.tree, &after.tree)?;
+//!     let diff = worktree.diff(&before.tree, &after.tree, None, 100_000)?;
+//!     let plan = worktree.plan_undo(&before.tree, &after.tree)?;
+//!     if plan.conflicts.is_empty() && during.is_empty() && worktree.running().is_empty() {
+//!         worktree.undo("session-uuid", &before.tree, &after.tree, false)?;
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 #[cfg(not(unix))]
 compile_error!("azureal-snapshots needs the directory handles and locks of Unix");

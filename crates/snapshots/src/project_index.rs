@@ -252,3 +252,53 @@ impl<'a> Reader<'a> {
 fn number(bytes: &[u8], range: Range<usize>) -> u32 {
     bytes.get(range).unwrap_or_default().iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An index of version 2 with these paths.
+    fn index(paths: &[&str]) -> Vec<u8> {
+        let entry = |path: &&str| Entry { stat: [7; STAT], id: [5; 32], path: path.as_bytes().to_vec() };
+        let trees = Some(b"\x002 0\n01234567890123456789".to_vec());
+        let entries = paths.iter().map(entry).collect();
+        ProjectIndex { entries, trees, shared: None }.write(ObjectFormat::Sha1)
+    }
+
+    fn parse(bytes: &[u8]) -> Result<ProjectIndex, &'static str> {
+        ProjectIndex::parse(bytes, ObjectFormat::Sha1, |_| true, |path| path == b"left out")
+    }
+
+    #[test]
+    fn a_written_index_is_read_again() {
+        let long = "x".repeat(5000);
+        let bytes = index(&["a", &long]);
+        let read = parse(&bytes).unwrap();
+        assert_eq!(read.entries.iter().map(|entry| entry.path.len()).collect::<Vec<_>>(), [1, 5000]);
+        assert_eq!(read.tree(ObjectFormat::Sha1), Some(hex(b"01234567890123456789")));
+        assert_eq!(read.write(ObjectFormat::Sha1), bytes);
+        // The trees are no longer those of the entries.
+        let fewer = parse(&index(&["a", "left out"])).unwrap();
+        assert_eq!((fewer.entries.len(), fewer.tree(ObjectFormat::Sha1)), (1, None));
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_index_is_an_error_or_another_index(
+            at in 0usize..300, byte: u8, length in 0usize..300, version in 0u8..6
+        ) {
+            let mut bytes = index(&["a/b/c", "a/b/d", "e"]);
+            bytes[7] = version;
+            if let Some(place) = bytes.get_mut(at) {
+                *place = byte;
+            }
+            bytes.truncate(length);
+            // Neither panics.
+            for format in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
+                ProjectIndex::parse(&bytes, format, |_| true, |_| false).ok();
+            }
+        }
+    }
+}

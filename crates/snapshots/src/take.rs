@@ -31,7 +31,7 @@ const NICE: i32 = 19;
 /// The limits of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The time that a turn waits: 2 s.
+    /// The time that a turn waits: 1.9 s, so that with all around it a turn is not delayed by more than 2 s.
     pub time: Duration,
     /// The size of a file that the snapshots do not know yet: 10 MB.
     pub new_file: u64,
@@ -44,7 +44,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            time: Duration::from_secs(2),
+            time: Duration::from_millis(1_900),
             new_file: 10_000_000,
             known_file: 50_000_000,
             total: 1_000_000_000,

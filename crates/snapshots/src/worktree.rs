@@ -11,7 +11,7 @@ use azureal_files::{Folder, HeldFolder};
 use rustix::fs::OFlags;
 
 use crate::error::{At, Error};
-use crate::git::{Git, GitProgram};
+use crate::git::{Git, GitProgram, check_version};
 use crate::places::{ObjectFormat, Places, read_start, user_excludes};
 
 /// The bound on a file of ignore rules.
@@ -54,8 +54,11 @@ impl Worktree {
             return Ok(None);
         }
         let git = Git::new(program, Path::new("/"));
-        git.check_version()?;
-        let Some(places) = Places::find(root, &git)? else { return Ok(None) };
+        // At once with the other questions, whose answers count only if this one is good.
+        let version = git.start_version()?;
+        let found = Places::find(root, &git);
+        check_version(version)?;
+        let Some(places) = found? else { return Ok(None) };
         let variable = |name: &str| program.environment.get(name);
         let user_excludes = user_excludes(&git, variable("HOME"), variable("XDG_CONFIG_HOME"));
         let home = places.common.join(azureal_files::OURS_IN_GIT).join("snapshots");

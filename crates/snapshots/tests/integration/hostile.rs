@@ -231,6 +231,23 @@ fn bytes_are_kept_whatever_the_attributes_say() {
 }
 
 #[test]
+fn a_filter_that_keeps_the_size_is_seen() {
+    let place = Place::new();
+    place.write(".gitattributes", "*.rot filter=rot\n").write("secret.rot", "uryyb\n");
+    place.git(&["config", "filter.rot.smudge", "tr a-z n-za-m"]);
+    place.git(&["config", "filter.rot.clean", "tr a-z n-za-m"]);
+    place.commit();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    place.git(&["status"]);
+    let worktree = place.worktree();
+    let before = take(&worktree);
+    place.write("secret.rot", "other\n");
+    let after = take(&worktree);
+    worktree.undo("s", &before.tree, &after.tree, false).unwrap();
+    assert_eq!(fs::read_to_string(place.path("secret.rot")).unwrap(), "uryyb\n");
+}
+
+#[test]
 fn unusual_indexes_are_read() {
     type Prepare = fn(&Place);
     let cases: [(&str, Prepare); 9] = [

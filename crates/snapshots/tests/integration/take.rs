@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
 
 use azureal_snapshots::{Error, GitProgram, Limits, SkipReason, Taken, Worktree};
 
@@ -77,9 +78,14 @@ fn an_edit_of_the_same_size_within_a_clock_tick_is_seen() {
     }
     // Also one that git's own index may not show: it is copied with its time.
     let place = Place::new();
+    while UNIX_EPOCH.elapsed().unwrap().subsec_millis() > 300 {
+        thread::sleep(Duration::from_millis(10));
+    }
     place.write("same", "aaaa\n");
     place.git(&["add", "same"]);
     place.write("same", "bbbb\n");
+    // A copy with a later time would make the file look old.
+    thread::sleep(Duration::from_millis(1100));
     let found = place.take();
     let worktree = place.worktree();
     let text = worktree.diff(&found.tree, &take_with(&place, "same", "cccc\n"), None, 10_000).unwrap().text;
