@@ -132,15 +132,16 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     // The details are those of this generation, and of what the newest summary covers, unless an older client has changed
     // that since.
     let generation = next_number()?;
-    let (counted, covered) = (details(next()?, generation), details(next()?, record.covered));
+    let (counted, covered) =
+        (details(next()?.as_deref(), generation), details(next()?.as_deref(), record.covered));
     record.counts.rendered_chars = record.counts.rendered_chars.saturating_add_signed(counted);
     record.covered = record.covered.saturating_add_signed(covered);
     Ok(Some(record))
 }
 
 /// Reads what details add to a size: a number behind the one that it belongs to. 0 if it belongs to another.
-fn details(value: Option<String>, belongs_to: u64) -> i64 {
-    let parsed = value.as_deref().and_then(|value| {
+fn details(value: Option<&str>, belongs_to: u64) -> i64 {
+    let parsed = value.and_then(|value| {
         let (to, details) = value.split_once(' ')?;
         Some((to.parse::<u64>().ok()?, details.parse::<i64>().ok()?))
     });
