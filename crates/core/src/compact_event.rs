@@ -2,25 +2,27 @@
 //!
 //! Tool results can be megabytes that no one reads again. Ingestion cuts each down to a few lines, depending on its
 //! tool, and of a very long line it stores the two ends. Each call is cut down to its subject. Texts of people and
-//! agents stay whole. Only [`append_events`](crate::append_events) applies this; a message that is appended to a
-//! `ContextStore` is stored unchanged.
+//! agents stay whole. The result of a failed call gets a [`detail`], from its whole output. Only
+//! [`append_events`](crate::append_events) applies this; a message that is appended to a `ContextStore` is stored
+//! unchanged.
 
 use serde_json::Value;
 
 use std::borrow::Cow;
 
 use crate::event::{ToolCall, ToolResult};
-use crate::{Event, Json, Tool};
+use crate::{Event, Json, Tool, detail};
 
 /// The longest stored line, in characters. A file without line breaks or a bundled script is one line of megabytes.
 const LONGEST_LINE: usize = 2_000;
-/// The characters that stay of each end of a longer line.
-const LINE_END: usize = 900;
+/// The characters that stay of the beginning and of the end of a longer line.
+const LINE_ENDS: (usize, usize) = (900, 900);
 
 /// Cuts a tool call or a tool result down to what is kept of it; any other event stays as it is.
 ///
 /// An event that was cut carries `omitted`, the number of lines that were left out, 0 where only long lines were
-/// shortened. One that carries it is left alone: compacting twice is compacting once.
+/// shortened. One that carries it is left alone: compacting twice is compacting once. A detail stays as it is; the result
+/// of a failed call without one gets the part of its output that matters.
 ///
 /// ```
 /// use azureal_core::{Event, compact_event, event::ToolResult};
@@ -72,7 +74,7 @@ fn summarise_write(mut call: ToolCall) -> ToolCall {
         .filter_map(|(name, raw)| Some((name.as_str(), serde_json::from_str::<Value>(raw.get()).ok()?)))
         .chain([
             ("line_count", Value::from(lines)),
-            ("first_line", Value::from(shortened(first.unwrap_or("")))),
+            ("first_line", Value::from(kept_line(first.unwrap_or("")))),
         ]);
     call.input = Json::from_fields(kept);
     call.omitted = Some(lines as u64);
@@ -101,6 +103,10 @@ fn compact_result(mut result: ToolResult) -> ToolResult {
         | Tool::Other => KeptPart::First(3),
     };
     if let Some((content, omitted)) = keep_lines(&result.content, keep) {
+        // A few short lines say everything: then there is no detail.
+        if omitted > 0 && result.detail.is_none() && detail::is_failure(&result) {
+            result.detail = detail::of_failure(&result.content, &content);
+        }
         result.content = content;
         result.omitted = Some(omitted);
     }
@@ -134,7 +140,7 @@ fn keep_lines(text: &str, keep: KeptPart) -> Option<(String, u64)> {
     let count = text.lines().count();
     let omitted = count.saturating_sub(head + tail);
     if omitted == 0 {
-        let is_long = text.lines().any(|line| matches!(shortened(line), Cow::Owned(_)));
+        let is_long = text.lines().any(|line| matches!(kept_line(line), Cow::Owned(_)));
         return is_long.then(|| (joined(text.lines()), 0));
     }
     let marker =
@@ -144,23 +150,29 @@ fn keep_lines(text: &str, keep: KeptPart) -> Option<(String, u64)> {
 }
 
 fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> String {
-    lines.map(shortened).collect::<Vec<_>>().join("\n")
+    lines.map(kept_line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a line with a marker in place of its middle, if it is very long.
-fn shortened(line: &str) -> Cow<'_, str> {
+fn kept_line(line: &str) -> Cow<'_, str> {
+    shortened(line, LONGEST_LINE, LINE_ENDS)
+}
+
+/// Returns a line with a marker in place of its middle, if it is longer than `longest` characters. `ends` are the
+/// characters that stay of its beginning and of its end.
+pub(crate) fn shortened(line: &str, longest: usize, ends: (usize, usize)) -> Cow<'_, str> {
     // A line of so few bytes has no more characters; most lines are not counted.
-    if line.len() <= LONGEST_LINE {
+    if line.len() <= longest {
         return Cow::Borrowed(line);
     }
     let count = line.chars().count();
-    if count <= LONGEST_LINE {
+    if count <= longest {
         return Cow::Borrowed(line);
     }
-    let head = line.char_indices().nth(LINE_END).and_then(|(end, _)| line.get(..end));
-    let tail = line.char_indices().nth_back(LINE_END - 1).and_then(|(start, _)| line.get(start..));
+    let (first, last) = ends;
+    let head = line.char_indices().nth(first).and_then(|(end, _)| line.get(..end));
+    let tail = line.char_indices().nth_back(last.saturating_sub(1)).and_then(|(start, _)| line.get(start..));
     let (head, tail) = (head.unwrap_or_default(), tail.unwrap_or_default());
-    Cow::Owned(format!("{head}[{} characters omitted]{tail}", count - 2 * LINE_END))
+    Cow::Owned(format!("{head}[{} characters omitted]{tail}", count.saturating_sub(first + last)))
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ mod context_command;
 mod context_store;
 mod crash_notes;
 mod defuse;
+pub mod detail;
+pub mod diff;
 mod digest;
 pub mod event;
 pub mod fold;

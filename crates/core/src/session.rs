@@ -264,7 +264,7 @@ pub struct Counts {
     pub model: Option<String>,
     /// The model that was asked for in the last turn, or that the user chose since; `None` for the agent's default.
     pub requested_model: Option<String>,
-    /// The rendered length of these events, in characters, without a summary. Stores call it `told`.
+    /// The rendered length of these events, in characters, without a summary.
     pub rendered_chars: u64,
     /// [`Usage::context_tokens`](crate::event::Usage::context_tokens) of the turn that the log ends with. `None`
     /// after any later event or compaction.
@@ -283,6 +283,9 @@ pub struct Tally {
     pub open: Open,
     /// The counts so far.
     pub counts: Counts,
+    /// The part of [`Counts::rendered_chars`] that versions without details do not count: what the details of these events
+    /// add, changes and undos. It is negative if the details are shorter than the contents that they replace.
+    pub detail_chars: i64,
 }
 
 /// The characters of a first message that a list shows.
@@ -298,12 +301,20 @@ impl Tally {
         let event = event.unwrap_or(&damaged);
         self.counts.look_for_agent(event);
         self.counts.look_for_last_prompt(event);
-        self.counts.rendered_chars = self.counts.rendered_chars.saturating_add(rendered_chars(event));
+        let rendered = rendered_chars(event);
+        self.counts.rendered_chars = self.counts.rendered_chars.saturating_add(rendered);
+        let difference = rendered.cast_signed().saturating_sub(plain_chars(event, rendered).cast_signed());
+        self.detail_chars = self.detail_chars.saturating_add(difference);
         self.counts.context_tokens = match event {
             Event::Complete(complete) => complete.usage.and_then(|usage| usage.context_tokens),
             _ => None,
         };
         self.add_to_messages(event);
+    }
+
+    /// Returns the rendered length of the counted events as versions without details count it.
+    pub fn plain_chars(&self) -> u64 {
+        self.counts.rendered_chars.saturating_add_signed(self.detail_chars.saturating_neg())
     }
 
     /// Counts of an event only what depends on the message that is open before it.
@@ -321,6 +332,22 @@ impl Tally {
             // The first user message may begin with a tool's result and continue with text.
             MessagePosition::Continues => self.counts.look_for_preview(event),
             MessagePosition::Nowhere => {}
+        }
+    }
+}
+
+/// Returns the rendered length of an event without its detail. Versions without details do not render changes and undos.
+/// `rendered` is its length with the detail.
+fn plain_chars(event: &Event, rendered: u64) -> u64 {
+    match event {
+        Event::Changes(_) | Event::Undo(_) => 0,
+        event if event.detail().is_none() => rendered,
+        event => {
+            let mut plain = event.clone();
+            if let Some(detail) = plain.detail_mut() {
+                *detail = None;
+            }
+            rendered_chars(&plain)
         }
     }
 }
@@ -479,6 +506,32 @@ mod tests {
             tally.add(Seq(index as u64 + 1), Some(event));
         }
         tally
+    }
+
+    #[test]
+    fn the_length_without_details_is_counted_beside_the_one_with_them() {
+        let event = |json: &str| Event::from_json(json).unwrap();
+        let long =
+            r#"{"ToolResult":{"tool_name":"Edit","content":"ok","detail":"--- a/x\n+++ b/x\n@@\n+y"}}"#;
+        let short = r#"{"ToolResult":{"tool_name":"Edit","content":"updated successfully","detail":"+y"}}"#;
+        let plain = r#"{"ToolResult":{"tool_name":"Edit","content":"updated successfully"}}"#;
+        let changes = r#"{"Changes":{"files":[{"path":"a"}],"detail":"+x"}}"#;
+        let tally = |logs: &[&str]| {
+            let mut tally = Tally::default();
+            for (json, seq) in logs.iter().zip(1..) {
+                tally.add(Seq(seq), Some(&event(json)));
+            }
+            tally
+        };
+        assert_eq!((tally(&[plain]).detail_chars, tally(&[short]).detail_chars), (0, 2 - 20));
+        assert_eq!(tally(&[short]).plain_chars(), tally(&[plain]).counts.rendered_chars);
+        assert_eq!(tally(&[long]).detail_chars, 25 - 2 - 2);
+        assert_eq!(
+            (tally(&[changes]).plain_chars(), tally(&[r#"{"Undo":{"turn":1}}"#]).plain_chars()),
+            (0, 0)
+        );
+        let all = tally(&[plain, short, long, changes]);
+        assert_eq!(all.counts.rendered_chars, all.plain_chars().saturating_add_signed(all.detail_chars));
     }
 
     fn counts(events: &[Event]) -> Counts {

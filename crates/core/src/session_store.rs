@@ -11,7 +11,7 @@ use crate::event::EventError;
 use crate::prompts::scan_prompts;
 use crate::{
     Compaction, CrashNotes, Event, Holder, LeaseId, Leases, Mark, NewMark, NewSession, Originals, Seq,
-    SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event, rendered_chars,
+    SessionId, SessionRecord, StoreError, Tally, Tokens, TurnTotals, Watch, compact_event,
 };
 
 /// Storage of sessions: memory, SQLite, PostgreSQL, Redis and any later database.
@@ -277,10 +277,13 @@ impl NewTurn {
         self.totals.unwrap_or_else(|| TurnTotals::of(self.events.iter().map(|new| &new.event)))
     }
 
-    /// Returns the rendered length of the turn up to a place, in characters, if it is the first turn of its session.
-    pub fn rendered_through(&self, seq: Seq) -> u64 {
-        let covered = usize::try_from(seq.0).unwrap_or(usize::MAX);
-        self.events.iter().take(covered).map(|new| rendered_chars(&new.event)).fold(0, u64::saturating_add)
+    /// Counts the events of the turn up to a place, if it is the first turn of its session.
+    pub fn count_through(&self, seq: Seq) -> Tally {
+        let mut tally = Tally::default();
+        for (new, number) in self.events.iter().zip(1..=seq.0) {
+            tally.add(Seq(number), Some(&new.event));
+        }
+        tally
     }
 
     /// Returns the texts of its events, each written once, unless one is larger than [`LARGEST_EVENT`] and could not be stored, or not be read again.

@@ -200,7 +200,8 @@ impl FullTurn {
 
     /// Finds the full form of a stored event, and the number of its line.
     fn find(&self, stored: &Event, index: Option<usize>) -> Option<&(Event, u64)> {
-        let is_same = |(event, _): &&(Event, u64)| compact_event(event.clone()) == *stored;
+        // The diff of a snapshot is not in the output, and an older azureal stored no detail.
+        let is_same = |(event, _): &&(Event, u64)| compact_event(event.clone()).equals_but_detail(stored);
         if let Some(found) = index.and_then(|index| self.events.get(index)).filter(is_same) {
             return Some(found);
         }

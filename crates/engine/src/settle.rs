@@ -125,7 +125,7 @@ pub(crate) async fn find_turn(
             stored
                 .iter()
                 .zip(&sought)
-                .all(|(stored, sought)| stored.event().is_ok_and(|event| event == **sought))
+                .all(|(stored, sought)| stored.event().is_ok_and(|event| event.equals_but_detail(sought)))
         };
         let found = newest.windows(sought.len()).rev().find(|stored| is_turn(stored));
         if let Some([first, ..]) = found {

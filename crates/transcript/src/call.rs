@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use azureal_core::diff::{edit_lines, number, written_lines};
 use azureal_core::event::{ToolCall, ToolResult};
 use azureal_core::{Json, Tool, counted};
 
@@ -87,8 +88,8 @@ impl Call {
             _ => places.shown(&key).into_owned(),
         };
         self.diff = match tool {
-            Tool::Edit => diff::of_edit(input),
-            Tool::Write => diff::of_write(input),
+            Tool::Edit => edit_lines(input),
+            Tool::Write => written_lines(input),
             _ => Vec::new(),
         };
         if let Some(list) = todo_list(input) {
@@ -131,13 +132,35 @@ impl Call {
         {
             self.key = places.shown(path).into_owned();
         }
-        let output = cleaned(Tool::named(&self.tool), &result.content);
-        self.answer_with(output, result.is_error, result.omitted.unwrap_or(0));
+        let tool = Tool::named(&self.tool);
+        let output = cleaned(tool, &result.content);
+        let (detail, omitted) = (result.detail.as_deref().unwrap_or_default(), result.omitted.unwrap_or(0));
+        if !result.is_error {
+            return self.answer_with(output, diff::of_detail(detail), false, omitted);
+        }
+        match detail {
+            "" => self.answer_with(output, Vec::new(), true, omitted),
+            // It has more lines than the short output, and the same number is missing in all.
+            detail => {
+                let all = output.lines().count() as u64 + omitted.saturating_sub(1);
+                let omitted = match detail.lines().any(is_mark) {
+                    true => (all + 1).saturating_sub(detail.lines().count() as u64),
+                    false => 0,
+                };
+                self.answer_with(cleaned(tool, detail), Vec::new(), true, omitted);
+            }
+        }
     }
 
-    /// Sets the result: the output, whether it is an error, and the number of lines that are missing.
-    pub(crate) fn answer_with(&mut self, output: String, is_error: bool, omitted: u64) {
+    /// Sets the result: the output, the diff that it has (or an empty one), whether it is an error, and the number of lines
+    /// that are missing.
+    pub(crate) fn answer_with(&mut self, output: String, diff: Vec<String>, is_error: bool, omitted: u64) {
         let tool = Tool::named(&self.tool);
+        // The result knows the places of the lines, and those around them. The call has all of a long change.
+        let has_more = diff::is_shortened(&diff) && self.diff.len() > diff.len();
+        if !diff.is_empty() && !has_more {
+            self.diff = diff;
+        }
         self.state = if is_error { CallState::Failed } else { CallState::Done };
         if !is_error && is_list(&self.output) && !is_list(&output) {
             // The list of the call says more than that it was taken.
@@ -147,9 +170,9 @@ impl Call {
         let has_diff = !self.diff.is_empty();
         if has_diff && !is_error {
             // What the tool says besides is that it did it, and where.
-            diff::number(&mut self.diff, &self.output);
+            number(&mut self.diff, &self.output);
             self.output.clear();
-            self.omitted = 0;
+            self.omitted = diff::omitted(&self.diff);
             self.summary = diff::stat(&self.diff);
             return;
         }
@@ -231,6 +254,11 @@ impl Call {
         let short: String = line.chars().take(LONGEST_SUMMARY).collect();
         Some(if short.len() < line.len() { format!("{}…", short.trim_end()) } else { short })
     }
+}
+
+/// Returns whether a line of a detail stands for omitted ones.
+fn is_mark(line: &str) -> bool {
+    line.starts_with('[') && line.ends_with(" omitted]")
 }
 
 /// Removes what a tool adds for the model alone.

@@ -334,9 +334,10 @@ fn diff_rows(rows: &mut Vec<Row>, call: &Call, most: usize, indent: usize, width
             }
             continue;
         }
-        if shown >= most || rows.len() >= MOST_ROWS {
-            let left = call.diff.iter().skip(index).filter(|line| !line.starts_with("@@")).count();
-            rows.push(more(left as u64, Room { indent, width }));
+        if shown >= most || rows.len() >= MOST_ROWS || diff::is_mark(text) {
+            let is_line = |line: &&String| !line.starts_with("@@") && !diff::is_mark(line);
+            let left = call.diff.iter().skip(index).filter(is_line).count() as u64;
+            rows.push(more(left + diff::omitted(&call.diff), Room { indent, width }));
             return;
         }
         shown += 1;

@@ -43,9 +43,9 @@ pub fn code_parts(block: &Block) -> Vec<CodePart> {
     }
 }
 
-/// Replaces the sign of a line of a diff by a space, and all of a header.
+/// Replaces the sign of a line of a diff by a space, and all of a line that is no code.
 fn without_sign(line: &str) -> String {
-    if line.starts_with("@@") {
+    if line.starts_with("@@") || crate::diff::is_mark(line) {
         return " ".repeat(line.len());
     }
     let mut chars = line.chars();

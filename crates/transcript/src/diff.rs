@@ -1,112 +1,64 @@
-//! Changes of files as lines of a unified diff.
+//! Changes of files as lines of a unified diff: what they count, and where they are.
 
-use azureal_core::Json;
-use serde_json::Value;
-use similar::{Algorithm, ChangeTag, TextDiff};
+use azureal_core::detail;
+use azureal_core::diff::BETWEEN;
 
-/// The unchanged lines around a change.
-const CONTEXT: usize = 3;
-/// The largest text that is compared line by line, in bytes. Of a larger one all lines are removed and added.
-const LARGEST: usize = 256 << 10;
-
-/// The line between two changes whose places are not known.
-pub(crate) const BETWEEN: &str = "@@";
-
-/// Returns the diff of a call that replaces texts in a file; empty if the input does not have them.
-pub(crate) fn of_edit(input: &Json) -> Vec<String> {
-    let Ok(Value::Object(fields)) = input.read::<Value>() else { return Vec::new() };
-    let text = |object: &serde_json::Map<String, Value>, name: &str| {
-        object.get(name).and_then(Value::as_str).map(str::to_owned)
-    };
-    let pair = |object: &serde_json::Map<String, Value>| {
-        let (old, new) = (text(object, "old_string"), text(object, "new_string"));
-        (old.is_some() || new.is_some()).then(|| (old.unwrap_or_default(), new.unwrap_or_default()))
-    };
-    let several = fields.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let pairs = pair(&fields).into_iter().chain(several.iter().filter_map(Value::as_object).filter_map(pair));
-    let mut lines = Vec::new();
-    for (old, new) in pairs {
-        let changed = lines_of(&old, &new);
-        if !lines.is_empty() && !changed.is_empty() {
-            lines.push(BETWEEN.to_owned());
-        }
-        lines.extend(changed);
+/// Returns the lines of the detail of an edit, without the headers that name its file; empty if it is no diff.
+pub(crate) fn of_detail(detail: &str) -> Vec<String> {
+    let is_header = |line: &&str| !line.starts_with("@@");
+    if !detail.lines().any(|line| line.starts_with("@@")) {
+        return Vec::new();
+    }
+    let mut lines: Vec<String> = detail.lines().skip_while(is_header).map(str::to_owned).collect();
+    // Without a place it says nothing before the first change.
+    if lines.first().is_some_and(|line| line == BETWEEN) {
+        lines.remove(0);
     }
     lines
 }
 
-/// Returns the diff of a call that writes a whole file; empty if the input does not have its text.
-pub(crate) fn of_write(input: &Json) -> Vec<String> {
-    let content = input.string_field("content").unwrap_or_default();
-    let mut lines: Vec<String> = content.lines().map(|line| format!("+{line}")).collect();
-    if !lines.is_empty() {
-        lines.insert(0, format!("@@ -0,0 +1,{} @@", lines.len()));
-    }
-    lines
+/// Returns whether lines of a diff are left out.
+pub(crate) fn is_shortened(lines: &[String]) -> bool {
+    lines.iter().any(|line| detail::is_shortened(line))
 }
 
-fn lines_of(old: &str, new: &str) -> Vec<String> {
-    if old.len() + new.len() > LARGEST {
-        let removed = old.lines().map(|line| format!("-{line}"));
-        return removed.chain(new.lines().map(|line| format!("+{line}"))).collect();
-    }
-    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    let diff = TextDiff::configure().algorithm(Algorithm::Patience).diff_slices(&old, &new);
-    let mut lines = Vec::new();
-    for group in diff.grouped_ops(CONTEXT) {
-        if !lines.is_empty() {
-            lines.push(BETWEEN.to_owned());
-        }
-        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-            let mark = match change.tag() {
-                ChangeTag::Delete => '-',
-                ChangeTag::Insert => '+',
-                ChangeTag::Equal => ' ',
-            };
-            lines.push(format!("{mark}{}", change.value()));
-        }
-    }
-    lines
+/// Returns the number of lines that are left out at the end of a diff.
+pub(crate) fn omitted(lines: &[String]) -> u64 {
+    let mark = lines.last().filter(|line| is_mark(line));
+    let count = mark.and_then(|mark| mark.strip_prefix('[')?.split(' ').next()?.parse().ok());
+    count.unwrap_or(0)
+}
+
+/// Returns whether a line stands for those that are left out.
+pub(crate) fn is_mark(line: &str) -> bool {
+    line.starts_with('[')
 }
 
 /// Returns the number of lines that a diff adds and removes: `+4 −1`.
 pub(crate) fn stat(lines: &[String]) -> String {
-    let count = |mark: char| lines.iter().filter(|line| line.starts_with(mark)).count();
-    match (count('+'), count('-')) {
-        (added, 0) => format!("+{added}"),
-        (0, removed) => format!("−{removed}"),
-        (added, removed) => format!("+{added} −{removed}"),
+    let count = |mark: char| lines.iter().filter(|line| line.starts_with(mark)).count() as u64;
+    let (mut added, mut removed) = (count('+'), count('-'));
+    let mut more = "";
+    if omitted(lines) > 0 {
+        // The header of a whole file counts its lines; those of another that are left out may be of any kind.
+        match lines.first().and_then(|line| sizes(line)) {
+            Some((0, all)) => added = all,
+            Some((all, 0)) => removed = all,
+            _ => more = " …",
+        }
+    }
+    match (added, removed) {
+        (added, 0) => format!("+{added}{more}"),
+        (0, removed) => format!("−{removed}{more}"),
+        (added, removed) => format!("+{added} −{removed}{more}"),
     }
 }
 
-/// Finds the place of a diff of one change in the numbered lines that a tool returned, and adds it as a header.
-pub(crate) fn number(lines: &mut Vec<String>, output: &str) {
-    if lines.iter().any(|line| line.starts_with("@@")) {
-        return;
-    }
-    let new: Vec<&str> =
-        lines.iter().filter(|line| !line.starts_with('-')).filter_map(|line| line.get(1..)).collect();
-    let numbered: Vec<(u64, &str)> = output.lines().filter_map(numbered_line).collect();
-    if new.is_empty() || numbered.len() < new.len() {
-        return;
-    }
-    let mut places = numbered
-        .windows(new.len())
-        .filter(|window| window.iter().map(|(_, text)| *text).eq(new.iter().copied()));
-    // A text that is there twice has no place that is known.
-    let (Some(place), None) = (places.next(), places.next()) else { return };
-    let Some((first, _)) = place.first() else { return };
-    let count = |other: char| lines.iter().filter(|line| !line.starts_with(other)).count();
-    lines.insert(0, format!("@@ -{first},{} +{first},{} @@", count('+'), count('-')));
-}
-
-/// Parses a line of `cat -n`: its number and its text.
-fn numbered_line(line: &str) -> Option<(u64, &str)> {
-    let line = line.trim_start_matches(' ');
-    let end = line.find(|c: char| !c.is_ascii_digit())?;
-    let (number, rest) = line.split_at_checked(end)?;
-    let text = rest.strip_prefix('\t').or_else(|| rest.strip_prefix('→'))?;
-    Some((number.parse().ok()?, text))
+/// Parses the header of a hunk: the number of old and of new lines.
+fn sizes(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.strip_prefix("@@ ")?.split(' ');
+    let mut size = || words.next()?.split_once(',').map_or(Some(1_u64), |(_, size)| size.parse().ok());
+    Some((size()?, size()?))
 }
 
 /// Parses the header of a hunk: the first old and the first new line.
@@ -121,47 +73,29 @@ pub(crate) fn header(line: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    fn edit(old: &str, new: &str) -> Vec<String> {
-        of_edit(&serde_json::json!({"file_path": "/a", "old_string": old, "new_string": new}).into())
+    fn lines(detail: &str) -> Vec<String> {
+        of_detail(detail)
     }
 
     #[test]
-    fn an_edit_has_the_lines_around_its_changes() {
-        assert_eq!(edit("a\nb\nc\n", "a\nB\nc\n"), [" a", "-b", "+B", " c"]);
-        assert_eq!(edit("", "a\n"), ["+a"]);
-        assert!(edit("a", "a").is_empty());
-        let old: Vec<String> = (0..20).map(|n| n.to_string()).collect();
-        let old = old.join("\n");
-        let new = old.replacen("2\n", "two\n", 1).replace("18", "eighteen");
-        let lines = edit(&old, &new);
-        assert_eq!(stat(&lines), "+2 −2");
-        assert_eq!(lines.iter().filter(|line| *line == BETWEEN).count(), 1);
+    fn a_detail_has_its_hunks() {
+        let diff = lines("--- a/x\n+++ b/x\n@@ -118,2 +118,2 @@\n a\n--- b\n+B\n@@ -200 +200 @@\n-c");
+        assert_eq!(diff, ["@@ -118,2 +118,2 @@", " a", "--- b", "+B", "@@ -200 +200 @@", "-c"]);
+        assert_eq!(diff.iter().filter_map(|line| header(line)).collect::<Vec<_>>(), [(118, 118), (200, 200)]);
+        assert_eq!(stat(&diff), "+1 −2");
+        assert_eq!(lines("--- a/x\n+++ b/x\n@@\n-a\n@@\n+b"), ["-a", "@@", "+b"]);
+        assert!(lines("error: no diff").is_empty() && lines("").is_empty());
     }
 
     #[test]
-    fn several_edits_are_one_diff() {
-        let input = serde_json::json!({"edits": [
-            {"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": ""}, {"x": 1}]});
-        assert_eq!(of_edit(&input.into()), ["-a", "+b", "@@", "-c"]);
-        assert!(of_edit(&Json::empty_object()).is_empty());
-        assert!(of_edit(&serde_json::json!([1]).into()).is_empty());
-    }
-
-    #[test]
-    fn a_place_is_known_if_the_tool_shows_it_once() {
-        let mut lines = edit("a\nb", "a\nB");
-        number(&mut lines, "The file has been updated:\n   117→x\n   118→a\n   119→B\n   120→y\n");
-        assert_eq!(lines.first().map(String::as_str), Some("@@ -118,2 +118,2 @@"));
-        assert_eq!(header(&lines[0]), Some((118, 118)));
-        let mut lines = edit("b", "B");
-        number(&mut lines, "1\tB\n2\tB\n");
-        assert_eq!(lines, ["-b", "+B"]);
-    }
-
-    #[test]
-    fn a_written_file_is_added_from_its_first_line() {
-        let lines = of_write(&serde_json::json!({"content": "x\ny\n"}).into());
-        assert_eq!(lines, ["@@ -0,0 +1,2 @@", "+x", "+y"]);
-        assert_eq!(stat(&lines), "+2");
+    fn a_shortened_diff_says_what_is_missing() {
+        let new = lines("--- /dev/null\n+++ b/x\n@@ -0,0 +1,90 @@\n+a\n[89 lines omitted]");
+        assert_eq!((stat(&new).as_str(), omitted(&new), is_shortened(&new)), ("+90", 89, true));
+        let gone = lines("--- a/x\n+++ /dev/null\n@@ -1,90 +0,0 @@\n-a\n[89 lines omitted]");
+        assert_eq!(stat(&gone), "−90");
+        let changed = lines("--- a/x\n+++ b/x\n@@ -1,90 +1,80 @@\n-a\n+b\n[89 lines omitted]");
+        assert_eq!(stat(&changed), "+1 −1 …");
+        let whole = lines("--- a/x\n+++ b/x\n@@\n+[1 line omitted]");
+        assert_eq!((stat(&whole).as_str(), omitted(&whole), is_shortened(&whole)), ("+1", 0, false));
     }
 }

@@ -159,13 +159,18 @@ impl Transcript {
                 shown.describe(&call.input, call.file_path.as_deref(), places);
                 match short.state {
                     CallState::Running | CallState::NoResult => {}
-                    // The places of the lines are those that the result has.
                     _ if shown.output != short.output => shown.state = short.state,
-                    _ if short.diff.ends_with(&shown.diff) => {
-                        (shown.diff, shown.summary) = (short.diff, short.summary);
+                    // The places of the lines are those that the result has.
+                    CallState::Done if !short.diff.is_empty() => {
+                        shown.answer_with(short.output, short.diff, false, short.omitted);
                     }
                     state => {
-                        shown.answer_with(short.output, state == CallState::Failed, short.omitted);
+                        shown.answer_with(
+                            short.output,
+                            Vec::new(),
+                            state == CallState::Failed,
+                            short.omitted,
+                        );
                     }
                 }
             }),
@@ -261,7 +266,7 @@ impl Transcript {
         let shown = self.blocks.get_mut(index)?;
         let Content::Call(call) = &mut shown.content else { return Some(block) };
         let is_error = answered.state == CallState::Failed;
-        call.answer_with(answered.output.clone(), is_error, answered.omitted);
+        call.answer_with(answered.output.clone(), answered.diff.clone(), is_error, answered.omitted);
         shown.last = block.last;
         shown.version = shown.version.wrapping_add(1);
         None

@@ -1,6 +1,7 @@
 //! Claude Code, as `claude -p` with a stream of JSON lines in both directions.
 
 mod command;
+mod edited;
 mod parser;
 mod record;
 mod token_count;

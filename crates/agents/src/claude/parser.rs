@@ -18,10 +18,10 @@ use azureal_core::event::{AssistantText, ErrorEvent, Hook, Init, ModelSwitch, Pl
 
 use serde_json::value::RawValue;
 
-use super::NAME;
 use super::token_count::{TokenCount, largest, sum};
 use super::wire::{Block, Head, Stream, System, Tokens, WireResult, WireTurn};
-use crate::calls::Calls;
+use super::{NAME, edited};
+use crate::calls::{Calls, Reported};
 use crate::closing::{Closing, StreamEnd};
 use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, elements, kept, output_text, push_bounded, read, text_of};
@@ -136,6 +136,11 @@ impl Parser {
         self.end(ending)
     }
 
+    /// Sets the directory of a run that begins without a line that says so.
+    pub(super) fn runs_in(&mut self, cwd: &str) {
+        cwd.clone_into(&mut self.calls.cwd);
+    }
+
     fn system(&mut self, subtype: &str, system: System) -> Vec<AgentOutput> {
         match subtype {
             "init" => self.init(system),
@@ -197,6 +202,7 @@ impl Parser {
             *self = Self::default();
         }
         self.closing.begun = true;
+        self.calls.cwd.clone_from(&system.cwd);
         let before = self.model.replace(system.model.clone());
         let start = match before {
             None => Event::Init(Init {
@@ -276,7 +282,9 @@ impl Parser {
                     }
                     out.push(event(self.calls.call(&block.id, &block.name, input, subagent.clone())));
                 }
-                kind if kind.ends_with("tool_result") => out.push(self.tool_result(&block, subagent.clone())),
+                kind if kind.ends_with("tool_result") => {
+                    out.push(self.tool_result(&block, None, subagent.clone()));
+                }
                 other => out.extend(self.unknown.notice(NAME, &format!("block {other}"))),
             }
         }
@@ -299,7 +307,8 @@ impl Parser {
                 "text" => out.extend(block.text.as_deref().and_then(command_output)),
                 "image" | "document" => {}
                 kind if kind.ends_with("tool_result") => {
-                    out.push(self.tool_result(&block, turn.parent_tool_use_id.clone()));
+                    let own = turn.tool_use_result;
+                    out.push(self.tool_result(&block, own, turn.parent_tool_use_id.clone()));
                 }
                 other => out.extend(self.unknown.notice(NAME, &format!("block {other}"))),
             }
@@ -307,12 +316,21 @@ impl Parser {
         Some(out)
     }
 
-    fn tool_result(&self, block: &Block<'_>, subagent: Option<String>) -> AgentOutput {
+    /// Reads the result of a tool. `own` is the program's own form of it, if the line has one.
+    fn tool_result(
+        &mut self,
+        block: &Block<'_>,
+        own: Option<&RawValue>,
+        subagent: Option<String>,
+    ) -> AgentOutput {
         let mut content = block.content.map(output_text).unwrap_or_default();
         if block.is_error {
             content = without_error_tags(&content).to_owned();
         }
-        event(self.calls.result(&block.tool_use_id, content, block.is_error, subagent))
+        let (id, is_error) = (&block.tool_use_id, block.is_error);
+        let path = self.calls.edited_file(id).filter(|_| !is_error);
+        let reported = path.zip(own).map(|(path, own)| edited::diff(own, path, &self.calls.cwd));
+        event(self.calls.result(id, content, is_error, reported.unwrap_or(Reported::Unknown), subagent))
     }
 
     fn stream(&mut self, stream: Stream) -> Vec<AgentOutput> {

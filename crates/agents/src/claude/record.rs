@@ -132,6 +132,7 @@ impl Record {
         }
         let init = self.begun.clone()?;
         self.has_begun = true;
+        self.parser.runs_in(&init.cwd);
         Some(AgentOutput::Event(Event::Init(Init { model: model.to_owned(), ..init })))
     }
 }

@@ -72,6 +72,40 @@ pub(super) struct WireTurn<'a> {
     pub(super) parent_tool_use_id: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) error: Option<String>,
+    /// The result of a tool as the program itself has it; a record has another name for it.
+    #[serde(default, borrow, alias = "toolUseResult")]
+    pub(super) tool_use_result: Option<&'a RawValue>,
+}
+
+/// The result of a tool that changes a file.
+#[derive(Deserialize)]
+pub(super) struct Edited<'a> {
+    /// `create` or `update`, of a written file.
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    pub(super) kind: String,
+    /// A list of [`Hunk`]s; empty for a new file.
+    #[serde(rename = "structuredPatch", default, borrow)]
+    pub(super) patch: Option<&'a RawValue>,
+    /// Of a notebook's cell.
+    #[serde(default, borrow)]
+    pub(super) new_source: Option<&'a RawValue>,
+}
+
+/// A part of a file that changed.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Hunk {
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) old_start: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) old_lines: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) new_start: u64,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) new_lines: u64,
+    /// The lines, each with its sign.
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) lines: Vec<String>,
 }
 
 #[derive(Deserialize)]

@@ -10,6 +10,8 @@
 //! | `collab_tool_call` | Task | what is done, and the prompt |
 
 use azureal_core::Json;
+use azureal_core::diff::all_lines;
+use azureal_core::event::FileStatus;
 use serde_json::{Value, json};
 
 use super::shell;
@@ -23,6 +25,8 @@ pub(super) struct Call {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) input: Json,
+    /// The lines of the diff, if the call changes a file and the program says how.
+    pub(super) diff: Option<(FileStatus, Vec<String>)>,
 }
 
 /// The output of a tool.
@@ -33,7 +37,7 @@ pub(super) struct Answer {
 
 /// Returns the calls of an item; `None` if it is none of a tool.
 pub(super) fn calls(item: &Item<'_>) -> Option<Vec<Call>> {
-    let one = |tool: String, input: Json| Some(vec![Call { id: item.id.clone(), tool, input }]);
+    let one = |tool: String, input: Json| Some(vec![Call { id: item.id.clone(), tool, input, diff: None }]);
     match item.kind.as_str() {
         "command_execution" => one("Bash".to_owned(), fields([("command", shell::unwrap(&item.command))])),
         "file_change" => Some(changes(&item.id, &item.changes)),
@@ -122,8 +126,22 @@ pub(super) fn changes(id: &str, changes: &[Change]) -> Vec<Call> {
             _ => "Edit".to_owned(),
         },
         input: fields([("file_path", change.path.clone())]),
+        diff: change.text.as_deref().map(|text| diff(&change.kind, text)),
     };
     changes.iter().enumerate().map(call).collect()
+}
+
+/// Returns the lines of the diff of a changed file.
+fn diff(kind: &str, text: &str) -> (FileStatus, Vec<String>) {
+    match kind {
+        "add" => (FileStatus::Added, all_lines(text, '+')),
+        "delete" => (FileStatus::Deleted, all_lines(text, '-')),
+        // Some versions have the headers of the file too.
+        _ => {
+            let hunks = text.lines().skip_while(|line| !line.starts_with("@@"));
+            (FileStatus::Modified, hunks.map(str::to_owned).collect())
+        }
+    }
 }
 
 pub(super) fn change_answer(tool: &str, failed: bool) -> Answer {
@@ -155,6 +173,7 @@ pub(super) fn todo_list(id: &str, index: usize, todos: &[Todo]) -> (Call, Answer
         id: if index == 0 { id.to_owned() } else { format!("{id}.{index}") },
         tool: "TodoWrite".to_owned(),
         input: Json::from_fields([("todos", Value::from(list))]),
+        diff: None,
     };
     (call, Answer { content: lines.join("\n"), is_error: false })
 }

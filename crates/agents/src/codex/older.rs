@@ -15,7 +15,7 @@ use super::NAME;
 use super::item::{self, Call};
 use super::parser::Parser;
 use super::shell;
-use super::wire::{Change, Line, Todo, Tokens};
+use super::wire::{Change, ChangeText, Line, Todo, Tokens};
 use crate::unreadable::ignored;
 use crate::wire::{self, Loose, kept, lenient, lenient_list, output_text};
 
@@ -112,7 +112,7 @@ struct TokenInfo {
 fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
     let call_id = &message.call_id;
     let called = |parser: &mut Parser, tool: String, input| {
-        vec![parser.called(&Call { id: call_id.clone(), tool, input })]
+        vec![parser.called(&Call { id: call_id.clone(), tool, input, diff: None })]
     };
     match message.kind.as_str() {
         "agent_message" => parser.agent_message(message.message),
@@ -179,9 +179,14 @@ fn read_message(parser: &mut Parser, message: Message<'_>) -> Vec<AgentOutput> {
 }
 
 fn changes(changed: &BTreeMap<String, BTreeMap<String, &RawValue>>) -> Vec<Change> {
-    let change = |(path, kinds): (&String, &BTreeMap<String, &RawValue>)| Change {
-        path: path.clone(),
-        kind: kinds.keys().next().cloned().unwrap_or_default(),
+    let change = |(path, kinds): (&String, &BTreeMap<String, &RawValue>)| {
+        let (kind, text) = kinds.iter().next().map(|(kind, raw)| (kind.clone(), *raw)).unzip();
+        let text = text.and_then(wire::read::<ChangeText>);
+        Change {
+            path: path.clone(),
+            kind: kind.unwrap_or_default(),
+            text: text.and_then(|text| text.unified_diff.or(text.content)),
+        }
     };
     changed.iter().map(change).collect()
 }

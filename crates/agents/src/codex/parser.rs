@@ -9,28 +9,32 @@
 
 use std::collections::{HashMap, HashSet};
 
-use azureal_core::Event;
 use azureal_core::agent::{AgentOutput, AgentParser, Ending, Exit};
 use azureal_core::event::{AssistantText, ErrorEvent, Init, Reasoning, Usage};
+use azureal_core::{Event, detail};
 
 use super::item::{self, Answer, Call};
 use super::older;
 use super::repeats::{Kind, Repeats};
 use super::wire::{Item, Line, Todo};
 use super::{NAME, wire};
-use crate::calls::Calls;
+use crate::calls::{Calls, Reported};
 use crate::closing::{Closing, StreamEnd};
 use crate::unreadable::{UnknownKinds, ignored, shorten, unreadable_line};
 use crate::wire::{Fields, read};
 
 /// The number of finished items that are remembered. An agent that prints without end must not fill the memory.
 const MOST_FINISHED: usize = 100_000;
+/// The number of diffs that are remembered until the results of their calls come.
+const MOST_DIFFS: usize = 10_000;
 
 /// The reader of one run.
 #[derive(Default)]
 pub(super) struct Parser {
     started: bool,
     calls: Calls,
+    /// The diffs of calls without a result, by their ids. The output of current versions has none.
+    diffs: HashMap<String, Option<String>>,
     /// The items that are over.
     finished: HashSet<String>,
     /// The to-do lists: the number of versions of each, and the last one.
@@ -106,7 +110,13 @@ impl Parser {
         if std::mem::replace(&mut self.started, true) {
             return ignored(NAME, "thread.started");
         }
+        self.calls.cwd.clone_from(&init.cwd);
         vec![event(Event::Init(Init { agent: Some(NAME.to_owned()), ..init }))]
+    }
+
+    /// Sets the directory of a run whose beginning is returned later.
+    pub(super) fn runs_in(&mut self, cwd: &str) {
+        cwd.clone_into(&mut self.calls.cwd);
     }
 
     pub(super) fn unknown_kind(&mut self, kind: &str) -> Vec<AgentOutput> {
@@ -215,12 +225,20 @@ impl Parser {
 
     pub(super) fn called(&mut self, call: &Call) -> AgentOutput {
         self.repeats.tool();
+        if let Some((status, lines)) = &call.diff {
+            let path = call.input.string_field("file_path").unwrap_or_default();
+            let diff = detail::of_patch(&path, &self.calls.cwd, *status, lines);
+            if self.diffs.len() < MOST_DIFFS {
+                self.diffs.insert(call.id.clone(), diff);
+            }
+        }
         event(self.calls.call(&call.id, &call.tool, call.input.clone(), None))
     }
 
     pub(super) fn answered(&mut self, id: &str, answer: Answer) -> AgentOutput {
         self.repeats.tool();
-        event(self.calls.result(id, answer.content, answer.is_error, None))
+        let reported = self.diffs.remove(id).map_or(Reported::Unknown, Reported::Diff);
+        event(self.calls.result(id, answer.content, answer.is_error, reported, None))
     }
 
     pub(super) fn has_called(&self, id: &str) -> bool {

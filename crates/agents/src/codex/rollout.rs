@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 use super::item::{self, Answer, Call};
 use super::parser::Parser;
-use super::wire::{AgentState, Change, Failure, Item, Todo};
+use super::wire::{AgentState, Change, ChangeText, Failure, Item, Todo};
 use super::{NAME, older, shell};
 use crate::calls::DELETE;
 use crate::span::Span;
@@ -139,7 +139,7 @@ struct Recorded<'a> {
     #[serde(default, deserialize_with = "lenient")]
     command: Vec<String>,
     #[serde(default, deserialize_with = "lenient")]
-    changes: BTreeMap<String, Loose<Changed>>,
+    changes: BTreeMap<String, Loose<ChangeText>>,
     /// A word, or a word and a text.
     #[serde(default, borrow, deserialize_with = "lenient")]
     agents_states: BTreeMap<String, &'a RawValue>,
@@ -149,12 +149,6 @@ struct Recorded<'a> {
 struct Text {
     #[serde(default, deserialize_with = "lenient")]
     text: String,
-}
-
-#[derive(Deserialize)]
-struct Changed {
-    #[serde(rename = "type", default, deserialize_with = "lenient")]
-    kind: String,
 }
 
 impl AgentParser for Rollout {
@@ -171,6 +165,7 @@ impl AgentParser for Rollout {
             match line.kind.as_str() {
                 "session_meta" => {
                     self.begun.agent_session = payload.id;
+                    self.parser.runs_in(&payload.cwd);
                     self.begun.cwd = payload.cwd;
                     Some(Vec::new())
                 }
@@ -268,9 +263,11 @@ impl Rollout {
                 "command_execution"
             }
             "FileChange" => {
-                let change = |(path, changed): (String, Loose<Changed>)| Change {
-                    path,
-                    kind: changed.0.map(|changed| changed.kind).unwrap_or_default(),
+                let change = |(path, changed): (String, Loose<ChangeText>)| match changed.0 {
+                    Some(ChangeText { kind, content, unified_diff }) => {
+                        Change { path, kind, text: unified_diff.or(content) }
+                    }
+                    None => Change { path, kind: String::new(), text: None },
                 };
                 item.changes = recorded.changes.into_iter().map(change).collect();
                 "file_change"
@@ -355,7 +352,9 @@ fn calls(payload: &Payload<'_>) -> Vec<Wanted> {
     let id = &payload.call_id;
     let arguments = serde_json::from_str::<&RawValue>(&payload.arguments).ok();
     let wanted = |call: Call| Wanted { call, shown: None };
-    let one = |tool: &str, input: Json| vec![wanted(Call { id: id.clone(), tool: tool.to_owned(), input })];
+    let one = |tool: &str, input: Json| {
+        vec![wanted(Call { id: id.clone(), tool: tool.to_owned(), input, diff: None })]
+    };
     match payload.name.as_str() {
         // The first two look after what runs; the third runs programs whose doings stand there as items.
         "write_stdin" | "wait_agent" | "exec" => Vec::new(),
@@ -377,16 +376,32 @@ fn calls(payload: &Payload<'_>) -> Vec<Wanted> {
     }
 }
 
-/// Returns the files that a patch is about.
+/// Returns the files that a patch is about, each with its lines.
 fn patched(patch: &str) -> Vec<Change> {
     let starts =
         [("*** Add File: ", "add"), ("*** Update File: ", "update"), ("*** Delete File: ", "delete")];
-    let change = |line: &str| {
+    let begun = |line: &str| {
         starts.iter().find_map(|(start, kind)| {
-            Some(Change { path: line.strip_prefix(start)?.to_owned(), kind: (*kind).to_owned() })
+            let path = line.strip_prefix(start)?.to_owned();
+            Some(Change { path, kind: (*kind).to_owned(), text: None })
         })
     };
-    patch.lines().filter_map(change).collect()
+    let mut changes: Vec<Change> = Vec::new();
+    for line in patch.lines() {
+        if let Some(change) = begun(line) {
+            changes.push(change);
+        } else if let Some(change) = changes.last_mut().filter(|_| !line.starts_with("*** ")) {
+            // The lines of a new file have a sign here, and the places of changes have no numbers.
+            let line = if change.kind == "add" { line.strip_prefix('+').unwrap_or(line) } else { line };
+            let text = change.text.get_or_insert_default();
+            if change.kind == "update" && text.is_empty() && !line.starts_with("@@") {
+                text.push_str("@@\n");
+            }
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    changes
 }
 
 /// Returns the result of a call, from the text that the model received. `shown` takes the place of a mere confirmation.

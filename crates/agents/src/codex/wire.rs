@@ -110,6 +110,20 @@ pub(super) struct Change {
     pub(super) path: String,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) kind: String,
+    /// The content of an added or deleted file, or the hunks of a changed one. Only records and older versions have it.
+    #[serde(skip)]
+    pub(super) text: Option<String>,
+}
+
+/// The form of a change in records and older versions.
+#[derive(Deserialize)]
+pub(super) struct ChangeText {
+    #[serde(rename = "type", default, deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) content: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) unified_diff: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -17,4 +17,5 @@ mod random;
 mod records;
 mod render;
 mod reviewed;
+mod sizes;
 mod snapshots;

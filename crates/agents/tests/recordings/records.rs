@@ -17,7 +17,8 @@ fn recorded() -> Vec<(Case, Vec<u8>)> {
     cases
 }
 
-fn play(case: &Case, record: &[u8]) -> Vec<AgentOutput> {
+/// Plays the record of a run.
+pub(crate) fn play(case: &Case, record: &[u8]) -> Vec<AgentOutput> {
     let mut reader = (case.agent.own_record().unwrap().reader)();
     let mut outputs = Vec::new();
     for line in record.split(|byte| *byte == b'\n') {

@@ -1,8 +1,8 @@
 //! Outputs as text that a person can review: one line each, long texts shortened.
 
-use azureal_core::Event;
 use azureal_core::agent::AgentOutput;
 use azureal_core::event::{Complete, Usage};
+use azureal_core::{Event, compact_event};
 
 /// Renders outputs, one line each.
 pub(crate) fn render(outputs: &[AgentOutput]) -> String {
@@ -46,7 +46,12 @@ fn event_line(event: &Event) -> String {
             let failed = if result.is_error { " FAILED" } else { "" };
             let content = quoted(&result.content);
             let id = &result.tool_use_id;
-            format!("{kind}{} {id} {}{path}{failed} {content}", by(&result.subagent), result.tool_name)
+            let detail = detail_lines(event);
+            format!(
+                "{kind}{} {id} {}{path}{failed} {content}{detail}",
+                by(&result.subagent),
+                result.tool_name
+            )
         }
         Event::Error(error) => format!("{kind} {}: {}", error.kind, quoted(&error.message)),
         Event::Complete(Complete { success, duration_ms, cost_usd, outcome, usage, .. }) => {
@@ -78,4 +83,12 @@ fn shortened(text: &str) -> String {
     let head: String = text.chars().take(100).collect();
     let tail: String = text.chars().skip(count - 40).collect();
     format!("{head} …{count}… {tail}")
+}
+
+/// Returns the detail of an event as it is stored, in lines of its own.
+fn detail_lines(event: &Event) -> String {
+    let stored = compact_event(event.clone());
+    let lines =
+        stored.detail().unwrap_or_default().lines().map(|line| format!("\n    | {}", shortened(line)));
+    lines.collect()
 }

@@ -95,7 +95,7 @@ fn has_text(stored: &StoredEvent, wanted: &str) -> bool {
         Ok(Event::Plan(plan)) => has(&plan.name) || has(&plan.content),
         Ok(Event::Command(command)) => has(&command.name),
         Ok(Event::ToolCall(call)) => has(&call.tool_name) || has_in_json(call.input.as_str(), wanted),
-        Ok(Event::ToolResult(result)) => has(&result.content),
+        Ok(Event::ToolResult(result)) => has(&result.content) || result.detail.as_deref().is_some_and(has),
         Ok(Event::Error(error)) => has(&error.message),
         Ok(Event::SystemMessage(message)) => has(&message.content),
         Ok(Event::ModelSwitch(switch)) => has(&switch.model),

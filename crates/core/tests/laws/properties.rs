@@ -1,12 +1,12 @@
 //! What holds for every input: round trips, stripping, stable prefixes, and compacting twice.
 
 use azureal_core::event::{
-    AssistantText, Command, Complete, ErrorEvent, Hook, Init, MessageEvent, ModelSwitch, Outcome, Plan,
-    Reasoning, SystemMessage, ToolCall, ToolResult, Usage, UserMessage,
+    AssistantText, Changes, Command, Complete, ErrorEvent, FileChange, Hook, Init, MessageEvent, ModelSwitch,
+    Outcome, Plan, Reasoning, SystemMessage, ToolCall, ToolResult, Undo, Usage, UserMessage,
 };
 use azureal_core::{
     Block, ContextBuilder, ContextFrame, Event, Image, Json, MediaType, Message, OutputPart, Role, Seq,
-    Tally, ToolOutput, build_context, build_context_prompt, compact_event, events_of_message, fold,
+    Tally, ToolOutput, build_context, build_context_prompt, compact_event, detail, events_of_message, fold,
     rendered_chars, strip_context, wrap_context,
 };
 use proptest::collection::vec;
@@ -261,6 +261,10 @@ fn event() -> BoxedStrategy<Event> {
     prop_oneof![3 => said(), 1 => silent()].boxed()
 }
 
+fn detail() -> BoxedStrategy<Option<String>> {
+    option::weighted(0.3, prop_oneof![hostile(), output()]).boxed()
+}
+
 /// An event that is part of the conversation.
 fn said() -> BoxedStrategy<Event> {
     let starts = || option::of(any::<bool>());
@@ -271,11 +275,14 @@ fn said() -> BoxedStrategy<Event> {
         (text(), starts(), subagent()).prop_map(|(text, starts, subagent)| {
             Event::AssistantText(AssistantText { text, starts, subagent })
         }),
-        (tool_call(), starts(), subagent())
-            .prop_map(|(call, starts, subagent)| { Event::ToolCall(ToolCall { starts, subagent, ..call }) }),
-        (tool_result(), starts(), subagent(), omitted).prop_map(|(result, starts, subagent, omitted)| {
-            Event::ToolResult(ToolResult { starts, subagent, omitted, ..result })
+        (tool_call(), starts(), subagent(), detail()).prop_map(|(call, starts, subagent, detail)| {
+            Event::ToolCall(ToolCall { starts, subagent, detail, ..call })
         }),
+        (tool_result(), starts(), subagent(), omitted, detail()).prop_map(
+            |(result, starts, subagent, omitted, detail)| {
+                Event::ToolResult(ToolResult { starts, subagent, omitted, detail, ..result })
+            }
+        ),
         (text(), text()).prop_map(|(name, content)| Event::Plan(Plan { name, content })),
         text().prop_map(|content| {
             Event::SystemMessage(SystemMessage { content, ..SystemMessage::default() })
@@ -318,6 +325,14 @@ fn silent() -> BoxedStrategy<Event> {
                 usage: with_usage.then_some(Usage { input_tokens: duration_ms, ..Usage::default() }),
                 continues: duration_ms % 5 == 0,
             })
+        }),
+        (text(), detail()).prop_map(|(path, detail)| {
+            let files = vec![FileChange { path, ..FileChange::default() }];
+            Event::Changes(Changes { files, detail, ..Changes::default() })
+        }),
+        (text(), any::<u64>()).prop_map(|(path, turn)| {
+            let files = vec![FileChange { path, ..FileChange::default() }];
+            Event::Undo(Undo { turn, files, ..Undo::default() })
         }),
         Just(Event::Compacting),
         Just(Event::Compacted),
@@ -491,6 +506,8 @@ fn headings(text: &str) -> Vec<String> {
         "plan",
         "command",
         "what the user asked in that part",
+        "changes during this turn",
+        "undo",
         "prompt",
         "user",
         "assistant",
@@ -568,7 +585,7 @@ proptest! {
 
     #[test]
     fn the_headings_of_a_history_are_ours_alone(
-        said in vec((0..7_usize, prop_oneof![3 => hostile(), 1 => text()]), 0..8),
+        said in vec((0..10_usize, prop_oneof![3 => hostile(), 1 => text()]), 0..8),
         system in option::of(hostile()),
         summary in option::of(hostile()),
     ) {
@@ -585,9 +602,22 @@ proptest! {
                 let complete = Complete { outcome: Some(Outcome::Cancelled), ..Complete::default() };
                 (Event::Complete(complete), "the user stopped this turn")
             }
-            _ => {
+            6 => {
                 let result = ToolResult { tool_name: text.clone(), content: text, ..ToolResult::default() };
                 (Event::ToolResult(result), "tool result")
+            }
+            7 => {
+                let result = ToolResult { detail: Some(text), is_error: true, ..ToolResult::default() };
+                (Event::ToolResult(result), "tool error")
+            }
+            8 => {
+                let call = ToolCall { tool_name: "Edit".into(), detail: Some(text), ..ToolCall::default() };
+                (Event::ToolCall(call), "tool call")
+            }
+            _ => {
+                let files = vec![FileChange { path: text.clone(), ..FileChange::default() }];
+                let changes = Changes { files, detail: Some(text), ..Changes::default() };
+                (Event::Changes(changes), "changes during this turn")
             }
         }).collect();
         let context =
@@ -678,7 +708,12 @@ proptest! {
         let (content, omitted) = expected_result(&result);
         prop_assert_eq!(&kept.content, &content);
         prop_assert_eq!(kept.omitted, omitted);
-        let rest = ToolResult { content: result.content.clone(), omitted: None, ..kept };
+        if let Some(detail) = &kept.detail {
+            prop_assert!(result.is_error || result.content.starts_with("Exit code "), "of a call that failed");
+            prop_assert!(detail.chars().count() <= detail::MOST_CHARS);
+            prop_assert!(detail != &content);
+        }
+        let rest = ToolResult { content: result.content.clone(), omitted: None, detail: None, ..kept };
         prop_assert_eq!(rest, result);
     }
 

@@ -17,13 +17,15 @@ const LEAST: f64 = 98.0;
 
 type Place = fn(&Kind, &str) -> String;
 
-const PLACES: [(&str, Place); 6] = [
+const PLACES: [(&str, Place); 8] = [
     ("environment dump", environment_dump),
     (".env file", dotenv_file),
     ("URL", url),
     ("header", header),
     ("JSON", json_text),
     ("multi-line text", multi_line),
+    ("added in a diff", |kind, secret| diff(kind, secret, '+')),
+    ("removed in a diff", |kind, secret| diff(kind, secret, '-')),
 ];
 
 fn environment_dump(kind: &Kind, secret: &str) -> String {
@@ -63,6 +65,13 @@ fn multi_line(kind: &Kind, secret: &str) -> String {
         "credentials:\n  user: ci\n  {}: |\n    {secret}\n  region: eu\n",
         kind.variable.to_ascii_lowercase()
     )
+}
+
+/// As the detail of an edit has it: each line with a sign.
+fn diff(kind: &Kind, secret: &str, sign: char) -> String {
+    let lines = format!("{}={secret}", kind.variable);
+    let changed: String = lines.lines().map(|line| format!("{sign}{line}\n")).collect();
+    format!("--- a/.env\n+++ b/.env\n@@ -1,3 +1,3 @@\n HOME=/root\n{changed} LANG=C.UTF-8")
 }
 
 /// Returns what must not be readable any more: of a URL, its password.
@@ -132,7 +141,8 @@ fn secrets_are_found_in_the_input_and_the_output_of_tools() {
             let call =
                 json!({"ToolCall": {"tool_use_id": "t", "tool_name": "Bash", "input": {"command": text}}});
             let result = json!({"ToolResult": {"tool_use_id": "t", "tool_name": "Bash", "content": text}});
-            let masked = [call, result]
+            let detail = json!({"ToolResult": {"tool_use_id": "t", "tool_name": "Edit", "content": "", "detail": text}});
+            let masked = [call, result, detail]
                 .map(|event| redactor.redact_event(&Event::from_json(&event.to_string()).unwrap()).to_json());
             masked.join("\n")
         }),

@@ -48,8 +48,17 @@ fn section(event: &Event) -> Option<String> {
         Event::SystemMessage(system) => said(Role::System, &fenced(&system.content)),
         Event::Plan(plan) => format!("## Plan {}\n\n{}", plan.name, plan.content),
         Event::Command(command) => format!("## Command\n\n{}", code(&command.name)),
-        Event::ToolCall(call) => called(&call.tool_name, &call.input),
-        Event::ToolResult(result) => answered(&result.content, result.is_error),
+        Event::ToolCall(call) => match &call.detail {
+            Some(detail) => {
+                let detail = fenced_as(diff_language(detail), detail);
+                format!("{}\n\n{detail}", called(&call.tool_name, &call.input))
+            }
+            None => called(&call.tool_name, &call.input),
+        },
+        Event::ToolResult(result) => match &result.detail {
+            Some(detail) if !result.is_error => fenced_as(diff_language(detail), detail),
+            detail => answered(detail.as_ref().unwrap_or(&result.content), result.is_error),
+        },
         Event::Message(MessageEvent { role, content }) => {
             content.iter().map(|block| of_block(*role, block)).collect::<Vec<_>>().join("\n\n")
         }
@@ -60,7 +69,13 @@ fn section(event: &Event) -> Option<String> {
             duration_text(complete.duration_ms)
         ),
         Event::ModelSwitch(switch) => format!("*Model: {}*", switch.model),
-        Event::Changes(changes) => changed(&changes.summary(), &changes.files),
+        Event::Changes(changes) => {
+            let files = changed(&changes.summary(), &changes.files);
+            match &changes.detail {
+                Some(detail) => format!("{files}\n\n{}", fenced_as("diff", detail)),
+                None => files,
+            }
+        }
         Event::Undo(undo) => changed(&undo.summary(), &undo.files),
         Event::Unknown(unknown) => format!("*Unknown event: {}*", unknown.kind()),
         Event::Init(_) | Event::Hook(_) | Event::Compacting | Event::Compacted | Event::Reasoning(_) => {
@@ -110,10 +125,19 @@ fn quoted(title: &str, text: &str) -> String {
     format!("> **{title}**\n>\n{}", lines.join("\n"))
 }
 
-/// Returns a text as a code block, with a fence that is longer than all fences in the text.
+/// Returns the language of a detail for its code block: a diff, or the output of a command.
+fn diff_language(detail: &str) -> &'static str {
+    if detail.starts_with("--- ") { "diff" } else { "" }
+}
+
 fn fenced(text: &str) -> String {
+    fenced_as("", text)
+}
+
+/// Returns a text as a code block, with a fence that is longer than all fences in the text.
+fn fenced_as(language: &str, text: &str) -> String {
     let fence = "`".repeat(longest_run(text).max(2) + 1);
-    format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
+    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
 /// Returns a text as inline code.
@@ -141,5 +165,23 @@ mod tests {
         assert_eq!(fenced("plain\n"), "```\nplain\n```");
         assert_eq!(code("a``b"), "```a``b```");
         assert_eq!(code("`a`"), "`` `a` ``");
+    }
+
+    #[test]
+    fn a_result_is_shown_with_its_detail() {
+        let shown = |json: &str| section(&Event::from_json(json).unwrap()).unwrap();
+        assert_eq!(
+            shown(
+                r#"{"ToolResult":{"tool_name":"Edit","content":"updated","detail":"--- a/x\n+++ b/x\n@@\n+```"}}"#
+            ),
+            "````diff\n--- a/x\n+++ b/x\n@@\n+```\n````"
+        );
+        assert_eq!(
+            shown(r#"{"ToolResult":{"tool_name":"Bash","content":"y","detail":"x\ny","is_error":true}}"#),
+            "Failed:\n\n```\nx\ny\n```"
+        );
+        let changes =
+            shown(r#"{"Changes":{"files":[{"path":"a","added":1}],"detail":"--- a/a\n+++ b/a\n@@\n+x"}}"#);
+        assert!(changes.ends_with("\n\n```diff\n--- a/a\n+++ b/a\n@@\n+x\n```"), "{changes}");
     }
 }

@@ -114,7 +114,8 @@ pub(super) const LAST_ACTIVE: &str = "in_last_active";
 
 /// Adds the parts of a turn to a call.
 pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: Vec<String>) -> Call {
-    let FoldCases { cases, alone, model } = FoldCases::of(turn);
+    // Older versions, which know of no details, do not use tables of this version. So all of the size is one number.
+    let FoldCases { cases, alone, details: _, model } = FoldCases::of(turn);
     let text = |text: String| escaped(&text).into_owned();
     let call = call.sending(texts.iter().map(String::len).sum());
     let added: Vec<i64> = cases.iter().map(|case| rows::signed(case.added)).collect();
@@ -185,8 +186,10 @@ pub(super) fn with_compactions(call: Call, turn: &NewTurn, compactions: &[Compac
     let places: Vec<i64> = compactions.iter().map(|one| rows::integer(one.after_seq)).collect();
     let summaries: Vec<String> = compactions.iter().map(|one| escaped(&one.summary).into_owned()).collect();
     let times: Vec<String> = compactions.iter().map(|one| given_or_now(&one.created_at)).collect();
-    let covers: Vec<i64> =
-        compactions.iter().map(|one| rows::signed(turn.rendered_through(one.after_seq))).collect();
+    let covers: Vec<i64> = compactions
+        .iter()
+        .map(|one| rows::signed(turn.count_through(one.after_seq).counts.rendered_chars))
+        .collect();
     let writers: Vec<Option<String>> = compactions.iter().map(writer_of).collect();
     let measured: Vec<Option<i64>> =
         compactions.iter().map(|one| one.opening_chars.map(rows::signed)).collect();

@@ -26,7 +26,7 @@ use std::time::Duration;
 use azureal_core::{
     Appended, Compaction, CrashNotes, LARGEST_EVENT, LeaseId, Leases, ListQuery, Mark, NameFilter,
     NewSession, NewTurn, Originals, Page, Seq, SessionId, SessionRecord, SessionStore, StoreError,
-    StoredEvent, Tally, Tokens, Watch, async_trait, check_name, read_rendered_through,
+    StoredEvent, Tally, Tokens, Watch, async_trait, check_name,
 };
 use redis::{Cmd, Pipeline, Script, Value};
 use uuid::Uuid;
@@ -413,12 +413,13 @@ fn with_session(call: Call, new: &NewSession) -> Call {
         .with(now())
 }
 
-/// Adds a summary to a call. `covers` is the size of the context up to its end.
-fn with_compaction(call: Call, compaction: &Compaction, covers: u64) -> Call {
+/// Adds a summary to a call. `covered` counts the events up to its end.
+fn with_compaction(call: Call, compaction: &Compaction, covered: &Tally) -> Call {
     call.with(compaction.after_seq.0)
         .with_text(&compaction.summary)
         .with(given_or_now(&compaction.created_at))
-        .with(countable(covers))
+        .with(countable(covered.plain_chars()))
+        .with(covered.detail_chars)
         .with_optional(compaction.writer.as_deref())
         .with_optional(compaction.opening_chars.map(countable))
 }
@@ -454,7 +455,7 @@ impl SessionStore for RedisStore {
             let call = call.with_optional(turn.mark.as_ref().map(|mark| &mark.name));
             let mut call = with_turn(with_session(call, &new), &turn, &texts).with(compactions.len());
             for compaction in &compactions {
-                call = with_compaction(call, compaction, turn.rendered_through(compaction.after_seq));
+                call = with_compaction(call, compaction, &turn.count_through(compaction.after_seq));
             }
             with_events(call, &self.keys, operation, id, &turn, &texts)
         };
@@ -609,7 +610,8 @@ impl SessionStore for RedisStore {
                     .with_optional(tally.counts.preview.as_deref())
                     .with_optional(tally.counts.agent.as_deref())
                     .with_optional(tally.counts.model.as_deref())
-                    .with(countable(tally.counts.rendered_chars))
+                    .with(countable(tally.plain_chars()))
+                    .with(tally.detail_chars)
                     .with_optional(tally.counts.last_prompt.as_deref())
                     .with_optional(tally.counts.answered.then_some(1))
                     .with_optional(tally.counts.requested_model.as_deref());
@@ -655,9 +657,9 @@ impl SessionStore for RedisStore {
     async fn add_compaction(&self, id: SessionId, compaction: &Compaction) -> Result<(), StoreError> {
         let after_seq = compaction.after_seq;
         // What stands up to a place stays as it is, so that this can be known before.
-        let covers = read_rendered_through(self, id, after_seq).await?;
+        let (_, covered) = self.count(id, after_seq).await?;
         let call = self.operation(&scripts::ADD_COMPACTION, Some(id));
-        let mut answer = self.run(with_compaction(call, compaction, covers)).await?;
+        let mut answer = self.run(with_compaction(call, compaction, &covered)).await?;
         match answer.outcome.as_str() {
             "done" => Ok(()),
             "absent" => Err(StoreError::NoSuchSession(id)),

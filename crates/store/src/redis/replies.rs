@@ -20,7 +20,7 @@ pub(super) fn place(seq: Seq) -> String {
 }
 
 /// The fields of a session, in the order in which [`session`] reads them.
-pub(super) const SESSION: [&str; 26] = [
+pub(super) const SESSION: [&str; 29] = [
     "name",
     "worktree",
     "created_at",
@@ -47,6 +47,9 @@ pub(super) const SESSION: [&str; 26] = [
     "last_active",
     "opening",
     "changes",
+    "generation",
+    "details",
+    "covered_details",
 ];
 
 /// The answer of a script: how it went, and values.
@@ -126,7 +129,23 @@ pub(super) fn session(id: SessionId, values: Value) -> Result<Option<SessionReco
     let mut next_number = || next()?.map_or(Ok(0), |text| number(&text));
     record.opening = next_number()?;
     record.revision = next_number()?.saturating_add(record.counts.events);
+    // The details are those of this generation, and of what the newest summary covers, unless an older client has changed
+    // that since.
+    let generation = next_number()?;
+    let (counted, covered) =
+        (details(next()?.as_deref(), generation), details(next()?.as_deref(), record.covered));
+    record.counts.rendered_chars = record.counts.rendered_chars.saturating_add_signed(counted);
+    record.covered = record.covered.saturating_add_signed(covered);
     Ok(Some(record))
+}
+
+/// Reads what details add to a size: a number behind the one that it belongs to. 0 if it belongs to another.
+fn details(value: Option<&str>, belongs_to: u64) -> i64 {
+    let parsed = value.and_then(|value| {
+        let (to, details) = value.split_once(' ')?;
+        Some((to.parse::<u64>().ok()?, details.parse::<i64>().ok()?))
+    });
+    parsed.filter(|(to, _)| *to == belongs_to).map_or(0, |(_, details)| details)
 }
 
 /// Reads an event from an entry of a stream: its place, and fields with their values.

@@ -18,7 +18,7 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: &[Cow<'_, str>]) -> C
     if !turn.events.is_empty() {
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         call = call.with(longest).with(places_of_prompts(turn));
-        let FoldCases { cases, alone, model } = FoldCases::of(turn);
+        let FoldCases { cases, alone, details, model } = FoldCases::of(turn);
         for FoldCase { added, opens, preview } in cases {
             let (sign, preview) = preview.map_or(("", String::new()), |preview| ("+", preview));
             call = call.with(format!("{added} {} {sign}{preview}", number_of(opens)));
@@ -28,7 +28,8 @@ pub(super) fn with_turn(call: Call, turn: &NewTurn, texts: &[Cow<'_, str>]) -> C
             .with(totals.completed.map_or("", |completed| if completed { "1" } else { "0" }))
             .with(countable(totals.duration_ms))
             .with(format!("{:?}", stored_cost(totals.cost_usd)))
-            .with(countable(alone.rendered_chars))
+            .with(countable(alone.rendered_chars.saturating_add_signed(details.saturating_neg())))
+            .with(details)
             .with(alone.context_tokens.map_or_else(String::new, |tokens| countable(tokens).to_string()))
             .with_optional(alone.agent)
             .with_optional(model.first_agent);

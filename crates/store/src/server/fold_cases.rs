@@ -16,6 +16,8 @@ pub(crate) struct FoldCases {
     /// The counts of an empty session after this turn. Only some apply to any other session too: the agent and the
     /// requested model, the last prompt, `answered`, `rendered_chars` (added) and the tokens of the context.
     pub(crate) alone: Counts,
+    /// The part of `rendered_chars` that details add: see [`Tally::detail_chars`].
+    pub(crate) details: i64,
     pub(crate) model: ModelOutcome,
 }
 
@@ -70,7 +72,9 @@ impl FoldCases {
     pub(crate) fn of(turn: &NewTurn) -> Self {
         let mut alone = Tally::default();
         turn.count_into(&mut alone, Seq::START);
-        let mut outcomes = Self { alone: alone.counts, model: ModelOutcome::of(turn), ..Self::default() };
+        let details = alone.detail_chars;
+        let mut outcomes =
+            Self { alone: alone.counts, details, model: ModelOutcome::of(turn), ..Self::default() };
         for open in Open::ALL {
             for preview in [None, Some(String::new())] {
                 let had_preview = preview.is_some();

@@ -12,6 +12,11 @@
 //!
 //! The first release of azureal counts, but not everything that is counted today. It moves `counted_seq` and leaves
 //! `tallied_seq`; an index holds the sessions where the two differ, and those are counted again from their beginning.
+//!
+//! Earlier releases know no details. `told` and `covers` are the sizes without them, for these releases; `details` and
+//! `covered_details` have the difference. An event of an earlier release has no detail, so `details` stays right when it
+//! appends. `detailed_seq` shows the other cases: it is NULL in a session that such a release created, perhaps as a fork,
+//! and greater than `counted_seq` in one that it cleared. Those are counted again from their beginning.
 
 use azureal_core::fold::Open;
 use azureal_core::{Counts, Seq, Tally};
@@ -179,10 +184,28 @@ pub(super) fn measure_summaries(connection: &Connection, codec: &mut Codec) -> r
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<Vec<(i64, i64, i64)>>>()?;
     for (id, session, after_seq) in summaries {
-        let covers = rendered_through(connection, codec, session, events::seq(after_seq))?;
-        connection.execute("UPDATE compactions SET covers = ?2 WHERE id = ?1", (id, covers.cast_signed()))?;
+        let covered = rendered_through(connection, codec, session, events::seq(after_seq))?;
+        connection.execute(
+            "UPDATE compactions SET covers = ?2, covered_details = ?3 WHERE id = ?1",
+            (id, covered.plain.cast_signed(), covered.details),
+        )?;
     }
     Ok(())
+}
+
+/// The rendered length of the part of a session that a summary covers, in characters.
+pub(super) struct Covered {
+    /// Without details.
+    pub(super) plain: u64,
+    /// What details add.
+    pub(super) details: i64,
+}
+
+impl Covered {
+    /// Returns the length with details.
+    pub(super) fn rendered(&self) -> u64 {
+        self.plain.saturating_add_signed(self.details)
+    }
 }
 
 /// Returns the rendered length of a session up to a place, in characters: all that was counted, less what comes
@@ -192,12 +215,15 @@ pub(super) fn rendered_through(
     codec: &mut Codec,
     session: i64,
     seq: Seq,
-) -> rusqlite::Result<u64> {
+) -> rusqlite::Result<Covered> {
     let mut all = state(connection, session)?.map(|state| state.tally).unwrap_or_default();
     count_rest(connection, codec, session, &mut all, Seq::END)?;
     let mut after = Tally { through: seq, ..Tally::default() };
     count_rest(connection, codec, session, &mut after, Seq::END)?;
-    Ok(all.counts.rendered_chars.saturating_sub(after.counts.rendered_chars))
+    Ok(Covered {
+        plain: all.plain_chars().saturating_sub(after.plain_chars()),
+        details: all.detail_chars.saturating_sub(after.detail_chars),
+    })
 }
 
 /// Counts what others have appended and stores it. Part of every transaction that appends. Returns where the
@@ -251,25 +277,31 @@ pub(super) struct State {
 
 /// Reads the counts; `None` if there is no such session.
 pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<Option<State>> {
-    connection
-        .prepare_cached(
+    let select = |details: &str| {
+        connection.prepare_cached(&format!(
             "SELECT counted_seq, open_message, event_count, message_count, preview, agent, model, told, model_tokens,
-                    active, last_prompt, answered, requested_model, tallied_seq
-             FROM sessions WHERE id = ?1",
-        )?
+                    active, last_prompt, answered, requested_model, tallied_seq, {details}
+             FROM sessions WHERE id = ?1"
+        ))
+    };
+    // A file that is only read may lack these columns, and then has no details.
+    select("details, detailed_seq")
+        .or_else(|_| select("0, counted_seq"))?
         .query_row([session], |row| {
             let mut cells = Cells::of(row);
             let (counted, tallied) = (cells.integer(0), cells.integer(13));
+            let (details, detailed) = (cells.integer(14).unwrap_or(0), cells.integer(15));
             let tally = Tally {
                 through: events::seq(counted.unwrap_or(0)),
                 open: cells.text(1).as_deref().map(Open::named).unwrap_or_default(),
+                detail_chars: details,
                 counts: Counts {
                     events: cells.count(2),
                     messages: cells.count(3),
                     preview: cells.text(4),
                     agent: cells.text(5),
                     model: cells.text(6),
-                    rendered_chars: cells.count(7),
+                    rendered_chars: cells.count(7).saturating_add_signed(details),
                     context_tokens: cells.integer(8).map(|tokens| unsigned(Some(tokens))),
                     last_prompt: cells.text(10),
                     answered: cells.integer(11).is_some_and(|answered| answered != 0),
@@ -279,7 +311,8 @@ pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<O
             let is_damaged = !cells.damaged.is_empty();
             let active = cells.integer(9);
             // What was counted by an older azureal, or cannot be read, is counted again from the beginning.
-            let tally = if counted == tallied && !is_damaged { tally } else { Tally::default() };
+            let is_current = counted == tallied && has_details(counted, detailed);
+            let tally = if is_current && !is_damaged { tally } else { Tally::default() };
             Ok(State { tally, active })
         })
         .optional()
@@ -287,6 +320,31 @@ pub(super) fn state(connection: &Connection, session: i64) -> rusqlite::Result<O
             true => Ok(Some(State { tally: Tally::default(), active: None })),
             false => Err(error),
         })
+}
+
+/// Reads the counts of a session that is about to change, and counts again what its row does not say.
+pub(super) fn current(
+    connection: &Connection,
+    codec: &mut Codec,
+    session: i64,
+) -> rusqlite::Result<Option<State>> {
+    let mut state = state(connection, session)?;
+    if let Some(State { tally, .. }) = &mut state
+        && tally.through == Seq::START
+    {
+        count_rest(connection, codec, session, tally, Seq::END)?;
+        forget_before_compaction(connection, session, tally)?;
+    }
+    Ok(state)
+}
+
+/// Returns whether the size of details is known, from `counted_seq` and `detailed_seq`.
+pub(super) fn has_details(counted: Option<i64>, detailed: Option<i64>) -> bool {
+    match (counted, detailed) {
+        (None, _) => true,
+        (Some(counted), Some(detailed)) => detailed <= counted,
+        (Some(counted), None) => counted == 0,
+    }
 }
 
 /// Stores the counts of a session; `tick` moves it to the front of the list.
@@ -297,13 +355,13 @@ pub(super) fn write(
     last_event: Option<i64>,
     tick: Option<i64>,
 ) -> rusqlite::Result<()> {
-    let Tally { through, open, counts } = tally;
+    let Tally { through, open, counts, detail_chars } = tally;
     connection
         .prepare_cached(
             "UPDATE sessions SET counted_seq = ?2, tallied_seq = ?2, open_message = ?3, event_count = ?4, message_count = ?5,
                     preview = ?6, agent = ?7, model = ?8, told = ?9, model_tokens = ?10,
                     last_event = ifnull(?11, last_event), active = ifnull(?12, active),
-                    last_prompt = ?13, answered = ?14, requested_model = ?15
+                    last_prompt = ?13, answered = ?14, requested_model = ?15, details = ?16, detailed_seq = ?2
              WHERE id = ?1",
         )?
         .execute(params![
@@ -315,13 +373,14 @@ pub(super) fn write(
             counts.preview,
             counts.agent,
             counts.model,
-            counts.rendered_chars.cast_signed(),
+            tally.plain_chars().cast_signed(),
             counts.context_tokens.map(u64::cast_signed),
             last_event,
             tick,
             counts.last_prompt,
             counts.answered,
             counts.requested_model,
+            detail_chars,
         ])?;
     Ok(())
 }

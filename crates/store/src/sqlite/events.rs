@@ -71,7 +71,7 @@ pub(super) fn append(
         return Err(StoreError::NoSuchSession(id).into());
     }
     let newest = counts::catch_up(&transaction, codec)?;
-    let appended = append_rows(&transaction, id, turn, &rows, newest)?;
+    let appended = append_rows(&transaction, codec, id, turn, &rows, newest)?;
     connection::commit(transaction)?;
     Ok(appended)
 }
@@ -93,7 +93,7 @@ pub(super) fn create_with(
     counts::catch_up(&transaction, codec)?;
     let id = sessions::insert(&transaction, new)?;
     let newest = Some(counts::next_tick(&transaction)? - 1);
-    append_rows(&transaction, id, turn, &rows, newest)?;
+    append_rows(&transaction, codec, id, turn, &rows, newest)?;
     for compaction in compactions {
         sessions::insert_compaction(&transaction, codec, id, compaction)?;
     }
@@ -103,13 +103,14 @@ pub(super) fn create_with(
 
 fn append_rows(
     transaction: &Connection,
+    codec: &mut Codec,
     id: SessionId,
     turn: &NewTurn,
     rows: &[NewRow<'_>],
     newest: Option<i64>,
 ) -> Result<Appended, Fault> {
     let session = i64::from(id.number());
-    let mut state = counts::state(transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
+    let mut state = counts::current(transaction, codec, session)?.ok_or(StoreError::NoSuchSession(id))?;
     let before = last_seq(transaction, session)?;
     if let Some(expected) = turn.after.filter(|expected| *expected != before) {
         return Err(StoreError::Moved { session: id, expected, last: before }.into());
@@ -237,7 +238,7 @@ pub(super) fn fork(
     let session = i64::from(id.number());
     let transaction = sessions::begin(connection)?;
     counts::catch_up(&transaction, codec)?;
-    let state = counts::state(&transaction, session)?.ok_or(StoreError::NoSuchSession(id))?;
+    let state = counts::current(&transaction, codec, session)?.ok_or(StoreError::NoSuchSession(id))?;
     let last = last_seq(&transaction, session)?;
     let at = match at {
         Seq::END => last,
@@ -258,8 +259,8 @@ pub(super) fn fork(
     )?;
     let last_event = (copied > 0).then(|| transaction.last_insert_rowid());
     transaction.execute(
-        "INSERT INTO compactions (session_id, after_seq, summary, created, covers, writer, opening)
-         SELECT ?1, after_seq, summary, created, covers, writer, opening FROM compactions
+        "INSERT INTO compactions (session_id, after_seq, summary, created, covers, writer, opening, covered_details)
+         SELECT ?1, after_seq, summary, created, covers, writer, opening, covered_details FROM compactions
          WHERE session_id = ?2 AND after_seq <= ?3
          ORDER BY id",
         params![forked, session, integer(at)],

@@ -36,7 +36,7 @@ const SHARED_COLUMNS: [(&str, &str); 8] = [
 ///
 /// Never `context_tokens`, `output_tokens` or `context_window`: the original program drops columns of these names.
 /// [`azureal_core::Counts`] and [`super::counts`] describe their values.
-const OUR_COLUMNS: [(&str, &str); 24] = [
+const OUR_COLUMNS: [(&str, &str); 26] = [
     ("tokens_in", "INTEGER"),
     ("tokens_out", "INTEGER"),
     ("counted_seq", "INTEGER"),
@@ -61,22 +61,28 @@ const OUR_COLUMNS: [(&str, &str); 24] = [
     (CACHE_COLUMNS[0], "INTEGER"),
     (CACHE_COLUMNS[1], "INTEGER"),
     (CHANGES, "INTEGER"),
+    (DETAIL_COLUMNS[0], "INTEGER"),
+    (DETAIL_COLUMNS[1], "INTEGER"),
 ];
 
 /// Columns that came after the second release: the totals of the cache.
 const CACHE_COLUMNS: [&str; 2] = ["cache_read", "cache_write"];
 /// Another: the changes of a session that added no events.
 const CHANGES: &str = "changes";
+/// Others: what details add to the counted size, and the last event that this is true of. The older `told` is without them.
+const DETAIL_COLUMNS: [&str; 2] = ["details", "detailed_seq"];
+/// The same of the part that a summary covers, beside the older `covers`.
+const COVERED_DETAILS: &str = "covered_details";
 
 /// Returns whether a file of the second release, or one since, may lack this column. Without it, the counts of such a file are
 /// complete.
 fn is_later(column: &str) -> bool {
-    column == CHANGES || CACHE_COLUMNS.contains(&column)
+    column == CHANGES || CACHE_COLUMNS.contains(&column) || DETAIL_COLUMNS.contains(&column)
 }
 
 /// The columns that we add to a compaction.
-const OUR_COMPACTION_COLUMNS: [(&str, &str); 3] =
-    [("covers", "INTEGER"), ("writer", "TEXT"), ("opening", "INTEGER")];
+const OUR_COMPACTION_COLUMNS: [(&str, &str); 4] =
+    [("covers", "INTEGER"), ("writer", "TEXT"), ("opening", "INTEGER"), (COVERED_DETAILS, "INTEGER")];
 
 /// The tables beside `sessions`.
 ///
@@ -99,7 +105,8 @@ CREATE TABLE IF NOT EXISTS compactions (
   created    TEXT NOT NULL DEFAULT (datetime('now')),
   covers     INTEGER,
   writer     TEXT,
-  opening    INTEGER
+  opening    INTEGER,
+  covered_details INTEGER
 );
 CREATE INDEX IF NOT EXISTS idx_compactions_session ON compactions(session_id);
 CREATE TABLE IF NOT EXISTS meta (
@@ -172,16 +179,14 @@ fn standing(path: &Path, connection: &Connection) -> Result<Standing, StoreError
     let place = || path.display().to_string();
     let sqlite = |error| error::from_sqlite(path, error);
     // Preparing a statement is the quickest way to ask whether all that it names is there.
-    let has = |of_sessions: &str| {
-        let others = [
-            "SELECT seq, kind, data FROM events",
-            "SELECT summary, covers, writer, opening FROM compactions",
-            NAMES_PROMPTS_INDEX,
-        ];
+    let has = |of_sessions: &str, of_compactions: &str| {
+        let others = ["SELECT seq, kind, data FROM events", of_compactions, NAMES_PROMPTS_INDEX];
         std::iter::once(of_sessions).chain(others).all(|sql| connection.prepare(sql).is_ok())
     };
-    let has_all = has(&ALL_COLUMNS);
-    let lacks_later = !has_all && has(&ALL_BUT_LATER);
+    let has_all =
+        has(&ALL_COLUMNS, "SELECT summary, covers, writer, opening, covered_details FROM compactions");
+    let lacks_later =
+        !has_all && has(&ALL_BUT_LATER, "SELECT summary, covers, writer, opening FROM compactions");
     if !has_all && !lacks_later && !has_our_tables(connection).map_err(sqlite)? {
         let why = "it is an SQLite file of another kind".to_owned();
         return Err(StoreError::NotAStore { place: place(), why });
@@ -272,6 +277,13 @@ fn upgrade_tables(connection: &mut Connection, codec: &mut Codec) -> rusqlite::R
         // A column that was missing has no counts yet.
         transaction.execute("UPDATE sessions SET tallied_seq = NULL WHERE counted_seq IS NOT NULL", [])?;
     }
+    if DETAIL_COLUMNS.into_iter().any(lacks) {
+        // Versions without these columns write no details.
+        transaction.execute_batch(
+            "UPDATE sessions SET details = 0, detailed_seq = counted_seq WHERE counted_seq IS NOT NULL;
+             UPDATE compactions SET covered_details = 0 WHERE covers IS NOT NULL;",
+        )?;
+    }
     counts::catch_up(&transaction, codec)?;
     if lacked_counts || !has.contains("covers") {
         // Measured by the rules that the sessions are counted by now.
@@ -344,7 +356,7 @@ fn selecting(is_meant: fn(&str) -> bool) -> String {
 }
 
 /// The columns of a session that are listed, in the order in which [`super::sessions`] reads them.
-const LISTED: [&str; 26] = [
+const LISTED: [&str; 29] = [
     "id",
     "name",
     "worktree",
@@ -371,12 +383,25 @@ const LISTED: [&str; 26] = [
     "cache_read",
     "cache_write",
     CHANGES,
+    DETAIL_COLUMNS[0],
+    DETAIL_COLUMNS[1],
+    "counted_seq",
 ];
 
 /// The covered size of the newest summary of a session and the size of its opening, behind the listed columns. Both
 /// are NULL without a summary. The first is -1 if it was not recorded, the second the summary itself if it was not
 /// measured.
-const SUMMARY: [&str; 2] = ["ifnull(covers, -1)", "iif(typeof(opening) = 'integer', opening, summary)"];
+///
+/// An older release records the size without details. That is all of it if the session has none.
+const SUMMARY: [&str; 2] = [
+    "ifnull(iif(typeof(covers) = 'integer',
+                covers + iif(typeof(covered_details) = 'integer', covered_details, iif(sessions.details = 0, 0, NULL)),
+                covers), -1)",
+    "iif(typeof(opening) = 'integer', opening, summary)",
+];
+/// The same expressions for a file without details.
+const SUMMARY_WITHOUT_DETAILS: [&str; 2] =
+    ["ifnull(covers, -1)", "iif(typeof(opening) = 'integer', opening, summary)"];
 /// The same expressions for a file that lacks these columns.
 const UNMEASURED_SUMMARY: [&str; 2] = ["-1", "summary"];
 
@@ -419,9 +444,20 @@ impl SessionColumns {
     }
 
     fn of(present: &BTreeSet<String>, keep_counts: bool) -> Self {
-        let summary = of_newest_summary(if keep_counts { SUMMARY } else { UNMEASURED_SUMMARY });
+        let summary = of_newest_summary(match keep_counts {
+            true if present.contains(DETAIL_COLUMNS[0]) => SUMMARY,
+            true => SUMMARY_WITHOUT_DETAILS,
+            false => UNMEASURED_SUMMARY,
+        });
         let listed = |column: fn(&str) -> String| {
-            LISTED.map(|name| if present.contains(name) { column(name) } else { format!("NULL AS {name}") })
+            LISTED.map(|name| match present.contains(name) {
+                true => column(name),
+                // Such a file has no details, so they are all counted.
+                false if name == DETAIL_COLUMNS[1] && keep_counts => {
+                    format!("{} AS {name}", column("counted_seq"))
+                }
+                false => format!("NULL AS {name}"),
+            })
         };
         Self {
             list: format!("{}, {summary}", listed(str::to_owned).join(", ")),

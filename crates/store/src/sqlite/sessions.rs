@@ -330,7 +330,8 @@ fn damaged_rows(connection: &Connection, session: i64) -> rusqlite::Result<Vec<S
     Ok([some(events, "events without a place"), some(summaries, "summaries")].into_iter().flatten().collect())
 }
 
-/// The covered size of a summary by a program that does not record it.
+/// The covered size of a summary by a program that does not record it, and the size of a session whose details are not
+/// counted.
 const UNKNOWN: u64 = u64::MAX;
 
 /// Counts the part that the newest summary of a session covers, if it is not known.
@@ -347,7 +348,7 @@ fn find_covered(
         compactions(connection, columns, record.id)?.pop().map_or(Seq::START, |newest| newest.after_seq);
     let session = i64::from(record.id.number());
     record.covered = if columns.keep_counts() {
-        counts::rendered_through(connection, codec, session, after_seq)?
+        counts::rendered_through(connection, codec, session, after_seq)?.rendered()
     } else {
         let mut covered = Tally::default();
         counts::count_rest(connection, codec, session, &mut covered, after_seq)?;
@@ -456,7 +457,7 @@ fn finish(
     listed: &mut [SessionRecord],
 ) -> Result<(), Fault> {
     for record in listed {
-        if !record.damaged.is_empty() {
+        if !record.damaged.is_empty() || record.counts.rendered_chars == UNKNOWN {
             count(connection, columns, codec, record)?;
         }
         find_covered(connection, columns, codec, record)?;
@@ -492,7 +493,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
             preview: cells.text(11),
             agent: cells.text(12),
             model: cells.text(13),
-            rendered_chars: cells.count(14),
+            rendered_chars: cells.count(14).saturating_add_signed(cells.integer(26).unwrap_or(0)),
             context_tokens: cells.integer(15).map(|tokens| unsigned(Some(tokens))),
             last_prompt: cells.text(16),
             answered: cells.integer(17).is_some_and(|answered| answered != 0),
@@ -507,13 +508,16 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<SessionRecord>> {
         ..SessionRecord::new(id)
     };
     record.damaged = cells.damaged;
+    if !counts::has_details(integer(row.get_ref(28)?), integer(row.get_ref(27)?)) {
+        record.counts.rendered_chars = UNKNOWN;
+    }
     // Of the newest summary, which is measured again if its measures are no numbers.
-    record.covered = match integer(row.get_ref(26)?) {
+    record.covered = match integer(row.get_ref(29)?) {
         Some(unknown) if unknown < 0 => UNKNOWN,
-        None if row.get_ref(26)? != ValueRef::Null => UNKNOWN,
+        None if row.get_ref(29)? != ValueRef::Null => UNKNOWN,
         covered => unsigned(covered),
     };
-    record.opening = opening(row.get_ref(27)?);
+    record.opening = opening(row.get_ref(30)?);
     Ok(Some(record))
 }
 
@@ -586,18 +590,19 @@ pub(super) fn insert_compaction(
     let covered = params![session, events::integer(*after_seq)];
     connection.execute("DELETE FROM compactions WHERE session_id = ?1 AND after_seq = ?2", covered)?;
     let created_at = given_or_now(created_at);
-    let covers = counts::rendered_through(connection, codec, session, *after_seq)?;
+    let covered = counts::rendered_through(connection, codec, session, *after_seq)?;
     connection.execute(
-        "INSERT INTO compactions (session_id, after_seq, summary, created, covers, writer, opening)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO compactions (session_id, after_seq, summary, created, covers, writer, opening, covered_details)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             session,
             events::integer(*after_seq),
             summary,
             created_at,
-            signed(covers),
+            signed(covered.plain),
             writer,
-            opening_chars.map(signed)
+            opening_chars.map(signed),
+            covered.details
         ],
     )?;
     forget_model_tokens(connection, session)

@@ -20,6 +20,8 @@ mod auto_compact;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "sqlite")]
+mod sqlite_details;
+#[cfg(feature = "sqlite")]
 mod sqlite_faults;
 #[cfg(feature = "sqlite")]
 mod sqlite_file;

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
+use azureal_store::core::event::ToolResult;
 use azureal_store::core::{
     Compaction, CrashNotes, Event, ListQuery, NewSession, NewTurn, Page, Seq, SessionId, SessionRecord,
-    SessionStore, StoredEvent, Tokens,
+    SessionStore, StoredEvent, Tokens, rendered_chars,
 };
 use azureal_store::redis::{RedisAddress, RedisOptions, RedisStore};
 use azureal_testkit::servers::RedisServer;
@@ -148,4 +149,42 @@ fn a_session_from_before_the_totals_of_the_cache_begins_at_none() {
     block_on(store.append(id, turn())).unwrap();
     let expected = Tokens { cache_read: 80, cache_write: 10, ..Tokens::new(200, 2) };
     assert_eq!(block_on(store.get(id)).unwrap().tokens, expected);
+}
+
+#[test]
+fn an_older_client_finds_the_size_without_details_and_its_changes_are_noticed() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = open(server, "details");
+    let edited = |detail: Option<&str>| {
+        let detail = detail.map(str::to_owned);
+        let content = "ok".to_owned();
+        Event::ToolResult(ToolResult { tool_name: "Edit".into(), content, detail, ..ToolResult::default() })
+    };
+    let long = edited(Some("--- a/x\n+++ b/x\n@@\n+a line that only newer clients count"));
+    let turn = NewTurn::verbatim([Event::user("go"), long.clone()]);
+    let id = block_on(store.create_with(NewSession::default(), turn, Vec::new())).unwrap();
+    block_on(store.add_compaction(id, &Compaction::new(Seq(2), "both"))).unwrap();
+    let key = format!("azureal:{{details}}:session:{}", id.number());
+    let size = |events: &[Event]| events.iter().map(rendered_chars).sum::<u64>();
+    let (all, plain) = (size(&[Event::user("go"), long]), size(&[Event::user("go"), edited(None)]));
+    for field in ["told", "covered"] {
+        assert_eq!(server.command(&["HGET", &key, field]), plain.to_string(), "{field}");
+    }
+    let sizes = || {
+        let record = block_on(store.get(id)).unwrap();
+        (record.counts.rendered_chars, record.covered)
+    };
+    assert_eq!(sizes(), (all, all));
+    // A turn of an older client.
+    server.command(&["HINCRBY", &key, "told", "100"]);
+    assert_eq!(sizes(), (all + 100, all));
+    // A summary of it, which covers another part.
+    server.command(&["HSET", &key, "covered", "7"]);
+    assert_eq!(sizes(), (all + 100, 7));
+    // It clears the session, and appends.
+    server.command(&["HDEL", &key, "told", "covered", "opening", "last_seq"]);
+    server.command(&["HINCRBY", &key, "generation", "1"]);
+    assert_eq!(sizes(), (0, 0));
+    server.command(&["HSET", &key, "told", "50"]);
+    assert_eq!(sizes(), (50, 0));
 }

@@ -260,6 +260,47 @@ pub(super) async fn what_is_told_is_counted_and_how_much_of_it_is_covered(store:
     covered(0).await;
 }
 
+pub(super) async fn the_size_of_a_session_includes_details_changes_and_undos(store: Store) {
+    let events: Vec<Event> = [
+        r#"{"UserMessage":{"content":"fix it"}}"#,
+        // Longer than the content whose place it takes, and shorter.
+        r#"{"ToolResult":{"tool_name":"Edit","content":"ok","detail":"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+ü"}}"#,
+        r#"{"ToolResult":{"tool_name":"Write","content":"the file was created successfully","detail":"+y"}}"#,
+        r#"{"Changes":{"files":[{"path":"b","added":3}],"detail":"+z"}}"#,
+        r#"{"Undo":{"turn":1,"files":[{"path":"b"}]}}"#,
+        r#"{"AssistantText":{"text":"done"}}"#,
+    ]
+    .iter()
+    .map(|json| Event::from_json(json).unwrap())
+    .collect();
+    let size = |events: &[Event]| events.iter().map(rendered_chars).sum::<u64>();
+    let id = store.create(unnamed()).await.unwrap();
+    for turn in events.chunks(2) {
+        store.append(id, NewTurn::verbatim(turn.to_vec())).await.unwrap();
+    }
+    store.add_compaction(id, &Compaction::new(Seq(3), "to three")).await.unwrap();
+    store.append(id, prompt("more")).await.unwrap();
+    let sizes = async |id| {
+        let record = store.get(id).await.unwrap();
+        let listed = store.list(&ListQuery::default()).await.unwrap();
+        assert!(listed.contains(&record), "{record:?} is not as it is listed: {listed:?}");
+        (record.counts.rendered_chars, record.covered)
+    };
+    let all = size(&events) + size(&[Event::user("more")]);
+    assert_eq!(sizes(id).await, (all, size(&events[..3])));
+    let half = store.fork(id, Seq(4), unnamed()).await.unwrap();
+    assert_eq!(sizes(half).await, (size(&events[..4]), size(&events[..3])));
+    let whole = store.fork(id, Seq::END, unnamed()).await.unwrap();
+    assert_eq!(sizes(whole).await, (all, size(&events[..3])));
+    let turn = NewTurn::verbatim(events.clone());
+    let copy = store.create_with(unnamed(), turn, vec![Compaction::new(Seq(2), "s")]).await.unwrap();
+    assert_eq!(sizes(copy).await, (size(&events), size(&events[..2])));
+    store.clear(id).await.unwrap();
+    assert_eq!(sizes(id).await, (0, 0));
+    store.append(id, NewTurn::verbatim(events[1..4].to_vec())).await.unwrap();
+    assert_eq!(sizes(id).await, (size(&events[1..4]), 0));
+}
+
 pub(super) async fn what_the_model_had_before_it_is_known_until_something_comes_after(store: Store) {
     let done = |context_tokens| {
         let usage = Some(Usage { input_tokens: 7, context_tokens, ..Usage::default() });

@@ -89,6 +89,7 @@ crate::contract::contract! {
         a_compaction_changes_no_event,
         a_compaction_says_who_wrote_it_and_how_large_it_is,
         what_is_told_is_counted_and_how_much_of_it_is_covered,
+        the_size_of_a_session_includes_details_changes_and_undos,
         what_the_model_had_before_it_is_known_until_something_comes_after,
         a_fork_at_every_point_is_what_was_there_then,
         a_fork_beyond_the_end_is_refused,

@@ -124,6 +124,70 @@ fn full_events_take_the_place_of_short_ones() {
     }
 }
 
+fn with_detail(event: Event, detail: &str) -> Event {
+    match event {
+        Event::ToolResult(result) => Event::ToolResult(ToolResult { detail: Some(detail.into()), ..result }),
+        other => other,
+    }
+}
+
+#[test]
+fn an_edit_has_the_line_numbers_and_the_lines_around_it_live_and_stored() {
+    let diff = "--- a/a.rs\n+++ b/a.rs\n@@ -9,3 +9,4 @@\n fn a() {\n-    b();\n+    c();\n+    d();\n }";
+    let input = serde_json::json!({"file_path": "a.rs", "old_string": "b()", "new_string": "c();\n    d()"});
+    let live = [call("e", "Edit", input), with_detail(result("e", "updated", false), diff)];
+    let stored: Vec<Event> = live.iter().cloned().map(azureal_core::compact_event).collect();
+    let shown = |events: &[Event]| text(&screen(folded(events).blocks(), &layout(60, Fold::Open)));
+    assert_eq!(
+        shown(&live).lines().skip(1).collect::<Vec<_>>(),
+        ["   9   fn a() {", "  10 -     b();", "  10 +     c();", "  11 +     d();", "  12   }"]
+    );
+    assert!(shown(&live).lines().next().unwrap().ends_with("+2 −1"), "{}", shown(&live));
+    assert_eq!(shown(&stored), shown(&live));
+    // The call may be on an earlier page.
+    let (mut earlier, mut later) = (Transcript::new(places()), Transcript::new(places()));
+    earlier.push(Seq(1), &stored[0]);
+    later.push(Seq(2), &stored[1]);
+    later.prepend(earlier);
+    assert_eq!(text(&screen(later.blocks(), &layout(60, Fold::Open))), shown(&live));
+}
+
+#[test]
+fn a_long_file_is_shown_as_far_as_it_is_stored_until_its_call_is_there_in_full() {
+    let content: String = (1..=900).map(|n| format!("line {n}\n")).collect();
+    let input = serde_json::json!({"file_path": "a.txt", "content": content});
+    let diff = azureal_core::detail::of_edit("Write", &input.clone().into(), "", "").unwrap();
+    let full = [call("w", "Write", input), with_detail(result("w", "created", false), &diff)];
+    let stored: Vec<Event> = full.iter().cloned().map(azureal_core::compact_event).collect();
+    let mut transcript = folded(&stored);
+    let shown = |transcript: &Transcript| text(&screen(transcript.blocks(), &layout(60, Fold::Open)));
+    let short = shown(&transcript);
+    assert!(short.lines().next().unwrap().ends_with("+900"), "{short}");
+    let left = 900 - diff.lines().filter(|line| line.starts_with("+line")).count();
+    assert!(short.trim_end().ends_with(&format!("{left} more lines")), "{short}");
+    for (event, seq) in full.iter().zip(1..) {
+        transcript.replace(Seq(seq), event);
+    }
+    assert_eq!(shown(&transcript), shown(&folded(&full)));
+    assert!(shown(&transcript).contains("line 900"));
+}
+
+#[test]
+fn a_failed_command_shows_the_part_of_its_output_that_matters() {
+    let output = format!("Exit code 101\n{}error: it broke\n{}", "ok\n".repeat(50), "after\n".repeat(30));
+    let live = [call("b", "Bash", serde_json::json!({"command": "make"})), result("b", &output, true)];
+    let mut named = live.clone();
+    if let Event::ToolResult(result) = &mut named[1] {
+        result.tool_name = "Bash".into();
+    }
+    let stored: Vec<Event> = named.iter().cloned().map(azureal_core::compact_event).collect();
+    let shown = |events: &[Event]| text(&screen(folded(events).blocks(), &layout(60, Fold::Open)));
+    let (live, stored) = (shown(&named), shown(&stored));
+    assert_eq!(live.lines().next(), stored.lines().next());
+    assert!(stored.lines().next().unwrap().ends_with("exit 101 · 81 lines"), "{stored}");
+    assert!(stored.contains("error: it broke") && stored.contains("lines omitted]"), "{stored}");
+}
+
 #[test]
 fn earlier_events_can_be_put_in_front_at_any_place() {
     let mut events = turn();

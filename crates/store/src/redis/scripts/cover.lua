@@ -2,8 +2,11 @@
 -- there at `PLACE:covers`, and if known its author at `PLACE:writer` and the measured size of the context's opening at
 -- `PLACE:opening`.
 
-local function lay_summary(after, summary, at, covers, writer, opening)
+local function lay_summary(after, summary, at, covers, details, writer, opening)
   redis.call('HSET', compactions, after, summary, after .. ':at', at, after .. ':covers', covers)
+  -- What details add to that, in the session and behind the size that it belongs to. An older client, which knows of no
+  -- details, would take a further field of the summary for another summary, and may write one of another size.
+  redis.call('HSET', session, 'details:' .. after, covers .. ' ' .. details)
   for field, value in pairs({[':writer'] = writer, [':opening'] = opening}) do
     if value == '' then
       redis.call('HDEL', compactions, after .. field)
@@ -33,5 +36,6 @@ end
 local function note_covered()
   local place, opening = newest_summary()
   local covers = redis.call('HGET', compactions, place .. ':covers')
-  redis.call('HSET', session, 'covered', covers or '0', 'opening', opening, 'context_tokens', '')
+  redis.call('HSET', session, 'covered', covers or '0', 'opening', opening, 'context_tokens', '',
+    'covered_details', redis.call('HGET', session, 'details:' .. place) or '')
 end

@@ -7,6 +7,6 @@ if number ~= next_number then return {'taken', next_number} end
 make_session()
 add_turn(number)
 local summaries = tonumber(take())
-for _ = 1, summaries do lay_summary(take(), take(), take(), take(), take(), take()) end
+for _ = 1, summaries do lay_summary(take(), take(), take(), take(), take(), take(), take()) end
 if summaries > 0 then note_covered() end
 return finish(number)

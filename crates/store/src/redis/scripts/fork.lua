@@ -3,11 +3,12 @@
 local origin, origin_events, origin_compactions, origin_prompts = unpack(KEYS, 18, 21)
 local at, generation = tonumber(take()), take_optional()
 local messages, open, preview, agent, model = take(), take(), take_optional(), take_optional(), take_optional()
-local told, last_prompt, answered, requested_model = take(), take_optional(), take_optional(), take_optional()
+local told, details, last_prompt, answered, requested_model =
+  take(), take(), take_optional(), take_optional(), take_optional()
 if not is_there(origin) then return {'absent'} end
 
 local fields = {'last_seq', 'largest', 'generation', 'messages', 'open_message', 'preview', 'agent', 'model', 'told',
-  'last_prompt', 'answered', 'requested_model', 'uuid'}
+  'last_prompt', 'answered', 'requested_model', 'uuid', 'details'}
 local found = redis.call('HMGET', origin, unpack(fields))
 local last = tonumber(found[1] or '0')
 if not generation then
@@ -15,6 +16,8 @@ if not generation then
   at, messages, open = last, found[4] or '0', found[5] or '1'
   preview, agent, model, told = found[6], found[7], found[8], found[9] or '0'
   last_prompt, answered, requested_model = found[10], found[11], found[12]
+  local counted_in, added = string.match(found[14] or '', '^(%d+) (-?%d+)$')
+  details = counted_in == (found[3] or '0') and added or '0'
 elseif at > last then
   return {'no_event', text(last)}
 elseif generation ~= (found[3] or '0') then
@@ -46,10 +49,12 @@ local summaries = redis.call('HGETALL', origin_compactions)
 for index = 1, #summaries, 2 do
   if tonumber(string.match(summaries[index], '^%d+')) <= at then
     redis.call('HSET', compactions, summaries[index], summaries[index + 1])
+    local covered = redis.call('HGET', origin, 'details:' .. summaries[index])
+    if covered then redis.call('HSET', session, 'details:' .. summaries[index], covered) end
   end
 end
 redis.call('HSET', session, 'last_seq', text(at), 'largest', found[2] or '0', 'messages', messages, 'open_message', open,
-  'told', told)
+  'told', told, 'details', '0 ' .. details)
 note_covered()
 for field, value in pairs({preview = preview or nil, agent = agent or nil, model = model or nil,
   last_prompt = last_prompt or nil, answered = answered or nil, requested_model = requested_model or nil}) do

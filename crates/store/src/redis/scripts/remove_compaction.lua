@@ -3,6 +3,7 @@ if not is_there(session) then return {'absent'} end
 local after = take()
 if redis.call('HDEL', compactions, after, after .. ':at', after .. ':covers', after .. ':writer',
   after .. ':opening') == 0 then return {'none'} end
+redis.call('HDEL', session, 'details:' .. after)
 note_covered()
 redis.call('HINCRBY', session, 'changes', 1)
 return finish()

@@ -6,9 +6,9 @@
 
 -- What a turn may change in the session. Nothing of it is known where the session is made in the same script.
 local name, last_lease, stands, last_seq, largest, open_message, preview, messages, duration_ms, cost_usd, tokens_in,
-  tokens_out, cache_read, cache_write, told, last_agent, answered = unpack(redis.call('HMGET', session, 'name', 'lease',
+  tokens_out, cache_read, cache_write, told, last_agent, answered, generation, details = unpack(redis.call('HMGET', session, 'name', 'lease',
     'active', 'last_seq', 'largest', 'open_message', 'preview', 'messages', 'duration_ms', 'cost_usd', 'tokens_in',
-    'tokens_out', 'cache_read', 'cache_write', 'told', 'agent', 'answered'))
+    'tokens_out', 'cache_read', 'cache_write', 'told', 'agent', 'answered', 'generation', 'details'))
 
 -- Takes what the events do to the counts. That depends on the message that is open at the end of the session and on
 -- whether there is a preview yet: the values hold the outcome for each of these cases, in pairs of without and with a
@@ -17,6 +17,15 @@ local function take_outcome()
   local outcome = ARGV[given + 2 * tonumber(open_message or '1') - (preview and 0 or 1)]
   given = given + 8
   return string.match(outcome, '^(%d+) (%d) (.*)$')
+end
+
+-- Returns what details add to `told`, after this turn. The generation of the session stands in front of it: an older client
+-- that clears the session does not know of details.
+local function sum_of_details(more)
+  local now = generation or '0'
+  local counted_in, so_far = string.match(details or '', '^(%d+) (-?%d+)$')
+  if counted_in ~= now then so_far = 0 end
+  return now .. ' ' .. text(so_far + more)
 end
 
 -- Lays the stream of the session where the events will be added.
@@ -39,7 +48,8 @@ local function add_events(session_number, count)
   local added, opens, new_preview = take_outcome()
   local changes = {'last_seq', last + count, 'largest', longest, 'messages', sum(messages, added),
     'open_message', opens, 'completed', take(), 'duration_ms', sum(duration_ms, take()),
-    'cost_usd', math.min((cost_usd or 0) + take(), 1e300), 'told', sum(told, take()), 'context_tokens', take(),
+    'cost_usd', math.min((cost_usd or 0) + take(), 1e300), 'told', sum(told, take()), 'details', sum_of_details(take()),
+    'context_tokens', take(),
     'active', move_to_front(session_number, stands)}
   local function change(field, value)
     if value ~= '' then
