@@ -185,7 +185,7 @@ pub(crate) fn summarise(
 struct Work {
     boundary: Boundary,
     earlier: Option<String>,
-    covered: Vec<Event>,
+    covered: Vec<(Seq, Event)>,
     chars_before: usize,
     /// How long the summary may be.
     most: usize,
@@ -225,11 +225,11 @@ impl Work {
         events.truncate(events.partition_point(|(seq, _)| *seq <= boundary.after_seq));
         // The system message stays as it is. To whoever writes the summary it would be an instruction.
         let is_told = |event: &Event| !matches!(event, Event::SystemMessage(_));
-        let covered = events.into_iter().map(|(_, event)| event).filter(is_told).collect();
+        events.retain(|(_, event)| is_told(event));
         let mut work = Self {
             boundary,
             earlier: earlier.map(|earlier| earlier.summary),
-            covered,
+            covered: events,
             chars_before,
             most: 0,
         };
@@ -279,14 +279,15 @@ impl Work {
     /// model takes, the oldest are told as their digest.
     fn record(&self) -> String {
         let mut room = RECORD_CHARS;
-        let fitting =
-            self.covered.iter().rev().take_while(|event| match room.checked_sub(rendered_chars(event)) {
+        let fitting = self.covered.iter().rev().take_while(|(_, event)| {
+            match room.checked_sub(rendered_chars(event)) {
                 Some(left) => {
                     room = left;
                     true
                 }
                 None => false,
-            });
+            }
+        });
         let (older, newer) = self.covered.split_at(self.covered.len() - fitting.count());
         let limits = OpeningLimits::of(Threshold::default());
         let summary = if older.is_empty() {
@@ -295,9 +296,9 @@ impl Work {
             Some(digest_of(self.earlier.as_deref(), older, limits.summary))
         };
         let mut record = ContextBuilder::new(None, summary.as_deref());
-        // Their order is all that counts here.
-        record.ledger(&Ledger::of((1..).map(Seq).zip(older), limits.ledger).render(limits.ledger));
-        newer.iter().for_each(|event| record.push(event));
+        let newest_first = older.iter().rev().map(|(seq, event)| (*seq, event));
+        record.ledger(&Ledger::of(newest_first, limits.ledger).render(limits.ledger));
+        newer.iter().for_each(|(_, event)| record.push(event));
         record.finish().into_string()
     }
 
@@ -351,9 +352,9 @@ fn read_events(
     }
 }
 
-fn digest_of(earlier: Option<&str>, events: &[Event], most: usize) -> String {
+fn digest_of(earlier: Option<&str>, events: &[(Seq, Event)], most: usize) -> String {
     let mut digest = earlier.map(Digest::after).unwrap_or_default();
-    events.iter().for_each(|event| digest.push(event));
+    events.iter().for_each(|(_, event)| digest.push(event));
     digest.finish_within(most)
 }
 

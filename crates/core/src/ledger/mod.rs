@@ -44,7 +44,7 @@ const PATH: usize = 500;
 ///     r#"{"ToolResult":{"tool_use_id":"1","tool_name":"Bash","content":"error: no rule","is_error":true}}"#,
 /// ];
 /// let events: Vec<Event> = log.iter().map(|json| Event::from_json(json)).collect::<Result<_, _>>()?;
-/// let ledger = Ledger::of(events.iter().enumerate().map(|(at, event)| (Seq(at as u64 + 1), event)), 12_000);
+/// let ledger = Ledger::of([(Seq(2), &events[1]), (Seq(1), &events[0])], 12_000);
 /// assert_eq!(ledger.render(12_000), "Failures that nothing fixed:\n- `make`: failed, error: no rule");
 /// # Ok::<(), azureal_core::EventError>(())
 /// ```
@@ -83,14 +83,10 @@ struct Answer {
 }
 
 impl Ledger {
-    /// Creates the ledger of these events, oldest first, for a rendering of at most so many characters.
-    pub fn of<'a, I>(events: I, most: usize) -> Self
-    where
-        I: IntoIterator<Item = (Seq, &'a Event)>,
-        I::IntoIter: DoubleEndedIterator,
-    {
+    /// Creates the ledger of these events, newest first, for a rendering of at most so many characters.
+    pub fn of<'a>(newest_first: impl IntoIterator<Item = (Seq, &'a Event)>, most: usize) -> Self {
         let mut ledger = Self::default();
-        for (looked_at, (seq, event)) in events.into_iter().rev().enumerate() {
+        for (looked_at, (seq, event)) in newest_first.into_iter().enumerate() {
             if looked_at == LOOKED_AT || ledger.is_full(most) {
                 ledger.is_cut = true;
                 break;

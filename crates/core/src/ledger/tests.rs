@@ -2,9 +2,14 @@
 
 use super::*;
 
-fn ledger(log: &[&str]) -> Ledger {
+fn ledger_for(log: &[&str], most: usize) -> Ledger {
     let events: Vec<Event> = log.iter().map(|json| Event::from_json(json).unwrap()).collect();
-    Ledger::of((1..).map(Seq).zip(&events).collect::<Vec<_>>(), 12_000)
+    let numbered: Vec<_> = (1..).map(Seq).zip(&events).collect();
+    Ledger::of(numbered.into_iter().rev(), most)
+}
+
+fn ledger(log: &[&str]) -> Ledger {
+    ledger_for(log, 12_000)
 }
 
 fn text(log: &[&str]) -> String {
@@ -155,12 +160,6 @@ fn a_ledger_without_room_is_shortened_and_says_so() {
         }
     }
     // What is not looked at is said.
-    let small = Ledger::of(
-        (1..)
-            .map(Seq)
-            .zip(lines.iter().map(|json| Event::from_json(json).unwrap()).collect::<Vec<_>>().iter())
-            .collect::<Vec<_>>(),
-        500,
-    );
+    let small = ledger_for(&lines, 500);
     assert!(small.render(500).ends_with("[older events are not in these lists]"), "{}", small.render(500));
 }
