@@ -1,34 +1,13 @@
 //! Sentences in which an agent decided something.
 //!
 //! The rules are about how people state a choice in English: a word for choosing, a comparison of two ways, the first person with a
-//! verb of design, a purpose, a rule. They do not know any subject. Questions and announcements of the next step are no
+//! verb that is not one of looking or reporting, a purpose, a rule. They do not know any subject. Questions and announcements of the next step are no
 //! decisions.
 
 /// Words that state a choice by themselves.
-const CHOICES: [&str; 22] = [
-    "decided",
-    "decide",
-    "decision",
-    "chose",
-    "choose",
-    "chosen",
-    "choosing",
-    "opt",
-    "opted",
-    "opting",
-    "settled",
-    "agreed",
-    "prefer",
-    "preferred",
-    "switched",
-    "switching",
-    "deliberately",
-    "intentionally",
-    "purposely",
-    "instead",
-    "rather",
-    "picked",
-];
+const CHOICES: &str = "\
+    decided decide decision chose choose chosen choosing opt opted opting settled agreed prefer \
+    preferred switched switching deliberately intentionally purposely instead rather picked";
 /// Phrases that state a choice.
 const PHRASES: [&str; 17] = [
     "go with",
@@ -50,132 +29,26 @@ const PHRASES: [&str; 17] = [
     "from now on",
 ];
 /// Nouns that name a choice if `is` or `was` follows.
-const NOUNS: [&str; 9] =
-    ["plan", "approach", "choice", "option", "design", "strategy", "solution", "rule", "trade-off"];
+const NOUNS: &str = "plan approach choice option design strategy solution rule trade-off";
 /// The first person, with and without an auxiliary verb.
-const FIRST_PERSON: [&str; 12] =
-    ["i", "i'll", "i've", "i'm", "i'd", "we", "we'll", "we've", "we're", "we'd", "let's", "lets"];
+const FIRST_PERSON: &str = "i i'll i've i'm i'd we we'll we've we're we'd let's lets";
 /// Words between the first person and its verb.
-const BETWEEN: [&str; 26] = [
-    "will",
-    "would",
-    "should",
-    "shall",
-    "can",
-    "have",
-    "had",
-    "am",
-    "are",
-    "was",
-    "were",
-    "do",
-    "did",
-    "going",
-    "to",
-    "now",
-    "then",
-    "also",
-    "just",
-    "simply",
-    "only",
-    "first",
-    "always",
-    "therefore",
-    "already",
-    "both",
-];
-const NEGATIONS: [&str; 9] =
-    ["not", "never", "won't", "don't", "didn't", "wouldn't", "shouldn't", "can't", "cannot"];
-/// Verbs of design, by their stems: what is done to code or data on purpose.
-const DESIGN: [&str; 63] = [
-    "use",
-    "using",
-    "keep",
-    "kept",
-    "leave",
-    "left",
-    "leaving",
-    "make",
-    "made",
-    "making",
-    "replac",
-    "chang",
-    "renam",
-    "mov",
-    "split",
-    "stor",
-    "treat",
-    "return",
-    "put",
-    "pass",
-    "batch",
-    "lock",
-    "skip",
-    "drop",
-    "pick",
-    "switch",
-    "limit",
-    "set",
-    "merg",
-    "extract",
-    "wrap",
-    "avoid",
-    "ignor",
-    "default",
-    "cap",
-    "cach",
-    "rais",
-    "reus",
-    "convert",
-    "separat",
-    "stay",
-    "hard-cod",
-    "introduc",
-    "deriv",
-    "reject",
-    "requir",
-    "allow",
-    "retry",
-    "retri",
-    "model",
-    "represent",
-    "encod",
-    "isolat",
-    "inlin",
-    "defer",
-    "postpon",
-    "disabl",
-    "enabl",
-    "restrict",
-    "stick",
-    "base",
-    "standardi",
-    "favo",
-];
-/// Verbs of looking and trying, whose denial is no decision, by their stems.
-const LOOKING: [&str; 14] = [
-    "find",
-    "found",
-    "see",
-    "seen",
-    "saw",
-    "know",
-    "have",
-    "run",
-    "read",
-    "look",
-    "check",
-    "understand",
-    "need",
-    "get",
-];
+const BETWEEN: &str = "\
+    will would should shall have had do did now then also just only first always therefore already both \
+    still don't didn't shouldn't";
+/// Verbs of looking and trying, by their stems.
+const LOOKING: &str = "\
+    find found see saw look check read run ran rerun test try tri verif confirm notic search list open start continu \
+    begin began think thought believ suspect guess hope expect wonder need want have get got know knew understand \
+    understood learn reproduc investigat trac debug inspect review compar analy ask wait be been like love";
+/// Verbs of reporting and of plain work, by their stems.
+const WORK: &str = "\
+    finish complet fix add updat wrote writ creat implement commit push pull install build built compil document explain \
+    show print report mention describ summari suggest recommend propos work repeat hit reach";
 /// What follows `now` in a report of a state.
-const STATES: [&str; 17] = [
-    "pass", "fail", "work", "green", "quiet", "clean", "fixed", "done", "ready", "complet", "look", "run",
-    "read", "check", "let", "i", "we",
-];
+const STATES: &str = "pass fail work green quiet clean fixed done ready complet look run read check let i we";
 /// Verbs of a purpose that a sentence begins with.
-const PURPOSES: [&str; 6] = ["keep", "avoid", "prevent", "preserve", "stay", "minimise"];
+const PURPOSES: &str = "keep avoid prevent preserve stay minimise";
 
 /// Returns the sentences of a text in which a decision is stated. Code blocks have none.
 pub(crate) fn decisions(text: &str) -> impl Iterator<Item = &str> {
@@ -206,9 +79,8 @@ fn is_decision(sentence: &str) -> bool {
         return false;
     }
     let words: Vec<String> = words(sentence);
-    let is = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
     let text = words.join(" ");
-    is(&CHOICES)
+    words.iter().any(|word| has(CHOICES, word))
         || PHRASES.iter().any(|phrase| format!(" {text} ").contains(&format!(" {phrase} ")))
         || names_choice(&words)
         || first_person(&words)
@@ -232,50 +104,53 @@ fn words(sentence: &str) -> Vec<String> {
     words
 }
 
-fn has_stem(word: &str, stems: &[&str]) -> bool {
-    stems.iter().any(|stem| match word.strip_prefix(stem) {
-        // `use` is not `user`, and `set` not `settings`.
-        Some(ending) => matches!(
-            ending,
-            "" | "e"
-                | "s"
-                | "es"
-                | "ed"
-                | "d"
-                | "ing"
-                | "ting"
-                | "ped"
-                | "ping"
-                | "y"
-                | "ies"
-                | "se"
-                | "sed"
-                | "r"
-        ),
-        None => false,
-    }) && word != "user"
+/// Returns whether a word is in a list.
+fn has(list: &str, word: &str) -> bool {
+    list.split(' ').any(|listed| listed == word)
+}
+
+/// Returns whether a word is a form of one of these stems: `add` has `adds` and `adding`, and not `address`.
+fn has_stem(word: &str, stems: &str) -> bool {
+    stems.split(' ').any(|stem| {
+        word.strip_prefix(stem).is_some_and(|ending| {
+            ending.len() <= 2 || (ending.len() <= 4 && (ending.ends_with("ing") || ending.ends_with("ed")))
+        })
+    })
 }
 
 /// Matches `the plan is`, `my choice was`.
 fn names_choice(words: &[String]) -> bool {
     words.windows(2).any(|pair| match pair {
-        [noun, verb] => NOUNS.contains(&noun.as_str()) && matches!(verb.as_str(), "is" | "was"),
+        [noun, verb] => has(NOUNS, noun) && matches!(verb.as_str(), "is" | "was"),
         _ => false,
     })
 }
 
-/// Matches the first person with a verb of design, or with the denial of any verb but those of looking.
+/// Matches the first person with a verb that is not one of looking or reporting.
 fn first_person(words: &[String]) -> bool {
     words.iter().enumerate().any(|(at, word)| {
-        if !FIRST_PERSON.contains(&word.as_str()) {
+        if !has(FIRST_PERSON, word) {
             return false;
         }
-        let mut denied = false;
+        let mut goes_on = word.ends_with("'m") || word.ends_with("'re");
+        // `I will not add it` is a choice, and `I did not add it` may be a report.
+        let (mut is_future, mut is_denied) = (goes_on || word.ends_with("'ll"), false);
         for word in words.iter().skip(at + 1) {
-            if NEGATIONS.contains(&word.as_str()) {
-                denied = true;
-            } else if !BETWEEN.contains(&word.as_str()) {
-                return has_stem(word, &DESIGN) || (denied && !has_stem(word, &LOOKING));
+            match word.as_str() {
+                // `I was surprised`: a state.
+                "was" | "were" | "can" | "could" | "may" | "might" => return false,
+                "am" | "are" => (goes_on, is_future) = (true, true),
+                "going" | "to" => goes_on = false,
+                "will" | "would" => is_future = true,
+                "not" | "never" => is_denied = true,
+                "won't" | "wouldn't" => (is_future, is_denied) = (true, true),
+                between if has(BETWEEN, between) || between.ends_with("ly") => {}
+                // `I am sure`: a state too.
+                verb if goes_on && !verb.ends_with("ing") => return false,
+                verb => {
+                    let is_choice = (is_future && is_denied) || !has_stem(verb, WORK);
+                    return is_choice && !has_stem(verb, LOOKING);
+                }
             }
         }
         false
@@ -284,7 +159,7 @@ fn first_person(words: &[String]) -> bool {
 
 /// Matches `To keep the interface stable, …`.
 fn begins_with_purpose(words: &[String]) -> bool {
-    matches!(words, [to, verb, ..] if to == "to" && PURPOSES.contains(&verb.as_str()))
+    matches!(words, [to, verb, ..] if to == "to" && has(PURPOSES, verb))
 }
 
 /// Matches a rule for the program, such as `a hook must not block`. What the user must do is advice.
@@ -299,10 +174,8 @@ fn changes_state(words: &[String]) -> bool {
     words.iter().enumerate().skip(1).take(inner.saturating_sub(1)).any(|(at, word)| {
         let next = words.get(at + 1);
         word == "now"
-            && next.is_some_and(|next| !has_stem(next, &STATES))
-            && !words
-                .get(..at)
-                .is_some_and(|before| before.iter().any(|word| FIRST_PERSON.contains(&word.as_str())))
+            && next.is_some_and(|next| !has_stem(next, STATES))
+            && !words.get(..at).is_some_and(|before| before.iter().any(|word| has(FIRST_PERSON, word)))
     })
 }
 
