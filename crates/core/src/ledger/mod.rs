@@ -98,7 +98,7 @@ impl Ledger {
 
     /// Returns whether older events would only be left out.
     fn is_full(&self, most: usize) -> bool {
-        self.chars > most.saturating_mul(2)
+        self.chars > most.saturating_add(most / 4)
     }
 
     /// Takes the event before those that were taken.
@@ -261,7 +261,7 @@ impl CommandLine {
 }
 
 /// Reads the ledger of the events up to `until`, for a rendering of at most so many characters.
-pub(crate) async fn read_ledger<S: SessionStore + ?Sized>(
+pub async fn read_ledger<S: SessionStore + ?Sized>(
     store: &S,
     id: SessionId,
     until: Seq,
