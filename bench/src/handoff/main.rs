@@ -2,13 +2,10 @@
 //! ledger that is true.
 //!
 //! `bench/handoff` builds and runs this; `bench/README.md` explains the figures.
-#![cfg_attr(
-    not(test),
-    expect(
-        clippy::disallowed_methods,
-        clippy::disallowed_macros,
-        reason = "a tool reads its arguments and prints"
-    )
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a tool reads its arguments and prints"
 )]
 
 mod lists;
@@ -20,7 +17,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use azureal_core::{
-    Digest, Event, Keep, NewSession, SessionStore, Threshold, append_events, read_context_for, wrap_context,
+    Compaction, Digest, Event, Keep, NewSession, Seq, SessionStore, Threshold, append_events,
+    read_context_for, wrap_context,
 };
 use azureal_engine::{CompactionOptions, Engine, EngineOptions, Spools};
 use azureal_store::MemoryStore;
@@ -114,6 +112,30 @@ impl Handoff {
     }
 }
 
+/// Measures how long the context of a compacted session takes in a SQLite store, if the same turns come so many times: the number of
+/// covered events, and the median in milliseconds.
+fn time(turns: usize, rounds: usize, lists: &Lists) -> Result<(u64, f64)> {
+    const REPETITIONS: usize = 51;
+    let folder = tempfile::tempdir()?;
+    let options = azureal_store::sqlite::SqliteOptions::default();
+    let store = azureal_store::SqliteStore::open(folder.path().join("sessions.azs"), options)?;
+    let id = block_on(store.create(NewSession::default()))?;
+    let events: Vec<Event> = Planted::new(turns, lists).turns.concat();
+    let mut last = Seq::START;
+    for _ in 0..rounds {
+        last = block_on(append_events(&store, id, events.clone()))?.last;
+    }
+    block_on(store.add_compaction(id, &Compaction::new(last, "summary ".repeat(500))))?;
+    let mut times = Vec::new();
+    for _ in 0..REPETITIONS {
+        let started = std::time::Instant::now();
+        block_on(read_context_for(&store, id, Threshold::default()))?;
+        times.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok((last.0, times.get(REPETITIONS / 2).copied().unwrap_or(f64::NAN)))
+}
+
 /// Returns how many of the decisions are found, and how many of the other sentences are not taken for one.
 fn sentences(text: &str) -> (Share, Share) {
     let (decisions, others) = labelled(text);
@@ -132,6 +154,13 @@ const SECOND: &str = include_str!("second_held_out.txt");
 fn main() -> Result<std::process::ExitCode> {
     let verbose = std::env::args().any(|argument| argument == "--verbose");
     let lists = Lists::planted()?;
+    if std::env::args().any(|argument| argument == "--times") {
+        for (turns, rounds) in [(20, 1), (60, 1), (300, 1), (3_000, 1), (60, 50)] {
+            let (events, ms) = time(turns, rounds, &lists)?;
+            println!("{turns} turns, {rounds} times: {events} covered events, {ms:.2} ms");
+        }
+        return Ok(std::process::ExitCode::SUCCESS);
+    }
     let mut missed = Vec::new();
     for (name, threshold) in
         [("the default threshold", Threshold::default()), ("a threshold of 20 000", Threshold::Chars(20_000))]

@@ -218,7 +218,7 @@ impl Planted {
             });
             self.touched(&new, &format!("renamed from {old}"));
         }
-        if is_codex && number % 5 == 0 {
+        if is_codex && number.is_multiple_of(5) {
             let path = format!("tmp/scratch{number}.txt");
             self.call(
                 events,
@@ -246,7 +246,7 @@ impl Planted {
             let (command, output) = pick(&lists.failures, index * 5);
             let command = in_part(command, index / lists.failures.len());
             self.run(events, &command, Some(1 + i64::try_from(index % 3).unwrap_or(0)), output);
-            if index % 2 == 0 && number + 2 < planted {
+            if index.is_multiple_of(2) && number + 2 < planted {
                 self.to_fix.push((number + 2, command));
             }
         }
@@ -254,7 +254,8 @@ impl Planted {
         self.to_fix = later;
         for (at, (_, command)) in due.into_iter().enumerate() {
             // As agents do: the same command with less output.
-            let again = if at % 2 == 0 { format!("{command} 2>&1 | tail -20") } else { command.clone() };
+            let again =
+                if at.is_multiple_of(2) { format!("{command} 2>&1 | tail -20") } else { command.clone() };
             self.truth.failures.remove(&command);
             self.run(events, &again, None, "ok, nothing to report");
         }

@@ -163,9 +163,8 @@ fn searched(output: &str) -> impl Iterator<Item = &str> {
     let head = output.lines().take(if is_long { SEARCHED } else { count });
     let tail: Vec<&str> = output.lines().rev().take(if is_long { SEARCHED } else { 0 }).collect();
     head.chain(tail.into_iter().rev()).map(str::trim).filter(|line| {
-        !line.is_empty()
-            && !(line.starts_with('[') && line.ends_with(" omitted]"))
-            && exit_status(line).is_none()
+        let is_marker = line.starts_with('[') && line.ends_with(" omitted]");
+        !is_marker && !line.is_empty() && exit_status(line).is_none()
     })
 }
 

@@ -19,12 +19,12 @@ fn text(log: &[&str]) -> String {
 #[test]
 fn it_has_files_by_directory_commands_and_open_failures() {
     let text = text(&[
-        r#"{"Init":{"cwd":"/home/me/app"}}"#,
-        r#"{"ToolCall":{"tool_use_id":"1","tool_name":"Read","file_path":"/home/me/app/src/a.rs","input":{}}}"#,
+        r#"{"Init":{"cwd":"/p/app"}}"#,
+        r#"{"ToolCall":{"tool_use_id":"1","tool_name":"Read","file_path":"/p/app/src/a.rs","input":{}}}"#,
         r#"{"ToolResult":{"tool_use_id":"1","tool_name":"Read","content":"x"}}"#,
-        r#"{"ToolCall":{"tool_use_id":"2","tool_name":"Edit","input":{"file_path":"/home/me/app/src/a.rs"}}}"#,
+        r#"{"ToolCall":{"tool_use_id":"2","tool_name":"Edit","input":{"file_path":"/p/app/src/a.rs"}}}"#,
         r#"{"ToolResult":{"tool_use_id":"2","tool_name":"Edit","content":"ok"}}"#,
-        r#"{"ToolCall":{"tool_use_id":"3","tool_name":"Read","input":{"file_path":"/home/me/app/src/b.rs"}}}"#,
+        r#"{"ToolCall":{"tool_use_id":"3","tool_name":"Read","input":{"file_path":"/p/app/src/b.rs"}}}"#,
         r#"{"ToolResult":{"tool_use_id":"3","tool_name":"Read","content":"x"}}"#,
         r#"{"ToolCall":{"tool_use_id":"4","tool_name":"Write","input":{"file_path":"/etc/x"}}}"#,
         r#"{"ToolResult":{"tool_use_id":"4","tool_name":"Write","content":"file created"}}"#,
